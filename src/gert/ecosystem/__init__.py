@@ -1,0 +1,1 @@
+"""The room that acts: everything that touches the world, and nothing that decides."""

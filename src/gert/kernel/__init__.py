@@ -1,0 +1,1 @@
+"""The room that decides: no I/O, no clock, no randomness, no secrets."""
