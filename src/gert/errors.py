@@ -7,7 +7,9 @@
     │   ├── TemplateSyntaxError     does not parse
     │   └── TemplateEvalError       parses, and fails or exceeds its budget when evaluated
     ├── ContractError           contracts that cannot be merged
+    ├── InputError              a value is missing or does not fit what was declared
     ├── CanonicalError          a value that has no canonical JSON form
+    ├── TraceError              a line that cannot be written or read as an event
     └── IntegrityError          a chain, seal or signature does not hold
 
 Messages are lower case, one line, without a final period; the user's words stand in backticks.
@@ -51,8 +53,16 @@ class ContractError(GertError):
     """Two contracts cannot be merged."""
 
 
+class InputError(GertError):
+    """A value is missing or does not fit what was declared."""
+
+
 class CanonicalError(GertError):
     """A value has no canonical JSON form."""
+
+
+class TraceError(GertError):
+    """A line cannot be written or read as an event."""
 
 
 class IntegrityError(GertError):

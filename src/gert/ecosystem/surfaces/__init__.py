@@ -1,0 +1,1 @@
+"""Where people and machines meet gert: parse, call the host, render."""

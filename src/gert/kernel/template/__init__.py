@@ -1,0 +1,31 @@
+"""The `{{ }}` language: parse a template once, then render it, judge it, or ask what data it reads."""
+
+from gert.kernel.template.budget import Budget
+from gert.kernel.template.evaluator import condition, evaluate, render
+from gert.kernel.template.nested import compile_value, render_value, templates_in
+from gert.kernel.template.patterns import compile_pattern
+from gert.kernel.template.printing import render_text
+from gert.kernel.template.references import EACH, Reference
+from gert.kernel.template.template import Template, parse
+from gert.kernel.template.unparse import unparse
+from gert.kernel.template.values import MISSING, Missing, truth
+
+__all__ = [
+    "EACH",
+    "MISSING",
+    "Budget",
+    "Missing",
+    "Reference",
+    "Template",
+    "compile_pattern",
+    "compile_value",
+    "condition",
+    "evaluate",
+    "parse",
+    "render",
+    "render_text",
+    "render_value",
+    "templates_in",
+    "truth",
+    "unparse",
+]

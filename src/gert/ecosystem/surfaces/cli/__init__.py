@@ -1,0 +1,15 @@
+"""The command line: one file per command, loaded when it is called."""
+
+import sys
+
+
+def run() -> None:
+    """Run `gert`; asking for its version must cost no more than starting Python."""
+    if sys.argv[1:] in (["--version"], ["-V"]):
+        from gert.ecosystem.host.version import version_line
+
+        sys.stdout.write(version_line() + "\n")
+        return
+    from gert.ecosystem.surfaces.cli.main import main
+
+    sys.exit(main())

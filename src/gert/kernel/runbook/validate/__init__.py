@@ -1,0 +1,105 @@
+"""Validation in three phases: structural, semantic, domain. A phase runs only when the one before is sound."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from gert.kernel.runbook.document import Document
+from gert.kernel.runbook.documents.project import Config
+from gert.kernel.runbook.finding import Finding, Severity, in_order, warning
+from gert.kernel.runbook.program import Program
+from gert.kernel.runbook.validate.case import Case
+from gert.kernel.runbook.validate.domain import (
+    contracts,
+    environment,
+    evidence,
+    flow,
+    governance,
+    identity,
+    parallel,
+    state,
+    tools,
+    variables,
+)
+from gert.kernel.runbook.validate.domain.scenario_file import scenario_file, test_file
+from gert.kernel.runbook.validate.domain.tool_file import tool_file
+from gert.kernel.runbook.validate.facts import NO_FACTS, Facts
+from gert.kernel.runbook.validate.semantic import semantic
+
+__all__ = ["NO_FACTS", "Facts", "validate"]
+
+RUNBOOK_RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
+    identity.unique_ids,
+    identity.reserved_names,
+    identity.one_meaning,
+    identity.loops_are_named,
+    flow.every_path_ends,
+    flow.jumps,
+    flow.branches,
+    flow.ends,
+    flow.repeats,
+    parallel.lanes,
+    parallel.clashes,
+    parallel.conflicts,
+    tools.found,
+    tools.declared,
+    tools.inputs,
+    tools.sources,
+    tools.secrets_in_arguments,
+    variables.variables,
+    state.constants,
+    state.exports,
+    state.visibility,
+    contracts.tightening,
+    contracts.deprecated,
+    contracts.extensions,
+    contracts.retries,
+    evidence.assertions,
+    evidence.evidence,
+    governance.runbook_rules,
+    environment.secrets,
+    environment.platforms,
+    environment.bindings,
+    environment.inputs,
+)
+
+
+def _runbook(model: Any, program: Program | None, facts: Facts) -> Iterator[Finding]:
+    case = Case(program or Program(model, {}), facts)
+    for rule in RUNBOOK_RULES:
+        yield from rule(case)
+
+
+def _config(model: Config, program: Program | None, facts: Facts) -> Iterator[Finding]:
+    """D40: groups are lists of people, not of groups."""
+    for name, people in model.groups.items():
+        for index, entry in enumerate(people):
+            if entry.startswith(governance.GROUP):
+                yield warning("D40", ("groups", name, index), f"`{entry}` is a group; groups list people")
+
+
+DOMAIN: Final[Mapping[str, Callable[[Any, Program | None, Facts], Iterator[Finding]]]] = {
+    "runbook": _runbook,
+    "tool": lambda model, _, facts: tool_file(model, facts),
+    "policy": lambda model, _, facts: governance.policy_rules(model, facts),
+    "project": _config,
+    "config": _config,
+    "scenario": lambda model, program, _: scenario_file(model, program),
+    "test": lambda model, program, _: test_file(model, program),
+}
+
+
+def validate(document: Document, program: Program | None = None, facts: Facts = NO_FACTS) -> Document:
+    """Carry a loaded document through the semantic and domain phases; findings are placed and in order.
+
+    `program` is the runbook with its tools: the document itself for a runbook, the one a scenario or test
+    belongs to for those. All findings of a phase are reported at once.
+    """
+    if document.model is None or not document.is_sound:
+        return document
+    place = document.tree.place
+    found = [*document.findings, *map(place, semantic(document))]
+    if all(finding.severity < Severity.ERROR for finding in found):
+        found += map(place, DOMAIN[document.kind](document.model, program, facts))
+    return msgspec.structs.replace(document, findings=in_order(found))

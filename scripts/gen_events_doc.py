@@ -1,0 +1,120 @@
+"""Write docs/events.md from the catalogue of events; `--check` only says whether it is up to date."""
+
+import inspect
+import re
+import sys
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from gert.kernel.events import runbook, vocabulary
+from gert.kernel.events.payload import Payload
+
+TARGET = Path(__file__).parent.parent / "docs" / "events.md"
+COMMAND = "python scripts/gen_events_doc.py"
+
+HEADER = f"""# Events
+
+Every event that can stand in a trace. This page is generated from the catalogue in
+`gert.kernel.events` by `{COMMAND}`.
+
+An event is one line of JSON; what surrounds its `data` is described in the
+[trace format](trace-format.md). Fields that are not required are left out when they have nothing to say.
+Readers pass over events and fields they do not know.
+"""
+
+CATALOGUES = {"Runbook runs": runbook.EVENTS}
+PARTS = (runbook.Failure, runbook.Outcome, runbook.BranchOutcome)
+WORDS = {
+    name: value
+    for name, value in vars(vocabulary).items()
+    if get_origin(value) is Literal and not name.startswith("_")
+}
+
+
+def page() -> str:
+    """Give the whole page."""
+    sections = [HEADER]
+    for title, events in CATALOGUES.items():
+        sections.append(f"## {title}\n\n{index(events)}")
+        sections += [section(event.type, event) for event in events]
+    sections.append("## Parts\n")
+    sections += [section(part.__name__, part) for part in PARTS]
+    sections.append("## Words\n\n" + words())
+    return "\n".join(sections)
+
+
+def index(events: tuple[type[Payload], ...]) -> str:
+    """List the events with the sentence that says when each is written."""
+    rows = [f"| [`{event.type}`](#{event.type}) | {explained(event)[0]} |" for event in events]
+    return "\n".join(["| Event | Written when |", "|---|---|", *rows, ""])
+
+
+def section(title: str, kind: type[msgspec.Struct]) -> str:
+    """Describe one class: its sentence and a table of its fields."""
+    sentence, notes = explained(kind)
+    hints = get_type_hints(kind)
+    rows = []
+    for field in msgspec.structs.fields(kind):
+        note = notes.pop(field.encode_name, notes.pop(field.name, ""))
+        required = "yes" if field.required else ""
+        rows.append(f"| `{field.encode_name}` | {shown(hints[field.name])} | {required} | {note} |")
+    if notes:
+        raise SystemExit(f"{kind.__name__} explains fields it does not have: {', '.join(notes)}")
+    table = ["| Field | Type | Required | |", "|---|---|---|---|", *rows]
+    return f"### {title}\n\n{sentence}\n\n" + "\n".join(table) + "\n"
+
+
+def explained(kind: type) -> tuple[str, dict[str, str]]:
+    """Read a docstring: the sentence, and the explanations of fields."""
+    sentence, _, rest = (inspect.getdoc(kind) or "").partition("\n\n")
+    notes = dict(re.findall(r"^(\w+): (.+)$", rest, re.MULTILINE))
+    return " ".join(sentence.split()), {name: text.replace("|", "\\|") for name, text in notes.items()}
+
+
+def shown(hint: Any) -> str:
+    """Show a type in the words of JSON."""
+    for name, value in WORDS.items():
+        if hint == value:
+            return f"[{name}](#words)"
+    if hint in PARTS:
+        return f"[{hint.__name__}](#{hint.__name__.lower()})"
+    arguments = [argument for argument in get_args(hint) if argument is not type(None)]
+    origin = get_origin(hint)
+    if origin is tuple:
+        return f"list of {shown(arguments[0])}"
+    if origin is dict:
+        return "object" if arguments[1] is Any else f"object of {shown(arguments[1])}"
+    if arguments:
+        return shown(arguments[0])
+    return {str: "string", int: "integer", bool: "boolean", Any: "any"}[hint]
+
+
+def words() -> str:
+    """List the fixed words."""
+    source = inspect.getsource(vocabulary)
+    rows = []
+    for name, value in WORDS.items():
+        said = re.search(rf'^{name} = Literal\[.*?\]\n"""(.*?)"""', source, re.MULTILINE | re.DOTALL)
+        rows.append(
+            f"| {name} | {', '.join(f'`{word}`' for word in get_args(value))} | {said.group(1) if said else ''} |"
+        )
+    return "\n".join(["| Name | Words | |", "|---|---|---|", *rows, ""])
+
+
+def main() -> int:
+    """Write the page, or with `--check` compare it."""
+    text = page()
+    if "--check" in sys.argv[1:]:
+        if TARGET.is_file() and TARGET.read_text(encoding="utf-8") == text:
+            return 0
+        print(f"docs/events.md is not up to date; run {COMMAND}", file=sys.stderr)
+        return 1
+    TARGET.parent.mkdir(exist_ok=True)
+    TARGET.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

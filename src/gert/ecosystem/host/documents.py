@@ -1,0 +1,148 @@
+"""Loading documents with everything they refer to: projects, tools, the runbook a scenario belongs to."""
+
+import os
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from gert.ecosystem.host.facts import facts_for
+from gert.ecosystem.host.files import is_file, read_document, yaml_files
+from gert.errors import UsageError
+from gert.kernel.runbook.document import Document, load
+from gert.kernel.runbook.documents.project import PROJECT_FILE, Project
+from gert.kernel.runbook.documents.runbook import Runbook
+from gert.kernel.runbook.finding import Finding
+from gert.kernel.runbook.program import Program, ToolLookup
+from gert.kernel.runbook.tools import Base, places
+from gert.kernel.runbook.validate import validate
+from gert.kernel.runbook.validate.domain.environment import SecretNeed, secrets_needed
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """A file that was validated: the document with its findings, and for a runbook the whole program."""
+
+    file: str
+    document: Document
+    program: Program | None = None
+    secrets: tuple[SecretNeed, ...] = ()
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What validation has to say."""
+        return self.document.findings
+
+
+class Workspace:
+    """Loads and validates files, reading each project and tool once."""
+
+    def __init__(self, working: str | None = None) -> None:
+        self.working = working or os.getcwd()
+        self._roots: dict[str, str | None] = {}
+        self._projects: dict[str, Project | None] = {}
+        self._tools: dict[str, Document] = {}
+        self._programs: dict[str, Checked] = {}
+
+    def check(self, file: str, *, source: bytes | None = None, kind: str | None = None) -> Checked:
+        """Validate one file."""
+        source = read_document(file) if source is None else source
+        document = load(source, kind=kind, file_name=file)
+        folder = os.path.dirname(os.path.abspath(file))
+        facts = facts_for(self.project(folder))
+        program, secrets = None, ()
+        if document.kind == "runbook" and document.model is not None:
+            program = self._program(document, folder)
+            secrets = tuple(secrets_needed(program, facts))
+        elif document.kind in {"scenario", "test"}:
+            program = self._runbook_of(file)
+        return Checked(file, validate(document, program, facts), program, secrets)
+
+    def check_all(self, names: Iterable[str]) -> Iterator[Checked]:
+        """Validate files and folders; in a folder, files that are no gert documents are passed over."""
+        for name in names:
+            if os.path.isdir(name):
+                yield from self._folder(name)
+            else:
+                yield self.check(name)
+
+    def program(self, file: str) -> Checked:
+        """A runbook with its tools, validated once however often it is asked for."""
+        key = os.path.abspath(file)
+        if key not in self._programs:
+            self._programs[key] = self.check(file, kind="runbook")
+        return self._programs[key]
+
+    def _folder(self, folder: str) -> Iterator[Checked]:
+        found = False
+        for file in yaml_files(folder):
+            checked = self.check(file)
+            if checked.document.kind != "unknown":
+                found = True
+                yield checked
+        if not found:
+            raise UsageError(f"there are no gert documents in `{folder}`")
+
+    def project(self, folder: str) -> Project | None:
+        """The project a folder belongs to."""
+        root = self.project_root(folder)
+        if root is None:
+            return None
+        if root not in self._projects:
+            file = os.path.join(root, PROJECT_FILE)
+            self._projects[root] = load(read_document(file), kind="project", file_name=file).model
+        return self._projects[root]
+
+    def project_root(self, folder: str) -> str | None:
+        """The nearest folder, this one or above, that holds a project file."""
+        if folder not in self._roots:
+            parent = os.path.dirname(folder)
+            if is_file(os.path.join(folder, PROJECT_FILE)):
+                self._roots[folder] = folder
+            else:
+                self._roots[folder] = self.project_root(parent) if parent != folder else None
+        return self._roots[folder]
+
+    def _program(self, document: Document, folder: str) -> Program:
+        runbook: Runbook = document.model
+        lookups = {entry: self._find(entry, folder) for entry in dict.fromkeys(runbook.tools)}
+        return Program(runbook, lookups, document.digest)
+
+    def _find(self, entry: str, folder: str) -> ToolLookup:
+        bases: dict[Base, str | None] = {
+            "runbook": folder,
+            "project": self.project_root(folder),
+            "working": self.working,
+        }
+        searched: list[str] = []
+        for base, below in places(entry):
+            root = bases[base]
+            file = os.path.normpath(os.path.join(root, below)) if root is not None else None
+            if file is None or self._shown(file) in searched:
+                continue
+            searched.append(self._shown(file))
+            if is_file(file):
+                return ToolLookup(entry, tuple(searched), self._shown(file), self._tool(file))
+        return ToolLookup(entry, tuple(searched))
+
+    def _tool(self, file: str) -> Document:
+        if file not in self._tools:
+            document = load(read_document(file), kind="tool", file_name=file)
+            self._tools[file] = validate(document)
+        return self._tools[file]
+
+    def _runbook_of(self, file: str) -> Program | None:
+        """The runbook a scenario belongs to: `<dir>/scenarios/<stem>/<scenario>/…` is for `<dir>/<stem>.yaml`."""
+        scenario = os.path.dirname(os.path.abspath(file))
+        stem_folder = os.path.dirname(scenario)
+        scenarios = os.path.dirname(stem_folder)
+        if os.path.basename(scenarios) != "scenarios":
+            return None
+        for suffix in (".yaml", ".yml"):
+            runbook = os.path.join(os.path.dirname(scenarios), os.path.basename(stem_folder) + suffix)
+            if is_file(runbook):
+                return self.program(runbook).program
+        return None
+
+    def _shown(self, file: str) -> str:
+        """A path as people like to read it: relative where that is shorter."""
+        relative = os.path.relpath(file, self.working)
+        return relative if len(relative) < len(file) and not relative.startswith(os.path.join("..", "..")) else file

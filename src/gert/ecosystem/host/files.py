@@ -1,0 +1,45 @@
+"""Reading the files people name: bounded, regular files only, with errors that say what to do."""
+
+import os
+import stat
+from collections.abc import Iterator
+from typing import Final
+
+from gert.errors import DocumentError, UsageError
+from gert.kernel.runbook.reader import DEFAULT_LIMITS
+
+YAML_SUFFIXES: Final = (".yaml", ".yml")
+SKIPPED_FOLDERS: Final = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
+
+
+def read_document(path: str) -> bytes:
+    """The bytes of a document; of one that is too large only enough to say so."""
+    try:
+        # A pipe or device would block or never end.
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise DocumentError(f"`{path}` is not a regular file")
+        with open(path, "rb") as file:
+            return file.read(DEFAULT_LIMITS.size + 1)
+    except FileNotFoundError:
+        raise UsageError(f"there is no file `{path}`") from None
+    except OSError as problem:
+        raise DocumentError(f"`{path}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
+    except ValueError:
+        raise UsageError(f"`{path}` is not a path") from None
+
+
+def is_file(path: str) -> bool:
+    """Whether a regular file is there."""
+    try:
+        return os.path.isfile(path)
+    except ValueError:
+        return False
+
+
+def yaml_files(folder: str) -> Iterator[str]:
+    """Every YAML file below a folder in a stable order; hidden folders and dependencies are passed over."""
+    for where, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED_FOLDERS)
+        for name in sorted(files):
+            if name.endswith(YAML_SUFFIXES):
+                yield os.path.join(where, name)

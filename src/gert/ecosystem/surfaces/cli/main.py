@@ -1,0 +1,128 @@
+"""The `gert` command: its subcommands, and the one place where errors become exit codes."""
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Final
+
+import click
+
+from gert.ecosystem.host.version import version_line
+from gert.ecosystem.surfaces.cli.output import complain, no_more_output
+from gert.errors import DocumentError, GertError, IntegrityError, UsageError
+
+# DECISIONS 46.
+EXIT_DONE: Final = 0
+EXIT_SAID_NO: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_ENGINE: Final = 4
+EXIT_INTERRUPTED: Final = 130
+
+EXIT_CODES: Final[Mapping[type[GertError], int]] = {
+    UsageError: EXIT_USAGE,
+    DocumentError: EXIT_SAID_NO,
+    IntegrityError: EXIT_SAID_NO,
+}
+
+# Name, module, and the line `gert --help` shows without loading it.
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "validate": ("gert.ecosystem.surfaces.cli.validate", "Check runbooks, tools, policies and scenarios."),
+    "explain": ("gert.ecosystem.surfaces.cli.explain", "Show contracts, risk and the rule that decides."),
+    "schema": ("gert.ecosystem.surfaces.cli.schema", "Print the JSON Schema of a document."),
+    "version": ("gert.ecosystem.surfaces.cli.version", "Print the version and the commit."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command only when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(COMMANDS[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from the table alone."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command, guessing at a misspelt one."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            from gert.kernel.foundation.names import did_you_mean
+
+            guess = did_you_mean(args[0], COMMANDS)
+            hint = f"did you mean `{guess}`?" if guess else "`gert --help` lists the commands"
+            raise UsageError(f"there is no command `{args[0]}`", hint=hint) from None
+
+
+def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        click.echo(version_line())
+        ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Example: gert validate runbooks/ --strict",
+)
+@click.option(
+    "--version", "-V", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Print the version."
+)
+def group() -> None:
+    """Governed execution for people and agents."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command and return the exit code of the process."""
+    try:
+        result: Any = group.main(arguments, prog_name="gert", standalone_mode=False)
+        return result if isinstance(result, int) else EXIT_DONE
+    except GertError as problem:
+        complain(problem.message, problem.hint)
+        return next((code for kind, code in EXIT_CODES.items() if isinstance(problem, kind)), EXIT_ENGINE)
+    except click.exceptions.NoArgsIsHelpError as problem:
+        click.echo(problem.format_message(), err=True)
+        return EXIT_USAGE
+    except click.ClickException as problem:
+        context = getattr(problem, "ctx", None)
+        hint = f"`{context.command_path} --help` shows how it is used" if context is not None else None
+        complain(problem.format_message().rstrip(".").replace("'", "`"), hint)
+        return EXIT_USAGE
+    except (click.Abort, KeyboardInterrupt):
+        complain("interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone (`gert schema | head`): nothing is wrong.
+        no_more_output()
+        return EXIT_DONE
+    except OSError as problem:
+        complain(f"the system refused: {(problem.strerror or str(problem)).lower()}")
+        return EXIT_ENGINE
+    except Exception as problem:
+        if os.environ.get("GERT_DEBUG"):
+            raise
+        complain(
+            f"internal error: {type(problem).__name__}: {problem}",
+            "this is a bug in gert; set GERT_DEBUG=1 to see where, and please report it",
+        )
+        return EXIT_ENGINE
+    finally:
+        _flush()
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except (BrokenPipeError, ValueError):
+        no_more_output()

@@ -1,0 +1,126 @@
+"""`gert validate`: check documents and say everything that is wrong with them, at its place."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+import click
+
+from gert.ecosystem.host.documents import Checked, Workspace
+from gert.ecosystem.surfaces.cli.output import plural, say, say_json
+from gert.kernel.foundation.text import printable
+from gert.kernel.runbook.document import DOCUMENT_KINDS
+from gert.kernel.runbook.finding import Finding, Severity
+from gert.kernel.runbook.reader import DEFAULT_LIMITS
+
+COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "blue"}
+STDIN: Final = "-"
+WIDEST_LINE: Final = 160
+
+
+@click.command(epilog="Example: gert validate runbooks/ tools/curl.tool.yaml --strict")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json", "sarif"]), default="text", help="How to print the findings."
+)
+@click.option("--strict", is_flag=True, help="Let warnings fail the check, too.")
+@click.option("--quiet", "-q", is_flag=True, help="Print findings only.")
+@click.option(
+    "--kind", type=click.Choice(list(DOCUMENT_KINDS)), help="Take FILE to be of this kind instead of detecting it."
+)
+def command(files: tuple[str, ...], as_json: bool, form: str, strict: bool, quiet: bool, kind: str | None) -> int:
+    """Check runbooks, tools, policies, projects, scenarios and tests.
+
+    FILE may be a folder: every gert document in it is checked. `-` reads a document from standard input.
+    Exits with 0 when all are valid, 1 when one is not, 2 when FILE does not exist.
+    """
+    checked = list(_check(files, kind))
+    fails = Severity.WARNING if strict else Severity.ERROR
+    ok = all(finding.severity < fails for each in checked for finding in each.findings)
+    if as_json or form == "json":
+        say_json(_report(checked, ok))
+    elif form == "sarif":
+        from gert.ecosystem.surfaces.cli.sarif import sarif
+
+        say_json(sarif(checked))
+    else:
+        _print(checked, quiet=quiet)
+    return 0 if ok else 1
+
+
+def _check(files: tuple[str, ...], kind: str | None) -> Iterator[Checked]:
+    workspace = Workspace()
+    for file in files:
+        if file == STDIN:
+            source = sys.stdin.buffer.read(DEFAULT_LIMITS.size + 1)
+            yield workspace.check("<stdin>", source=source, kind=kind)
+        elif kind is not None:
+            yield workspace.check(file, kind=kind)
+        else:
+            yield from workspace.check_all([file])
+
+
+def _report(checked: list[Checked], ok: bool) -> dict[str, Any]:
+    return {
+        "valid": ok,
+        "files": [
+            {
+                "file": each.file,
+                "kind": each.document.kind,
+                "valid": each.document.is_sound,
+                "findings": [finding.as_json() for finding in each.findings],
+                "secrets": [
+                    {"env": need.env, "required": need.required, "present": need.present} for need in each.secrets
+                ],
+            }
+            for each in checked
+        ],
+        "summary": {word: count for word, count in _count(checked).items()},
+    }
+
+
+def _count(checked: list[Checked]) -> dict[str, int]:
+    counted = Counter(finding.severity for each in checked for finding in each.findings)
+    return {"errors": counted[Severity.ERROR], "warnings": counted[Severity.WARNING], "notes": counted[Severity.NOTE]}
+
+
+def _print(checked: list[Checked], *, quiet: bool) -> None:
+    for each in checked:
+        for finding in each.findings:
+            if not (quiet and finding.severity is Severity.NOTE):
+                _print_finding(each, finding)
+        if not quiet:
+            _print_verdict(each)
+    if not quiet and len(checked) > 1:
+        count = _count(checked)
+        say(f"{plural(len(checked), 'file')}: {plural(count['errors'], 'error')}, {plural(count['warnings'], 'warning')}")
+
+
+def _print_verdict(each: Checked) -> None:
+    mark = click.style("✓", fg="green") if each.document.is_sound else click.style("✗", fg="red")
+    say(f"{mark} {printable(each.file)} ({each.document.kind})")
+    if each.secrets:
+        listed = ", ".join(f"{need.env} ({_presence(need.present)})" for need in each.secrets)
+        say(f"  requires {plural(len(each.secrets), 'secret')}: {listed}")
+
+
+def _presence(present: bool | None) -> str:
+    return {True: "set", False: "missing", None: "unknown"}[present]
+
+
+def _print_finding(each: Checked, finding: Finding) -> None:
+    colour = COLOURS[finding.severity]
+    place = f"{printable(each.file)}:{finding.line}:{finding.column}"
+    label = click.style(f"{finding.severity.word}[{finding.rule}]", fg=colour, bold=True)
+    say(f"{click.style(place, bold=True)}: {label}: {printable(finding.message)}")
+    source = printable(each.document.tree.source_line(finding.line).replace("\t", " "))
+    if source.strip():
+        # A line may be megabytes long; show the part around the column.
+        start = max(0, finding.column - WIDEST_LINE // 2)
+        number = str(finding.line)
+        say(f"  {number} | {source[start : start + WIDEST_LINE]}")
+        say(f"  {' ' * len(number)} | {' ' * (finding.column - 1 - start)}{click.style('^', fg=colour, bold=True)}")
+    if finding.hint:
+        say(f"  {' ' * len(str(finding.line))} = {click.style('hint:', fg='cyan')} {printable(finding.hint)}")

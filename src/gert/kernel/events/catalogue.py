@@ -1,0 +1,24 @@
+"""Every type of event, by name: the one table readers and writers share."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gert.kernel.events import runbook
+from gert.kernel.events.payload import Payload, UnknownEvent, from_data
+
+
+def _by_type(kinds: Iterable[type[Payload]]) -> dict[str, type[Payload]]:
+    table: dict[str, type[Payload]] = {}
+    for kind in kinds:
+        if table.setdefault(kind.type, kind) is not kind:
+            raise TypeError(f"two classes are called {kind.type}")
+    return table
+
+
+CATALOGUE: Mapping[str, type[Payload]] = _by_type([*runbook.EVENTS])
+
+
+def decode_payload(type_name: str, data: dict[str, Any]) -> Payload:
+    """Read an event's data; what this version cannot read becomes an `UnknownEvent` that keeps it."""
+    kind = CATALOGUE.get(type_name)
+    return UnknownEvent(name=type_name, data=data) if kind is None else from_data(kind, data)

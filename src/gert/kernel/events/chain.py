@@ -1,0 +1,175 @@
+"""The hash chain over a run's events.
+
+Each event carries the SHA-256 of the stored bytes of the line before it. Reading checks those bytes as
+they are; nothing is encoded again.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from gert.errors import TraceError
+from gert.kernel.events.envelope import Envelope, decode
+from gert.kernel.foundation.canonical import sha256_hex
+
+GENESIS = "0" * 64
+"""What the first event carries instead of a hash."""
+
+GENESIS_FORMS = frozenset({GENESIS, "0" * 16})
+"""What a reader accepts there: early traces have 16 zeros."""
+
+RUN_COMPLETE = "run_complete"
+
+AFTER_COMPLETE = frozenset({"webhook_sent"})
+"""What may follow `run_complete`: chained like all events, and outside the seal."""
+
+MAX_BREAKS = 1000
+"""Breaks that are kept in a report; all are counted."""
+
+BreakKind = Literal["unreadable", "prev_hash", "seq", "run_id", "after_complete"]
+
+
+class Chain:
+    """The end of a chain that is being written."""
+
+    __slots__ = ("count", "head")
+
+    def __init__(self, head: str = GENESIS, count: int = 0) -> None:
+        self.head = head
+        self.count = count
+
+    @property
+    def next_seq(self) -> int:
+        """The number the next event carries; its `prev_hash` is `head`."""
+        return self.count + 1
+
+    def append(self, line: bytes) -> None:
+        """Take the line that was written, without its line break."""
+        self.head = sha256_hex(line)
+        self.count += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """One place where a chain does not hold; lines count from 1."""
+
+    line: int
+    kind: BreakKind
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The `run_complete` of a chain, with the head computed from the lines before it."""
+
+    line: int
+    stored: bytes
+    event: Envelope
+    head: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChainReport:
+    """What reading a chain found."""
+
+    events: int
+    run_id: str | None
+    head: str
+    breaks: tuple[Break, ...]
+    break_count: int
+    completion: Completion | None
+    after_complete: int
+    torn: str | None
+
+    @property
+    def intact(self) -> bool:
+        """There are events, and each follows from the one before."""
+        return self.events > 0 and self.break_count == 0
+
+    @property
+    def complete(self) -> bool:
+        """The run ended, and its last line was written whole."""
+        return self.completion is not None and self.torn is None
+
+
+def read_chain(lines: Iterable[bytes]) -> ChainReport:
+    """Read a chain line by line, with or without line breaks, in constant memory."""
+    reader = ChainReader()
+    for line in lines:
+        reader.add(line)
+    return reader.report()
+
+
+class ChainReader:
+    """Reads a chain as it comes; `report` may be asked at any time."""
+
+    def __init__(self) -> None:
+        self._line = 0
+        self._events = 0
+        self._head = GENESIS
+        self._run_id: str | None = None
+        self._seq: int | None = None
+        self._breaks: list[Break] = []
+        self._break_count = 0
+        self._completion: Completion | None = None
+        self._after = 0
+        # A line that cannot be read is a torn write if it is the last one, and a break otherwise.
+        self._unreadable: str | None = None
+
+    def add(self, line: bytes) -> None:
+        """Take the next line."""
+        stored = line.removesuffix(b"\n")
+        if self._unreadable is not None:
+            self._break("unreadable", self._unreadable)
+            self._unreadable = None
+        self._line += 1
+        try:
+            event = decode(stored)
+        except TraceError as error:
+            self._unreadable = error.message
+        else:
+            self._follow(event, stored)
+        self._head = sha256_hex(stored)
+
+    def report(self) -> ChainReport:
+        """Say what was found so far."""
+        return ChainReport(
+            events=self._events,
+            run_id=self._run_id,
+            head=self._head,
+            breaks=tuple(self._breaks),
+            break_count=self._break_count,
+            completion=self._completion,
+            after_complete=self._after,
+            torn=self._unreadable,
+        )
+
+    def _follow(self, event: Envelope, stored: bytes) -> None:
+        first = self._line == 1
+        expected = GENESIS_FORMS if first else {self._head}
+        if event.prev_hash not in expected:
+            self._break("prev_hash", "`prev_hash` is not the hash of the line before")
+        self._follow_seq(event.seq)
+        if self._run_id is None:
+            self._run_id = event.run_id
+        elif event.run_id != self._run_id:
+            self._break("run_id", f"expected run `{self._run_id}`, found `{event.run_id}`")
+        if self._completion is not None:
+            self._after += 1
+            if event.type not in AFTER_COMPLETE:
+                self._break("after_complete", f"`{event.type}` stands after `{RUN_COMPLETE}`")
+        elif event.type == RUN_COMPLETE:
+            self._completion = Completion(self._line, stored, event, self._head)
+        self._events += 1
+
+    def _follow_seq(self, seq: int) -> None:
+        # Traces by others need not number their events: then no event has a number.
+        expected = (1 if seq else 0) if self._seq is None else (self._seq + 1 if self._seq else 0)
+        if seq != expected:
+            self._break("seq", f"expected event number {expected}, found {seq}")
+        self._seq = seq
+
+    def _break(self, kind: BreakKind, message: str) -> None:
+        self._break_count += 1
+        if len(self._breaks) < MAX_BREAKS:
+            self._breaks.append(Break(self._line, kind, message))

@@ -1,0 +1,115 @@
+"""The envelope around every event, and its one line of JSON.
+
+The line that is written is the line that is hashed, stored and verified: nothing is ever encoded a second
+time. `data` stands last, which lets the seal sign a line without parsing it.
+"""
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from gert.errors import TraceError
+from gert.kernel.events.catalogue import decode_payload
+from gert.kernel.events.payload import Payload
+from gert.kernel.foundation.canonical import MAX_INTEGER, require_canonical
+from gert.kernel.foundation.names import is_safe_name
+from gert.kernel.foundation.principal import KERNEL, Principal
+
+MAX_LINE_BYTES = 16 * 1024 * 1024
+"""A longer line is refused by writer and reader alike."""
+
+_TYPE = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
+_HASH = re.compile(r"[0-9a-f]{64}\Z")
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(?:\d{3})?Z\Z", re.ASCII)
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One event as it stands in a trace; without a principal, the kernel itself acted."""
+
+    # 0 means the trace does not number its events; gert always does, from 1 on.
+    seq: Annotated[int, msgspec.Meta(ge=0)] = 0
+    run_id: str
+    type: str
+    timestamp: str
+    principal: Principal | None = None
+    tenant: str | None = None
+    path: str | None = None
+    prev_hash: str
+    data: dict[str, Any]
+
+    @property
+    def by(self) -> Principal:
+        """Who acted."""
+        return self.principal or KERNEL
+
+    @property
+    def payload(self) -> Payload:
+        """What the event says, as a class of the catalogue."""
+        return decode_payload(self.type, self.data)
+
+
+def encode(event: Envelope) -> bytes:
+    """Give the line of an event, without a line break, or refuse to write it."""
+    _check(event)
+    line = msgspec.json.encode(event)
+    if len(line) > MAX_LINE_BYTES:
+        raise TraceError(f"the event `{event.type}` is too large: expected at most {MAX_LINE_BYTES} bytes")
+    return line
+
+
+def decode(line: bytes) -> Envelope:
+    """Read the line of an event; fields this version does not know are passed over."""
+    if len(line) > MAX_LINE_BYTES:
+        raise TraceError(f"the line is too large: expected at most {MAX_LINE_BYTES} bytes, found {len(line)}")
+    if not line.strip():
+        raise TraceError("the line is empty")
+    try:
+        return _DECODER.decode(line)
+    except msgspec.ValidationError as error:
+        raise TraceError(f"the line is not an event: {error}") from error
+    except UnicodeDecodeError as error:
+        raise TraceError(f"the line is not UTF-8 at byte {error.start}") from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise TraceError(f"the line is not JSON: {error}") from error
+
+
+def format_timestamp(moment: datetime) -> str:
+    """Write a moment as events carry it: UTC, with microseconds."""
+    if moment.tzinfo is None:
+        raise TraceError("a timestamp needs a time zone")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def parse_timestamp(text: str) -> datetime:
+    """Read the timestamp of an event."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise TraceError(f"`{text}` is not a timestamp") from None
+    if moment.tzinfo is None:
+        raise TraceError(f"the timestamp `{text}` has no time zone")
+    return moment.astimezone(UTC)
+
+
+_DECODER = msgspec.json.Decoder(Envelope)
+
+
+def _check(event: Envelope) -> None:
+    if not 1 <= event.seq <= MAX_INTEGER:
+        raise TraceError(f"events are numbered from 1 on, found `{event.seq}`")
+    if not is_safe_name(event.run_id):
+        raise TraceError(f"`{event.run_id}` is not a run id")
+    if not _TYPE.match(event.type):
+        raise TraceError(f"`{event.type}` is not a type of event")
+    if not _HASH.match(event.prev_hash):
+        raise TraceError("expected `prev_hash` to be 64 hexadecimal digits")
+    if not _TIMESTAMP.match(event.timestamp):
+        raise TraceError(
+            f"expected a timestamp such as `2026-02-28T14:30:00.000000Z`, found `{event.timestamp}`"
+        )
+    parse_timestamp(event.timestamp)
+    for name in ("principal", "tenant", "path"):
+        require_canonical(msgspec.to_builtins(getattr(event, name)), at=name)
+    require_canonical(event.data, at="data")

@@ -1,0 +1,51 @@
+"""Where in a run something happened: `triage/degraded/restart[2]`.
+
+A path goes from the outermost step inwards: a step id, then the label of the arm or lane (or its index),
+then the step inside, with the index or key of an iteration in brackets. Per-lane events carry their lane
+this way: the lane's segment follows the id of its parallel block.
+"""
+
+import re
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from gert.errors import TraceError
+
+_UNSAFE = re.compile(r"[%/\[\]\x00-\x1f\x7f]")
+_SEGMENT = re.compile(r"([^/\[\]]+)(?:\[([^/\[\]]+)\])?")
+
+
+class PathSegment(NamedTuple):
+    """One segment: a name, and the index or key of an iteration if there is one."""
+
+    name: str
+    item: str | None = None
+
+
+def child(path: str | None, name: str | int) -> str:
+    """Give the path of something inside: a step, an arm or a lane."""
+    segment = _escape(str(name))
+    return f"{path}/{segment}" if path else segment
+
+
+def item(path: str, key: str | int) -> str:
+    """Give the path of one iteration of a step."""
+    return f"{path}[{_escape(str(key))}]"
+
+
+def split(path: str) -> tuple[PathSegment, ...]:
+    """Read a path back into its segments."""
+    segments = []
+    for text in path.split("/"):
+        match = _SEGMENT.fullmatch(text)
+        if match is None:
+            raise TraceError(f"`{path}` is not a path of steps")
+        name, key = match.groups()
+        segments.append(PathSegment(unquote(name), None if key is None else unquote(key)))
+    return tuple(segments)
+
+
+def _escape(name: str) -> str:
+    if not name:
+        raise TraceError("a segment of a path cannot be empty")
+    return _UNSAFE.sub(lambda match: f"%{ord(match.group()):02X}", name)

@@ -1,0 +1,120 @@
+"""Canonical JSON (RFC 8785) and the digests made from it.
+
+Whatever is hashed, signed or compared is first brought into this one form, so two writers who mean
+the same value produce the same bytes. The one exception is the hash chain, which hashes stored bytes.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from gert.errors import CanonicalError
+
+MAX_INTEGER = 2**53 - 1
+"""The largest integer every JSON reader keeps exactly."""
+
+MAX_DEPTH = 200
+"""The deepest nesting that is accepted; a value that contains itself ends here too."""
+
+DIGEST_PREFIX = "sha256:"
+
+
+def canonical(value: object) -> bytes:
+    """Give the canonical JSON of a value, or say where it has none."""
+    require_canonical(value)
+    import rfc8785
+
+    try:
+        return rfc8785.dumps(value)  # type: ignore[arg-type]
+    except (rfc8785.CanonicalizationError, RecursionError) as error:
+        raise CanonicalError(f"the value has no canonical JSON form: {error}") from error
+
+
+def digest(data: bytes) -> str:
+    """Give the content hash of bytes as it is written in events: `sha256:<hex>`."""
+    return DIGEST_PREFIX + sha256_hex(data)
+
+
+def digest_value(value: object) -> str:
+    """Give the content hash of a value's canonical JSON."""
+    return digest(canonical(value))
+
+
+def sha256_hex(data: bytes) -> str:
+    """Give the bare SHA-256 of bytes, as the hash chain writes it."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def require_canonical(value: object, at: str = "") -> None:
+    """Refuse a value that has no canonical JSON form; `at` names where the value stands."""
+    try:
+        _check(value, MAX_DEPTH)
+    except _FlawError as flaw:
+        path = at + "".join(reversed(flaw.path))
+        where = f" at `{path.removeprefix('.')}`" if path else ""
+        raise CanonicalError(f"{flaw.reason}{where}", hint=flaw.hint) from None
+
+
+class _FlawError(Exception):
+    """Why a value has no canonical form; the path is gathered while unwinding, innermost first."""
+
+    def __init__(self, reason: str, hint: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hint = hint
+        self.path: list[str] = []
+
+
+def _check(value: object, depth: int) -> None:
+    if value is None or isinstance(value, bool):
+        return
+    if isinstance(value, str):
+        _check_text(value)
+    elif isinstance(value, int):
+        if not -MAX_INTEGER <= value <= MAX_INTEGER:
+            raise _FlawError(
+                "the integer is beyond ±(2^53-1), which JSON readers do not keep exactly", "write it as text"
+            )
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise _FlawError(f"`{value}` is not a JSON number")
+    elif isinstance(value, dict):
+        _check_mapping(value, depth)
+    elif isinstance(value, list | tuple):
+        _check_depth(depth)
+        for index, item in enumerate(value):
+            try:
+                _check(item, depth - 1)
+            except _FlawError as flaw:
+                flaw.path.append(f"[{index}]")
+                raise
+    else:
+        raise _FlawError(f"a `{type(value).__name__}` has no JSON form")
+
+
+def _check_mapping(value: Mapping[Any, Any], depth: int) -> None:
+    _check_depth(depth)
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise _FlawError(f"the key `{key!r}` is not text", "quote it")
+        try:
+            _check_text(key)
+            _check(item, depth - 1)
+        except _FlawError as flaw:
+            flaw.path.append("." + key.encode("utf-8", "backslashreplace").decode())
+            raise
+
+
+def _check_depth(depth: int) -> None:
+    if depth <= 0:
+        raise _FlawError(f"the value is nested deeper than {MAX_DEPTH} levels, or contains itself")
+
+
+def _check_text(text: str) -> None:
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise _FlawError(f"the text has a lone surrogate at character {error.start}") from None

@@ -1,0 +1,86 @@
+"""Durations as people write them: `500ms`, `30s`, `1h30m`, `7d`.
+
+Units stand in descending order, each at most once, and every accepted text is an exact number of
+microseconds. `DURATION_PATTERN` says the same to a JSON Schema.
+"""
+
+import re
+from datetime import timedelta
+from decimal import Decimal
+
+from gert.errors import InputError
+
+# (unit, microseconds, decimals that are always a whole number of microseconds)
+_UNITS = (
+    ("d", 86_400_000_000, 6),
+    ("h", 3_600_000_000, 6),
+    ("m", 60_000_000, 6),
+    ("s", 1_000_000, 6),
+    ("ms", 1_000, 3),
+)
+
+MAX_DURATION = timedelta(days=36_500)
+"""A hundred years; more is a typing error, and overflows clocks further on."""
+
+_MAX_TEXT = 64
+
+
+def _term(unit: str, decimals: int) -> str:
+    return rf"[0-9]+(\.[0-9]{{1,{decimals}}})?{unit}"
+
+
+def _pattern() -> str:
+    # Spelled without lookahead, so that every regular expression dialect reads it alike.
+    terms = [_term(unit, decimals) for unit, _, decimals in _UNITS]
+    starts = [first + "".join(f"({later})?" for later in terms[at + 1 :]) for at, first in enumerate(terms)]
+    return f"^({'|'.join(starts)})$"
+
+
+DURATION_PATTERN = _pattern()
+
+_SHAPE = re.compile(DURATION_PATTERN.removesuffix("$") + r"\Z")
+_PART = re.compile(r"([0-9.]+)([a-z]+)")
+_SIZE = {unit: size for unit, size, _ in _UNITS}
+_EXAMPLES = "write for example `500ms`, `30s`, `5m`, `1h30m` or `7d`"
+
+
+def parse_duration(text: str) -> timedelta:
+    """Read a duration exactly, or say what is wrong with it."""
+    if len(text) > _MAX_TEXT:
+        raise InputError("the duration is too long", hint=_EXAMPLES)
+    if not _SHAPE.match(text):
+        raise InputError(f"`{text}` is not a duration: {_flaw(text)}", hint=_EXAMPLES)
+    micros = sum(int(Decimal(number) * _SIZE[unit]) for number, unit in _PART.findall(text))
+    if micros > MAX_DURATION // timedelta(microseconds=1):
+        raise InputError(f"`{text}` is longer than a hundred years", hint=_EXAMPLES)
+    return timedelta(microseconds=micros)
+
+
+def format_duration(duration: timedelta) -> str:
+    """Write a duration the short way; `parse_duration` gives it back exactly."""
+    micros = duration // timedelta(microseconds=1)
+    if micros < 0:
+        raise InputError("a duration cannot be negative")
+    if micros < _SIZE["s"]:
+        return _number(micros, _SIZE["ms"]) + "ms" if micros else "0s"
+    text = ""
+    for unit in ("d", "h", "m"):
+        count, micros = divmod(micros, _SIZE[unit])
+        text += f"{count}{unit}" if count else ""
+    return text + _number(micros, _SIZE["s"]) + "s" if micros else text
+
+
+def _number(micros: int, size: int) -> str:
+    return format((Decimal(micros) / size).normalize(), "f")
+
+
+def _flaw(text: str) -> str:
+    if not text.strip():
+        return "it is empty"
+    if text.lstrip().startswith("-"):
+        return "it is negative"
+    if re.fullmatch(r"[0-9.]+", text):
+        return "it has no unit"
+    if re.search(r"\s", text):
+        return "it contains a space"
+    return "expected numbers with the units d, h, m, s, ms, largest first, each at most once"

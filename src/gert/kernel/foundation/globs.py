@@ -1,0 +1,218 @@
+"""Path globs and the view of state they allow.
+
+Segments are separated by `.` or `/`. `*` stands for any characters inside one segment, so alone it is
+one segment; `**` alone is any number of segments, none included. A glob that matches a node covers its
+subtree. Matching walks a set of positions through the path, so no glob takes exponential time.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gert.errors import InputError
+
+_SEPARATOR = re.compile(r"[./]")
+_MAX_TEXT = 1024
+
+States = frozenset[int]
+
+
+def split_path(path: str) -> tuple[str, ...]:
+    """Split a path into its segments: `scope.round/0` is `scope`, `round`, `0`."""
+    return tuple(_SEPARATOR.split(path))
+
+
+class Glob:
+    """One parsed glob; `start`, `step` and `covers` let a walk over a tree match as it descends."""
+
+    __slots__ = ("_segments", "text")
+
+    def __init__(self, text: str, segments: tuple[str, ...]) -> None:
+        self.text = text
+        self._segments = segments
+
+    def __repr__(self) -> str:
+        return f"Glob({self.text!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Glob) and other._segments == self._segments
+
+    def __hash__(self) -> int:
+        return hash(self._segments)
+
+    def start(self) -> States:
+        """Give the positions before any segment is read."""
+        return self._closed({0})
+
+    def step(self, states: States, segment: str) -> States:
+        """Give the positions after reading one segment; a covered node stays covered below."""
+        if self.covers(states):
+            return states
+        moved = set()
+        for at in states:
+            if self._segments[at] == "**":
+                moved.add(at)
+            elif _fits(self._segments[at], segment):
+                moved.add(at + 1)
+        return self._closed(moved)
+
+    def covers(self, states: States) -> bool:
+        """Tell whether the node read so far, or one above it, is matched."""
+        return len(self._segments) in states
+
+    def matches(self, path: str) -> bool:
+        """Tell whether the glob covers a path: matches it, or a node above it."""
+        return self.covers(self._after(path))
+
+    def leads_into(self, path: str) -> bool:
+        """Tell whether the glob could match something at or below a path."""
+        return bool(self._after(path))
+
+    def _after(self, path: str) -> States:
+        states = self.start()
+        for segment in split_path(path):
+            states = self.step(states, segment)
+        return states
+
+    def _closed(self, positions: set[int]) -> States:
+        closed = set(positions)
+        for at in positions:
+            reached = at
+            while reached < len(self._segments) and self._segments[reached] == "**":
+                reached += 1
+                closed.add(reached)
+        return frozenset(closed)
+
+
+def parse_glob(text: str) -> Glob:
+    """Read a glob, or say what is wrong with it."""
+    if not text.strip():
+        raise InputError("a path glob is empty", hint="`**` stands for everything")
+    if len(text) > _MAX_TEXT:
+        raise InputError(f"a path glob is longer than {_MAX_TEXT} characters")
+    if text[0] in "./":
+        raise InputError(
+            f"the path glob `{text}` starts with a separator", hint=f"write `{text.lstrip('./')}`"
+        )
+    segments = split_path(text)
+    for segment in segments:
+        if not segment:
+            raise InputError(f"the path glob `{text}` has an empty segment")
+        if "**" in segment and segment != "**":
+            raise InputError(f"`**` stands alone in a segment, and `{segment}` in `{text}` does not")
+        if segment != segment.strip() or "{{" in segment or "}}" in segment:
+            raise InputError(f"the path glob `{text}` has a segment that is not a plain name: `{segment}`")
+    return Glob(text, segments)
+
+
+class Visibility:
+    """What a step may see: deny wins, a present `allow` denies the rest."""
+
+    __slots__ = ("allow", "deny")
+
+    def __init__(self, allow: Iterable[str] | None = None, deny: Iterable[str] | None = None) -> None:
+        self.allow = None if allow is None else tuple(parse_glob(text) for text in allow)
+        self.deny = tuple(parse_glob(text) for text in deny or ())
+
+    def __repr__(self) -> str:
+        return f"Visibility(allow={self.allow!r}, deny={self.deny!r})"
+
+    def sees(self, path: str) -> bool:
+        """Tell whether the node at a path is visible in its own right."""
+        if any(glob.matches(path) for glob in self.deny):
+            return False
+        return self.allow is None or any(glob.matches(path) for glob in self.allow)
+
+    def sees_into(self, path: str) -> bool:
+        """Tell whether something at or below a path may be visible: a denied node hides its subtree."""
+        if any(glob.matches(path) for glob in self.deny):
+            return False
+        return self.allow is None or any(glob.leads_into(path) for glob in self.allow)
+
+
+def filter_view(tree: Mapping[str, Any], visibility: Visibility) -> dict[str, Any]:
+    """Give the part of a tree that is visible.
+
+    A key that contains a separator counts as several segments, so `round/0` and `round: {0: …}` are one
+    path. A container that is only passed through on the way to something visible keeps just that; a
+    hidden item of a list becomes null, so the others keep their index.
+    """
+    start = _Marks(
+        None if visibility.allow is None else [(glob, glob.start()) for glob in visibility.allow],
+        [(glob, glob.start()) for glob in visibility.deny],
+    )
+    seen = _view(tree, start)
+    return seen if isinstance(seen, dict) else {}
+
+
+_HIDDEN = object()
+
+
+class _Marks:
+    """How far each glob has been matched on the way down to a node."""
+
+    __slots__ = ("_allow", "_deny")
+
+    def __init__(self, allow: list[tuple[Glob, States]] | None, deny: list[tuple[Glob, States]]) -> None:
+        self._allow = allow
+        self._deny = deny
+
+    def below(self, key: str) -> "_Marks":
+        allow, deny = self._allow, self._deny
+        for segment in split_path(key):
+            allow = None if allow is None else _stepped(allow, segment)
+            deny = _stepped(deny, segment)
+            if any(glob.covers(states) for glob, states in deny):
+                break
+        return _Marks(allow, deny)
+
+    @property
+    def denied(self) -> bool:
+        return any(glob.covers(states) for glob, states in self._deny) or self._allow == []
+
+    @property
+    def allowed(self) -> bool:
+        return self._allow is None or any(glob.covers(states) for glob, states in self._allow)
+
+    @property
+    def settled(self) -> bool:
+        """Nothing below can be hidden any more."""
+        return self.allowed and not self._deny
+
+
+def _stepped(marks: list[tuple[Glob, States]], segment: str) -> list[tuple[Glob, States]]:
+    stepped = ((glob, glob.step(states, segment)) for glob, states in marks)
+    return [(glob, states) for glob, states in stepped if states]
+
+
+def _view(node: Any, marks: _Marks) -> Any:
+    if marks.denied:
+        return _HIDDEN
+    if marks.settled:
+        return node
+    if isinstance(node, Mapping):
+        viewed = {key: _view(child, marks.below(str(key))) for key, child in node.items()}
+        kept = {key: child for key, child in viewed.items() if child is not _HIDDEN}
+        return kept if kept or marks.allowed else _HIDDEN
+    if isinstance(node, list | tuple):
+        items = [_view(child, marks.below(str(index))) for index, child in enumerate(node)]
+        if not marks.allowed and all(item is _HIDDEN for item in items):
+            return _HIDDEN
+        return [None if item is _HIDDEN else item for item in items]
+    return node if marks.allowed else _HIDDEN
+
+
+def _fits(pattern: str, segment: str) -> bool:
+    """Match one segment: the first piece at the start, the last at the end, the others leftmost between."""
+    if "*" not in pattern:
+        return pattern == segment
+    first, *middle, last = pattern.split("*")
+    if len(segment) < len(first) + len(last) or not segment.startswith(first) or not segment.endswith(last):
+        return False
+    at, end = len(first), len(segment) - len(last)
+    for piece in middle:
+        found = segment.find(piece, at, end)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True

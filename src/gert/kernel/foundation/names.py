@@ -1,0 +1,51 @@
+"""Names that are safe to use: in templates, as run ids, and as file names on every system."""
+
+import re
+from collections.abc import Iterable
+from itertools import islice
+
+MAX_NAME = 128
+"""Leaves room for a directory and a suffix on file systems that stop at 255 bytes."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\Z")
+_RESERVED = frozenset({"con", "prn", "aux", "nul"}) | {
+    f"{device}{number}" for device in ("com", "lpt") for number in range(10)
+}
+
+_MAX_WORD = 64
+_MAX_CANDIDATES = 500
+
+
+def is_identifier(text: str) -> bool:
+    """Tell whether a text can be read as `.name` in any template."""
+    return len(text) <= MAX_NAME and _IDENTIFIER.match(text) is not None
+
+
+def is_safe_name(text: str) -> bool:
+    """Tell whether a text is a plain file name on every system: no path, no device, no hidden file."""
+    return (
+        len(text) <= MAX_NAME
+        and _SAFE.match(text) is not None
+        and not text.endswith(".")
+        and text.partition(".")[0].lower() not in _RESERVED
+    )
+
+
+def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
+    """Give the candidate someone most likely meant, if one is close."""
+    if not word or len(word) > _MAX_WORD:
+        return None
+    known = [name for name in islice(candidates, _MAX_CANDIDATES) if len(name) <= _MAX_WORD and name != word]
+    folded = _fold(word)
+    for name in known:
+        if _fold(name) == folded:
+            return name
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, known, n=1, cutoff=0.6)), None)
+
+
+def _fold(name: str) -> str:
+    """Ignore what people confuse most: case, dashes and underscores."""
+    return name.lower().replace("-", "").replace("_", "")

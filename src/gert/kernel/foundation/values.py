@@ -1,0 +1,238 @@
+"""The declared types of values, lossless coercion to them, and the constraints on parameters."""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Literal, cast, get_args
+
+from gert.errors import InputError
+from gert.kernel.foundation.canonical import MAX_INTEGER
+
+TypeName = Literal["string", "int", "float", "bool", "list", "object", "any"]
+TYPE_NAMES: tuple[TypeName, ...] = get_args(TypeName)
+
+_INTEGER = re.compile(r"[+-]?[0-9]+(?:\.0+)?\Z")
+_FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?\Z")
+_MAX_NUMBER_TEXT = 400
+_MAX_SHOWN = 60
+_HUGE = 10**400
+
+
+def coerce(value: object, type_name: str) -> Any:
+    """Give the value as the declared type if nothing is lost, or say why it does not fit."""
+    row = _TYPES.get(type_name)
+    if row is None:
+        raise InputError(f"expected a type, one of {', '.join(TYPE_NAMES)}, found `{type_name}`")
+    coerced = row.read(value)
+    if coerced is _NO:
+        raise InputError(
+            f"expected {row.article} {type_name}, found {show(value)}", hint=_hint(value, type_name)
+        )
+    return coerced
+
+
+def fits(value: object, type_name: str) -> bool:
+    """Tell whether a value already is of the declared type."""
+    row = _TYPES.get(type_name)
+    return row is not None and row.holds(value)
+
+
+def objection(
+    value: object,
+    *,
+    type: str = "any",  # noqa: A002
+    enum: Sequence[object] | None = None,
+    pattern: str | None = None,
+    min: float | None = None,  # noqa: A002
+    max: float | None = None,  # noqa: A002
+) -> str | None:
+    """Say why a value breaks its declared constraints, or nothing if it keeps them.
+
+    `min` and `max` bound a number, or the length of a text or list. `pattern` is searched for, as JSON
+    Schema does; anchor it with `^` and `$` to cover the whole text.
+    """
+    if not fits(value, type):
+        return (
+            f"expected {_TYPES[type].article} {type}, found {show(value)}"
+            if type in _TYPES
+            else "the type is unknown"
+        )
+    if enum is not None and not any(_same(value, choice) for choice in enum):
+        return f"expected one of {', '.join(show(choice) for choice in enum)}, found {show(value)}"
+    if pattern is not None and isinstance(value, str) and not compile_pattern(pattern).search(value):
+        return f"expected text that matches `{pattern}`, found {show(value)}"
+    return _out_of_bounds(value, min, max)
+
+
+@lru_cache(maxsize=256)
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    """Compile a parameter's pattern; its `$` means the very end, never before a last line break."""
+    try:
+        re.compile(pattern)
+        return re.compile(_strict_end(pattern))
+    except (re.error, OverflowError, RecursionError) as error:
+        raise InputError(f"`{pattern}` is not a regular expression: {error}") from None
+
+
+def show(value: object) -> str:
+    """Show a value in a message: short, on one line, in backticks."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, int) and abs(value) > _HUGE:
+        return "a huge number"
+    text = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    line = " ".join(text[: 4 * _MAX_SHOWN].split())
+    return (
+        f"`{line}`" if len(line) <= _MAX_SHOWN and len(text) <= 4 * _MAX_SHOWN else f"`{line[:_MAX_SHOWN]}…`"
+    )
+
+
+_NO = object()
+"""The answer of a reader that would lose something."""
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_INTEGER
+
+
+def _is_float(value: object) -> bool:
+    return _is_int(value) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _to_string(value: object) -> object:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if _is_float(value) else _NO
+
+
+def _to_int(value: object) -> object:
+    if _is_int(value):
+        return value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) <= MAX_INTEGER else _NO
+    if isinstance(value, str) and len(value) <= _MAX_NUMBER_TEXT and _INTEGER.match(value.strip()):
+        number = int(value.strip().partition(".")[0])
+        return number if _is_int(number) else _NO
+    return _NO
+
+
+def _to_float(value: object) -> object:
+    if _is_float(value):
+        return float(cast("float", value))
+    if isinstance(value, str) and len(value) <= _MAX_NUMBER_TEXT and _FLOAT.match(value.strip()):
+        number = float(value)
+        return number if math.isfinite(number) else _NO
+    return _NO
+
+
+def _to_bool(value: object) -> object:
+    if isinstance(value, bool):
+        return value
+    return {"true": True, "false": False}.get(value.strip().lower(), _NO) if isinstance(value, str) else _NO
+
+
+def _to_list(value: object) -> object:
+    if isinstance(value, list):
+        return value
+    if isinstance(value, tuple):
+        return list(value)
+    return _from_json(value, list)
+
+
+def _to_object(value: object) -> object:
+    if isinstance(value, dict):
+        return value
+    return dict(value) if isinstance(value, Mapping) else _from_json(value, dict)
+
+
+def _from_json(value: object, kind: type) -> object:
+    if not isinstance(value, str):
+        return _NO
+    import msgspec
+
+    try:
+        decoded = msgspec.json.decode(value)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return _NO
+    return decoded if isinstance(decoded, kind) else _NO
+
+
+class _Type:
+    """One declared type: how a value becomes it, and whether it already is."""
+
+    def __init__(
+        self, article: str, read: Callable[[object], object], holds: Callable[[object], bool]
+    ) -> None:
+        self.article = article
+        self.read = read
+        self.holds = holds
+
+
+_TYPES: Mapping[str, _Type] = {
+    "string": _Type("a", _to_string, lambda value: isinstance(value, str)),
+    "int": _Type("an", _to_int, _is_int),
+    "float": _Type("a", _to_float, _is_float),
+    "bool": _Type("a", _to_bool, lambda value: isinstance(value, bool)),
+    "list": _Type("a", _to_list, lambda value: isinstance(value, list)),
+    "object": _Type("an", _to_object, lambda value: isinstance(value, dict)),
+    "any": _Type("", lambda value: value, lambda value: True),
+}
+
+
+def _hint(value: object, type_name: str) -> str | None:
+    if type_name == "bool":
+        return "write true or false"
+    if type_name in ("list", "object") and isinstance(value, str):
+        return (
+            'write JSON, for example ["a", "b"]'
+            if type_name == "list"
+            else 'write JSON, for example {"a": 1}'
+        )
+    if type_name == "int" and (
+        type(value) is int or (isinstance(value, str) and _INTEGER.match(value.strip()))
+    ):
+        return "integers beyond ±(2^53-1) are not kept exactly; declare `type: string`"
+    return None
+
+
+def _same(value: object, choice: object) -> bool:
+    """Compare as JSON does: 1 equals 1.0, and true is not 1."""
+    return value == choice and isinstance(value, bool) == isinstance(choice, bool)
+
+
+def _out_of_bounds(value: object, low: float | None, high: float | None) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str | list):
+        return None
+    size = len(value) if isinstance(value, str | list) else value
+    unit = " characters" if isinstance(value, str) else " items" if isinstance(value, list) else ""
+    found = f"{size}{unit}" if unit else show(value)
+    if low is not None and size < low:
+        return f"expected at least {low}{unit}, found {found}"
+    if high is not None and size > high:
+        return f"expected at most {high}{unit}, found {found}"
+    return None
+
+
+def _strict_end(pattern: str) -> str:
+    """Turn every `$` that is an anchor into `\\Z`: Python's `$` would let a trailing line break through."""
+    strict, in_class, at = "", False, 0
+    while at < len(pattern):
+        char = pattern[at]
+        if char == "\\":
+            strict += pattern[at : at + 2]
+            at += 2
+            continue
+        if char == "[" and not in_class:
+            # A `]` right after the opening bracket (or its `^`) is a member, not the end.
+            opening = re.match(r"\[\^?\]?", pattern[at:])
+            strict += opening.group() if opening else char
+            at += opening.end() if opening else 1
+            in_class = True
+            continue
+        in_class = in_class and char != "]"
+        strict += r"\Z" if char == "$" and not in_class else char
+        at += 1
+    return strict

@@ -1,0 +1,225 @@
+"""Decisions: what governance says about one step, and why.
+
+Within a policy the first matching rule decides; across policies everything they demand holds at once, so
+the strictest verdict wins (kernel-v0 §9). Adding a policy can therefore only tighten.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from gert.kernel.governance.contract import Contract
+from gert.kernel.governance.risk import Risk, risk_of
+from gert.kernel.governance.rules import (
+    DEFAULT_APPROVAL_TIMEOUT,
+    NO_GROUPS,
+    NO_LIMITS,
+    Limits,
+    Policy,
+    Rule,
+    first_failing,
+    label,
+    takes_part,
+)
+from gert.kernel.governance.verdict import Verdict
+
+__all__ = ["ALLOWED", "Approvers", "Decision", "RuleRef", "Verdict", "decide", "reference"]
+
+GROUP: Final = "group:"
+
+
+class RuleRef(msgspec.Struct, frozen=True, order=True):
+    """Which rule of which policy, as people count them: from 1."""
+
+    policy: str
+    number: int
+    label: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        called = f" `{self.name}`" if self.name else ""
+        return f"{self.policy} rule {self.number}{called} ({self.label})"
+
+
+class Approvers(msgspec.Struct, frozen=True):
+    """Who may approve, as one policy wrote it, with that policy's own groups already looked up.
+
+    Looking them up here keeps a runbook from redefining a group that an external policy relies on.
+    """
+
+    listed: frozenset[str]
+    admitted: frozenset[str]
+
+    def admits(self, person: str, groups: Mapping[str, Iterable[str]] = NO_GROUPS) -> bool:
+        """Whether the person is listed, or is in a listed group that only the configuration knows."""
+        return person in self.admitted or any(
+            person in groups.get(entry.removeprefix(GROUP), ())
+            for entry in self.admitted
+            if entry.startswith(GROUP)
+        )
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """A verdict, what it asks for, and the rules that made it. Decisions join with `|` and only tighten.
+
+    Every field joins by itself: the verdict and the number of approvers by max, limits and the timeout by
+    min, everything else by union. Only `rules` follows the verdict: it names those that made it.
+    """
+
+    verdict: Verdict = Verdict.ALLOW
+    rules: frozenset[RuleRef] = frozenset()
+    min_approvers: int = 0
+    approvers: frozenset[Approvers] = frozenset()
+    separation_of_duties: bool = False
+    notify: frozenset[str] = frozenset()
+    rejects_on_timeout: bool = False
+    escalate_to: frozenset[str] = frozenset()
+    limits: Limits = NO_LIMITS
+    bars_break_glass: bool = False
+    violations_deny: bool = False
+    require_signed_approvals: bool = False
+    timeout: float | None = None
+
+    def __or__(self, other: "Decision") -> "Decision":
+        """Both decisions at once."""
+        verdict = max(self.verdict, other.verdict)
+        return Decision(
+            verdict=verdict,
+            rules=frozenset().union(*(each.rules for each in (self, other) if each.verdict == verdict)),
+            min_approvers=max(self.min_approvers, other.min_approvers),
+            approvers=self.approvers | other.approvers,
+            separation_of_duties=self.separation_of_duties or other.separation_of_duties,
+            notify=self.notify | other.notify,
+            rejects_on_timeout=self.rejects_on_timeout or other.rejects_on_timeout,
+            escalate_to=self.escalate_to | other.escalate_to,
+            limits=self.limits | other.limits,
+            bars_break_glass=self.bars_break_glass or other.bars_break_glass,
+            violations_deny=self.violations_deny or other.violations_deny,
+            require_signed_approvals=self.require_signed_approvals or other.require_signed_approvals,
+            timeout=min((each.timeout for each in (self, other) if each.timeout is not None), default=None),
+        )
+
+    @property
+    def rule(self) -> str | None:
+        """The rules that made the verdict, to print and to record; `None` when no rule matched."""
+        return "; ".join(str(ref) for ref in sorted(self.rules)) or None
+
+    @property
+    def break_glass(self) -> bool:
+        """Whether an emergency override is open: there is something to override and every rule permits it."""
+        return self.verdict is not Verdict.ALLOW and not self.bars_break_glass
+
+    @property
+    def on_timeout(self) -> Literal["reject", "escalate"]:
+        """What an unanswered request turns into; escalation only where every rule that asked escalates."""
+        return "escalate" if self.escalate_to and not self.rejects_on_timeout else "reject"
+
+    @property
+    def approval_timeout(self) -> float:
+        """Seconds the request stays open."""
+        return DEFAULT_APPROVAL_TIMEOUT if self.timeout is None else self.timeout
+
+    def objection(
+        self, approver: str, *, started_by: str | None = None, groups: Mapping[str, Iterable[str]] = NO_GROUPS
+    ) -> str | None:
+        """Why this person may not approve, or `None` when they may."""
+        if self.separation_of_duties and approver == started_by:
+            return f"`{approver}` started the run and may not approve it"
+        for allowed in sorted(self.approvers, key=lambda each: sorted(each.listed)):
+            if not allowed.admits(approver, groups):
+                return f"`{approver}` is not among the approvers {_listed(allowed.listed)}"
+        return None
+
+    def summary(self) -> dict[str, Any]:
+        """The decision as JSON; what does not apply is left out."""
+        said: dict[str, Any] = {"decision": self.verdict.word}
+        if self.rules:
+            said["rules"] = [str(ref) for ref in sorted(self.rules)]
+        if self.verdict is Verdict.REQUIRE_APPROVAL:
+            said["min_approvers"] = self.min_approvers
+            said["approval_timeout"] = self.approval_timeout
+            said["on_timeout"] = self.on_timeout
+            if self.require_signed_approvals:
+                said["require_signed_approvals"] = True
+            if self.approvers:
+                said["approvers"] = sorted(sorted(each.listed) for each in self.approvers)
+            if self.escalate_to and self.on_timeout == "escalate":
+                said["escalate_to"] = sorted(self.escalate_to)
+        for name in ("separation_of_duties", "break_glass", "violations_deny"):
+            if getattr(self, name):
+                said[name] = True
+        if self.notify:
+            said["notify"] = sorted(self.notify)
+        for name in ("max_targets", "max_per_hour"):
+            if getattr(self.limits, name) is not None:
+                said[name] = getattr(self.limits, name)
+        return said
+
+
+ALLOWED: Final = Decision()
+"""What governance says when no rule matches: the bottom of the order, the identity of `|`."""
+
+
+def decide(contract: Contract, policies: Iterable[Policy]) -> Decision:
+    """What all policies together say about a contract; allow, by no rule, where none matches."""
+    risk = risk_of(contract)
+    decision = ALLOWED
+    for policy in policies:
+        decision |= _under(policy, contract, risk)
+    return decision
+
+
+def reference(policy: Policy, index: int) -> RuleRef:
+    """How a rule of a policy is named in decisions and events."""
+    rule = policy.rules[index]
+    return RuleRef(policy.name, index + 1, label(rule), rule.name or "")
+
+
+def _under(policy: Policy, contract: Contract, risk: Risk) -> Decision:
+    # The policy's own demands hold whichever of its rules matched, and whichever verdict wins.
+    floor = Decision(
+        violations_deny=policy.violations_deny,
+        require_signed_approvals=policy.require_signed_approvals,
+        timeout=policy.approval_timeout,
+    )
+    for index, rule in enumerate(policy.rules):
+        if takes_part(rule) and first_failing(rule, contract, risk) is None:
+            return floor | _said_by(rule, policy, index)
+    return floor
+
+
+def _said_by(rule: Rule, policy: Policy, index: int) -> Decision:
+    """What one matching rule demands. Demands on approval count only where it asks for approval."""
+    verdict = Verdict.ALLOW if rule.verdict is None else rule.verdict
+    said = Decision(
+        verdict=verdict,
+        rules=frozenset((reference(policy, index),)),
+        notify=rule.notify,
+        limits=rule.limits,
+        violations_deny=rule.contract_violations == "deny",
+        bars_break_glass=verdict is not Verdict.ALLOW and not rule.break_glass,
+    )
+    if verdict is not Verdict.REQUIRE_APPROVAL:
+        return said
+    return said | Decision(
+        min_approvers=1 if rule.min_approvers is None else max(1, rule.min_approvers),
+        approvers=_restriction(rule, policy),
+        separation_of_duties=rule.separation_of_duties,
+        rejects_on_timeout=rule.on_timeout != "escalate",
+        escalate_to=rule.escalate_to,
+    )
+
+
+def _restriction(rule: Rule, policy: Policy) -> frozenset[Approvers]:
+    if not rule.approvers:
+        return frozenset()
+    admitted: set[str] = set()
+    for entry in rule.approvers:
+        members = policy.groups.get(entry.removeprefix(GROUP)) if entry.startswith(GROUP) else None
+        admitted.update((entry,) if members is None else members)
+    return frozenset((Approvers(rule.approvers, frozenset(admitted)),))
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))

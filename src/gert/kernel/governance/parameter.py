@@ -1,0 +1,126 @@
+"""Parameters: what a contract says about one input or one output."""
+
+from collections.abc import Iterator
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+ParameterType: TypeAlias = Literal["string", "int", "float", "bool", "list", "object", "any"]
+
+PARAMETER_TYPES: Final[tuple[ParameterType, ...]] = (
+    "string",
+    "int",
+    "float",
+    "bool",
+    "list",
+    "object",
+    "any",
+)
+
+V = TypeVar("V")
+
+
+class Parameter(msgspec.Struct, frozen=True, kw_only=True):
+    """One named input or output; `None` means the author said nothing about it.
+
+    `has_default` tells `default: null` from no default at all.
+    """
+
+    type: ParameterType = "any"
+    required: bool = False
+    default: Any = None
+    has_default: bool = False
+    description: str | None = None
+    enum: tuple[Any, ...] | None = None
+    pattern: str | None = None
+    min: float | None = None
+    max: float | None = None
+    secret: bool = False
+
+    @property
+    def must_be_given(self) -> bool:
+        """Whether a caller has to supply it: required, and no default stands in."""
+        return self.required and not self.has_default
+
+    def summary(self) -> dict[str, Any]:
+        """What was said, as JSON; a secret's default is not repeated."""
+        said: dict[str, Any] = {"type": self.type}
+        if self.required:
+            said["required"] = True
+        if self.has_default and not self.secret:
+            said["default"] = self.default
+        if self.enum is not None:
+            said["enum"] = list(self.enum)
+        for name in ("description", "pattern", "min", "max"):
+            value = getattr(self, name)
+            if value is not None:
+                said[name] = value
+        if self.secret:
+            said["secret"] = True
+        return said
+
+
+def narrowed(outer: Parameter, inner: Parameter) -> Parameter:
+    """What holds when an inner layer describes a parameter again.
+
+    A description or a default may be replaced. Everything that limits a value only gets narrower, whatever
+    the inner layer says: a runbook cannot talk a tool out of its `pattern`. What it tried to widen is
+    reported by `widenings`.
+    """
+    default_from = inner if inner.has_default else outer
+    return Parameter(
+        type=inner.type if outer.type == "any" else outer.type,
+        required=outer.required or inner.required,
+        default=default_from.default,
+        has_default=default_from.has_default,
+        description=_later(outer.description, inner.description),
+        enum=_common(outer.enum, inner.enum),
+        pattern=outer.pattern if outer.pattern is not None else inner.pattern,
+        min=_pick(max, outer.min, inner.min),
+        max=_pick(min, outer.max, inner.max),
+        secret=outer.secret or inner.secret,
+    )
+
+
+def widenings(outer: Parameter, inner: Parameter) -> Iterator[str]:
+    """What an inner layer tries to widen, in the user's words.
+
+    Leaving out `required` or `secret` inherits it, so repeating a parameter without them is not widening.
+    """
+    if outer.type not in ("any", inner.type) and inner.type != "any":
+        yield f"its type is `{outer.type}` and may not become `{inner.type}`"
+    if outer.enum is not None and inner.enum is not None:
+        added = [value for value in inner.enum if not _among(outer.enum, value)]
+        if added:
+            yield f"`enum` may only lose values; {_listed(added)} would be new"
+    if None not in (outer.pattern, inner.pattern) and outer.pattern != inner.pattern:
+        yield f"`pattern` is `{outer.pattern}` and may not be replaced"
+    if outer.min is not None and inner.min is not None and inner.min < outer.min:
+        yield f"`min` is {outer.min:g} and may only go up"
+    if outer.max is not None and inner.max is not None and inner.max > outer.max:
+        yield f"`max` is {outer.max:g} and may only go down"
+
+
+def _later(outer: V | None, inner: V | None) -> V | None:
+    return outer if inner is None else inner
+
+
+def _pick(choose: Any, outer: float | None, inner: float | None) -> float | None:
+    given = [bound for bound in (outer, inner) if bound is not None]
+    picked: float | None = choose(given) if given else None
+    return picked
+
+
+def _common(outer: tuple[Any, ...] | None, inner: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    if outer is None or inner is None:
+        return _later(outer, inner)
+    return tuple(value for value in outer if _among(inner, value))
+
+
+def _among(values: tuple[Any, ...], value: Any) -> bool:
+    # `True == 1` in Python, but not in YAML.
+    return any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values)
+
+
+def _listed(values: list[Any]) -> str:
+    return ", ".join(f"`{value}`" for value in values)

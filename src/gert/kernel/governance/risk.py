@@ -1,0 +1,68 @@
+"""Risk: what a contract amounts to when nobody wrote a rule for it (ecosystem-v0 §3).
+
+Derived risk is a heuristic. A rule that names `effects` and `writes` says more than `risk: high` does.
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+
+from gert.kernel.governance.contract import Contract
+
+
+class Risk(IntEnum):
+    """Ordered, so that a higher risk is simply greater."""
+
+    LOW = 0
+    MEDIUM = 1
+    HIGH = 2
+    CRITICAL = 3
+
+    @property
+    def word(self) -> str:
+        """The word used in rules and events."""
+        return self.name.lower()
+
+    @classmethod
+    def from_word(cls, word: str) -> "Risk":
+        """The risk a rule names; `ValueError` for any other word."""
+        try:
+            return RISK_WORDS[word]
+        except KeyError:
+            raise ValueError(f"expected one of {', '.join(RISK_WORDS)}, found `{word}`") from None
+
+
+RISK_WORDS: Final = {risk.word: risk for risk in Risk}
+
+
+class RiskRow(msgspec.Struct, frozen=True):
+    """One row of the risk table: when it holds, the risk, and the reason to print."""
+
+    reason: str
+    holds: Callable[[Contract], bool]
+    risk: Risk
+
+
+# The first row that holds decides. Writing without effects counts as effects with writes, and so does the
+# effect `unknown`: what changes the world in an unnamed way is not read-only. That keeps `side_effects: true`
+# where kernel-v0 §9 put it.
+RISK_TABLE: Final[tuple[RiskRow, ...]] = (
+    RiskRow("effects are not declared", lambda c: c.effects is None, Risk.CRITICAL),
+    RiskRow("no effects, no writes", lambda c: not c.has_effects, Risk.LOW),
+    RiskRow("effects but no writes", lambda c: not c.may_write, Risk.LOW),
+    RiskRow("writes, idempotent", lambda c: c.idempotent, Risk.MEDIUM),
+    RiskRow("writes, not idempotent, deterministic", lambda c: c.deterministic, Risk.HIGH),
+    RiskRow("writes, neither idempotent nor deterministic", lambda _: True, Risk.CRITICAL),
+)
+
+
+def assess(contract: Contract) -> RiskRow:
+    """The row of the risk table that a contract falls into."""
+    return next(row for row in RISK_TABLE if row.holds(contract))
+
+
+def risk_of(contract: Contract) -> Risk:
+    """The risk of running a step under this contract."""
+    return assess(contract).risk

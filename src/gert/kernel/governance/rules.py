@@ -1,0 +1,213 @@
+"""Rules and policies: what an organization or a runbook demands of contracts (kernel-v0 §9).
+
+Within a policy the first rule whose matchers all hold decides.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from gert.kernel.governance.contract import Contract, Tags
+from gert.kernel.governance.risk import Risk
+from gert.kernel.governance.verdict import Verdict
+
+__all__ = [
+    "DEFAULT_APPROVAL_TIMEOUT",
+    "ContractMatch",
+    "Limits",
+    "Policy",
+    "Rule",
+    "Shadow",
+    "first_failing",
+    "is_unconditional",
+    "label",
+    "shadowed",
+    "takes_part",
+    "written",
+]
+
+DEFAULT_APPROVAL_TIMEOUT: Final = 30 * 60.0
+"""Seconds a request for approval stays open where no policy says otherwise."""
+
+NO_GROUPS: Final[Mapping[str, frozenset[str]]] = MappingProxyType({})
+
+
+class ContractMatch(msgspec.Struct, frozen=True, kw_only=True):
+    """Matchers on a contract. For tags, any one of those listed; an empty list asks for none at all."""
+
+    effects: Tags | None = None
+    writes: Tags | None = None
+    reads: Tags | None = None
+    deterministic: bool | None = None
+    idempotent: bool | None = None
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """A circuit breaker: above a limit the verdict is deny. `None` is no limit."""
+
+    max_targets: int | None = None
+    max_per_hour: int | None = None
+
+    def __or__(self, other: "Limits") -> "Limits":
+        """Both limits at once: the lower of each."""
+        return Limits(
+            max_targets=_lower(self.max_targets, other.max_targets),
+            max_per_hour=_lower(self.max_per_hour, other.max_per_hour),
+        )
+
+
+NO_LIMITS: Final = Limits()
+
+
+class Rule(ContractMatch, frozen=True, kw_only=True):
+    """One rule: matchers, all of which must hold, then a verdict and what comes with it.
+
+    The fields carry the names an author writes. `default` is the verdict of a rule without matchers.
+    """
+
+    name: str | None = None
+    risk: frozenset[Risk] | None = None
+    contract: ContractMatch | None = None
+    default: Verdict | None = None
+    action: Verdict | None = None
+    contract_violations: Literal["deny"] | None = None
+    min_approvers: int | None = None
+    approvers: frozenset[str] = frozenset()
+    separation_of_duties: bool = False
+    notify: frozenset[str] = frozenset()
+    on_timeout: Literal["reject", "escalate"] | None = None
+    escalate_to: frozenset[str] = frozenset()
+    limits: Limits = NO_LIMITS
+    break_glass: bool = False
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What the rule says when it matches; `None` when it only speaks of contract violations."""
+        return self.default if self.action is None else self.action
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """Rules in order, and what holds for every approval asked under them. Times are in seconds."""
+
+    name: str
+    rules: tuple[Rule, ...] = ()
+    approval_timeout: float | None = None
+    require_signed_approvals: bool = False
+    groups: Mapping[str, frozenset[str]] = NO_GROUPS
+
+    @property
+    def violations_deny(self) -> bool:
+        """Whether a rule that stands alone turns every contract violation into an error."""
+        return any(rule.contract_violations == "deny" and not takes_part(rule) for rule in self.rules)
+
+
+class Shadow(msgspec.Struct, frozen=True):
+    """A rule that can never decide, and the earlier rule that always gets there first (counted from 0)."""
+
+    rule: int
+    by: int
+    message: str
+
+
+Condition: TypeAlias = tuple[str, Tags | bool | frozenset[Risk]]
+"""One matcher in force: the property it looks at and what it asks for."""
+
+TAG_MATCHERS: Final = ("effects", "writes", "reads")
+FLAG_MATCHERS: Final = ("deterministic", "idempotent")
+ALL_RISKS: Final = frozenset(Risk)
+
+
+def takes_part(rule: Rule) -> bool:
+    """Whether the rule is matched at all; `contract_violations: deny` by itself is not."""
+    return rule.verdict is not None
+
+
+def is_unconditional(rule: Rule) -> bool:
+    """Whether the rule matches every contract."""
+    return takes_part(rule) and all(asked == ALL_RISKS for _, asked in conditions(rule))
+
+
+def conditions(rule: Rule) -> Iterator[Condition]:
+    """Every matcher in force, those inside `contract:` included."""
+    if rule.risk is not None:
+        yield "risk", rule.risk
+    for matchers in (rule, rule.contract):
+        for name in (*TAG_MATCHERS, *FLAG_MATCHERS) if matchers is not None else ():
+            asked = getattr(matchers, name)
+            if asked is not None:
+                yield name, asked
+
+
+def first_failing(rule: Rule, contract: Contract, risk: Risk) -> Condition | None:
+    """The first matcher that does not hold, or `None` when the rule matches."""
+    return next((at for at in conditions(rule) if not _holds(at, contract, risk)), None)
+
+
+def label(rule: Rule) -> str:
+    """The rule's matchers as its author would recognize them, such as `risk: critical`."""
+    if not takes_part(rule):
+        return f"contract_violations: {rule.contract_violations}"
+    matchers = ", ".join(written(at) for at in conditions(rule))
+    return matchers or ("default" if rule.action is None else "any step")
+
+
+def written(condition: Condition) -> str:
+    """A matcher as its author would write it."""
+    name, asked = condition
+    if isinstance(asked, bool):
+        return f"{name}: {str(asked).lower()}"
+    words = [str(item.word if isinstance(item, Risk) else item) for item in sorted(asked)]
+    return f"{name}: {words[0]}" if name == "risk" and len(words) == 1 else f"{name}: [{', '.join(words)}]"
+
+
+def shadowed(rules: Sequence[Rule]) -> Iterator[Shadow]:
+    """Rules that can never decide, because an earlier one matches whenever they do.
+
+    Only what can be proven from two rules: several that cover a later one together are not reported.
+    """
+    for later, rule in enumerate(rules):
+        for earlier in range(later) if takes_part(rule) else ():
+            if takes_part(rules[earlier]) and _covers(rules[earlier], rule):
+                why = f"never reached: rule {earlier + 1} ({label(rules[earlier])}) matches first"
+                yield Shadow(later, earlier, why)
+                break
+
+
+def _holds(condition: Condition, contract: Contract, risk: Risk) -> bool:
+    name, asked = condition
+    if isinstance(asked, bool):
+        return getattr(contract, name) is asked
+    if name == "risk":
+        return risk in asked
+    # An empty list asks for a contract that surely has none: an unknown effect may be any, and may write.
+    if name == "effects":
+        return not asked.isdisjoint(contract.effect_tags) if asked else not contract.has_effects
+    if name == "writes" and not asked:
+        return not contract.may_write
+    present: Tags = getattr(contract, name)
+    return not asked.isdisjoint(present) if asked else not present
+
+
+def _covers(earlier: Rule, later: Rule) -> bool:
+    """Whether `later` matching implies that `earlier` matches."""
+    narrower = list(conditions(later))
+    return all(
+        any(_implies(given, asked) for given in narrower) or asked[1] == ALL_RISKS
+        for asked in conditions(earlier)
+    )
+
+
+def _implies(given: Condition, asked: Condition) -> bool:
+    (name, has), (other, wants) = given, asked
+    if name != other:
+        return False
+    if isinstance(has, bool) or isinstance(wants, bool) or not has or not wants:
+        return has == wants
+    return has <= wants
+
+
+def _lower(one: int | None, other: int | None) -> int | None:
+    given = [limit for limit in (one, other) if limit is not None]
+    return min(given, default=None)

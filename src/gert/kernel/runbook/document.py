@@ -1,0 +1,116 @@
+"""Documents: bytes become a typed model with findings, and the kind of a file is told from what it says."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from gert.kernel.foundation.canonical import digest
+from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.runbook.documents import expectations, policy, project, runbook, scenario, tool
+from gert.kernel.runbook.finding import Finding, Severity, error, in_order
+from gert.kernel.runbook.model import Decoder, Model, describe, listing
+from gert.kernel.runbook.reader import DEFAULT_LIMITS, Limits, read, shorten
+from gert.kernel.runbook.tree import Map, Tree
+
+
+class DocumentKind(msgspec.Struct, frozen=True):
+    """A kind of document: its model and how its files are recognized."""
+
+    title: str
+    model: type[Model]
+    api_version: str | None = None
+    file_names: tuple[str, ...] = ()
+    tell_tale_keys: tuple[str, ...] = ()
+
+
+DOCUMENT_KINDS: Final[Mapping[str, DocumentKind]] = {
+    "runbook": DocumentKind("gert runbook", runbook.Runbook, runbook.API_VERSION),
+    "tool": DocumentKind("gert tool", tool.Tool, tool.API_VERSION),
+    "policy": DocumentKind("gert policy", policy.PolicyFile, policy.API_VERSION),
+    "project": DocumentKind("gert project", project.Project, None, (project.PROJECT_FILE,)),
+    "config": DocumentKind("gert configuration", project.Config, None, project.CONFIG_FILES),
+    "scenario": DocumentKind(
+        "gert scenario", scenario.Scenario, None, ("scenario.yaml", "scenario.yml"), ("tool_responses",)
+    ),
+    "test": DocumentKind(
+        "gert test", expectations.Expectations, None, ("test.yaml", "test.yml"), ("expected_outcome", "must_reach")
+    ),
+}
+
+API_VERSIONS: Final = {kind.api_version: name for name, kind in DOCUMENT_KINDS.items() if kind.api_version}
+
+
+class Document(msgspec.Struct, frozen=True):
+    """A document as far as it could be read; `model` is there only when its structure is sound."""
+
+    kind: str
+    model: Any
+    tree: Tree
+    findings: list[Finding]
+    digest: str
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether no finding is an error."""
+        return all(finding.severity < Severity.ERROR for finding in self.findings)
+
+
+def detect(root: Any, file_name: str = "") -> str | None:
+    """The kind of a document, from its `apiVersion`, its file's name, or the keys only it has."""
+    if isinstance(root, Map) and isinstance(root.get("apiVersion"), str):
+        return API_VERSIONS.get(root["apiVersion"])
+    normal = file_name.replace("\\", "/")
+    for name, kind in DOCUMENT_KINDS.items():
+        if any(normal == known or normal.endswith("/" + known) for known in kind.file_names):
+            return name
+    if isinstance(root, Map):
+        for name, kind in DOCUMENT_KINDS.items():
+            if any(key in root for key in kind.tell_tale_keys):
+                return name
+    return None
+
+
+def load(
+    source: bytes, *, kind: str | None = None, file_name: str = "", limits: Limits = DEFAULT_LIMITS
+) -> Document:
+    """Read and decode a document: the structural phase. Findings are placed and in order."""
+    reading = read(source, limits)
+    tree = reading.tree
+    found = list(reading.findings)
+    model = None
+    if not found:
+        kind = kind or detect(tree.root, file_name)
+        if kind is None:
+            found.append(_unrecognized(tree.root))
+        elif (problem := _wrong_version(tree.root, kind)) is not None:
+            found.append(problem)
+        else:
+            decoder = Decoder()
+            model = DOCUMENT_KINDS[kind].model.decode(decoder, tree.root, ())
+            found += decoder.findings
+    placed = in_order(tree.place(finding) for finding in found)
+    if any(finding.severity is Severity.ERROR for finding in placed):
+        model = None
+    return Document(kind or "unknown", model, tree, placed, digest(source))
+
+
+def _wrong_version(root: Any, kind: str) -> Finding | None:
+    """S08: a version gert does not speak gets one finding, not hundreds about its keys."""
+    wanted = DOCUMENT_KINDS[kind].api_version
+    said = root.get("apiVersion") if isinstance(root, Map) else None
+    if wanted is None or said is None or said == wanted:
+        return None
+    return error("S08", ("apiVersion",), f"expected `{wanted}`, found {describe(said)}")
+
+
+def _unrecognized(root: Any) -> Finding:
+    """S08: what this file is cannot be told."""
+    if not isinstance(root, Map):
+        return error("S08", (), f"expected a gert document, found {describe(root)}", "a document is a map of keys")
+    if "apiVersion" not in root:
+        return error("S08", (), "`apiVersion` is missing", f"one of {listing(API_VERSIONS)}")
+    said = str(root["apiVersion"])
+    guess = did_you_mean(said, API_VERSIONS)
+    hint = f"did you mean `{guess}`?" if guess else f"one of {listing(API_VERSIONS)}"
+    return error("S08", ("apiVersion",), f"`{shorten(said)}` is not an apiVersion gert knows", hint)

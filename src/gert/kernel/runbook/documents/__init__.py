@@ -1,0 +1,1 @@
+"""The documents authors write, one file each."""

@@ -1,0 +1,89 @@
+"""The `contract` block, and the parameters it shares with a runbook's inputs."""
+
+from typing import Any
+
+from gert.kernel.governance.contract import PARAMETER_TYPES, Declared, Parameter
+from gert.kernel.runbook.kinds import BOOL, DATA, IDENTIFIER, TAGS, TEXT, ListOf, MapOf, Nested, Number, Word, words
+from gert.kernel.runbook.model import Model, optional
+
+
+class ParameterBlock(Model):
+    """One named value: its type, whether it must be given, and what it may be."""
+
+    type: str = optional(words(*PARAMETER_TYPES), "type of the value", default="any")
+    required: bool = optional(BOOL, "whether a value must be given", default=False)
+    default: Any = optional(DATA, "value used when none is given")
+    description: str | None = optional(TEXT, "what the value is, for people")
+    enum: tuple[Any, ...] | None = optional(ListOf(DATA, minItems=1), "the only values allowed")
+    pattern: str | None = optional(Word("a regular expression", minLength=1), "regular expression a text must match")
+    min: float | None = optional(Number(), "smallest number, or shortest length of a text or list")
+    max: float | None = optional(Number(), "largest number, or longest length of a text or list")
+    secret: bool = optional(BOOL, "redact the value wherever it would be recorded", default=False)
+
+    has_default = False
+
+    @classmethod
+    def decode(cls, doc: Any, value: Any, path: Any) -> Any:
+        """Decode, remembering whether a default was written at all."""
+        model = super().decode(doc, value, path)
+        if model is not None and "default" in value:
+            model.has_default = True
+        return model
+
+    def parameter(self) -> Parameter:
+        """The parameter as governance sees it."""
+        return Parameter(
+            type=self.type,  # type: ignore[arg-type]
+            required=self.required,
+            default=self.default,
+            has_default=self.has_default,
+            description=self.description,
+            enum=self.enum,
+            pattern=self.pattern,
+            min=self.min,
+            max=self.max,
+            secret=self.secret,
+        )
+
+
+class InputBlock(ParameterBlock):
+    """An input of the runbook: a parameter that may also be bound to a source."""
+
+    from_: str | None = optional(
+        Word("a binding such as `env/NAME`", minLength=1),
+        "where the value comes from: `prompt`, `env/NAME`, `file/PATH`, `provider/NAME.PATH`",
+        key="from",
+    )
+
+
+PARAMETERS = MapOf(Nested(ParameterBlock), keys=IDENTIFIER)
+
+
+class ContractBlock(Model):
+    """What a step touches and promises. Omitted means inherited; inner layers only tighten."""
+
+    inputs: dict[str, ParameterBlock] = optional(PARAMETERS, "values it takes", default={})
+    outputs: dict[str, ParameterBlock] = optional(PARAMETERS, "values it gives", default={})
+    effects: tuple[str, ...] | None = optional(TAGS, "external systems it touches: `network`, `kubernetes`, …")
+    reads: tuple[str, ...] | None = optional(TAGS, "resources it observes, for parallel safety")
+    writes: tuple[str, ...] | None = optional(TAGS, "resources it changes, for parallel safety and governance")
+    deterministic: bool | None = optional(BOOL, "equal inputs give equal outputs")
+    idempotent: bool | None = optional(BOOL, "running it again does no further harm")
+    side_effects: bool | None = optional(BOOL, "deprecated: declare `effects` and `writes` instead")
+
+    def declared(self) -> Declared:
+        """The block as governance sees it."""
+        return Declared(
+            effects=_tags(self.effects),
+            reads=_tags(self.reads),
+            writes=_tags(self.writes),
+            deterministic=self.deterministic,
+            idempotent=self.idempotent,
+            side_effects=self.side_effects,
+            inputs={name: block.parameter() for name, block in self.inputs.items()},
+            outputs={name: block.parameter() for name, block in self.outputs.items()},
+        )
+
+
+def _tags(listed: tuple[str, ...] | None) -> frozenset[str] | None:
+    return None if listed is None else frozenset(listed)

@@ -1,0 +1,69 @@
+"""The `governance` block of a runbook or policy: rules and the terms of approval."""
+
+from gert.kernel.runbook.kinds import (
+    BOOL,
+    DURATION,
+    NONEMPTY,
+    TAGS,
+    Choice,
+    Int,
+    ListOf,
+    Nested,
+    Word,
+    words,
+)
+from gert.kernel.runbook.model import Model, optional
+from gert.kernel.runbook.tree import Seq
+
+VERDICTS = ("allow", "require-approval", "deny")
+RISKS = ("low", "medium", "high", "critical")
+RISK = words(*RISKS)
+APPROVERS = ListOf(Word("a person or `group:` name", minLength=1), minItems=1, uniqueItems=True)
+
+
+class MatchBlock(Model):
+    """What the contract of a step must be for a rule to apply."""
+
+    effects: tuple[str, ...] | None = optional(TAGS, "any of these effects is present")
+    writes: tuple[str, ...] | None = optional(TAGS, "any of these resources is written")
+    reads: tuple[str, ...] | None = optional(TAGS, "any of these resources is read")
+    deterministic: bool | None = optional(BOOL, "whether the contract is deterministic")
+    idempotent: bool | None = optional(BOOL, "whether the contract is idempotent")
+
+
+class LimitsBlock(Model):
+    """A circuit breaker: above a limit the verdict is deny."""
+
+    max_targets: int | None = optional(Int(minimum=1), "most targets one step may touch")
+    max_per_hour: int | None = optional(Int(minimum=1), "most executions in an hour, over the ledger")
+
+
+class RuleBlock(MatchBlock):
+    """One governance rule: all its matchers must hold, the first rule that matches decides."""
+
+    name: str | None = optional(NONEMPTY, "a name for the rule, shown with its decisions")
+    risk: tuple[str, ...] | str | None = optional(
+        Choice("a risk level or a list of them", {str: RISK, Seq: ListOf(RISK, minItems=1)}), "derived risk level"
+    )
+    contract: MatchBlock | None = optional(Nested(MatchBlock), "further matchers on the contract")
+    default: str | None = optional(words(*VERDICTS), "verdict for every step no earlier rule matched")
+    action: str | None = optional(words(*VERDICTS), "verdict for a step that matches")
+    min_approvers: int | None = optional(Int(minimum=1, maximum=100), "how many different people must approve")
+    contract_violations: str | None = optional(words("deny"), "`deny` makes any contract violation a step error")
+    approvers: tuple[str, ...] | None = optional(APPROVERS, "who may approve: people and `group:` names")
+    separation_of_duties: bool | None = optional(BOOL, "bar the person who started the run from approving")
+    notify: tuple[str, ...] | None = optional(APPROVERS, "who is told that an approval is waiting")
+    on_timeout: str | None = optional(words("reject", "escalate"), "what happens when nobody answers in time")
+    escalate_to: tuple[str, ...] | None = optional(APPROVERS, "who is asked when `on_timeout` is `escalate`")
+    limits: LimitsBlock | None = optional(Nested(LimitsBlock), "a circuit breaker")
+    break_glass: bool | None = optional(BOOL, "allow an emergency override with a recorded reason")
+
+
+class GovernanceBlock(Model):
+    """Who must agree before a step runs."""
+
+    rules: tuple[RuleBlock, ...] = optional(ListOf(Nested(RuleBlock)), "rules, the first match decides", default=())
+    approval_timeout: str | None = optional(DURATION, "how long an approval may take; `30m` when left out")
+    require_signed_approvals: bool = optional(BOOL, "count only validly signed approvals", default=False)
+    require_verified_approval: bool = optional(BOOL, "another name for `require_signed_approvals`", default=False)
+    separation_of_duties: bool = optional(BOOL, "for every rule: the starter may not approve", default=False)

@@ -1,0 +1,39 @@
+"""Blocks that several documents share: secrets and outcome notices."""
+
+from gert.kernel.runbook.kinds import BOOL, ENVIRONMENT_NAME, TEXT, ListOf, Nested, Word, words
+from gert.kernel.runbook.model import Model, optional, required
+
+
+class SecretBlock(Model):
+    """A secret, named by the environment variable that holds it; its value is never recorded."""
+
+    env: str = required(Word("an environment variable", pattern=ENVIRONMENT_NAME), "environment variable")
+    description: str | None = optional(TEXT, "what the secret is for")
+    required: bool = optional(BOOL, "whether a step fails without it", default=True)
+
+
+SECRETS = ListOf(Nested(SecretBlock))
+
+# Plain http only to this machine; a secret part of the URL comes from `${NAME}`.
+WEBHOOK_URL = r"^(https://|http://(localhost|127\.0\.0\.1|\[::1\])([:/]|$)|\$\{)"
+
+
+class OutcomeNotice(Model):
+    """Whom to tell when a run ends with an outcome of this category."""
+
+    webhook: str | None = optional(
+        Word("a URL", pattern=WEBHOOK_URL),
+        "URL to post to: https, or http on loopback; `${NAME}` takes a secret from the environment",
+    )
+    pagerduty_severity: str | None = optional(
+        words("critical", "error", "warning", "info"), "severity of the PagerDuty event"
+    )
+
+
+class OnOutcome(Model):
+    """Whom to tell, by outcome category."""
+
+    resolved: OutcomeNotice | None = optional(Nested(OutcomeNotice), "the problem is fixed")
+    escalated: OutcomeNotice | None = optional(Nested(OutcomeNotice), "handed to another team")
+    no_action: OutcomeNotice | None = optional(Nested(OutcomeNotice), "nothing had to be done")
+    needs_rca: OutcomeNotice | None = optional(Nested(OutcomeNotice), "mitigated, root cause unknown")

@@ -1,0 +1,421 @@
+"""The eight kinds of step, and the modifiers they take."""
+
+from typing import Any, ClassVar, Final
+
+from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.runbook.documents.contract import ContractBlock
+from gert.kernel.runbook.finding import Path, error
+from gert.kernel.runbook.kinds import (
+    BOOL,
+    CONDITION,
+    DURATION,
+    EXTENSIONS,
+    IDENTIFIER_WORD,
+    NONEMPTY,
+    STEP_ID_WORD,
+    TEMPLATE,
+    TEMPLATED,
+    TEXT,
+    TEXTS,
+    Choice,
+    Int,
+    IntOrTemplate,
+    ListOf,
+    MapOf,
+    Nested,
+    TemplateText,
+    Word,
+    words,
+)
+from gert.kernel.runbook.model import Decoder, Kind, Model, Schema, listing, optional, required
+from gert.kernel.runbook.reader import shorten
+from gert.kernel.runbook.tree import Map, Seq
+from gert.kernel.template import Template
+
+OUTCOME_CATEGORIES: Final = ("resolved", "escalated", "no_action", "needs_rca")
+EVIDENCE_KINDS: Final = ("text", "checklist", "attachment")
+PRINCIPAL_KINDS: Final = ("system", "human", "agent")
+RETRY_ON: Final = ("failed", "error", "timeout")
+DEFAULT_ARM: Final = "default"
+
+# Each kind of assertion, and whether it compares with `expected`.
+ASSERTIONS: Final[dict[str, bool]] = {
+    "equals": True,
+    "not_equals": True,
+    "contains": True,
+    "not_contains": True,
+    "matches": True,
+    "not_matches": True,
+    "greater_than": True,
+    "greater_or_equal": True,
+    "less_than": True,
+    "less_or_equal": True,
+    "exists": False,
+    "not_exists": False,
+    "empty": False,
+    "not_empty": False,
+}
+PATTERN_ASSERTIONS: Final = frozenset({"matches", "not_matches"})
+
+
+class NextBlock(Model):
+    """A jump to a step of the same list; backwards it needs a bound."""
+
+    step: str = required(STEP_ID_WORD, "id of the step to go to")
+    max: "int | Template | None" = optional(
+        IntOrTemplate(minimum=0, maximum=10_000), "how many times the jump may be taken"
+    )
+
+
+class NextKind(Choice):
+    """`next: id` is short for `next: {step: id}`."""
+
+    __slots__ = ()
+
+    def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> Any:
+        """Decode either form to the long one."""
+        decoded = super().decode(doc, node, key, value, path)
+        if isinstance(decoded, str):
+            block = NextBlock(step=decoded)
+            block.__dict__["path"] = (*path, key)
+            return block
+        return decoded
+
+
+class ForEachBlock(Model):
+    """Run the step once for each item of a list."""
+
+    as_: str = required(IDENTIFIER_WORD, "name of the current item inside the loop", key="as")
+    over: Any = required(
+        Choice("a template, a list or text", {str: TEMPLATE, Seq: TEMPLATED}),
+        "the items: a template, a list, or text to be split on commas",
+    )
+    key: Template | None = optional(CONDITION, "key each result by this instead of its index")
+    parallel: bool = optional(BOOL, "run the iterations concurrently", default=False)
+
+
+class VisibilityBlock(Model):
+    """Which variables the step may see; deny wins, and a present allow hides the rest."""
+
+    allow: tuple[str, ...] | None = optional(TEXTS, "path globs the step may see")
+    deny: tuple[str, ...] | None = optional(TEXTS, "path globs hidden from the step")
+
+
+class PrincipalBlock(Model):
+    """Who acts in this step."""
+
+    kind: str = required(words(*PRINCIPAL_KINDS), "what kind of actor")
+    id: Template = required(CONDITION, "a stable identifier: an address, an agent id")
+    role: Template | None = optional(TEMPLATE, "functional role, such as `oncall` or `judge`")
+    model: Template | None = optional(TEMPLATE, "model identifier, for agents")
+
+
+class RetryBlock(Model):
+    """Try a step again; only for idempotent contracts."""
+
+    max: int = required(Int(minimum=1, maximum=1000), "how many further attempts")
+    backoff: str | None = optional(DURATION, "wait before the first retry; it doubles from there")
+    max_backoff: str | None = optional(DURATION, "longest wait between attempts")
+    on: tuple[str, ...] = optional(
+        ListOf(words(*RETRY_ON), minItems=1, uniqueItems=True), "which results are retried; all when left out",
+        default=RETRY_ON,
+    )  # fmt: skip
+
+
+class Step(Model):
+    """What every step has."""
+
+    type: ClassVar[str] = ""
+    executes: ClassVar[bool] = False
+
+    type_: str = optional(TEXT, "what kind of step", key="type", default="")
+    id: str | None = optional(STEP_ID_WORD, "name of the step, unique in the runbook")
+    title: Template | None = optional(TEMPLATE, "a short title for people")
+    description: Template | None = optional(TEMPLATE, "what the step is for")
+    when: Template | None = optional(CONDITION, "run the step only if this holds")
+    extensions: dict[str, Any] = optional(EXTENSIONS, "free metadata; kept and recorded, never interpreted", default={})
+
+    # The modifiers that only some kinds take, so that code may ask any step for them.
+    next: NextBlock | None = None
+    for_each: ForEachBlock | None = None
+    continue_on_fail: bool = False
+    scope: Template | None = None
+    export: tuple[str, ...] = ()
+    visibility: VisibilityBlock | None = None
+    principal: PrincipalBlock | None = None
+    timeout: str | None = None
+    retry: RetryBlock | None = None
+    contract: ContractBlock | None = None
+
+    @classmethod
+    def noun(cls) -> str:
+        """What a message calls it."""
+        return "a step"
+
+    @classmethod
+    def report_unknown(cls, doc: Decoder, key: str, path: Path) -> None:
+        """S04: a key of another kind of step is told apart from one that exists nowhere."""
+        owners = [kind for kind, model in STEP_KINDS.items() if key in model.fields]
+        if not owners:
+            super().report_unknown(doc, key, path)
+            return
+        hint = f"`{key}` belongs to {listing(owners)} steps"
+        doc.report(error("S04", (*path, key), f"`{key}` does not belong on a `{cls.type}` step", hint, on_key=True))
+
+    @property
+    def label(self) -> str:
+        """How messages name the step: by its id, or by its kind where it has none."""
+        return f"`{self.id}`" if self.id else f"this `{self.type}` step"
+
+    @classmethod
+    def object_schema(cls, defs: dict[str, Schema]) -> Schema:
+        """The object, with its `type` fixed."""
+        schema = super().object_schema(defs)
+        schema["properties"] = {"type": {"const": cls.type}, **schema["properties"]}
+        return schema
+
+
+class _Flow(Step):
+    """Modifiers of every step but `end`."""
+
+    next: NextBlock | None = optional(
+        NextKind("a step id, or a map with `step`", {str: STEP_ID_WORD, Map: Nested(NextBlock)}),
+        "where to go after this step",
+    )
+    for_each: ForEachBlock | None = optional(Nested(ForEachBlock), "run once for each item of a list")
+    continue_on_fail: bool = optional(BOOL, "record a failure and go on", default=False)
+
+
+class _Executing(_Flow):
+    """Modifiers of the steps that do something."""
+
+    executes: ClassVar[bool] = True
+
+    id: str = required(STEP_ID_WORD, "name of the step, unique in the runbook")
+    scope: Template | None = optional(
+        TemplateText("a scope path", minLength=1), "namespace its outputs are kept in, such as `round/0`"
+    )
+    export: tuple[str, ...] = optional(
+        ListOf(IDENTIFIER_WORD, uniqueItems=True), "outputs made global", default=()
+    )
+    visibility: VisibilityBlock | None = optional(Nested(VisibilityBlock), "which variables the step may see")
+    principal: PrincipalBlock | None = optional(Nested(PrincipalBlock), "who acts in this step")
+
+
+class _Acting(_Executing):
+    """Modifiers of the steps that reach outside: a limit on time, retries, a contract of their own."""
+
+    timeout: str | None = optional(DURATION, "longest time the step may take")
+    retry: RetryBlock | None = optional(Nested(RetryBlock), "try again on failure; idempotent contracts only")
+    contract: ContractBlock | None = optional(Nested(ContractBlock), "tightens the contract")
+
+
+INPUTS: Final = MapOf(TEMPLATED)
+INPUTS_FROM: Final = Choice(
+    "the name of an object, or a list of names", {str: NONEMPTY, Seq: ListOf(NONEMPTY, minItems=1)}
+)
+
+
+class _Calling(_Acting):
+    """The steps that hand inputs to something."""
+
+    inputs: dict[str, Any] = optional(INPUTS, "values handed over; templates at every depth", default={})
+    inputs_from: Any = optional(INPUTS_FROM, "objects whose keys are spread into the inputs")
+
+    @property
+    def spread(self) -> tuple[tuple[str, Path], ...]:
+        """The sources of `inputs_from` with their places."""
+        if self.inputs_from is None:
+            return ()
+        if isinstance(self.inputs_from, str):
+            return ((self.inputs_from, self.at("inputs_from")),)
+        return tuple((name, self.at("inputs_from", i)) for i, name in enumerate(self.inputs_from))
+
+
+class ToolStep(_Calling):
+    """Execute a tool action."""
+
+    type = "tool"
+    tool: str = required(NONEMPTY, "a tool the runbook declares")
+    action: str | None = optional(NONEMPTY, "which action; may be left out where the tool has only one")
+
+
+class EvidenceBlock(Model):
+    """One piece of evidence a person must give."""
+
+    kind: str = required(words(*EVIDENCE_KINDS), "text, checklist or attachment")
+    name: str = required(IDENTIFIER_WORD, "name of the evidence, readable as an output")
+    description: str | None = optional(TEXT, "what is asked for")
+    items: tuple[str, ...] = optional(ListOf(NONEMPTY, minItems=1), "the items of a checklist", default=())
+
+
+class ManualStep(_Acting):
+    """Ask a person to do something and give evidence."""
+
+    type = "manual"
+    instructions: Template = required(CONDITION, "what the person should do")
+    required_evidence: tuple[EvidenceBlock, ...] = optional(
+        ListOf(Nested(EvidenceBlock)), "evidence without which the step does not succeed", default=()
+    )
+
+
+class AssertionBlock(Model):
+    """One expression and what it should be."""
+
+    type: str = required(words(*ASSERTIONS), "how the two are compared")
+    value: Any = required(TEMPLATED, "what is looked at")
+    expected: Template | None = optional(TEMPLATE, "what it should be")
+    message: Template | None = optional(TEMPLATE, "what to say when it does not hold")
+
+
+class AssertStep(_Executing):
+    """Evaluate assertions; `.passed` tells whether all hold."""
+
+    type = "assert"
+    assert_: tuple[AssertionBlock, ...] = required(
+        ListOf(Nested(AssertionBlock), minItems=1), "assertions that must all hold", key="assert"
+    )
+
+
+class StepKind(Kind):
+    """A step of the kind its `type` names."""
+
+    __slots__ = ()
+
+    def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> Any:
+        """Decode by `type`; a `repeat` block says what it is without one."""
+        here = (*path, key)
+        if type(value) is not Map:
+            doc.wrong(here, "a step", value)
+            return None
+        kind = value.get("type", _REPEAT_BLOCK if "repeat" in value else None)
+        if kind is None:
+            doc.report(error("S03", here, "`type` is missing", f"one of {listing(STEP_KINDS)}"))
+            return None
+        model = STEP_KINDS.get(kind) if isinstance(kind, str) else None
+        if model is None:
+            guess = did_you_mean(str(kind), STEP_KINDS)
+            hint = f"did you mean `{guess}`?" if guess else f"one of {listing(STEP_KINDS)}"
+            doc.report(error("S05", (*here, "type"), f"`{shorten(str(kind))}` is not a step type", hint))
+            return None
+        return model.decode(doc, value, here)
+
+    def schema(self, defs: dict[str, Schema]) -> Schema:
+        """A step: each type has its own keys."""
+        if "Step" not in defs:
+            defs["Step"] = {}
+            defs["Step"] = {
+                "type": "object",
+                "description": "One step of a runbook.",
+                "properties": {"type": {"description": "what kind of step", "enum": list(STEP_KINDS)}},
+                "anyOf": [{"required": ["type"]}, {"required": ["repeat"]}],
+                "allOf": [
+                    {
+                        "if": {"properties": {"type": {"const": name}}, "required": ["type"]},
+                        "then": model.schema(defs),
+                    }
+                    for name, model in STEP_KINDS.items()
+                ]
+                + [{"if": {"not": {"required": ["type"]}}, "then": RepeatStep.schema(defs)}],
+            }
+        return {"$ref": "#/$defs/Step"}
+
+
+STEPS: Final = ListOf(StepKind())
+_REPEAT_BLOCK: Final = "repeat"
+
+
+class Arm(Model):
+    """One way a branch may go."""
+
+    condition: Template = required(CONDITION, "when this arm is taken; `default` when no other is")
+    label: str | None = optional(NONEMPTY, "name of the arm in traces and diagrams")
+    steps: tuple[Step, ...] = required(STEPS, "what happens then")
+
+    @property
+    def is_default(self) -> bool:
+        """Whether this arm is taken when no other is."""
+        return self.condition.source.strip() == DEFAULT_ARM
+
+
+class BranchStep(_Flow):
+    """Take exactly one of several ways."""
+
+    type = "branch"
+    branches: tuple[Arm, ...] = required(ListOf(Nested(Arm), minItems=1), "the arms, tried in order")
+
+
+class Lane(Model):
+    """One of several things done at the same time."""
+
+    label: str | None = optional(NONEMPTY, "name of the lane in traces and diagrams")
+    steps: tuple[Step, ...] = required(STEPS, "what this lane does")
+
+
+class ParallelStep(_Flow):
+    """Do several things at the same time, each on its own copy of the state."""
+
+    type = "parallel"
+    branches: tuple[Lane, ...] = required(ListOf(Nested(Lane)), "the lanes")
+
+
+class OutcomeBlock(Model):
+    """How the run ended, in a form policy and metrics can use."""
+
+    category: str = required(words(*OUTCOME_CATEGORIES), "one of the four categories")
+    code: Template = required(CONDITION, "what it means in your domain")
+    meta: dict[str, Any] = optional(MapOf(TEMPLATED), "further details; templates at every depth", default={})
+
+
+class EndStep(Step):
+    """End the run with an outcome."""
+
+    type = "end"
+    outcome: OutcomeBlock = required(Nested(OutcomeBlock), "the outcome")
+
+
+class ExtensionStep(_Calling):
+    """Hand the step to an extension runner, under a contract declared here."""
+
+    type = "extension"
+    extension: str = required(Word("the name of a runner", minLength=1), "name or path of the runner")
+    contract: ContractBlock = required(Nested(ContractBlock), "what the runner touches and promises")
+
+
+class RepeatBlock(Model):
+    """How often a block of steps is repeated."""
+
+    max: "int | Template" = required(IntOrTemplate(minimum=1, maximum=10_000), "most iterations")
+    until: Template | None = optional(CONDITION, "stop after an iteration in which this holds")
+    steps: tuple[Step, ...] | None = optional(STEPS, "the steps; also accepted beside `repeat`")
+
+
+class RepeatStep(_Flow):
+    """Run a block of steps several times."""
+
+    type = "repeat"
+    id: str = required(STEP_ID_WORD, "name of the step, unique in the runbook")
+    repeat: RepeatBlock = required(Nested(RepeatBlock), "how often")
+    steps: tuple[Step, ...] | None = optional(STEPS, "what is repeated")
+
+    @property
+    def body(self) -> tuple[Step, ...]:
+        """The steps, wherever they are written."""
+        return self.steps if self.steps is not None else (self.repeat.steps or ())
+
+    @property
+    def body_path(self) -> Path:
+        """Where the steps are written."""
+        return self.at("steps") if self.steps is not None else self.at("repeat", "steps")
+
+
+STEP_KINDS: Final[dict[str, type[Step]]] = {
+    "tool": ToolStep,
+    "manual": ManualStep,
+    "assert": AssertStep,
+    "branch": BranchStep,
+    "parallel": ParallelStep,
+    "end": EndStep,
+    "extension": ExtensionStep,
+    "repeat": RepeatStep,
+}

@@ -1,0 +1,113 @@
+"""The tool document, `tool/v0`."""
+
+from typing import Any, Final
+
+from gert.kernel.runbook.documents.contract import ContractBlock
+from gert.kernel.runbook.documents.shared import SECRETS, SecretBlock
+from gert.kernel.runbook.documents.steps import RetryBlock
+from gert.kernel.runbook.kinds import (
+    DURATION,
+    ENVIRONMENT_NAME,
+    EXTENSIONS,
+    IDENTIFIER,
+    NAME,
+    NAME_WORD,
+    NONEMPTY,
+    TEMPLATE,
+    TEXT,
+    ListOf,
+    MapOf,
+    Nested,
+    Word,
+    words,
+)
+from gert.kernel.runbook.model import Model, optional, required
+from gert.kernel.template import Template
+
+API_VERSION: Final = "tool/v0"
+TRANSPORTS: Final = ("stdio", "jsonrpc", "mcp")
+EXTRACT_SOURCES: Final = ("stdout", "stderr", "exit_code", "json")
+PLATFORMS: Final = (
+    "linux", "darwin", "windows", "freebsd", "openbsd", "netbsd", "dragonfly", "solaris", "illumos", "aix", "android",
+)  # fmt: skip
+JSON_PATH: Final = r"^(\$|(\$\.)?[^.\[\]\s]+|\$?\[[0-9]+\])(\.[^.\[\]\s]+|\[[0-9]+\])*$"
+ARGV: Final = ListOf(TEMPLATE, minItems=1)
+
+
+class ExtractBlock(Model):
+    """How one declared output is found in what the tool gave."""
+
+    from_: str = required(words(*EXTRACT_SOURCES), "where to look", key="from")
+    pattern: str | None = optional(
+        Word("a regular expression", minLength=1), "regular expression; its first group, or all of it, is the value"
+    )
+    json_path: str | None = optional(
+        Word("a path such as `a.b[0]`", pattern=JSON_PATH), "path into JSON: `a.b[0].c`", key="path"
+    )
+
+
+class PreviewBlock(Model):
+    """What to run, without writes, to show what the action would do."""
+
+    argv: tuple[Template, ...] | None = optional(ARGV, "command and arguments")
+    mcp_tool: str | None = optional(NONEMPTY, "name of a tool on the MCP server")
+
+
+class ActionBlock(Model):
+    """One thing the tool can do."""
+
+    description: str | None = optional(TEXT, "what the action does")
+    argv: tuple[Template, ...] | None = optional(ARGV, "command and arguments, for `stdio`")
+    method: str | None = optional(NONEMPTY, "method to call, for `jsonrpc`; the action's name when left out")
+    mcp_tool: str | None = optional(NONEMPTY, "tool to call, for `mcp`; the action's name when left out")
+    extract: dict[str, ExtractBlock] = optional(
+        MapOf(Nested(ExtractBlock), keys=IDENTIFIER), "how outputs are found in what the tool gave", default={}
+    )
+    contract: ContractBlock | None = optional(Nested(ContractBlock), "tightens the tool's contract")
+    timeout: str | None = optional(DURATION, "longest time the action may take")
+    retry: RetryBlock | None = optional(Nested(RetryBlock), "try again on failure; idempotent contracts only")
+    stdin: Template | None = optional(TEMPLATE, "text written to its standard input")
+    env: dict[str, Template] = optional(
+        MapOf(TEMPLATE, keys=ENVIRONMENT_NAME), "environment variables set for it", default={}
+    )
+    cwd: Template | None = optional(TEMPLATE, "folder it runs in")
+    preview: PreviewBlock | None = optional(Nested(PreviewBlock), "shows what the action would do, without writes")
+    extensions: dict[str, Any] = optional(EXTENSIONS, "free metadata", default={})
+
+
+class ToolMeta(Model):
+    """What the tool is and how it is reached."""
+
+    name: str = required(NAME_WORD, "name of the tool")
+    description: str | None = optional(TEXT, "what the tool is for")
+    transport: str = optional(words(*TRANSPORTS), "how it is reached", default="stdio")
+    binary: str | None = optional(NONEMPTY, "program to start; replaces the first word of `argv`")
+    args: tuple[Template, ...] = optional(
+        ListOf(TEMPLATE), "arguments for a program that stays up (`jsonrpc`, `mcp`)", default=()
+    )
+    connect: str | None = optional(
+        Word("`stdio` or a URL", pattern="^(stdio|https?://\\S+)$"), "for `mcp`: `stdio`, or the URL of a server"
+    )
+    platform: tuple[str, ...] = optional(
+        ListOf(words(*PLATFORMS), minItems=1, uniqueItems=True), "systems it runs on; any when left out", default=()
+    )
+    secrets: tuple[SecretBlock, ...] = optional(SECRETS, "secrets the tool needs", default=())
+    extensions: dict[str, Any] = optional(EXTENSIONS, "free metadata", default={})
+
+
+class Tool(Model):
+    """A tool: a contract, and the actions that keep it."""
+
+    api_version: str = required(words(API_VERSION), "version of the tool format", key="apiVersion")
+    meta: ToolMeta = required(Nested(ToolMeta), "what the tool is and how it is reached")
+    contract: ContractBlock | None = optional(Nested(ContractBlock), "what every action touches and promises")
+    secrets: tuple[SecretBlock, ...] = optional(SECRETS, "secrets the tool needs", default=())
+    actions: dict[str, ActionBlock] = required(MapOf(Nested(ActionBlock), keys=NAME), "what the tool can do")
+    extensions: dict[str, Any] = optional(EXTENSIONS, "free metadata", default={})
+
+    @property
+    def all_secrets(self) -> tuple[SecretBlock, ...]:
+        """Secrets, wherever they are declared."""
+        return self.secrets + self.meta.secrets
+
+

@@ -1,0 +1,244 @@
+"""A program: a runbook together with the tools it declares, and the contract of each of its steps."""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Final
+
+import msgspec
+
+from gert.kernel.foundation.duration import parse_duration
+from gert.kernel.governance.contract import (
+    ASSERT_CONTRACT,
+    NOTHING,
+    Contract,
+    Declared,
+    Parameter,
+    manual_contract,
+    resolve,
+)
+from gert.kernel.governance.risk import Risk
+from gert.kernel.governance.rules import ContractMatch, Limits, Policy, Rule
+from gert.kernel.governance.verdict import Verdict
+from gert.kernel.runbook.document import Document
+from gert.kernel.runbook.documents.contract import ContractBlock
+from gert.kernel.runbook.documents.governance import GovernanceBlock, MatchBlock, RuleBlock
+from gert.kernel.runbook.documents.policy import PolicyFile
+from gert.kernel.runbook.documents.runbook import Runbook
+from gert.kernel.runbook.documents.steps import (
+    AssertStep,
+    BranchStep,
+    ExtensionStep,
+    ManualStep,
+    ParallelStep,
+    RepeatStep,
+    Step,
+    ToolStep,
+)
+from gert.kernel.runbook.documents.tool import ActionBlock, Tool
+from gert.kernel.runbook.finding import Path
+from gert.kernel.runbook.tools import name_of
+
+RUNBOOK_POLICY: Final = "runbook"
+PASSED: Final = Parameter(type="bool")
+EVIDENCE_TYPES: Final = {"text": "string", "checklist": "list", "attachment": "object"}
+
+
+class ToolLookup(msgspec.Struct, frozen=True):
+    """What became of one entry of `tools`: the document found, or the places searched in vain."""
+
+    entry: str
+    searched: tuple[str, ...]
+    file: str | None = None
+    document: Document | None = None
+
+    @property
+    def tool(self) -> Tool | None:
+        """The tool, where it was found and is sound."""
+        return self.document.model if self.document is not None else None
+
+
+class StepList(msgspec.Struct, frozen=True):
+    """Steps that follow each other: the top level, an arm, a lane, a repeated body or `finally`."""
+
+    role: str
+    steps: tuple[Step, ...]
+    path: Path
+    owner: Step | None = None
+
+
+class Program:
+    """A runbook and its tools, as one thing that can be checked and run."""
+
+    def __init__(self, runbook: Runbook, tools: Mapping[str, ToolLookup], digest: str = "") -> None:
+        self.runbook = runbook
+        self.digest = digest
+        self.lookups = tools
+        self._by_name: dict[str, ToolLookup] = {}
+        for entry, lookup in tools.items():
+            self._by_name.setdefault(entry, lookup)
+            self._by_name.setdefault(name_of(entry), lookup)
+        self._action_contracts: dict[tuple[str, str | None], Contract] = {}
+        self._contracts: dict[int, Contract | None] = {}
+
+    @cached_property
+    def lists(self) -> tuple[StepList, ...]:
+        """Every list of steps, outermost first."""
+        return tuple(step_lists(self.runbook))
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """Every step at any depth, in the order it is written."""
+        return tuple(walk(self.runbook.steps)) + tuple(walk(self.runbook.finally_))
+
+    @cached_property
+    def by_id(self) -> dict[str, Step]:
+        """Steps by id; the first of several with one id."""
+        found: dict[str, Step] = {}
+        for step in self.steps:
+            if step.id is not None:
+                found.setdefault(step.id, step)
+        return found
+
+    @property
+    def tool_names(self) -> Mapping[str, ToolLookup]:
+        """Declared tools by entry and by name."""
+        return self._by_name
+
+    def tool_of(self, step: ToolStep) -> Tool | None:
+        """The tool a step uses, where it is declared, found and sound."""
+        lookup = self._by_name.get(step.tool)
+        return lookup.tool if lookup is not None else None
+
+    def action_of(self, step: ToolStep) -> tuple[str, ActionBlock] | None:
+        """The action a step uses; the tool's only one where the step names none."""
+        tool = self.tool_of(step)
+        if tool is None:
+            return None
+        if step.action is None:
+            return next(iter(tool.actions.items())) if len(tool.actions) == 1 else None
+        action = tool.actions.get(step.action)
+        return (step.action, action) if action is not None else None
+
+    def contract_of(self, step: Step) -> Contract | None:
+        """The contract a step runs under; none for steps that only direct flow, or whose tool is unknown."""
+        key = id(step)
+        if key not in self._contracts:
+            self._contracts[key] = self._resolve(step)
+        return self._contracts[key]
+
+    def base_contract_of(self, step: ToolStep) -> Contract | None:
+        """The contract of a step's tool and action, before the step adds its own word."""
+        key = (step.tool, step.action)
+        if key not in self._action_contracts:
+            tool, action = self.tool_of(step), self.action_of(step)
+            if tool is None or action is None:
+                return None
+            self._action_contracts[key] = resolve(declared(tool.contract), declared(action[1].contract))
+        return self._action_contracts[key]
+
+    def _resolve(self, step: Step) -> Contract | None:
+        if isinstance(step, ToolStep):
+            base = self.base_contract_of(step)
+            return base.tightened(step.contract.declared()) if base and step.contract else base
+        if isinstance(step, ExtensionStep):
+            return resolve(step.contract.declared())
+        if isinstance(step, ManualStep):
+            contract = manual_contract(declared(step.contract))
+            evidence = {e.name: Parameter(type=EVIDENCE_TYPES[e.kind]) for e in step.required_evidence}  # type: ignore[arg-type]
+            return msgspec.structs.replace(contract, outputs={**evidence, **contract.outputs}) if evidence else contract
+        if isinstance(step, AssertStep):
+            return _ASSERT
+        return None
+
+
+_ASSERT: Final = msgspec.structs.replace(ASSERT_CONTRACT, outputs={"passed": PASSED})
+
+
+def declared(block: ContractBlock | None) -> Declared:
+    """A contract block as governance sees it; nothing where there is none."""
+    return block.declared() if block is not None else NOTHING
+
+
+def walk(steps: tuple[Step, ...]) -> Iterator[Step]:
+    """Every step at any depth, parents before children."""
+    for step in steps:
+        yield step
+        for inner in inner_lists(step):
+            yield from walk(inner.steps)
+
+
+def inner_lists(step: Step) -> Iterator[StepList]:
+    """The lists of steps a step contains."""
+    if isinstance(step, BranchStep):
+        for index, arm in enumerate(step.branches):
+            yield StepList("arm", arm.steps, step.at("branches", index, "steps"), step)
+    elif isinstance(step, ParallelStep):
+        for index, lane in enumerate(step.branches):
+            yield StepList("lane", lane.steps, step.at("branches", index, "steps"), step)
+    elif isinstance(step, RepeatStep):
+        yield StepList("body", step.body, step.body_path, step)
+
+
+def step_lists(runbook: Runbook) -> Iterator[StepList]:
+    """Every list of steps in a runbook, outermost first."""
+    pending = [StepList("steps", runbook.steps, ("steps",))]
+    if runbook.finally_:
+        pending.append(StepList("finally", runbook.finally_, ("finally",)))
+    while pending:
+        current = pending.pop()
+        yield current
+        for step in current.steps:
+            pending.extend(inner_lists(step))
+
+
+def policy_of(governance: GovernanceBlock | None, name: str = RUNBOOK_POLICY) -> Policy:
+    """The policy a governance block describes."""
+    if governance is None:
+        return Policy(name=name)
+    timeout = governance.approval_timeout
+    return Policy(
+        name=name,
+        rules=tuple(rule_of(block, governance) for block in governance.rules),
+        approval_timeout=parse_duration(timeout).total_seconds() if timeout else None,
+        require_signed_approvals=governance.require_signed_approvals or governance.require_verified_approval,
+    )
+
+
+def policy_file(document: PolicyFile) -> Policy:
+    """The policy an external file describes."""
+    policy = policy_of(document.governance, document.meta.name)
+    groups = {name: frozenset(people) for name, people in document.groups.items()}
+    return msgspec.structs.replace(policy, groups=groups)
+
+
+def rule_of(block: RuleBlock, governance: GovernanceBlock) -> Rule:
+    """A rule as governance sees it."""
+    risk = (block.risk,) if isinstance(block.risk, str) else block.risk
+    return Rule(
+        name=block.name,
+        risk=frozenset(Risk.from_word(word) for word in risk) if risk is not None else None,
+        contract=ContractMatch(**_matchers(block.contract)) if block.contract is not None else None,
+        default=Verdict.from_word(block.default) if block.default else None,
+        action=Verdict.from_word(block.action) if block.action else None,
+        contract_violations="deny" if block.contract_violations else None,
+        min_approvers=block.min_approvers,
+        approvers=frozenset(block.approvers or ()),
+        separation_of_duties=bool(block.separation_of_duties) or governance.separation_of_duties,
+        notify=frozenset(block.notify or ()),
+        on_timeout=block.on_timeout,  # type: ignore[arg-type]
+        escalate_to=frozenset(block.escalate_to or ()),
+        limits=Limits(max_targets=block.limits.max_targets, max_per_hour=block.limits.max_per_hour)
+        if block.limits
+        else Limits(),
+        break_glass=bool(block.break_glass),
+        **_matchers(block),
+    )
+
+
+def _matchers(block: MatchBlock) -> dict[str, frozenset[str] | bool | None]:
+    tags = {name: getattr(block, name) for name in ("effects", "writes", "reads")}
+    return {
+        **{name: frozenset(listed) if listed is not None else None for name, listed in tags.items()},
+        "deterministic": block.deterministic,
+        "idempotent": block.idempotent,
+    }

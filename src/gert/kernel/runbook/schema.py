@@ -1,0 +1,31 @@
+"""JSON Schema Draft 2020-12 of every document: what editors load, and what the semantic phase checks."""
+
+from functools import cache
+from typing import Any, Final
+
+from gert.kernel.runbook.document import DOCUMENT_KINDS
+from gert.kernel.runbook.model import Schema
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+BASE: Final = "https://gert.dev/schemas/v0/"
+
+# What people ask for by name; `config` is a project file without a name.
+SCHEMA_NAMES: Final = tuple(DOCUMENT_KINDS)
+
+
+@cache
+def schema_of(kind: str) -> Schema:
+    """The schema of a kind of document."""
+    document = DOCUMENT_KINDS[kind]
+    defs: dict[str, Schema] = {}
+    root = document.model.object_schema(defs)
+    defs.pop(document.model.__name__, None)
+    schema: dict[str, Any] = {
+        "$schema": DIALECT,
+        "$id": f"{BASE}{kind}.schema.json",
+        "title": document.title,
+        **root,
+    }
+    if defs:
+        schema["$defs"] = dict(sorted(defs.items()))
+    return schema

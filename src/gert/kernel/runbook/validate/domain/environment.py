@@ -1,0 +1,116 @@
+"""The environment: secrets that are missing here, platforms that differ, inputs bound to sources."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.runbook.documents.contract import InputBlock
+from gert.kernel.runbook.documents.shared import SecretBlock
+from gert.kernel.runbook.finding import Finding, Path, error, note, warning
+from gert.kernel.runbook.model import listing
+from gert.kernel.runbook.program import Program
+from gert.kernel.runbook.validate.case import Case
+from gert.kernel.runbook.validate.domain.evidence import bad_pattern
+from gert.kernel.runbook.validate.domain.tools import misfit
+from gert.kernel.runbook.validate.facts import Facts
+
+SOURCES: Final = ("prompt", "env/NAME", "file/PATH", "provider/NAME.PATH")
+
+
+class SecretNeed(msgspec.Struct, frozen=True):
+    """A secret a run needs, who needs it, and whether it is set here (None where that is unknown)."""
+
+    env: str
+    required: bool
+    needed_by: str
+    path: Path
+    description: str | None = None
+    present: bool | None = None
+
+
+def secrets_needed(program: Program, facts: Facts) -> Iterator[SecretNeed]:
+    """Every secret of a runbook and its tools, once each; names only, never values."""
+    seen: set[str] = set()
+    for who, path, secret in _secrets(program):
+        if secret.env not in seen:
+            seen.add(secret.env)
+            present = None if facts.environment is None else secret.env in facts.environment
+            yield SecretNeed(secret.env, secret.required, who, path, secret.description, present)
+
+
+def _secrets(program: Program) -> Iterator[tuple[str, Path, SecretBlock]]:
+    for index, secret in enumerate(program.runbook.meta.secrets):
+        yield "the runbook", ("meta", "secrets", index), secret
+    for index, entry in enumerate(program.runbook.tools):
+        lookup = program.lookups.get(entry)
+        tool = lookup.tool if lookup is not None else None
+        for secret in tool.all_secrets if tool is not None else ():
+            yield f"the tool `{entry}`", ("tools", index), secret
+
+
+def secrets(case: Case) -> Iterator[Finding]:
+    """D22: which secrets a run needs that are missing here; it may be meant for another place."""
+    for need in secrets_needed(case.program, case.facts):
+        if need.present is not False:
+            continue
+        if need.required:
+            message = f"{need.needed_by} requires the secret `{need.env}`, which is not set here"
+            yield warning("D22", need.path, message, need.description)
+        else:
+            message = f"{need.needed_by} can use the secret `{need.env}`, which is not set here"
+            yield note("D22", need.path, message, need.description)
+
+
+def platforms(case: Case) -> Iterator[Finding]:
+    """D41: a tool made for other systems is worth a warning; the runbook may be meant for one of them."""
+    if case.facts.platform is None:
+        return
+    for index, entry in enumerate(case.program.runbook.tools):
+        lookup = case.program.lookups.get(entry)
+        tool = lookup.tool if lookup is not None else None
+        if tool is not None and tool.meta.platform and case.facts.platform not in tool.meta.platform:
+            message = f"the tool `{entry}` is made for {listing(tool.meta.platform)}, and this is `{case.facts.platform}`"
+            yield warning("D41", ("tools", index), message)
+
+
+def bindings(case: Case) -> Iterator[Finding]:
+    """D42: `from` names a source gert knows."""
+    for block in case.program.runbook.meta.inputs.values():
+        if block.from_ is not None:
+            yield from _binding(block, case)
+
+
+def _binding(block: InputBlock, case: Case) -> Iterator[Finding]:
+    source = block.from_ or ""
+    prefix, slash, rest = source.partition("/")
+    path = block.at("from")
+    hint = f"one of {listing(SOURCES)}"
+    if source == "prompt":
+        return
+    if prefix in {"env", "file"} and slash:
+        if not rest:
+            yield error("D42", path, f"`{source}` names nothing to read", hint)
+        return
+    # `provider/cmdb.server.hostname` and the short form `cmdb.server.hostname` mean the same.
+    provider, dot, field = (rest if prefix == "provider" and slash else source).partition(".")
+    if not (provider and dot and field) or (slash and prefix != "provider"):
+        guess = did_you_mean(prefix, ["prompt", "env", "file", "provider"])
+        yield error("D42", path, f"`{source}` is not a source of inputs", f"did you mean `{guess}`?" if guess else hint)
+    elif case.facts.providers is not None and provider not in case.facts.providers:
+        yield warning("D42", path, f"no provider `{provider}` is configured", "add it under `providers` in the project")
+
+
+def inputs(case: Case) -> Iterator[Finding]:
+    """D43: an input's own limits make sense, and its default keeps to them."""
+    for block in case.program.runbook.meta.inputs.values():
+        if block.pattern is not None:
+            yield from bad_pattern("D43", block.pattern, block.at("pattern"))
+        if block.min is not None and block.max is not None and block.min > block.max:
+            yield error("D43", block.at("min"), "`min` is larger than `max`")
+        if block.has_default and block.default is not None and (why := misfit(block.default, block.parameter())):
+            yield error("D43", block.at("default"), f"the default does not fit: {why}")
+        if block.has_default and block.required:
+            message = "an input with a `default` is never missing, so `required` does nothing"
+            yield warning("D43", block.at("required"), message)

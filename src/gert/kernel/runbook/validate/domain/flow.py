@@ -1,0 +1,165 @@
+"""Flow: every path ends, every jump lands and terminates, every arm and lane makes sense."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from gert.errors import GertError
+from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.values import coerce
+from gert.kernel.runbook.documents.steps import BranchStep, EndStep, NextBlock, ParallelStep, RepeatStep, Step
+from gert.kernel.runbook.finding import Finding, Path, error, warning
+from gert.kernel.runbook.program import Program, StepList, inner_lists
+from gert.kernel.runbook.validate.case import Case
+from gert.kernel.runbook.validate.domain.reach import Flow, is_guarded
+from gert.kernel.template import Template, evaluate, templates_in
+
+MOST_JUMPS: Final = 10_000
+
+
+def every_path_ends(case: Case) -> Iterator[Finding]:
+    """D05: every path leads to an `end`; one that runs only under a `when` does not count."""
+    program = case.program
+    flow = case.flow
+    yield from _loose_ends(flow, StepList("steps", program.runbook.steps, ("steps",)))
+    yield from _unreachable(flow, program)
+
+
+def _loose_ends(flow: Flow, block: StepList) -> Iterator[Finding]:
+    for index in flow.exits(block.steps):
+        step = block.steps[index]
+        inner = [lst for lst in inner_lists(step) if lst.role == "arm" and flow.falls_through(lst.steps)]
+        if isinstance(step, BranchStep) and not is_guarded(step) and inner:
+            for arm in inner:
+                if arm.steps:
+                    yield from _loose_ends(flow, arm)
+                else:
+                    message = "this arm does nothing, and no `end` follows the branch"
+                    yield error("D05", arm.path, message, "add an `end` to the arm or after the branch")
+        elif isinstance(step, EndStep):
+            message = "this `end` runs only when its `when` holds, and no other `end` follows"
+            yield error("D05", step.path, message, "add an unguarded `end` after it")
+        else:
+            yield error("D05", step.path, f"no `end` follows {step.label}", "every path must reach an `end` step")
+
+
+def _unreachable(flow: Flow, program: Program) -> Iterator[Finding]:
+    """D06: a step no path leads to is dead weight, and usually a mistake."""
+    for block in program.lists:
+        if block.owner is not None and id(block.owner) not in flow.reached:
+            continue
+        before = True
+        for step in block.steps:
+            here = id(step) in flow.reached
+            if before and not here:
+                yield warning("D06", step.path, f"nothing leads to {step.label}", "remove it, or jump to it with `next`")
+            before = here
+
+
+def jumps(case: Case) -> Iterator[Finding]:
+    """D07: a jump stays in its list. D08: a jump backwards is bounded."""
+    program = case.program
+    for block in program.lists:
+        index_of = {step.id: index for index, step in enumerate(block.steps) if step.id is not None}
+        for index, step in enumerate(block.steps):
+            jump = step.next
+            if jump is None:
+                continue
+            path = jump.at("step")
+            target = index_of.get(jump.step)
+            if target is None:
+                yield _lost(program, jump, index_of)
+            elif target <= index and jump.max is None:
+                what = "itself" if target == index else f"back to `{jump.step}`"
+                hint = f"write `next: {{step: {jump.step}, max: 3}}`"
+                yield error("D08", path, f"a jump {what} needs a `max`", hint)
+            if isinstance(jump.max, Template):
+                yield from _constant_bound(program, jump.max, jump.at("max"), 0)
+
+
+def _lost(program: Program, jump: NextBlock, known: dict[str, int]) -> Finding:
+    if jump.step in program.by_id:
+        message = f"`next` cannot leave its list of steps: `{jump.step}` is in another one"
+        return error("D07", jump.at("step"), message, "move what both share behind the block, and jump there")
+    guess = did_you_mean(jump.step, known)
+    hint = f"did you mean `{guess}`?" if guess else None
+    return error("D07", jump.at("step"), f"there is no step `{jump.step}` to jump to", hint)
+
+
+def _constant_bound(program: Program, bound: Template, path: Path, least: int) -> Iterator[Finding]:
+    """A bound that only names constants is known now, so check it now."""
+    constants = program.runbook.meta.constants
+    names = {reference.path[0] if reference.path else None for reference in bound.references}
+    if not names <= constants.keys() or any(True for name in names for _ in templates_in(constants[str(name)])):
+        return
+    try:
+        value = coerce(evaluate(bound, constants), "int")
+    except GertError as problem:
+        yield error("D08", path, f"`max` must be a whole number: {problem.message}")
+        return
+    if not least <= value <= MOST_JUMPS:
+        yield error("D08", path, f"`max` must be from {least} to {MOST_JUMPS}; `{bound.source}` is {value}")
+
+
+def branches(case: Case) -> Iterator[Finding]:
+    """D09: a branch always finds an arm: the last one is `default`."""
+    program = case.program
+    for step in program.steps:
+        if not isinstance(step, BranchStep):
+            continue
+        defaults = [index for index, arm in enumerate(step.branches) if arm.is_default]
+        if not defaults:
+            hint = "add an arm with `condition: default`"
+            yield error("D09", step.at("branches"), f"{step.label} has no arm for when no condition holds", hint)
+        elif defaults[0] != len(step.branches) - 1:
+            path = step.at("branches", defaults[0] + 1)
+            yield error("D09", path, "an arm after the `default` arm is never taken", "put `default` last")
+        labels: set[str] = set()
+        for index, arm in enumerate(step.branches):
+            if arm.label in labels:
+                yield error("D09", arm.at("label"), f"two arms of this branch are labelled `{arm.label}`")
+            if not arm.is_default and arm.condition.is_text:
+                hint = "write a template such as `{{ eq .status \"ok\" }}`, or `default`"
+                message = f"the condition `{arm.condition.source}` is text, and text is always true"
+                yield warning("D09", step.at("branches", index, "condition"), message, hint)
+            labels.add(arm.label or "")
+            labels.discard("")
+
+
+def ends(case: Case) -> Iterator[Finding]:
+    """D10: an `end` in a lane ends the run only after its siblings; in `finally` there is nothing left to end."""
+    program = case.program
+    lanes = [block for block in program.lists if block.role == "lane"]
+    for block in lanes:
+        for step in _own(block.steps):
+            if isinstance(step, EndStep):
+                message = "an `end` in a lane waits for the other lanes, and a failure there wins over it"
+                yield warning("D10", step.path, message, "put the `end` after the parallel block")
+    for step in _own(program.runbook.finally_):
+        if isinstance(step, EndStep):
+            yield error("D10", step.path, "`finally` cannot change the outcome, so it takes no `end`")
+
+
+def _own(steps: tuple[Step, ...]) -> Iterator[Step]:
+    """The steps of a list and of its blocks, but not of lanes inside it, which speak for themselves."""
+    for step in steps:
+        yield step
+        for inner in inner_lists(step):
+            if inner.role != "lane":
+                yield from _own(inner.steps)
+
+
+def repeats(case: Case) -> Iterator[Finding]:
+    """D14: a repeated block has steps, written in one place, and a bound that is a number."""
+    program = case.program
+    for step in program.steps:
+        if not isinstance(step, RepeatStep):
+            continue
+        if step.steps is not None and step.repeat.steps is not None:
+            yield error("D14", step.repeat.at("steps"), "the steps to repeat are given twice", "keep those beside `repeat`")
+        elif not step.body:
+            yield error("D14", step.path, f"{step.label} has no steps to repeat", "add `steps:` beside `repeat`")
+        if isinstance(step.repeat.max, Template):
+            yield from _constant_bound(program, step.repeat.max, step.repeat.at("max"), 1)
+        if step.repeat.until is not None and step.repeat.until.is_text:
+            message = f"`until: {step.repeat.until.source}` is text, and text is always true"
+            yield warning("D14", step.repeat.at("until"), message, "write a template such as `{{ .done }}`")

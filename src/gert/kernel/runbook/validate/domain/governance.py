@@ -1,0 +1,106 @@
+"""Governance: rules that say something, can be reached, and name people who exist."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.governance.rules import is_unconditional, shadowed, takes_part
+from gert.kernel.runbook.documents.governance import GovernanceBlock, RuleBlock
+from gert.kernel.runbook.documents.policy import PolicyFile
+from gert.kernel.runbook.finding import Finding, error, warning
+from gert.kernel.runbook.program import policy_of
+from gert.kernel.runbook.validate.case import Case
+from gert.kernel.runbook.validate.facts import Facts
+
+APPROVAL_ONLY: Final = ("min_approvers", "approvers", "separation_of_duties", "on_timeout", "escalate_to")
+MATCHERS: Final = ("risk", "effects", "writes", "reads", "deterministic", "idempotent", "contract")
+GROUP: Final = "group:"
+
+# Beyond this many rules only an unconditional one is looked for, so that checking stays linear.
+MOST_COMPARED: Final = 200
+
+
+def runbook_rules(case: Case) -> Iterator[Finding]:
+    """The rules of a runbook."""
+    governance = case.program.runbook.meta.governance
+    if governance is not None:
+        yield from rules(governance, {}, case.facts)
+
+
+def policy_rules(policy: PolicyFile, facts: Facts) -> Iterator[Finding]:
+    """The rules of a policy file."""
+    yield from rules(policy.governance, policy.groups, facts)
+    if not policy.governance.rules:
+        yield warning("D38", policy.governance.path, "the policy has no rules, so it decides nothing")
+
+
+def rules(
+    governance: GovernanceBlock, groups: Mapping[str, tuple[str, ...]], facts: Facts
+) -> Iterator[Finding]:
+    """D38: a rule is well formed. D39: a rule can be reached. D40: a group is known."""
+    sound = True
+    for rule in governance.rules:
+        for finding in _well_formed(rule):
+            sound = False
+            yield finding
+        yield from _groups(rule, groups, facts)
+    if sound:
+        yield from _reachable(governance)
+
+
+def _well_formed(rule: RuleBlock) -> Iterator[Finding]:
+    matchers = [name for name in MATCHERS if getattr(rule, name) is not None]
+    if rule.action is not None and rule.default is not None:
+        yield error("D38", rule.path, "a rule has `action` or `default`, not both")
+    elif rule.default is not None and matchers:
+        message = f"`default` applies to every step, so it takes no `{matchers[0]}`"
+        yield error("D38", rule.at("default"), message, "use `action` for a rule with matchers")
+    elif rule.action is None and rule.default is None and rule.contract_violations is None:
+        yield error("D38", rule.path, "the rule has no `action`", "say `allow`, `require-approval` or `deny`")
+    elif rule.action is None and rule.default is None and matchers:
+        message = f"`contract_violations` stands alone: `{matchers[0]}` does nothing here"
+        yield error("D38", rule.at(matchers[0]), message, "add an `action`, or remove the matcher")
+    if rule.contract is not None and not any(getattr(rule.contract, name) is not None for name in rule.contract.fields):
+        yield error("D38", rule.contract.path, "`contract` is empty, so it matches nothing in particular")
+    verdict = rule.action or rule.default
+    for name in APPROVAL_ONLY:
+        if getattr(rule, name) is not None and verdict != "require-approval":
+            message = f"`{name}` belongs to `require-approval`, and this rule says `{verdict or 'nothing'}`"
+            yield error("D38", rule.at(name), message)
+    if rule.break_glass and verdict in {None, "allow"}:
+        yield error("D38", rule.at("break_glass"), "`break_glass` overrides an approval or a denial; there is none here")
+    if rule.on_timeout == "escalate" and not rule.escalate_to:
+        yield error("D38", rule.at("on_timeout"), "`on_timeout: escalate` needs `escalate_to`")
+    if rule.escalate_to and rule.on_timeout != "escalate":
+        yield error("D38", rule.at("escalate_to"), "`escalate_to` needs `on_timeout: escalate`")
+    if rule.limits is not None and rule.limits.max_targets is None and rule.limits.max_per_hour is None:
+        yield error("D38", rule.limits.path, "`limits` is empty", "set `max_targets` or `max_per_hour`")
+    people = [entry for entry in rule.approvers or () if not entry.startswith(GROUP)]
+    if rule.min_approvers and rule.approvers and len(people) == len(rule.approvers) < rule.min_approvers:
+        message = f"`min_approvers` is {rule.min_approvers}, and only {len(people)} people may approve"
+        yield error("D38", rule.at("min_approvers"), message)
+
+
+def _reachable(governance: GovernanceBlock) -> Iterator[Finding]:
+    built = policy_of(governance).rules
+    for shadow in shadowed(built[:MOST_COMPARED]):
+        yield warning("D39", governance.at("rules", shadow.rule), f"this rule is {shadow.message}")
+    unconditional = next((i for i, rule in enumerate(built) if is_unconditional(rule)), None)
+    if unconditional is not None and unconditional < MOST_COMPARED:
+        for index in range(MOST_COMPARED, len(built)):
+            if takes_part(built[index]):
+                message = f"this rule is never reached: rule {unconditional + 1} matches every step"
+                yield warning("D39", governance.at("rules", index), message)
+
+
+def _groups(rule: RuleBlock, groups: Mapping[str, tuple[str, ...]], facts: Facts) -> Iterator[Finding]:
+    if facts.groups is None:
+        return
+    known = {*groups, *facts.groups}
+    for name in ("approvers", "notify", "escalate_to"):
+        for index, entry in enumerate(getattr(rule, name) or ()):
+            group = entry.removeprefix(GROUP)
+            if entry.startswith(GROUP) and group not in known:
+                guess = did_you_mean(group, known)
+                hint = f"did you mean `group:{guess}`?" if guess else "define it under `groups` in a policy or the project"
+                yield warning("D40", rule.at(name, index), f"no group `{group}` is defined", hint)

@@ -1,0 +1,96 @@
+"""Parallel blocks: at least two lanes, no two that set the same name, no silent contention."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from gert.kernel.runbook.documents.steps import Lane, ParallelStep, Step
+from gert.kernel.runbook.finding import Finding, error, warning
+from gert.kernel.runbook.model import listing
+from gert.kernel.runbook.program import Program, walk
+from gert.kernel.runbook.validate.case import Case
+
+
+def lanes(case: Case) -> Iterator[Finding]:
+    """D11: a parallel block has at least two lanes, and each does something."""
+    for step in _blocks(case.program):
+        if len(step.branches) < 2:
+            message = f"{step.label} needs at least two lanes, found {len(step.branches)}"
+            yield error("D11", step.at("branches"), message, "write the steps without `parallel`")
+        labels: set[str] = set()
+        for lane in step.branches:
+            if not lane.steps:
+                yield error("D11", lane.path, "this lane has no steps")
+            if lane.label in labels:
+                yield error("D11", lane.at("label"), f"two lanes are labelled `{lane.label}`")
+            if lane.label is not None:
+                labels.add(lane.label)
+
+
+def clashes(case: Case) -> Iterator[Finding]:
+    """D12: two lanes that set the same name would overwrite each other; there is no silent precedence."""
+    for block in _blocks(case.program):
+        owner: dict[str, int] = {}
+        for index, lane in enumerate(block.branches):
+            for step in walk(lane.steps):
+                for name in global_names(case.program, step):
+                    first = owner.setdefault(name, index)
+                    if first != index:
+                        message = f"{_called(block, first)} and {_called(block, index)} both set `{name}`"
+                        hint = "give the outputs different names, or keep them in different scopes"
+                        yield error("D12", step.path, message, hint)
+
+
+def global_names(program: Program, step: Step) -> tuple[str, ...]:
+    """The names a step sets for everyone: its outputs, or what it exports out of a scope."""
+    if step.for_each is not None:
+        return ()
+    if step.scope is not None:
+        return step.export
+    contract = program.contract_of(step)
+    # `.passed` of an assertion is read through its step id and never clashes.
+    outputs = [] if contract is None or step.type == "assert" else list(contract.outputs)
+    return tuple(dict.fromkeys([*outputs, *step.export]))
+
+
+def conflicts(case: Case) -> Iterator[Finding]:
+    """D13: lanes that contend for a resource are run one after the other; better to know it beforehand."""
+    for block in _blocks(case.program):
+        writers: defaultdict[str, list[int]] = defaultdict(list)
+        touching: defaultdict[str, list[int]] = defaultdict(list)
+        for index, lane in enumerate(block.branches):
+            reads, writes = _resources(case.program, lane)
+            for tag in writes:
+                writers[tag].append(index)
+            for tag in reads | writes:
+                touching[tag].append(index)
+        for tag in sorted(writers):
+            if len(touching[tag]) > 1:
+                others = [index for index in touching[tag] if index != writers[tag][0]]
+                names = listing((_name(block, index) for index in others), 4)
+                message = f"lane `{_name(block, writers[tag][0])}` writes `{tag}`, which {names} also use"
+                yield warning("D13", block.at("branches"), message, "these lanes will run one after the other")
+
+
+def _resources(program: Program, lane: Lane) -> tuple[set[str], set[str]]:
+    reads: set[str] = set()
+    writes: set[str] = set()
+    for step in walk(lane.steps):
+        contract = program.contract_of(step)
+        if contract is not None:
+            reads |= contract.reads
+            writes |= contract.writes
+    return reads, writes
+
+
+def _blocks(program: Program) -> Iterator[ParallelStep]:
+    for step in program.steps:
+        if isinstance(step, ParallelStep):
+            yield step
+
+
+def _name(block: ParallelStep, index: int) -> str:
+    return block.branches[index].label or str(index + 1)
+
+
+def _called(block: ParallelStep, index: int) -> str:
+    return f"lane `{_name(block, index)}`"

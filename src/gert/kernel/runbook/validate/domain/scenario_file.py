@@ -1,0 +1,86 @@
+"""Scenario and test files: what they name exists in the runbook they belong to."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.runbook.documents.expectations import Expectations
+from gert.kernel.runbook.documents.scenario import Scenario
+from gert.kernel.runbook.documents.steps import ExtensionStep, ManualStep
+from gert.kernel.runbook.finding import Finding, Path, error, warning
+from gert.kernel.runbook.program import Program
+from gert.kernel.runbook.reader import shorten
+from gert.kernel.runbook.validate.domain.evidence import bad_pattern
+from gert.kernel.runbook.validate.domain.tools import misfit
+
+REGEX_ENDS: Final = "/"
+
+
+def scenario_file(scenario: Scenario, program: Program | None) -> Iterator[Finding]:
+    """D60: answers are for steps, tools and inputs that exist. D62: and fit them."""
+    if program is None:
+        return
+    inputs = program.runbook.meta.inputs
+    for section in ("inputs", "input_answers"):
+        for name, value in getattr(scenario, section).items():
+            path: Path = (section, name)
+            if name not in inputs:
+                yield _unknown("input", name, inputs, path)
+            elif (why := misfit(value, inputs[name].parameter())) is not None:
+                yield error("D62", path, f"the input `{name}`: {why}")
+    steps = program.by_id
+    for key in scenario.tool_responses:
+        tool, _, action = key.partition(":")
+        lookup = program.tool_names.get(tool)
+        if _step_of(key) not in steps and lookup is None:
+            yield _unknown("step or tool", key, [*steps, *program.tool_names], ("tool_responses", key))
+        elif action and lookup is not None and lookup.tool is not None and action not in lookup.tool.actions:
+            yield _unknown(f"action of `{tool}`", action, lookup.tool.actions, ("tool_responses", key))
+    kinds = (("extension_responses", ExtensionStep, "extension"), ("evidence", ManualStep, "manual"))
+    for section, model, word in kinds:
+        for key in getattr(scenario, section):
+            step = steps.get(_step_of(key))
+            if step is None:
+                yield _unknown("step", key, steps, (section, key))
+            elif not isinstance(step, model):
+                message = f"`{key}` is a `{step.type}` step, not a `{word}` step"
+                yield error("D60", (section, key), message, on_key=True)
+    for key in scenario.approvals:
+        if _step_of(key) not in steps:
+            yield _unknown("step", key, steps, ("approvals", key))
+
+
+def test_file(expectations: Expectations, program: Program | None) -> Iterator[Finding]:
+    """D61: expectations can be met: their steps exist and do not contradict each other."""
+    if not any(getattr(expectations, name) for name in expectations.fields if name not in {"description", "tags"}):
+        yield warning("D61", (), "nothing is expected, so this test cannot fail")
+    for name in sorted(set(expectations.must_reach) & set(expectations.must_not_reach)):
+        path: Path = ("must_not_reach", expectations.must_not_reach.index(name))
+        yield error("D61", path, f"`{name}` must be reached and must not be reached")
+    for section in ("expected_outputs", "expected_meta"):
+        for name, value in getattr(expectations, section).items():
+            if isinstance(value, str) and len(value) > 2 and value[0] == value[-1] == REGEX_ENDS:
+                yield from bad_pattern("D61", value[1:-1], (section, name))
+    if program is None:
+        return
+    for section in ("must_reach", "must_not_reach"):
+        for index, name in enumerate(getattr(expectations, section)):
+            if _step_of(name) not in program.by_id:
+                yield _unknown("step", name, program.by_id, (section, index), rule="D61")
+    for section in ("expected_risk", "expected_decisions"):
+        for name in getattr(expectations, section):
+            if _step_of(name) not in program.by_id:
+                yield _unknown("step", name, program.by_id, (section, name), rule="D61")
+
+
+def _step_of(key: str) -> str:
+    """The step of `step[index]` or `step[key]`."""
+    return key.partition("[")[0]
+
+
+def _unknown(what: str, name: str, known: Iterable[str], path: Path, rule: str = "D60") -> Finding:
+    guess = did_you_mean(name, known)
+    hint = f"did you mean `{guess}`?" if guess else None
+    on_key = not isinstance(path[-1], int)
+    return error(rule, path, f"the runbook has no {what} `{shorten(name)}`", hint, on_key=on_key)
+

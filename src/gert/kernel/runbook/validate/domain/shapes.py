@@ -1,0 +1,112 @@
+"""Shapes: what is known about a value before it exists, so that a path into it can be checked."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.governance.contract import Parameter
+from gert.kernel.runbook.model import listing
+from gert.kernel.runbook.reader import shorten
+from gert.kernel.template import EACH, Template
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """Nothing known: any path leads somewhere."""
+
+
+class Scalar(Shape, frozen=True):
+    """A single value: no path leads into it."""
+
+    type: str
+
+
+class Record(Shape, frozen=True):
+    """A map with known keys."""
+
+    fields: Mapping[str, Shape]
+
+
+class Keyed(Shape, frozen=True):
+    """A map with keys of its author's choosing, all of one shape."""
+
+    item: Shape
+
+
+class Items(Shape, frozen=True):
+    """A list; `loop` names the step whose iterations it collects."""
+
+    item: Shape
+    loop: str | None = None
+
+
+ANYTHING: Final = Shape()
+SCALARS: Final = frozenset({"string", "int", "float", "bool"})
+
+
+class Dead(msgspec.Struct, frozen=True):
+    """Why a path leads nowhere. `is_list` marks a list that is used as if it were one of its items."""
+
+    message: str
+    hint: str | None = None
+    is_list: bool = False
+
+
+def shape_of_parameter(parameter: Parameter) -> Shape:
+    """What a declared type says."""
+    if parameter.type in SCALARS:
+        return Scalar(parameter.type)
+    return Items(ANYTHING) if parameter.type == "list" else ANYTHING
+
+
+def shape_of_value(value: Any) -> Shape:
+    """What a constant is, as far as it is not a template itself."""
+    if isinstance(value, Template):
+        return ANYTHING if value.is_value else Scalar("string")
+    if isinstance(value, Mapping):
+        return Record({str(key): shape_of_value(item) for key, item in value.items()})
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        shapes = [shape_of_value(item) for item in value]
+        return Items(shapes[0] if shapes and all(shape == shapes[0] for shape in shapes) else ANYTHING)
+    return Scalar("string") if isinstance(value, str) else Scalar("value")
+
+
+def follow(shape: Shape, rest: Sequence[Any], said: str) -> Dead | None:
+    """Follow a path into a shape; the reason where it leads nowhere. `said` is the path up to here."""
+    for index, segment in enumerate(rest):
+        if isinstance(shape, Record):
+            if segment is EACH or isinstance(segment, int):
+                return None
+            if segment not in shape.fields:
+                return _no_field(said, str(segment), shape.fields)
+            shape = shape.fields[segment]
+        elif isinstance(shape, Keyed):
+            shape = shape.item
+        elif isinstance(shape, Items):
+            if segment is not EACH and not isinstance(segment, int) and not str(segment).isdecimal():
+                return _no_list_field(said, rest[index:])
+            shape = shape.item
+        elif isinstance(shape, Scalar):
+            if segment is EACH or isinstance(segment, int):
+                return None  # `index` and `range` give their own errors
+            return Dead(f"`{said}` is a {shape.type}, it has no `{shorten(str(segment))}`")
+        else:
+            return None
+        said += f".{segment}"
+    return None
+
+
+def _no_field(said: str, segment: str, fields: Mapping[str, Shape]) -> Dead:
+    guess = did_you_mean(segment, fields)
+    hint = f"did you mean `{said}.{guess}`?" if guess else f"it has {listing(fields, 12)}"
+    return Dead(f"`{said}` has no `{shorten(segment)}`", hint)
+
+
+def _no_list_field(said: str, rest: Sequence[Any]) -> Dead:
+    wanted = " ".join(f'"{segment}"' for segment in rest)
+    return Dead(
+        f"`{said}` is a list, it has no `{shorten(str(rest[0]))}`",
+        f"pick an item, as in `index {said} 0 {wanted}`, or use `range`",
+        is_list=True,
+    )

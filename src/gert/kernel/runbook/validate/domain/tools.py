@@ -1,0 +1,212 @@
+"""Tools: declared, found, sound, and called the way their contracts ask."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from gert.errors import GertError
+from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.values import coerce, objection
+from gert.kernel.governance.contract import Contract, Parameter
+from gert.kernel.runbook.documents.steps import ExtensionStep, ToolStep
+from gert.kernel.runbook.finding import Finding, Path, Severity, error, warning
+from gert.kernel.runbook.model import listing
+from gert.kernel.runbook.program import Program, ToolLookup
+from gert.kernel.runbook.reader import shorten
+from gert.kernel.runbook.tools import name_of
+from gert.kernel.runbook.validate.case import Case
+from gert.kernel.template import Template, templates_in
+
+
+def found(case: Case) -> Iterator[Finding]:
+    """D15: every declared tool is found. D17: and is sound itself."""
+    names: dict[str, str] = {}
+    for index, entry in enumerate(case.program.runbook.tools):
+        path: Path = ("tools", index)
+        lookup = case.program.lookups.get(entry)
+        if entry in names.values() or names.get(name_of(entry)) not in {None, entry}:
+            yield error("D15", path, f"the tool `{name_of(entry)}` is declared twice")
+        names.setdefault(name_of(entry), entry)
+        if lookup is None:
+            continue
+        if lookup.document is None:
+            searched = "; ".join(lookup.searched)
+            yield error("D15", path, f"the tool `{shorten(entry)}` was not found", f"searched: {searched}")
+        else:
+            yield from _unsound(entry, lookup, path)
+
+
+def _unsound(entry: str, lookup: ToolLookup, path: Path) -> Iterator[Finding]:
+    document = lookup.document
+    if document is None:
+        return
+    problems = [finding for finding in document.findings if finding.severity is Severity.ERROR]
+    if problems:
+        first = problems[0]
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        where = f"{lookup.file}:{first.line}:{first.column}"
+        yield error("D17", path, f"the tool `{shorten(entry)}` is not valid: {first.message}{more}", f"see {where}")
+    elif document.kind != "tool":
+        yield error("D17", path, f"`{lookup.file}` is a {document.kind}, not a tool")
+
+
+def declared(case: Case) -> Iterator[Finding]:
+    """D16: a step may only use a tool the runbook declares. D18: and an action the tool has."""
+    program = case.program
+    used: set[str] = set()
+    for step in program.steps:
+        if not isinstance(step, ToolStep):
+            continue
+        lookup = program.tool_names.get(step.tool)
+        if lookup is None:
+            guess = did_you_mean(step.tool, program.tool_names)
+            hint = f"did you mean `{guess}`?" if guess else "add it to `tools`"
+            yield error("D16", step.at("tool"), f"the tool `{shorten(step.tool)}` is not declared in `tools`", hint)
+            continue
+        used.add(lookup.entry)
+        tool = lookup.tool
+        if tool is None:
+            continue
+        if step.action is None and len(tool.actions) != 1:
+            message = f"`action` is missing: the tool `{step.tool}` has {len(tool.actions)}"
+            yield error("D18", step.path, message, f"one of {listing(tool.actions)}")
+        elif step.action is not None and step.action not in tool.actions:
+            guess = did_you_mean(step.action, tool.actions)
+            hint = f"did you mean `{guess}`?" if guess else f"it has {listing(tool.actions)}"
+            message = f"the tool `{step.tool}` has no action `{shorten(step.action)}`"
+            yield error("D18", step.at("action"), message, hint)
+    for index, entry in enumerate(program.runbook.tools):
+        if entry not in used:
+            message = f"no step uses the tool `{shorten(entry)}`"
+            yield warning("D23", ("tools", index), message, "declare only what the runbook may use")
+
+
+def inputs(case: Case) -> Iterator[Finding]:
+    """D19: required inputs are given. D20: values fit their types. D21: nothing undeclared is handed over.
+
+    D28: `inputs_from` names objects, and their keys are inputs of the contract.
+    """
+    for step in case.program.steps:
+        if not isinstance(step, ToolStep | ExtensionStep):
+            continue
+        contract = case.program.contract_of(step)
+        if contract is None:
+            continue
+        given: set[str] = set(step.inputs)
+        complete = True
+        for source, path in step.spread:
+            keys = _keys_of(case.program, source)
+            complete = complete and keys is not None
+            given.update(keys or ())
+            yield from _spread(contract, source, keys, path, step)
+        yield from _given(contract, step, given if complete else None)
+
+
+def _given(contract: Contract, step: ToolStep | ExtensionStep, given: set[str] | None) -> Iterator[Finding]:
+    callee = f"`{step.tool}`" if isinstance(step, ToolStep) else f"`{step.extension}`"
+    for name, parameter in contract.inputs.items():
+        if given is not None and name not in given and parameter.must_be_given:
+            about = f"{name}: {parameter.description}" if parameter.description else None
+            yield error("D19", step.path, f"the input `{name}` of {callee} is missing", about)
+    for name, value in step.inputs.items():
+        declared_as = contract.inputs.get(name)
+        if declared_as is None:
+            yield _undeclared(name, callee, contract.inputs, step.at("inputs", name))
+        elif (why := misfit(value, declared_as)) is not None:
+            yield error("D20", step.at("inputs", name), f"the input `{name}` of {callee}: {why}")
+
+
+def _undeclared(name: str, callee: str, known: Iterable[str], path: Path) -> Finding:
+    guess = did_you_mean(name, known)
+    hint = f"did you mean `{guess}`?" if guess else "declare it in the contract, or leave it out"
+    return warning("D21", path, f"{callee} declares no input `{shorten(name)}`", hint, on_key=True)
+
+
+def misfit(value: Any, parameter: Parameter) -> str | None:
+    """Why a literal value cannot be given for a parameter; templates are judged when they are rendered."""
+    if any(True for _ in templates_in(value)):
+        if parameter.type in {"list", "object"} and isinstance(value, Template) and not value.is_value:
+            return f"expected {parameter.type}, found text with a template in it"
+        return None
+    try:
+        native = coerce(value, parameter.type)
+    except GertError as problem:
+        return problem.message
+    return objection(
+        native,
+        type=parameter.type,
+        enum=parameter.enum,
+        pattern=parameter.pattern,
+        min=parameter.min,
+        max=parameter.max,
+    )
+
+
+def _keys_of(program: Program, source: str) -> set[str] | None:
+    """The keys a source spreads, where they are known before the run."""
+    constant = program.runbook.meta.constants.get(source)
+    if isinstance(constant, Mapping):
+        return set(constant)
+    producer = program.by_id.get(source)
+    if producer is not None and producer.for_each is None:
+        contract = program.contract_of(producer)
+        return set(contract.outputs) if contract is not None else None
+    return None
+
+
+def _spread(
+    contract: Contract, source: str, keys: set[str] | None, path: Path, step: ToolStep | ExtensionStep
+) -> Iterator[Finding]:
+    callee = f"`{step.tool}`" if isinstance(step, ToolStep) else f"`{step.extension}`"
+    for key in sorted((keys or set()) - contract.inputs.keys()):
+        message = f"`{source}` spreads `{key}`, which is not an input of {callee}"
+        yield error("D28", path, message, f"it takes {listing(contract.inputs)}")
+
+
+def sources(case: Case) -> Iterator[Finding]:
+    """D28: `inputs_from` names a constant that is an object, an output, or a step that has run before."""
+    program = case.program
+    constants, known_inputs = program.runbook.meta.constants, program.runbook.meta.inputs
+    order = {id(step): index for index, step in enumerate(program.steps)}
+    outputs: dict[str, int] = {}
+    for index, step in enumerate(program.steps):
+        contract = program.contract_of(step)
+        for name in contract.outputs if contract is not None else ():
+            outputs.setdefault(name, index)
+    for step in program.steps:
+        if not isinstance(step, ToolStep | ExtensionStep):
+            continue
+        for source, path in step.spread:
+            if source in constants:
+                if not isinstance(constants[source], Mapping | Template):
+                    yield error("D28", path, f"`{source}` is not an object", "`inputs_from` spreads the keys of a map")
+                continue
+            producer = program.by_id.get(source)
+            made = order[id(producer)] if producer is not None else outputs.get(source)
+            if source in known_inputs:
+                if known_inputs[source].type not in {"object", "any"}:
+                    yield error("D28", path, f"the input `{source}` is not an object")
+            elif made is None:
+                guess = did_you_mean(source, [*constants, *program.by_id, *outputs])
+                hint = f"did you mean `{guess}`?" if guess else "name a constant, an output or a step"
+                yield error("D28", path, f"nothing is called `{shorten(source)}`", hint)
+            elif made >= order[id(step)]:
+                yield error("D28", path, f"`{source}` is not known before {step.label} has run")
+
+
+def secrets_in_arguments(case: Case) -> Iterator[Finding]:
+    """D54: a secret input must not reach a command line, where every user of the machine can read it."""
+    secret = {name for name, block in case.program.runbook.meta.inputs.items() if block.secret}
+    if not secret:
+        return
+    for step in case.program.steps:
+        action = case.program.action_of(step) if isinstance(step, ToolStep) else None
+        if action is None or not isinstance(step, ToolStep):
+            continue
+        exposed = {ref.path[0] for word in action[1].argv or () for ref in word.references if ref.path}
+        for name, value in step.inputs.items():
+            for below, template in templates_in(value):
+                used = {ref.path[0] for ref in template.references if ref.path}
+                if name in exposed and used & secret:
+                    message = f"the secret input `{sorted(map(str, used & secret))[0]}` ends up on a command line"
+                    hint = "hand it over through `env` or `stdin` of the action"
+                    yield warning("D54", (*step.at("inputs", name), *below), message, hint)

@@ -1,0 +1,21 @@
+"""What validation may know about the world; the host gathers it, the kernel only looks."""
+
+from collections.abc import Container, Mapping
+from typing import Final
+
+import msgspec
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """The system, the names of the environment variables that are set, and what the project configures.
+
+    `None` means unknown, and what is unknown is not reported.
+    """
+
+    platform: str | None = None
+    environment: Container[str] | None = None
+    providers: Container[str] | None = None
+    groups: Mapping[str, tuple[str, ...]] | None = None
+
+
+NO_FACTS: Final = Facts()

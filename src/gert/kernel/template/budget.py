@@ -1,0 +1,45 @@
+"""How much an evaluation may cost, and the meter that counts it."""
+
+from msgspec import Struct
+
+from gert.errors import TemplateEvalError
+
+
+class Budget(Struct, frozen=True):
+    """The limits of one evaluation: steps, characters made, and depth of nested values."""
+
+    max_steps: int = 100_000
+    max_output: int = 1_000_000
+    max_depth: int = 100
+
+
+DEFAULT_BUDGET = Budget()
+
+
+class Meter:
+    """Counts one evaluation against its budget and knows the offset it has reached."""
+
+    __slots__ = ("characters", "max_depth", "offset", "steps")
+
+    def __init__(self, budget: Budget | None = None) -> None:
+        budget = budget or DEFAULT_BUDGET
+        self.steps = budget.max_steps
+        self.characters = budget.max_output
+        self.max_depth = budget.max_depth
+        self.offset = 0
+
+    def step(self, count: int = 1) -> None:
+        """Spend steps."""
+        self.steps -= count
+        if self.steps < 0:
+            raise self.fault("the template takes too many steps")
+
+    def make(self, characters: int) -> None:
+        """Spend characters; called before they are allocated."""
+        self.characters -= characters
+        if self.characters < 0:
+            raise self.fault("the template makes too much text")
+
+    def fault(self, message: str, *, hint: str | None = None) -> TemplateEvalError:
+        """An error at the place the evaluation has reached."""
+        return TemplateEvalError(message, offset=self.offset, hint=hint)

@@ -1,0 +1,89 @@
+"""Equality and order of values, with numbers and the texts that spell them compared as numbers."""
+
+from typing import Any
+
+from gert.kernel.template.budget import Meter
+from gert.kernel.template.values import as_number, is_list, is_map, is_nothing, is_number, kind, number_in
+
+
+def equal(left: Any, right: Any, meter: Meter) -> bool:
+    """Are two values the same, a number and its text, a boolean and its text, nothing and "" included?"""
+    if is_nothing(left):
+        return is_nothing(right) or right == ""
+    if is_nothing(right):
+        return bool(left == "")
+    if isinstance(left, str):
+        return bool(left == right) if isinstance(right, str) else _equals_text(right, left, meter)
+    if isinstance(right, str):
+        return _equals_text(left, right, meter)
+    if isinstance(left, bool) and isinstance(right, bool):
+        return left is right
+    if is_number(left) and is_number(right):
+        return bool(left == right)
+    if (is_list(left) and is_list(right)) or (is_map(left) and is_map(right)):
+        return identical(left, right, meter)
+    raise meter.fault(f"cannot compare {kind(left)} with {kind(right)}")
+
+
+def _equals_text(value: Any, text: str, meter: Meter) -> bool:
+    if isinstance(value, bool):
+        return text.lower() == ("true" if value else "false")
+    if is_number(value):
+        return bool(number_in(text) == value)
+    raise meter.fault(f"cannot compare {kind(value)} with text", hint="use `not` to ask whether it is empty")
+
+
+def identical(left: Any, right: Any, meter: Meter) -> bool:
+    """Are two values the same JSON value? Inside maps and lists a number is never its text."""
+    pairs = [(left, right)]
+    while pairs:
+        meter.step()
+        one, other = pairs.pop()
+        if is_map(one) and is_map(other):
+            if len(one) != len(other) or any(key not in other for key in one):
+                return False
+            pairs.extend((of, other[key]) for key, of in one.items())
+        elif is_list(one) and is_list(other):
+            if len(one) != len(other):
+                return False
+            pairs.extend(zip(one, other, strict=True))
+        elif is_nothing(one) and is_nothing(other):
+            continue
+        elif kind(one) != kind(other) or one != other:
+            return False
+    return True
+
+
+def less(left: Any, right: Any, meter: Meter) -> bool:
+    """Does the left value come before the right one?"""
+    one, other = _comparable(left, right, meter)
+    return bool(one < other)
+
+
+def less_or_same(left: Any, right: Any, meter: Meter) -> bool:
+    """Does the left value come before the right one, or with it?"""
+    one, other = _comparable(left, right, meter)
+    return bool(one <= other)
+
+
+def _comparable(left: Any, right: Any, meter: Meter) -> tuple[Any, Any]:
+    """Both sides as numbers, or both as text."""
+    one, other = as_number(left), as_number(right)
+    if one is not None and other is not None:
+        return one, other
+    if is_nothing(left) and isinstance(right, str):
+        return "", right
+    if is_nothing(right) and isinstance(left, str):
+        return left, ""
+    if isinstance(left, str) and isinstance(right, str):
+        return left, right
+    hint = None
+    if is_nothing(left) or is_nothing(right):
+        hint = "give it a value with `default`, as in `gt (default 0 .x) 5`"
+    raise meter.fault(f"cannot order {_named(left)} and {_named(right)}", hint=hint)
+
+
+def _named(value: Any) -> str:
+    if isinstance(value, str) and len(value) <= 40:
+        return f"the text `{value}`"
+    return kind(value)

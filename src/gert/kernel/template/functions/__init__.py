@@ -1,0 +1,83 @@
+"""The functions of the language, one row each."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from gert.kernel.template.functions import choices, formatting, lists, numbers, texts
+from gert.kernel.template.patterns import compile_pattern
+
+# How a function takes a missing value: its author expects one, it passes for empty, or it is an error.
+Takes: TypeAlias = Literal["expects", "accepts", "refuses"]
+
+# What a function gives, for those who follow where data comes from.
+Gives: TypeAlias = Literal["new", "any argument", "first or second", "element", "part", "at path"]
+
+
+class Function(Struct, frozen=True):
+    """One function: what runs, how many arguments it takes, and what is known about it beforehand."""
+
+    call: Callable[..., Any]
+    least: int
+    most: int | None
+    takes: Takes = "accepts"
+    gives: Gives = "new"
+    check: Callable[[str], object] | None = None
+    """Checks the first argument at parse time, where it is a literal text."""
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    # Go's own.
+    "and": Function(choices.both, 1, None, "expects", "any argument"),
+    "or": Function(choices.either, 1, None, "expects", "any argument"),
+    "not": Function(choices.negated, 1, 1, "expects"),
+    "eq": Function(choices.equals, 2, None, "expects"),
+    "ne": Function(choices.differs, 2, 2, "expects"),
+    "lt": Function(choices.before, 2, 2, "refuses"),
+    "le": Function(choices.not_after, 2, 2, "refuses"),
+    "gt": Function(choices.after, 2, 2, "refuses"),
+    "ge": Function(choices.not_before, 2, 2, "refuses"),
+    "len": Function(lists.length, 1, 1),
+    "index": Function(lists.index, 1, None, gives="at path"),
+    "slice": Function(lists.part, 1, 4, gives="part"),
+    "print": Function(texts.printed, 0, None),
+    "printf": Function(formatting.printf, 1, None),
+    "println": Function(texts.printed_line, 0, None),
+    "urlquery": Function(texts.url_query, 0, None),
+    # Choosing.
+    "default": Function(choices.default, 2, 2, "expects", "any argument"),
+    "coalesce": Function(choices.coalesce, 1, None, "expects", "any argument"),
+    "ternary": Function(choices.ternary, 3, 3, "expects", "first or second"),
+    # Text.
+    "contains": Function(texts.contains, 2, 2),
+    "hasPrefix": Function(texts.has_prefix, 2, 2),
+    "hasSuffix": Function(texts.has_suffix, 2, 2),
+    "upper": Function(texts.upper, 1, 1),
+    "lower": Function(texts.lower, 1, 1),
+    "trim": Function(texts.trim, 1, 1),
+    "replace": Function(texts.replace, 3, 3),
+    "split": Function(texts.split, 2, 2),
+    "join": Function(texts.join, 2, 2),
+    "quote": Function(texts.quote, 1, 1),
+    "toString": Function(texts.to_string, 1, 1),
+    "toJson": Function(texts.to_json, 1, 1),
+    "fromJson": Function(texts.from_json, 1, 1),
+    "regexMatch": Function(texts.regex_match, 2, 2, check=compile_pattern),
+    "regexFind": Function(texts.regex_find, 2, 2, check=compile_pattern),
+    # Lists and maps.
+    "first": Function(lists.first, 1, 1, gives="element"),
+    "last": Function(lists.last, 1, 1, gives="element"),
+    "keys": Function(lists.keys, 1, 1),
+    "values": Function(lists.values, 1, 1, gives="part"),
+    # Numbers.
+    "int": Function(numbers.to_int, 1, 1, "refuses"),
+    "float": Function(numbers.to_float, 1, 1, "refuses"),
+    "add": Function(numbers.add, 2, None, "refuses"),
+    "sub": Function(numbers.sub, 2, 2, "refuses"),
+    "mul": Function(numbers.mul, 2, None, "refuses"),
+    "div": Function(numbers.div, 2, 2, "refuses"),
+    "mod": Function(numbers.mod, 2, 2, "refuses"),
+    "min": Function(numbers.least, 2, None, "refuses"),
+    "max": Function(numbers.greatest, 2, None, "refuses"),
+}

@@ -1,0 +1,308 @@
+"""`printf`, with Go's verbs; a value that does not fit its verb is an error."""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from gert.kernel.template.budget import Meter
+from gert.kernel.template.printing import written
+from gert.kernel.template.values import as_number, is_nothing, kind
+
+_VERB = re.compile(r"%([-+# 0]*)(\*|[0-9]+)?(?:(\.)(\*|[0-9]+)?)?(.)?", re.DOTALL)
+_WIDEST = 10_000
+_MOST_DIGITS = 500
+
+_PLAIN = {
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+    "\\": "\\\\",
+    '"': '\\"',
+}
+
+
+def go_quoted(text: str, quote: str = '"') -> str:
+    """Text in quotes, with Go's escapes for what does not print."""
+    pieces = [quote]
+    for character in text:
+        if character == quote:
+            pieces.append("\\" + quote)
+        elif character in _PLAIN and character != '"':
+            pieces.append(_PLAIN[character])
+        elif character.isprintable():
+            pieces.append(character)
+        else:
+            pieces.append(_numbered(ord(character)))
+    return "".join(pieces) + quote
+
+
+def _numbered(code: int) -> str:
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+class Verb(Struct, frozen=True):
+    """One `%…` of a format."""
+
+    written: str
+    flags: str
+    width: int
+    precision: int | None
+    letter: str
+
+
+def printf(meter: Meter, layout: Any, *values: Any) -> str:
+    """`printf`: the values written as the format says."""
+    if not isinstance(layout, str):
+        raise meter.fault(f"`printf` needs a format, found {kind(layout)}")
+    rest = iter(values)
+    pieces: list[str] = []
+    position = 0
+    for match in _VERB.finditer(layout):
+        meter.step()
+        pieces.append(layout[position : match.start()])
+        position = match.end()
+        if match.group(5) == "%":
+            pieces.append("%")
+            continue
+        verb = _verb(match, rest, meter)
+        piece = _FORMATS[verb.letter](verb, _next(rest, verb.written, meter), meter)
+        meter.make(max(len(piece), verb.width))
+        pieces.append(_padded(piece, verb))
+    pieces.append(layout[position:])
+    if (extra := sum(1 for _ in rest)) > 0:
+        raise meter.fault(f"`printf` was given {extra} more than its format names")
+    meter.make(len(layout))
+    return "".join(pieces)
+
+
+def _verb(match: re.Match[str], rest: Iterator[Any], meter: Meter) -> Verb:
+    flags, width, point, precision, letter = match.groups()
+    if letter is None:
+        raise meter.fault("`printf`: the format ends inside a verb")
+    if letter not in _FORMATS:
+        raise meter.fault(f"`printf`: unknown verb `{match.group()}`")
+    wide = _size(width, rest, match.group(), meter, _WIDEST) if width else 0
+    if wide < 0:
+        flags, wide = flags + "-", -wide
+    digits = None
+    if point:
+        digits = _size(precision, rest, match.group(), meter, _WIDEST) if precision else 0
+        if digits < 0:
+            digits = None
+    return Verb(match.group(), flags, wide, digits, letter)
+
+
+def _size(given: str, rest: Iterator[Any], verb: str, meter: Meter, most: int) -> int:
+    if given == "*":
+        size = _integer(_next(rest, verb, meter), verb, meter)
+    else:
+        size = int(given[:9])
+    if not -most <= size <= most:
+        raise meter.fault(f"`printf`: `{verb}` is wider than {most}")
+    return size
+
+
+def _next(rest: Iterator[Any], verb: str, meter: Meter) -> Any:
+    for value in rest:
+        return value
+    raise meter.fault(f"`printf` has no value for `{verb}`")
+
+
+def _padded(piece: str, verb: Verb) -> str:
+    if len(piece) >= verb.width:
+        return piece
+    if "-" in verb.flags:
+        return piece.ljust(verb.width)
+    if "0" in verb.flags and verb.letter in _ZERO_PADDED and piece[-1:].isalnum():
+        if verb.precision is not None and verb.letter in _INTEGERS:
+            return piece.rjust(verb.width)
+        sign = piece[0] if piece[0] in "+- " else ""
+        return sign + piece[len(sign) :].rjust(verb.width - len(sign), "0")
+    return piece.rjust(verb.width)
+
+
+def _unfit(verb: str, needs: str, value: Any, meter: Meter) -> Exception:
+    found = f"the text `{value}`" if isinstance(value, str) and len(value) <= 40 else kind(value)
+    hint = "give it a value with `default`" if is_nothing(value) else None
+    return meter.fault(f"`printf`: `{verb}` needs {needs}, found {found}", hint=hint)
+
+
+def _integer(value: Any, verb: str, meter: Meter) -> int:
+    number = as_number(value)
+    if isinstance(number, float) and number.is_integer():
+        number = int(number)
+    if not isinstance(number, int):
+        raise _unfit(verb, "an integer", value, meter)
+    if number.bit_length() > 64:
+        raise meter.fault(f"`printf`: the number for `{verb}` does not fit in 64 bits")
+    return number
+
+
+def _signed(flags: str, negative: bool) -> str:
+    if negative:
+        return "-"
+    return "+" if "+" in flags else " " if " " in flags else ""
+
+
+def _in_base(base: str, prefix: str = "") -> "Format":
+    def format_integer(verb: Verb, value: Any, meter: Meter) -> str:
+        number = _integer(value, verb.written, meter)
+        digits = format(abs(number), base)
+        if verb.precision is not None:
+            meter.make(verb.precision)
+            digits = "" if verb.precision == 0 and number == 0 else digits.rjust(verb.precision, "0")
+        before = prefix if "#" in verb.flags or base == "O" else ""
+        return _signed(verb.flags, number < 0) + before + digits
+
+    return format_integer
+
+
+def _octal(verb: Verb, value: Any, meter: Meter) -> str:
+    number = _integer(value, verb.written, meter)
+    digits = format(abs(number), "o")
+    if verb.precision is not None:
+        digits = digits.rjust(verb.precision, "0")
+    before = "0o" if verb.letter == "O" else "0" if "#" in verb.flags and digits[0] != "0" else ""
+    return _signed(verb.flags, number < 0) + before + digits
+
+
+def _hexadecimal(verb: Verb, value: Any, meter: Meter) -> str:
+    if not isinstance(value, str):
+        return _in_base(verb.letter, "0" + verb.letter)(verb, value, meter)
+    meter.make(len(value) * 12)
+    data = value.encode("utf-8", "replace")
+    if verb.precision is not None:
+        data = data[: verb.precision]
+    separator = " " if " " in verb.flags else ""
+    prefix = "0" + verb.letter if "#" in verb.flags else ""
+    digits = data.hex(separator) if separator else data.hex()
+    if verb.letter == "X":
+        digits = digits.upper()
+    if separator and prefix:
+        return separator.join(prefix + pair for pair in digits.split(separator))
+    return prefix + digits if digits else ""
+
+
+def _float(verb: Verb, value: Any, meter: Meter) -> str:
+    number = as_number(value)
+    if number is None:
+        raise _unfit(verb.written, "a number", value, meter)
+    if isinstance(number, int) and number.bit_length() > 1023:
+        raise meter.fault(f"`printf`: the number for `{verb.written}` is too large")
+    number = float(number)
+    if verb.precision is not None and verb.precision > _MOST_DIGITS:
+        raise meter.fault(f"`printf`: `{verb.written}` asks for more than {_MOST_DIGITS} digits")
+    if not math.isfinite(number):
+        return written(number, meter)
+    if verb.letter in "gG" and verb.precision is None:
+        return _signed(verb.flags, False) * (number >= 0) + _shortest(number, verb.letter)
+    letter = {"F": "f"}.get(verb.letter, verb.letter)
+    sign = "+" if "+" in verb.flags else " " if " " in verb.flags else "-"
+    alternate = "#" if "#" in verb.flags else ""
+    digits = 6 if verb.precision is None else verb.precision
+    return format(number, f"{sign}{alternate}.{digits}{letter}")
+
+
+def _shortest(number: float, letter: str) -> str:
+    """The shortest digits that give the number back, with Go's choice of exponent."""
+    mantissa, _, exponent = float.__repr__(number).partition("e")
+    sign = "-" if mantissa.startswith("-") else ""
+    whole, _, fraction = mantissa.lstrip("-").partition(".")
+    digits = (whole + ("" if fraction == "0" else fraction)).lstrip("0")
+    leading = len(whole + fraction) - len((whole + fraction).lstrip("0"))
+    if not digits.strip("0"):
+        return sign + "0"
+    power = len(whole) - 1 - leading + int(exponent or 0)
+    digits = digits.rstrip("0")
+    if power < -4 or power >= max(len(digits), 21 if len(digits) > 21 else 6) and power >= 21 or power >= 21:
+        point = "." if len(digits) > 1 else ""
+        mark = "e" if letter == "g" else "E"
+        return f"{sign}{digits[0]}{point}{digits[1:]}{mark}{'-' if power < 0 else '+'}{abs(power):02d}"
+    if power < 0:
+        return f"{sign}0.{'0' * (-power - 1)}{digits}"
+    digits = digits.ljust(power + 1, "0")
+    rest = digits[power + 1 :]
+    return f"{sign}{digits[: power + 1]}{'.' + rest if rest else ''}"
+
+
+def _text(verb: Verb, value: Any, meter: Meter) -> str:
+    plain = written(value, meter)
+    return plain if verb.precision is None else plain[: verb.precision]
+
+
+def _value(verb: Verb, value: Any, meter: Meter) -> str:
+    if "#" in verb.flags:
+        raise meter.fault(f"`printf`: unknown verb `{verb.written}`")
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _in_base("d")(verb, value, meter)
+    return _text(verb, value, meter)
+
+
+def _quoted(verb: Verb, value: Any, meter: Meter) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return go_quoted(_character(verb, value, meter), "'")
+    plain = _text(verb, value, meter)
+    meter.make(len(plain) * 10)
+    if (
+        "#" in verb.flags
+        and "`" not in plain
+        and (plain.isprintable() or plain.replace("\t", "").isprintable())
+    ):
+        return f"`{plain}`"
+    return go_quoted(plain)
+
+
+def _boolean(verb: Verb, value: Any, meter: Meter) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower()
+    raise _unfit(verb.written, "a boolean", value, meter)
+
+
+def _character(verb: Verb, value: Any, meter: Meter) -> str:
+    code = _integer(value, verb.written, meter)
+    return chr(code) if 0 <= code <= 0x10FFFF and not 0xD800 <= code < 0xE000 else "\ufffd"
+
+
+def _code_point(verb: Verb, value: Any, meter: Meter) -> str:
+    code = _integer(value, verb.written, meter)
+    if code < 0:
+        raise meter.fault(f"`printf`: `{verb.written}` needs a character, found a negative number")
+    named = f" '{_character(verb, code, meter)}'" if "#" in verb.flags else ""
+    return f"U+{code:04X}{named}"
+
+
+Format: TypeAlias = Callable[[Verb, Any, Meter], str]
+
+_INTEGERS = "dboOxX"
+_ZERO_PADDED = "dboOxXeEfFgGvs"
+_FORMATS: Mapping[str, Format] = {
+    "v": _value,
+    "s": _text,
+    "q": _quoted,
+    "t": _boolean,
+    "d": _in_base("d"),
+    "b": _in_base("b", "0b"),
+    "o": _octal,
+    "O": _octal,
+    "x": _hexadecimal,
+    "X": _hexadecimal,
+    "c": _character,
+    "U": _code_point,
+    "e": _float,
+    "E": _float,
+    "f": _float,
+    "F": _float,
+    "g": _float,
+    "G": _float,
+}

@@ -1,0 +1,100 @@
+"""Functions on lists and maps."""
+
+from typing import Any
+
+from gert.kernel.template.budget import Meter
+from gert.kernel.template.printing import sorted_items, written
+from gert.kernel.template.values import MISSING, is_list, is_map, is_nothing, kind, list_of, number_in
+
+
+def length(meter: Meter, value: Any) -> int:
+    """`len`: characters of a text, items of a list, entries of a map."""
+    if is_nothing(value):
+        return 0
+    if isinstance(value, str) or is_list(value) or is_map(value):
+        return len(value)
+    raise meter.fault(f"`len` needs text, a list or a map, found {kind(value)}")
+
+
+def index(meter: Meter, value: Any, *keys: Any) -> Any:
+    """`index`: the element at a position or key, and so on inward."""
+    for key in keys:
+        if is_nothing(value):
+            return MISSING
+        if is_map(value):
+            value = value.get(key if isinstance(key, str) else _key(key, meter), MISSING)
+        elif is_list(value):
+            position = whole(key, meter, "index")
+            if not 0 <= position < len(value):
+                raise meter.fault(f"`index` is out of range: {position} in a list of {len(value)}")
+            value = value[position]
+        else:
+            raise meter.fault(f"`index` needs a list or a map, found {kind(value)}")
+    return value
+
+
+def _key(key: Any, meter: Meter) -> str:
+    if is_nothing(key) or is_list(key) or is_map(key):
+        raise meter.fault(f"a map's key is text, found {kind(key)}")
+    return written(key, meter)
+
+
+def whole(value: Any, meter: Meter, name: str) -> int:
+    """An integer, or a text that spells one."""
+    number = number_in(value) if isinstance(value, str) else value
+    if isinstance(number, int) and not isinstance(number, bool):
+        return number
+    raise meter.fault(f"`{name}` needs an integer, found {kind(value)}")
+
+
+def part(meter: Meter, value: Any, *bounds: Any) -> Any:
+    """`slice`: from one position to another, of a text or a list."""
+    if is_nothing(value):
+        value = []
+    if not isinstance(value, str) and not is_list(value):
+        raise meter.fault(f"`slice` needs text or a list, found {kind(value)}")
+    if len(bounds) == 3 and isinstance(value, str):
+        raise meter.fault("`slice` of a text takes two positions")
+    low, high, most = 0, len(value), len(value)
+    positions = [whole(bound, meter, "slice") for bound in bounds]
+    if positions:
+        low = positions[0]
+    if len(positions) > 1:
+        high = positions[1]
+    if len(positions) > 2:
+        most = positions[2]
+    if not 0 <= low <= high <= most <= len(value):
+        wanted = ":".join(str(position) for position in positions)
+        raise meter.fault(f"`slice` is out of range: {wanted} in a length of {len(value)}")
+    meter.step((high - low) // 16)
+    return value[low:high]
+
+
+def first(meter: Meter, value: Any) -> Any:
+    """`first`: the first item, or nothing."""
+    items = list_of(value, meter, "first")
+    return items[0] if items else MISSING
+
+
+def last(meter: Meter, value: Any) -> Any:
+    """`last`: the last item, or nothing."""
+    items = list_of(value, meter, "last")
+    return items[-1] if items else MISSING
+
+
+def keys(meter: Meter, value: Any) -> list[str]:
+    """`keys`: a map's keys, sorted."""
+    return [key for key, _ in _entries(meter, value, "keys")]
+
+
+def values(meter: Meter, value: Any) -> list[Any]:
+    """`values`: a map's values, in the order of its keys."""
+    return [of for _, of in _entries(meter, value, "values")]
+
+
+def _entries(meter: Meter, value: Any, name: str) -> list[tuple[str, Any]]:
+    if is_nothing(value):
+        return []
+    if not is_map(value):
+        raise meter.fault(f"`{name}` needs a map, found {kind(value)}")
+    return sorted_items(value, meter)

@@ -1,0 +1,179 @@
+"""Functions on text; nothing is the empty text, and other values are printed first."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from gert.errors import TemplateSyntaxError
+from gert.kernel.template.budget import Meter
+from gert.kernel.template.comparing import equal
+from gert.kernel.template.functions.formatting import go_quoted
+from gert.kernel.template.patterns import search
+from gert.kernel.template.printing import json_of, written
+from gert.kernel.template.values import is_list, is_map, is_nothing, kind, list_of
+
+_RESERVED = re.compile(r"[^A-Za-z0-9_.~ -]+")
+
+
+def text(value: Any, meter: Meter, name: str) -> str:
+    """A scalar as text."""
+    if isinstance(value, str):
+        return value
+    if is_list(value) or is_map(value):
+        raise meter.fault(f"`{name}` needs text, found {kind(value)}")
+    return written(value, meter)
+
+
+def to_string(meter: Meter, value: Any) -> str:
+    """`toString`: the value as it prints."""
+    return written(value, meter)
+
+
+def printed(meter: Meter, *values: Any) -> str:
+    """`print`: the values, with a space between two that are not text."""
+    pieces: list[str] = []
+    for position, value in enumerate(values):
+        if position and not isinstance(value, str) and not isinstance(values[position - 1], str):
+            pieces.append(" ")
+        pieces.append(written(value, meter))
+    return _joined("", pieces, meter)
+
+
+def printed_line(meter: Meter, *values: Any) -> str:
+    """`println`: the values with spaces between, and a newline."""
+    return _joined(" ", [written(value, meter) for value in values], meter) + "\n"
+
+
+def _joined(separator: str, pieces: list[str], meter: Meter) -> str:
+    meter.make(sum(map(len, pieces)) + len(separator) * max(len(pieces) - 1, 0))
+    return separator.join(pieces)
+
+
+def url_query(meter: Meter, *values: Any) -> str:
+    """`urlquery`: the printed values, escaped for the query of a URL."""
+    plain = printed(meter, *values)
+    meter.make(len(plain) * 12)
+    return _RESERVED.sub(_percent, plain).replace(" ", "+")
+
+
+def _percent(match: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in match.group().encode("utf-8", "replace"))
+
+
+def contains(meter: Meter, wanted: Any, value: Any) -> bool:
+    """`contains`: the text holds the other text, or the list holds an equal item."""
+    if is_list(value):
+        meter.step(len(value))
+        return any(_same_kind(wanted, item) and equal(wanted, item, meter) for item in value)
+    return text(wanted, meter, "contains") in text(value, meter, "contains")
+
+
+def _same_kind(wanted: Any, item: Any) -> bool:
+    """Can the two be compared at all?"""
+    plain = not (is_list(wanted) or is_map(wanted))
+    if plain != (not (is_list(item) or is_map(item))):
+        return False
+    return kind(wanted) == kind(item) or (plain and (isinstance(wanted, str) or isinstance(item, str)))
+
+
+def has_prefix(meter: Meter, prefix: Any, value: Any) -> bool:
+    """`hasPrefix`: the text begins so."""
+    return text(value, meter, "hasPrefix").startswith(text(prefix, meter, "hasPrefix"))
+
+
+def has_suffix(meter: Meter, suffix: Any, value: Any) -> bool:
+    """`hasSuffix`: the text ends so."""
+    return text(value, meter, "hasSuffix").endswith(text(suffix, meter, "hasSuffix"))
+
+
+def upper(meter: Meter, value: Any) -> str:
+    """`upper`: in capitals."""
+    plain = text(value, meter, "upper")
+    meter.make(len(plain))
+    return plain.upper()
+
+
+def lower(meter: Meter, value: Any) -> str:
+    """`lower`: in small letters."""
+    plain = text(value, meter, "lower")
+    meter.make(len(plain))
+    return plain.lower()
+
+
+def trim(meter: Meter, value: Any) -> str:
+    """`trim`: without white space at both ends."""
+    return text(value, meter, "trim").strip()
+
+
+def replace(meter: Meter, old: Any, new: Any, value: Any) -> str:
+    """`replace`: every occurrence of a text replaced by another."""
+    plain, wanted, put = (text(each, meter, "replace") for each in (value, old, new))
+    count = plain.count(wanted)
+    meter.make(len(plain) + count * max(len(put) - len(wanted), 0))
+    return plain.replace(wanted, put)
+
+
+def split(meter: Meter, separator: Any, value: Any) -> list[str]:
+    """`split`: the pieces between separators; of the empty text none."""
+    plain, between = text(value, meter, "split"), text(separator, meter, "split")
+    if not plain:
+        return []
+    meter.make(len(plain))
+    if not between:
+        meter.step(len(plain))
+        return list(plain)
+    meter.step(plain.count(between))
+    return plain.split(between)
+
+
+def join(meter: Meter, separator: Any, value: Any) -> str:
+    """`join`: the printed items with a separator between them."""
+    items = list_of(value, meter, "join")
+    meter.step(len(items))
+    return _joined(text(separator, meter, "join"), [written(item, meter) for item in items], meter)
+
+
+def to_json(meter: Meter, value: Any) -> str:
+    """`toJson`: compact JSON with sorted keys."""
+    return json_of(value, meter)
+
+
+def from_json(meter: Meter, value: Any) -> Any:
+    """`fromJson`: the value a JSON text spells; of the empty text nothing."""
+    plain = text(value, meter, "fromJson")
+    if is_nothing(value) or not plain:
+        return None
+    meter.make(len(plain))
+    try:
+        return msgspec.json.decode(plain)
+    except (ValueError, RecursionError):  # DecodeError is a ValueError, and so is a lone surrogate
+        raise meter.fault("`fromJson` needs JSON, found other text") from None
+
+
+def quote(meter: Meter, value: Any) -> str:
+    """`quote`: the printed value in double quotes, escaped."""
+    plain = written(value, meter)
+    meter.make(len(plain) + 2)
+    return go_quoted(plain)
+
+
+def _searched(name: str, pattern: Any, value: Any, meter: Meter) -> re.Match[str] | None:
+    subject = text(value, meter, name)
+    try:
+        return search(text(pattern, meter, name), subject, meter.step)
+    except TemplateSyntaxError as error:
+        raise meter.fault(error.message, hint=error.hint) from None
+    except ValueError as error:
+        raise meter.fault(f"`{name}`: {error}") from None
+
+
+def regex_match(meter: Meter, pattern: Any, value: Any) -> bool:
+    """`regexMatch`: the pattern matches somewhere in the text."""
+    return _searched("regexMatch", pattern, value, meter) is not None
+
+
+def regex_find(meter: Meter, pattern: Any, value: Any) -> str:
+    """`regexFind`: the first text the pattern matches, or the empty text."""
+    found = _searched("regexFind", pattern, value, meter)
+    return found.group() if found else ""

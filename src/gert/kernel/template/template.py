@@ -1,0 +1,57 @@
+"""A parsed template, and the one place that parses."""
+
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+from gert.kernel.template.parser import statements_of
+from gert.kernel.template.tree import Output, Statement, Text
+
+if TYPE_CHECKING:
+    from gert.kernel.template.references import Reference
+
+_LONGEST_CACHED = 4096
+
+
+class Template:
+    """A source that parsed; two templates are equal if their sources are."""
+
+    def __init__(self, source: str, statements: tuple[Statement, ...], *, is_text: bool) -> None:
+        self.source = source
+        self.statements = statements
+        self.is_text = is_text
+        """There is no action in it."""
+        self.is_value = len(statements) == 1 and type(statements[0]) is Output
+        """It is one output action and nothing else, so that its value keeps its type."""
+
+    @cached_property
+    def references(self) -> "tuple[Reference, ...]":
+        """The data it may read, in the order of the source."""
+        from gert.kernel.template.references import references_of
+
+        return references_of(self.statements)
+
+    def __eq__(self, other: object) -> bool:
+        return self.source == other.source if isinstance(other, Template) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.source)
+
+    def __repr__(self) -> str:
+        source = self.source if len(self.source) <= 60 else self.source[:57] + "..."
+        return f"Template({source!r})"
+
+
+def parse(source: str) -> Template:
+    """Parse a template; TemplateSyntaxError says where and why it cannot."""
+    if "{{" not in source:
+        return Template(source, (Text(0, source),) if source else (), is_text=True)
+    if len(source) <= _LONGEST_CACHED:
+        return _cached(str(source))
+    return _parsed(source)
+
+
+def _parsed(source: str) -> Template:
+    return Template(source, statements_of(source), is_text=False)
+
+
+_cached = lru_cache(maxsize=4096)(_parsed)

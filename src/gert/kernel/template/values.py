@@ -1,0 +1,117 @@
+"""What the values of a template are: nothing, true or false, a kind, a number."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gert.kernel.template.budget import Meter
+
+
+class Missing:
+    """A name that leads nowhere: prints as nothing, is false, and is an empty list."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+    def __reduce__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = Missing()
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:(\.)[0-9]*)?|(\.)[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+_LONGEST_NUMBER = 400
+
+
+def is_nothing(value: Any) -> bool:
+    """Is it missing, or null?"""
+    return value is None or value is MISSING
+
+
+def is_map(value: Any) -> bool:
+    """Is it a map?"""
+    return isinstance(value, dict | Mapping)
+
+
+def is_list(value: Any) -> bool:
+    """Is it a list?"""
+    return isinstance(value, list | tuple)
+
+
+def is_number(value: Any) -> bool:
+    """Is it a number? `true` is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def truth(value: Any) -> bool:
+    """False for `false`, 0, nothing, the texts "" and "false" in any case, empty lists and maps."""
+    if isinstance(value, str):
+        return value != "" and (len(value) != 5 or value.lower() != "false")
+    return bool(value)
+
+
+def is_empty(value: Any) -> bool:
+    """Is there nothing in it? Numbers and booleans are never empty."""
+    return is_nothing(value) or (not isinstance(value, bool | int | float) and not value)
+
+
+def kind(value: Any) -> str:
+    """What to call a value in a message."""
+    if is_nothing(value):
+        return "nothing"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, str):
+        return "text"
+    if is_list(value):
+        return "a list"
+    return "a map" if is_map(value) else "a foreign value"
+
+
+def number_in(text: str) -> int | float | None:
+    """The finite number a text spells, if it spells one."""
+    if not text or len(text) > _LONGEST_NUMBER or text[-1] > "9":
+        return None
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        return None
+    if match.lastindex is None:
+        return int(text)
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def as_number(value: Any) -> int | float | None:
+    """The number that a value is or spells, if any."""
+    if isinstance(value, str):
+        return number_in(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    return None
+
+
+def list_of(value: Any, meter: Meter, name: str) -> list[Any] | tuple[Any, ...]:
+    """The value as a list; nothing is an empty one."""
+    if isinstance(value, list | tuple):
+        return value
+    if is_nothing(value):
+        return ()
+    raise meter.fault(f"`{name}` needs a list, found {kind(value)}")
+
+
+def field(value: Any, segment: str) -> Any:
+    """One step of a path; where it leads nowhere the value is missing."""
+    if isinstance(value, dict | Mapping):
+        return value.get(segment, MISSING)
+    if isinstance(value, list | tuple) and segment.isdecimal() and segment.isascii() and len(segment) < 10:
+        index = int(segment)
+        return value[index] if index < len(value) else MISSING
+    return MISSING

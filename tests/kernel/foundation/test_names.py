@@ -1,0 +1,77 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gert.kernel.foundation.names import did_you_mean, is_identifier, is_safe_name
+
+
+@pytest.mark.parametrize("text", ["a", "_a", "check_node", "A1", "a" * 128])
+def test_identifiers(text: str) -> None:
+    assert is_identifier(text)
+
+
+@pytest.mark.parametrize("text", ["", "1a", "a-b", "a.b", "a b", "é", "a\n", "a" * 129])
+def test_what_is_no_identifier(text: str) -> None:
+    assert not is_identifier(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["run-2026-02-28-001", "20260228T143000Z_a1", "a.b", "console", "com", "x" * 128]
+)
+def test_safe_names(text: str) -> None:
+    assert is_safe_name(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param(".", id="this directory"),
+        pytest.param("..", id="the directory above"),
+        pytest.param("../etc", id="a path upwards"),
+        pytest.param("a/b", id="a path"),
+        pytest.param("a\\b", id="a Windows path"),
+        pytest.param("C:x", id="a drive or a stream"),
+        pytest.param(".hidden", id="a hidden file"),
+        pytest.param("-rf", id="an option"),
+        pytest.param("a.", id="a trailing dot, which Windows drops"),
+        pytest.param("a ", id="a trailing space, which Windows drops"),
+        pytest.param("CON", id="a Windows device"),
+        pytest.param("nul.jsonl", id="a Windows device with a suffix"),
+        pytest.param("Com1", id="a serial port"),
+        pytest.param("LPT9.a.b", id="a printer port"),
+        pytest.param("a\n", id="a line break at the end"),
+        pytest.param("a\0", id="a zero byte"),
+        pytest.param("é", id="a letter that file systems spell in two ways"),
+        pytest.param("x" * 129, id="too long"),
+    ],
+)
+def test_what_is_no_safe_name(text: str) -> None:
+    assert not is_safe_name(text)
+
+
+@pytest.mark.parametrize(
+    ("word", "candidates", "meant"),
+    [
+        ("hostnam", ["hostname", "port"], "hostname"),
+        ("Host-Name", ["host", "host_name"], "host_name"),
+        ("zzz", ["hostname", "port"], None),
+        ("", ["hostname"], None),
+        ("port", ["port"], None),
+        ("x" * 100, ["x" * 99], None),
+        ("hostname", [], None),
+    ],
+)
+def test_did_you_mean(word: str, candidates: list[str], meant: str | None) -> None:
+    assert did_you_mean(word, candidates) == meant
+
+
+def test_looking_for_a_name_is_bounded() -> None:
+    endless = (f"name{number}" for number in range(10**9))
+    assert did_you_mean("name_7", endless) == "name7"
+
+
+@given(st.text(max_size=10), st.lists(st.text(max_size=10), max_size=5))
+def test_a_suggestion_is_a_candidate(word: str, candidates: list[str]) -> None:
+    meant = did_you_mean(word, candidates)
+    assert meant is None or (meant in candidates and meant != word)

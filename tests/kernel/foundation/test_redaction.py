@@ -1,0 +1,237 @@
+import base64
+import json
+import time
+from itertools import pairwise
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from gert.kernel.foundation.redaction import MIN_LENGTH, PLACEHOLDER, Redactor
+
+SECRET = 'pa"ss/wörd+1'
+REDACTOR = Redactor([SECRET])
+BYTES = SECRET.encode()
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param(SECRET, id="as it is"),
+        pytest.param(json.dumps(SECRET)[1:-1], id="in JSON, as ASCII"),
+        pytest.param(json.dumps(SECRET, ensure_ascii=False)[1:-1], id="in JSON, as UTF-8"),
+        pytest.param(json.dumps(SECRET)[1:-1].replace("/", "\\/"), id="in JSON, with the slash escaped"),
+        pytest.param(json.dumps(json.dumps(SECRET))[3:-3], id="in JSON inside JSON"),
+        pytest.param(json.dumps(SECRET)[1:-1].replace("\\u00f6", "\\u00F6"), id="in JSON, hex in capitals"),
+        pytest.param(quote(SECRET), id="in a URL path"),
+        pytest.param(quote(SECRET, safe=""), id="in a URL, all escaped"),
+        pytest.param(quote_plus(SECRET), id="in a form"),
+        pytest.param(
+            quote(SECRET, safe="").replace("%2B", "%2b").replace("%C3%B6", "%c3%b6").replace("%2F", "%2f"),
+            id="in a URL, hex in small letters",
+        ),
+        pytest.param(base64.b64encode(BYTES).decode(), id="in base64"),
+        pytest.param(base64.b64encode(BYTES).decode().rstrip("="), id="in base64 without padding"),
+        pytest.param(base64.urlsafe_b64encode(BYTES).decode(), id="in base64 for URLs"),
+        pytest.param(BYTES.hex(), id="in hex"),
+        pytest.param(BYTES.hex().upper(), id="in hex, in capitals"),
+    ],
+)
+def test_forms_of_a_secret_are_masked_whole(form: str) -> None:
+    assert REDACTOR.text(f"before {form} after") == (f"before {PLACEHOLDER} after", 1)
+
+
+@pytest.mark.parametrize("before", range(4))
+@pytest.mark.parametrize("after", range(4))
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_a_secret_is_found_wherever_it_starts_in_base64(before: int, after: int, encode: Any) -> None:
+    encoded = encode(b"u" * before + BYTES + b"v" * after).decode()
+    masked = REDACTOR.text(encoded)
+    assert masked.masked == 1
+    assert len(masked.value) - len(PLACEHOLDER) <= len(encode(b"u" * before)) + len(encode(b"v" * after)) + 3
+
+
+def test_basic_authorization_is_masked() -> None:
+    header = base64.b64encode(b"admin:" + BYTES).decode()
+    assert base64.b64decode(header)[-4:].decode() not in REDACTOR.text(f"Authorization: Basic {header}").value
+
+
+def test_the_longest_secret_wins() -> None:
+    assert Redactor(["token", "token-long"]).text("token-long token") == (f"{PLACEHOLDER} {PLACEHOLDER}", 2)
+
+
+def test_secrets_that_overlap_are_masked_together() -> None:
+    assert Redactor(["abcd", "cdef"]).text("xabcdefx") == (f"x{PLACEHOLDER}x", 1)
+
+
+def test_nested_values_and_keys_are_masked() -> None:
+    value = {"a": ["x-hunter22", ("hunter22", 7, None, True)], "hunter22": {"b": 1.5}}
+    assert Redactor(["hunter22"]).value(value) == (
+        {"a": [f"x-{PLACEHOLDER}", (PLACEHOLDER, 7, None, True)], PLACEHOLDER: {"b": 1.5}},
+        3,
+    )
+
+
+def test_keys_that_are_masked_alike_both_stay() -> None:
+    masked = Redactor(["hunter22", "swordfish"]).value({"hunter22": 1, "swordfish": 2}).value
+    assert masked == {PLACEHOLDER: 1, f"{PLACEHOLDER}#2": 2}
+
+
+def test_a_short_secret_is_masked_only_as_a_whole_value() -> None:
+    redactor = Redactor(["abc"])
+    assert redactor.value({"pin": "abc", "text": "abcd"}) == ({"pin": PLACEHOLDER, "text": "abcd"}, 1)
+    assert redactor.text("abc") == ("abc", 0)
+
+
+def test_a_number_is_masked_only_as_a_whole() -> None:
+    assert Redactor(["4321"]).value([4321, 43210, "x4321"]) == ([PLACEHOLDER, 43210, f"x{PLACEHOLDER}"], 2)
+    assert Redactor(["4321"]).value([10**5000]).masked == 0
+
+
+def test_every_long_line_of_a_secret_is_masked_alone() -> None:
+    redactor = Redactor(["-----BEGIN KEY-----\nMIIBVwIBADANBg\nend\n"])
+    assert redactor.text("log: MIIBVwIBADANBg, the end") == (f"log: {PLACEHOLDER}, the end", 1)
+
+
+def test_space_around_a_secret_does_not_hide_it() -> None:
+    assert Redactor(["hunter22\n"]).text("is hunter22.") == (f"is {PLACEHOLDER}.", 1)
+
+
+def test_what_is_too_deep_is_not_let_through() -> None:
+    value: Any = "hunter22"
+    for _ in range(300):
+        value = [value]
+    assert "hunter22" not in repr(Redactor(["hunter22"]).value(value).value)
+
+
+def test_without_secrets_nothing_changes() -> None:
+    value = {"a": [1]}
+    assert Redactor(["", "  "]).value(value).value is value
+    assert not Redactor([])
+    assert Redactor([]).text("text") == ("text", 0)
+
+
+def test_more_secrets_can_be_added() -> None:
+    redactor = Redactor(["hunter22"]).also(["swordfish"])
+    assert redactor.text("hunter22 swordfish").masked == 2
+
+
+def test_a_redactor_does_not_show_its_secrets() -> None:
+    assert "ss/w" not in repr(REDACTOR)
+
+
+@pytest.mark.parametrize(
+    "secret", ["ends with [", "] starts", "a [REDACTED] inside", "[[[[abcd", "xyzw[REDACTED", "D]abcd"]
+)
+def test_secrets_that_look_like_the_placeholder(secret: str) -> None:
+    redactor = Redactor([secret, "hunter22"])
+    once = redactor.text(f"{secret}hunter22{secret}").value
+    assert secret not in once.replace(PLACEHOLDER, "\0")
+    assert redactor.text(once).value == once
+
+
+def test_many_secrets_in_a_long_text_take_little_time() -> None:
+    redactor = Redactor([f"secret-number-{number:04d}-{number * 7919}" for number in range(100)])
+    text = "an ordinary line of output with nothing to hide in it, secret-number-0\n" * 3000
+    started = time.perf_counter()
+    redactor.text(text)
+    redactor.text("a" * 200_000)
+    Redactor(["a" * 40]).text("a" * 20_000)
+    assert time.perf_counter() - started < 5
+
+
+# Property tests: an alphabet where overlaps, escapes and pieces of the placeholder are likely.
+ALPHABET = 'ab"\\/ +%é\n[]RD😀'
+secret_texts = st.text(ALPHABET, min_size=MIN_LENGTH, max_size=8).filter(lambda text: bool(text.strip()))
+plain_secrets = st.text('ab"\\/ +%é\n😀', min_size=MIN_LENGTH, max_size=8).filter(
+    lambda text: len(text.strip()) >= MIN_LENGTH
+)
+texts = st.text(ALPHABET, max_size=30)
+
+
+@given(st.lists(plain_secrets, min_size=1, max_size=3), st.data())
+def test_no_form_of_a_secret_survives(secrets: list[str], data: st.DataObject) -> None:
+    secret = data.draw(st.sampled_from(secrets))
+    raw = secret.encode()
+    before, after = data.draw(st.binary(max_size=4)), data.draw(st.binary(max_size=4))
+    forms = [
+        secret,
+        json.dumps(secret)[1:-1],
+        json.dumps(secret, ensure_ascii=False)[1:-1],
+        quote(secret),
+        quote_plus(secret),
+        quote(secret, safe=""),
+        raw.hex(),
+        raw.hex().upper(),
+        base64.b64encode(raw).decode(),
+        base64.urlsafe_b64encode(raw).decode().rstrip("="),
+    ]
+    redactor = Redactor(secrets)
+    text = data.draw(texts) + "".join(form + data.draw(texts) for form in forms)
+    masked = redactor.text(text).value
+    for form in forms:
+        assert form not in masked.replace(PLACEHOLDER, "\0")
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        encoded = encode(before + raw + after).decode()
+        assert redactor.text(encoded).masked >= 1
+
+
+@given(st.lists(secret_texts, max_size=3), texts)
+def test_redacting_twice_equals_redacting_once(secrets: list[str], text: str) -> None:
+    redactor = Redactor(secrets)
+    once = redactor.text(text).value
+    assert redactor.text(once) == (once, 0)
+
+
+@given(
+    st.lists(secret_texts, max_size=3),
+    st.recursive(
+        texts, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3)
+    ),
+)
+def test_redacting_a_value_twice_equals_redacting_it_once(secrets: list[str], value: object) -> None:
+    redactor = Redactor(secrets)
+    once = redactor.value(value).value
+    assert redactor.value(once).value == once
+
+
+@given(
+    st.lists(secret_texts, min_size=1, max_size=3), texts, st.lists(st.integers(0, 30), max_size=5), st.data()
+)
+@example(["abab"], "abababab", [1, 3, 5], None)
+def test_where_a_stream_is_cut_does_not_matter(
+    secrets: list[str], text: str, cuts: list[int], data: st.DataObject | None
+) -> None:
+    if data is not None:
+        text += data.draw(st.sampled_from(secrets)) + data.draw(texts) + data.draw(st.sampled_from(secrets))
+    redactor = Redactor(secrets)
+    stream = redactor.stream()
+    places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    given_out = "".join(stream.feed(text[at:to]) for at, to in pairwise(places)) + stream.close()
+    assert (given_out, stream.count) == redactor.text(text)
+
+
+def test_a_stream_holds_back_only_what_could_be_a_secret() -> None:
+    stream = Redactor(["hunter22"]).stream()
+    assert stream.feed("ready> ") == "ready> "
+    assert stream.feed("hunt") == ""
+    assert stream.feed("ing") == "hunting"
+    assert stream.feed("hunter2") == ""
+    assert stream.feed("2!") == f"{PLACEHOLDER}!"
+    assert stream.close() == ""
+
+
+def test_a_stream_of_one_endless_secret_stays_small() -> None:
+    stream = Redactor(["aaaa"]).stream()
+    assert "".join(stream.feed("a" * 10) for _ in range(1000)) + stream.close() == PLACEHOLDER
+    assert stream.count == 1
+
+
+@given(st.lists(secret_texts, min_size=1, max_size=3), texts)
+def test_text_without_secrets_is_left_alone(secrets: list[str], text: str) -> None:
+    redactor = Redactor(secrets)
+    masked = redactor.text(text)
+    assume(masked.masked == 0)
+    assert masked.value == text

@@ -1,0 +1,351 @@
+"""Decisions: first match within a policy, everything at once across policies, and the reasons given."""
+
+from typing import Any
+
+import pytest
+
+from gert.kernel.governance.contract import Contract
+from gert.kernel.governance.decide import ALLOWED, Approvers, Decision, RuleRef, decide
+from gert.kernel.governance.explain import explain
+from gert.kernel.governance.risk import Risk
+from gert.kernel.governance.rules import Limits, Policy, Rule
+from gert.kernel.governance.verdict import Verdict
+
+ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.REQUIRE_APPROVAL, Verdict.DENY
+CRITICAL = frozenset((Risk.CRITICAL,))
+
+
+def names(*words: str) -> frozenset[str]:
+    return frozenset(words)
+
+
+DELETE = Contract(effects=names("kubernetes"), writes=names("pods"))
+READ = Contract(effects=names("network"), idempotent=True)
+
+
+def policy(*rules: Rule, name: str = "runbook", **settings: Any) -> Policy:
+    return Policy(name=name, rules=rules, **settings)
+
+
+ASK_CRITICAL = Rule(risk=CRITICAL, action=ASK)
+DEFAULT = Rule(default=ALLOW)
+
+
+@pytest.mark.parametrize(
+    ("contract", "policies", "verdict", "rule"),
+    [
+        pytest.param(DELETE, (), ALLOW, None, id="no policy allows"),
+        pytest.param(DELETE, (policy(),), ALLOW, None, id="a policy without rules allows"),
+        pytest.param(READ, (policy(ASK_CRITICAL),), ALLOW, None, id="no matching rule allows"),
+        pytest.param(
+            READ,
+            (policy(ASK_CRITICAL, DEFAULT),),
+            ALLOW,
+            "runbook rule 2 (default)",
+            id="a default allows by name",
+        ),
+        pytest.param(
+            DELETE,
+            (policy(ASK_CRITICAL, DEFAULT),),
+            ASK,
+            "runbook rule 1 (risk: critical)",
+            id="the first matching rule decides",
+        ),
+        pytest.param(
+            DELETE,
+            (policy(Rule(effects=names("kubernetes"), action=ALLOW), Rule(risk=CRITICAL, action=DENY)),),
+            ALLOW,
+            "runbook rule 1 (effects: [kubernetes])",
+            id="even where a later one is stricter",
+        ),
+        pytest.param(
+            DELETE,
+            (policy(ASK_CRITICAL, name="production"), policy(DEFAULT)),
+            ASK,
+            "production rule 1 (risk: critical)",
+            id="a runbook cannot relax an external policy",
+        ),
+        pytest.param(
+            DELETE,
+            (policy(DEFAULT, name="production"), policy(Rule(writes=names("pods"), action=DENY))),
+            DENY,
+            "runbook rule 1 (writes: [pods])",
+            id="a runbook can tighten it",
+        ),
+        pytest.param(
+            DELETE,
+            (policy(ASK_CRITICAL, name="production"), policy(ASK_CRITICAL)),
+            ASK,
+            "production rule 1 (risk: critical); runbook rule 1 (risk: critical)",
+            id="equal verdicts name both rules",
+        ),
+        pytest.param(
+            DELETE,
+            (policy(Rule(contract_violations="deny"), ASK_CRITICAL),),
+            ASK,
+            "runbook rule 2 (risk: critical)",
+            id="violations are counted but never match",
+        ),
+        pytest.param(
+            DELETE,
+            (policy(Rule(name="ask first", risk=CRITICAL, action=ASK)),),
+            ASK,
+            "runbook rule 1 `ask first` (risk: critical)",
+            id="a named rule goes by its name",
+        ),
+    ],
+)
+def test_what_is_decided(
+    contract: Contract, policies: tuple[Policy, ...], verdict: Verdict, rule: str | None
+) -> None:
+    decision = decide(contract, policies)
+    assert (decision.verdict, decision.rule) == (verdict, rule)
+
+
+def asks(**demands: Any) -> Policy:
+    return policy(Rule(risk=CRITICAL, action=ASK, **demands))
+
+
+@pytest.mark.parametrize(
+    ("policies", "field", "expected"),
+    [
+        pytest.param((asks(),), "min_approvers", 1, id="one approver unless told otherwise"),
+        pytest.param((asks(min_approvers=0),), "min_approvers", 1, id="never fewer than one"),
+        pytest.param(
+            (asks(min_approvers=3), asks(min_approvers=2)), "min_approvers", 3, id="the higher number"
+        ),
+        pytest.param(
+            (policy(Rule(default=ALLOW, min_approvers=4)),),
+            "min_approvers",
+            0,
+            id="an allowing rule asks for nobody",
+        ),
+        pytest.param(
+            (asks(), asks(separation_of_duties=True)),
+            "separation_of_duties",
+            True,
+            id="duties are kept apart",
+        ),
+        pytest.param(
+            (asks(notify=names("a")), asks(notify=names("b"))), "notify", names("a", "b"), id="all are told"
+        ),
+        pytest.param((asks(),), "on_timeout", "reject", id="silence rejects"),
+        pytest.param(
+            (asks(on_timeout="escalate", escalate_to=names("boss")),),
+            "on_timeout",
+            "escalate",
+            id="or escalates",
+        ),
+        pytest.param(
+            (asks(on_timeout="escalate"),), "on_timeout", "reject", id="with nobody to turn to it rejects"
+        ),
+        pytest.param(
+            (asks(on_timeout="escalate", escalate_to=names("boss")), asks()),
+            "on_timeout",
+            "reject",
+            id="one rule that rejects is enough",
+        ),
+        pytest.param(
+            (asks(on_timeout="escalate", escalate_to=names("boss")), policy(DEFAULT)),
+            "on_timeout",
+            "escalate",
+            id="a policy that asks for nothing does not interfere",
+        ),
+        pytest.param(
+            (asks(break_glass=True),), "break_glass", True, id="an override where the rule permits it"
+        ),
+        pytest.param((asks(break_glass=True), asks()), "break_glass", False, id="every rule must permit it"),
+        pytest.param(
+            (asks(break_glass=True), policy(DEFAULT)),
+            "break_glass",
+            True,
+            id="an allowing rule has no say in it",
+        ),
+        pytest.param(
+            (policy(Rule(default=ALLOW, break_glass=True)),), "break_glass", False, id="nothing to override"
+        ),
+        pytest.param(
+            (policy(Rule(default=DENY, break_glass=True)), asks()),
+            "break_glass",
+            False,
+            id="an override of a denial does not skip another policy's approval",
+        ),
+        pytest.param(
+            (policy(Rule(default=ALLOW, limits=Limits(max_targets=2))), asks(limits=Limits(max_targets=5))),
+            "limits",
+            Limits(max_targets=2),
+            id="limits of an allowing rule survive a stricter verdict",
+        ),
+        pytest.param((asks(),), "violations_deny", False, id="violations are warnings"),
+        pytest.param(
+            (policy(Rule(contract_violations="deny")), asks()),
+            "violations_deny",
+            True,
+            id="unless a policy denies them",
+        ),
+        pytest.param(
+            (asks(contract_violations="deny"),), "violations_deny", True, id="or the rule that matched does"
+        ),
+        pytest.param((asks(),), "approval_timeout", 1800.0, id="thirty minutes unless told otherwise"),
+        pytest.param(
+            (policy(approval_timeout=60.0), policy(ASK_CRITICAL, approval_timeout=90.0)),
+            "approval_timeout",
+            60.0,
+            id="the shorter timeout",
+        ),
+        pytest.param(
+            (policy(DEFAULT, require_signed_approvals=True), asks()),
+            "require_signed_approvals",
+            True,
+            id="signatures are required by any policy",
+        ),
+    ],
+)
+def test_what_a_decision_asks_for(policies: tuple[Policy, ...], field: str, expected: object) -> None:
+    assert getattr(decide(DELETE, policies), field) == expected
+
+
+SRE = {"sre": names("alice", "bob")}
+
+
+@pytest.mark.parametrize(
+    ("policies", "approver", "objection"),
+    [
+        pytest.param((asks(),), "mallory", None, id="anybody where nobody is listed"),
+        pytest.param((asks(approvers=names("alice")),), "alice", None, id="a person listed"),
+        pytest.param(
+            (asks(approvers=names("alice")),),
+            "bob",
+            "`bob` is not among the approvers `alice`",
+            id="a person not listed",
+        ),
+        pytest.param(
+            (policy(Rule(default=ASK, approvers=names("group:sre")), groups=SRE),),
+            "bob",
+            None,
+            id="a member of a group",
+        ),
+        pytest.param(
+            (policy(Rule(default=ASK, approvers=names("group:sre")), groups=SRE),),
+            "carol",
+            "`carol` is not among the approvers `group:sre`",
+            id="no member of the group",
+        ),
+        pytest.param(
+            (policy(Rule(default=ASK, approvers=names("group:managers")), groups=SRE),),
+            "erin",
+            None,
+            id="a member of a group the configuration knows",
+        ),
+        pytest.param(
+            (asks(approvers=names("group:nobody")),),
+            "alice",
+            "`alice` is not among the approvers `group:nobody`",
+            id="a group nobody knows admits nobody",
+        ),
+        pytest.param(
+            (
+                policy(Rule(default=ASK, approvers=names("group:sre")), groups=SRE),
+                policy(Rule(default=ASK, approvers=names("group:sre")), groups={"sre": names("mallory")}),
+            ),
+            "mallory",
+            "`mallory` is not among the approvers `group:sre`",
+            id="a runbook cannot redefine a group",
+        ),
+        pytest.param(
+            (asks(approvers=names("alice", "bob")), asks(approvers=names("bob", "carol"))),
+            "alice",
+            "`alice` is not among the approvers `bob`, `carol`",
+            id="every restriction must hold",
+        ),
+        pytest.param(
+            (asks(separation_of_duties=True),),
+            "starter",
+            "`starter` started the run and may not approve it",
+            id="not the person who started the run",
+        ),
+        pytest.param((asks(),), "starter", None, id="unless duties need not be kept apart"),
+    ],
+)
+def test_who_may_approve(policies: tuple[Policy, ...], approver: str, objection: str | None) -> None:
+    decision = decide(DELETE, policies)
+    assert decision.objection(approver, started_by="starter", groups={"managers": ["erin"]}) == objection
+
+
+def test_joining_with_allowed_changes_nothing() -> None:
+    decision = decide(DELETE, [asks(min_approvers=2, approvers=names("alice"))])
+    assert decision | ALLOWED == ALLOWED | decision == decision
+
+
+def test_a_summary_says_what_applies() -> None:
+    strict = asks(
+        min_approvers=2,
+        approvers=names("group:sre", "alice"),
+        separation_of_duties=True,
+        on_timeout="escalate",
+        escalate_to=names("boss"),
+        notify=names("#ops"),
+        limits=Limits(max_targets=5, max_per_hour=20),
+        break_glass=True,
+    )
+    assert decide(DELETE, [strict]).summary() == {
+        "decision": "require-approval",
+        "rules": ["runbook rule 1 (risk: critical)"],
+        "min_approvers": 2,
+        "approvers": [["alice", "group:sre"]],
+        "approval_timeout": 1800.0,
+        "on_timeout": "escalate",
+        "escalate_to": ["boss"],
+        "separation_of_duties": True,
+        "break_glass": True,
+        "notify": ["#ops"],
+        "max_targets": 5,
+        "max_per_hour": 20,
+    }
+
+
+def test_a_summary_leaves_out_what_does_not_apply() -> None:
+    assert ALLOWED.summary() == {"decision": "allow"}
+
+
+def test_rules_are_printed_as_people_count_them() -> None:
+    assert str(RuleRef("runbook", 2, "risk: critical")) == "runbook rule 2 (risk: critical)"
+
+
+def test_approvers_look_up_only_groups_they_list() -> None:
+    allowed = Approvers(names("group:sre"), names("group:sre"))
+    assert allowed.admits("alice", {"sre": ["alice"]})
+    assert not allowed.admits("alice", {"managers": ["alice"]})
+
+
+def test_an_explanation_goes_through_every_policy() -> None:
+    production = policy(Rule(effects=names("azure"), action=DENY), ASK_CRITICAL, DEFAULT, name="production")
+    runbook = policy(Rule(contract_violations="deny"), Rule(writes=names("nodes"), action=DENY))
+    explanation = explain(DELETE, [production, runbook])
+    assert explanation.risk is Risk.CRITICAL
+    assert explanation.reason == "writes, neither idempotent nor deterministic"
+    assert explanation.decision == decide(DELETE, [production, runbook])
+    assert [match.why for match in explanation.policies] == [
+        "production rule 2 (risk: critical) says require-approval",
+        "no rule matches",
+    ]
+    assert [
+        [(each.rule.number, each.failed) for each in match.considered] for match in explanation.policies
+    ] == [
+        [(1, "effects: [azure]"), (2, None)],
+        [(2, "writes: [nodes]")],
+    ]
+
+
+def test_an_explanation_of_no_rules() -> None:
+    (match,) = explain(READ, [policy()]).policies
+    assert (match.rule, match.verdict, match.why) == (None, ALLOW, "no rule matches")
+
+
+def test_a_decision_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        ALLOWED.verdict = DENY  # type: ignore[misc]
+
+
+def test_decisions_are_values() -> None:
+    assert len({Decision(), ALLOWED, decide(READ, [])}) == 1
