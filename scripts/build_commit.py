@@ -19,7 +19,11 @@ class BuildCommit(BuildHookInterface[Any]):
         if version == "editable":
             return
         described = subprocess.run(
-            ["git", "rev-parse", "--short=12", "HEAD"], cwd=self.root, capture_output=True, text=True, check=False
+            ["git", "rev-parse", "--short=12", "HEAD"],
+            cwd=self.root,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         commit = described.stdout.strip() if described.returncode == 0 else ""
         Path(self.root, TARGET).write_text(

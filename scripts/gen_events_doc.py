@@ -96,10 +96,9 @@ def words() -> str:
     source = inspect.getsource(vocabulary)
     rows = []
     for name, value in WORDS.items():
-        said = re.search(rf'^{name} = Literal\[.*?\]\n"""(.*?)"""', source, re.MULTILINE | re.DOTALL)
-        rows.append(
-            f"| {name} | {', '.join(f'`{word}`' for word in get_args(value))} | {said.group(1) if said else ''} |"
-        )
+        said = re.search(rf'^{name} = Literal\[[^\]]*\]\n"""(.*?)"""', source, re.MULTILINE)
+        listed = ", ".join(f"`{word}`" for word in get_args(value))
+        rows.append(f"| {name} | {listed} | {said.group(1) if said else ''} |")
     return "\n".join(["| Name | Words | |", "|---|---|---|", *rows, ""])
 
 

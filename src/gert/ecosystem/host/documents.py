@@ -48,7 +48,8 @@ class Workspace:
         document = load(source, kind=kind, file_name=file)
         folder = os.path.dirname(os.path.abspath(file))
         facts = facts_for(self.project(folder))
-        program, secrets = None, ()
+        program: Program | None = None
+        secrets: tuple[SecretNeed, ...] = ()
         if document.kind == "runbook" and document.model is not None:
             program = self._program(document, folder)
             secrets = tuple(secrets_needed(program, facts))
@@ -104,7 +105,7 @@ class Workspace:
     def _program(self, document: Document, folder: str) -> Program:
         runbook: Runbook = document.model
         lookups = {entry: self._find(entry, folder) for entry in dict.fromkeys(runbook.tools)}
-        return Program(runbook, lookups, document.digest)
+        return Program(runbook, lookups)
 
     def _find(self, entry: str, folder: str) -> ToolLookup:
         bases: dict[Base, str | None] = {

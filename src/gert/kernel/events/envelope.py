@@ -12,7 +12,7 @@ import msgspec
 
 from gert.errors import TraceError
 from gert.kernel.events.catalogue import decode_payload
-from gert.kernel.events.payload import Payload
+from gert.kernel.events.payload import Payload, said
 from gert.kernel.foundation.canonical import MAX_INTEGER, require_canonical
 from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.foundation.principal import KERNEL, Principal
@@ -68,11 +68,11 @@ def decode(line: bytes) -> Envelope:
     try:
         return _DECODER.decode(line)
     except msgspec.ValidationError as error:
-        raise TraceError(f"the line is not an event: {error}") from error
+        raise TraceError(f"the line is not an event: {said(error)}") from error
     except UnicodeDecodeError as error:
         raise TraceError(f"the line is not UTF-8 at byte {error.start}") from error
     except (msgspec.DecodeError, RecursionError) as error:
-        raise TraceError(f"the line is not JSON: {error}") from error
+        raise TraceError(f"the line is not JSON: {said(error)}") from error
 
 
 def format_timestamp(moment: datetime) -> str:

@@ -40,7 +40,7 @@ def to_data(payload: Payload) -> dict[str, Any]:
     try:
         msgspec.convert(data, type(payload))
     except msgspec.ValidationError as error:
-        raise TraceError(f"the event `{payload.type}` cannot be written: {_said(error)}") from error
+        raise TraceError(f"the event `{payload.type}` cannot be written: {said(error)}") from error
     return data
 
 
@@ -49,7 +49,7 @@ def from_data(kind: type[Payload], data: dict[str, Any]) -> Payload:
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
-        return UnknownEvent(name=kind.type, data=data, objection=_said(error))
+        return UnknownEvent(name=kind.type, data=data, objection=said(error))
 
 
 def _check_fields(value: msgspec.Struct, at: str = "") -> None:
@@ -68,6 +68,7 @@ def _check(value: object, at: str) -> None:
         require_canonical(value, at)
 
 
-def _said(error: msgspec.ValidationError) -> str:
+def said(error: Exception) -> str:
+    """Word an error of the JSON library as gert words its own."""
     text = str(error)
     return text[:1].lower() + text[1:]

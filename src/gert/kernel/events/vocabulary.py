@@ -60,11 +60,11 @@ ViolationKind = Literal[
     "wrong_type",
     "nondeterministic",
     "invalid_signature",
-    "undeclared_effect",
 ]
 """How a contract was broken (ecosystem-v0 §12)."""
 
 Severity = Literal["warning", "error"]
+"""How bad a violation is; policy can make every violation an error."""
 
 Reconciliation = Literal["success", "failed", "retry"]
 """What an operator says about a call whose result was never recorded."""

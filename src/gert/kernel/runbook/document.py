@@ -34,7 +34,11 @@ DOCUMENT_KINDS: Final[Mapping[str, DocumentKind]] = {
         "gert scenario", scenario.Scenario, None, ("scenario.yaml", "scenario.yml"), ("tool_responses",)
     ),
     "test": DocumentKind(
-        "gert test", expectations.Expectations, None, ("test.yaml", "test.yml"), ("expected_outcome", "must_reach")
+        "gert test",
+        expectations.Expectations,
+        None,
+        ("test.yaml", "test.yml"),
+        ("expected_outcome", "must_reach"),
     ),
 }
 
@@ -48,7 +52,12 @@ class Document(msgspec.Struct, frozen=True):
     model: Any
     tree: Tree
     findings: list[Finding]
-    digest: str
+    source: bytes = b""
+
+    @property
+    def digest(self) -> str:
+        """The digest of the file's bytes, as `run_start` records it."""
+        return digest(self.source)
 
     @property
     def is_sound(self) -> bool:
@@ -71,9 +80,7 @@ def detect(root: Any, file_name: str = "") -> str | None:
     return None
 
 
-def load(
-    source: bytes, *, kind: str | None = None, file_name: str = "", limits: Limits = DEFAULT_LIMITS
-) -> Document:
+def load(source: bytes, *, kind: str | None = None, file_name: str = "", limits: Limits = DEFAULT_LIMITS) -> Document:
     """Read and decode a document: the structural phase. Findings are placed and in order."""
     reading = read(source, limits)
     tree = reading.tree
@@ -92,7 +99,7 @@ def load(
     placed = in_order(tree.place(finding) for finding in found)
     if any(finding.severity is Severity.ERROR for finding in placed):
         model = None
-    return Document(kind or "unknown", model, tree, placed, digest(source))
+    return Document(kind or "unknown", model, tree, placed, source)
 
 
 def _wrong_version(root: Any, kind: str) -> Finding | None:

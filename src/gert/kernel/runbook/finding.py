@@ -86,9 +86,7 @@ def path_text(path: Path) -> str:
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
     """Sort by place, then worst first, then rule, and drop exact repetitions."""
     unique = {(f.rule, f.path, f.message, f.line, f.column): f for f in findings}
-    return sorted(
-        unique.values(), key=lambda f: (f.line, f.column, -f.severity, f.rule, f.where, f.message)
-    )
+    return sorted(unique.values(), key=lambda f: (f.line, f.column, -f.severity, f.rule, f.where, f.message))
 
 
 def worst(findings: Iterable[Finding]) -> Severity | None:

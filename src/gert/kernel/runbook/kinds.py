@@ -90,7 +90,16 @@ class Bool(Kind):
         """Take a boolean; `yes` and `on` are text in YAML 1.2."""
         if type(value) is bool:
             return value
-        old = isinstance(value, str) and value.lower() in {"yes", "no", "on", "off", "y", "n", "true", "false"}
+        old = isinstance(value, str) and value.lower() in {
+            "yes",
+            "no",
+            "on",
+            "off",
+            "y",
+            "n",
+            "true",
+            "false",
+        }
         doc.wrong((*path, key), "`true` or `false`", value, "write `true` or `false`, unquoted" if old else None)
         return False
 
@@ -341,5 +350,3 @@ def check_numbers(doc: Decoder, value: Any, path: Path) -> None:
         doc.report(error("S07", path, "the number is too large to be kept exactly", "put it in quotes"))
     elif type(value) is float and not math.isfinite(value):
         doc.report(error("S07", path, "the number is not finite", "put it in quotes if you mean the word"))
-
-

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -69,9 +69,8 @@ class StepList(msgspec.Struct, frozen=True):
 class Program:
     """A runbook and its tools, as one thing that can be checked and run."""
 
-    def __init__(self, runbook: Runbook, tools: Mapping[str, ToolLookup], digest: str = "") -> None:
+    def __init__(self, runbook: Runbook, tools: Mapping[str, ToolLookup]) -> None:
         self.runbook = runbook
-        self.digest = digest
         self.lookups = tools
         self._by_name: dict[str, ToolLookup] = {}
         for entry, lookup in tools.items():
@@ -235,7 +234,7 @@ def rule_of(block: RuleBlock, governance: GovernanceBlock) -> Rule:
     )
 
 
-def _matchers(block: MatchBlock) -> dict[str, frozenset[str] | bool | None]:
+def _matchers(block: MatchBlock) -> dict[str, Any]:
     tags = {name: getattr(block, name) for name in ("effects", "writes", "reads")}
     return {
         **{name: frozenset(listed) if listed is not None else None for name, listed in tags.items()},

@@ -55,7 +55,13 @@ def read(source: bytes, limits: Limits = DEFAULT_LIMITS) -> Reading:
         line, column = tree.line_column(index)
         findings.append(
             Finding(
-                rule=rule, severity=Severity.ERROR, path=path, message=message, hint=hint, line=line, column=column
+                rule=rule,
+                severity=Severity.ERROR,
+                path=path,
+                message=message,
+                hint=hint,
+                line=line,
+                column=column,
             )
         )
     return Reading(tree, findings)
@@ -64,12 +70,13 @@ def read(source: bytes, limits: Limits = DEFAULT_LIMITS) -> Reading:
 def _decode(source: bytes, tree: Tree, limits: Limits) -> None:
     """Give the tree its text."""
     if len(source) > limits.size:
-        raise _Refusal(
-            "Y01", f"the document is larger than {limits.size // (1024 * 1024)} MiB", "split it up", index=0
-        )
+        raise _Refusal("Y01", f"the document is larger than {limits.size // (1024 * 1024)} MiB", "split it up", index=0)
     if source.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
         raise _Refusal(
-            "Y02", "the document begins with a byte order mark", "save it as UTF-8 without a mark (BOM)", index=0
+            "Y02",
+            "the document begins with a byte order mark",
+            "save it as UTF-8 without a mark (BOM)",
+            index=0,
         )
     try:
         text = source.decode("utf-8")
@@ -193,7 +200,7 @@ class _Builder:
         root: Any = None
         documents = 0
         while True:
-            event = next_event()
+            event: Any = next_event()
             kind = type(event)
             if kind is yaml.ScalarEvent:
                 root = self._scalar(event, root)

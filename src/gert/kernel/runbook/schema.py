@@ -7,7 +7,6 @@ from gert.kernel.runbook.document import DOCUMENT_KINDS
 from gert.kernel.runbook.model import Schema
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-BASE: Final = "https://gert.dev/schemas/v0/"
 
 # What people ask for by name; `config` is a project file without a name.
 SCHEMA_NAMES: Final = tuple(DOCUMENT_KINDS)
@@ -22,7 +21,6 @@ def schema_of(kind: str) -> Schema:
     defs.pop(document.model.__name__, None)
     schema: dict[str, Any] = {
         "$schema": DIALECT,
-        "$id": f"{BASE}{kind}.schema.json",
         "title": document.title,
         **root,
     }

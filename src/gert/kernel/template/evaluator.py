@@ -150,6 +150,8 @@ class _Evaluation:
             self.bind(name, node.declares, over)
         inner = len(self.names)
         self.meter.offset = node.over.offset
+        if len(node.names) > 1 and is_number(over):
+            raise self.meter.fault("`range` over an integer takes one variable")
         empty = True
         for key, item in _elements(over, self.meter):
             empty = False
@@ -162,10 +164,10 @@ class _Evaluation:
             self.leave_scope(inner)
             if type(left) is Break:
                 break
-        # A `break` in the `else` belongs to the `range` around this one.
+        # As in Go, a `break` in the `else` ends this `range`, a `continue` goes to the one around it.
         outward = self.run(node.otherwise, dot) if empty else None
         self.leave_scope(scope)
-        return outward
+        return None if type(outward) is Break else outward
 
     def leave(self, node: Break | Continue, _: Any) -> Statement:
         return node

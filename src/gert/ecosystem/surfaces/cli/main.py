@@ -53,7 +53,9 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find a command, guessing at a misspelt one."""
         try:
             return super().resolve_command(ctx, args)
@@ -77,7 +79,13 @@ def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> N
     epilog="Example: gert validate runbooks/ --strict",
 )
 @click.option(
-    "--version", "-V", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Print the version."
+    "--version",
+    "-V",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Print the version.",
 )
 def group() -> None:
     """Governed execution for people and agents."""

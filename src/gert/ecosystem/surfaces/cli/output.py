@@ -3,7 +3,8 @@
 import json
 import os
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import click
 
@@ -11,8 +12,13 @@ from gert.kernel.foundation.text import printable
 
 
 def say(text: str = "") -> None:
-    """Print a line; whatever data it quotes cannot act on the terminal."""
+    """Print a line. Data in it has been through `printable`; only our own colours remain."""
     click.echo(text)
+
+
+def say_pair(title: str, text: str, colour: str | None = None) -> None:
+    """Print a titled line of data."""
+    say(f"{title.ljust(10)}{click.style(printable(text), fg=colour)}")
 
 
 def say_json(value: Any) -> None:
@@ -40,3 +46,33 @@ def no_more_output() -> None:
 def plural(count: int, noun: str) -> str:
     """`1 error`, `2 errors`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+Cell: TypeAlias = tuple[str, str | None]
+
+
+def say_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+    """Print rows of text with an optional colour each: boxed on a terminal that has rich, plain elsewhere."""
+    if sys.stdout.isatty() and _say_rich_table(headings, rows):
+        return
+    cells = [[printable(text) for text, _ in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
+    for line in ([heading.upper() for heading in headings], *cells):
+        say("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _say_rich_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> bool:
+    try:
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+    except ImportError:
+        return False
+    table = Table(*headings, header_style="bold")
+    for row in rows:
+        # Text objects, so that no square bracket in the data is taken for markup.
+        table.add_row(
+            *(Text(printable(text), style=(colour or "").replace("bright_", "bold ")) for text, colour in row)
+        )
+    Console().print(table)
+    return True

@@ -21,7 +21,13 @@ def sarif(checked: list[Checked]) -> dict[str, Any]:
         "version": "2.1.0",
         "runs": [
             {
-                "tool": {"driver": {"name": "gert", "version": __version__, "rules": [_rule(rule) for rule in used]}},
+                "tool": {
+                    "driver": {
+                        "name": "gert",
+                        "version": __version__,
+                        "rules": [_rule(rule) for rule in used],
+                    }
+                },
                 "columnKind": "unicodeCodePoints",
                 "results": [_result(each.file, finding, index) for each in checked for finding in each.findings],
             }

@@ -23,12 +23,18 @@ WIDEST_LINE: Final = 160
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.option(
-    "--format", "form", type=click.Choice(["text", "json", "sarif"]), default="text", help="How to print the findings."
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "sarif"]),
+    default="text",
+    help="How to print the findings.",
 )
 @click.option("--strict", is_flag=True, help="Let warnings fail the check, too.")
 @click.option("--quiet", "-q", is_flag=True, help="Print findings only.")
 @click.option(
-    "--kind", type=click.Choice(list(DOCUMENT_KINDS)), help="Take FILE to be of this kind instead of detecting it."
+    "--kind",
+    type=click.Choice(list(DOCUMENT_KINDS)),
+    help="Take FILE to be of this kind instead of detecting it.",
 )
 def command(files: tuple[str, ...], as_json: bool, form: str, strict: bool, quiet: bool, kind: str | None) -> int:
     """Check runbooks, tools, policies, projects, scenarios and tests.
@@ -77,13 +83,17 @@ def _report(checked: list[Checked], ok: bool) -> dict[str, Any]:
             }
             for each in checked
         ],
-        "summary": {word: count for word, count in _count(checked).items()},
+        "summary": _count(checked),
     }
 
 
 def _count(checked: list[Checked]) -> dict[str, int]:
     counted = Counter(finding.severity for each in checked for finding in each.findings)
-    return {"errors": counted[Severity.ERROR], "warnings": counted[Severity.WARNING], "notes": counted[Severity.NOTE]}
+    return {
+        "errors": counted[Severity.ERROR],
+        "warnings": counted[Severity.WARNING],
+        "notes": counted[Severity.NOTE],
+    }
 
 
 def _print(checked: list[Checked], *, quiet: bool) -> None:
@@ -95,7 +105,8 @@ def _print(checked: list[Checked], *, quiet: bool) -> None:
             _print_verdict(each)
     if not quiet and len(checked) > 1:
         count = _count(checked)
-        say(f"{plural(len(checked), 'file')}: {plural(count['errors'], 'error')}, {plural(count['warnings'], 'warning')}")
+        said = f"{plural(count['errors'], 'error')}, {plural(count['warnings'], 'warning')}"
+        say(f"{plural(len(checked), 'file')}: {said}")
 
 
 def _print_verdict(each: Checked) -> None:

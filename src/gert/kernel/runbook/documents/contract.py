@@ -3,7 +3,19 @@
 from typing import Any
 
 from gert.kernel.governance.contract import PARAMETER_TYPES, Declared, Parameter
-from gert.kernel.runbook.kinds import BOOL, DATA, IDENTIFIER, TAGS, TEXT, ListOf, MapOf, Nested, Number, Word, words
+from gert.kernel.runbook.kinds import (
+    BOOL,
+    DATA,
+    IDENTIFIER,
+    TAGS,
+    TEXT,
+    ListOf,
+    MapOf,
+    Nested,
+    Number,
+    Word,
+    words,
+)
 from gert.kernel.runbook.model import Model, optional
 
 

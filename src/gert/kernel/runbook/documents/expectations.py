@@ -21,9 +21,7 @@ class Expectations(Model):
     expected_code: str | None = optional(TEXT, "code of the outcome")
     must_reach: tuple[str, ...] = optional(TEXTS, "steps the run must visit", default=())
     must_not_reach: tuple[str, ...] = optional(TEXTS, "steps the run must not visit", default=())
-    expected_outputs: dict[str, Any] = optional(
-        MapOf(DATA), "outputs, exact or as `/regular expression/`", default={}
-    )
+    expected_outputs: dict[str, Any] = optional(MapOf(DATA), "outputs, exact or as `/regular expression/`", default={})
     expected_meta: dict[str, Any] = optional(MapOf(DATA), "details of the outcome", default={})
     expected_risk: dict[str, str] = optional(MapOf(RISK), "risk by step", default={})
     expected_decisions: dict[str, str] = optional(MapOf(words(*VERDICTS)), "verdict by step", default={})

@@ -43,7 +43,8 @@ class RuleBlock(MatchBlock):
 
     name: str | None = optional(NONEMPTY, "a name for the rule, shown with its decisions")
     risk: tuple[str, ...] | str | None = optional(
-        Choice("a risk level or a list of them", {str: RISK, Seq: ListOf(RISK, minItems=1)}), "derived risk level"
+        Choice("a risk level or a list of them", {str: RISK, Seq: ListOf(RISK, minItems=1)}),
+        "derived risk level",
     )
     contract: MatchBlock | None = optional(Nested(MatchBlock), "further matchers on the contract")
     default: str | None = optional(words(*VERDICTS), "verdict for every step no earlier rule matched")

@@ -2,7 +2,18 @@
 
 from typing import Any
 
-from gert.kernel.runbook.kinds import BOOL, DATA, DURATION, EXTENSIONS, TEXT, Choice, Int, ListOf, MapOf, Nested
+from gert.kernel.runbook.kinds import (
+    BOOL,
+    DATA,
+    DURATION,
+    EXTENSIONS,
+    TEXT,
+    Choice,
+    Int,
+    ListOf,
+    MapOf,
+    Nested,
+)
 from gert.kernel.runbook.model import Model, optional, required
 from gert.kernel.runbook.tree import Map, Seq
 

@@ -76,7 +76,7 @@ class NextKind(Choice):
         """Decode either form to the long one."""
         decoded = super().decode(doc, node, key, value, path)
         if isinstance(decoded, str):
-            block = NextBlock(step=decoded)
+            block = NextBlock(step=decoded, max=None)
             block.__dict__["path"] = (*path, key)
             return block
         return decoded
@@ -195,9 +195,7 @@ class _Executing(_Flow):
     scope: Template | None = optional(
         TemplateText("a scope path", minLength=1), "namespace its outputs are kept in, such as `round/0`"
     )
-    export: tuple[str, ...] = optional(
-        ListOf(IDENTIFIER_WORD, uniqueItems=True), "outputs made global", default=()
-    )
+    export: tuple[str, ...] = optional(ListOf(IDENTIFIER_WORD, uniqueItems=True), "outputs made global", default=())
     visibility: VisibilityBlock | None = optional(Nested(VisibilityBlock), "which variables the step may see")
     principal: PrincipalBlock | None = optional(Nested(PrincipalBlock), "who acts in this step")
 

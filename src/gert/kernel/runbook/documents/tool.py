@@ -39,7 +39,8 @@ class ExtractBlock(Model):
 
     from_: str = required(words(*EXTRACT_SOURCES), "where to look", key="from")
     pattern: str | None = optional(
-        Word("a regular expression", minLength=1), "regular expression; its first group, or all of it, is the value"
+        Word("a regular expression", minLength=1),
+        "regular expression; its first group, or all of it, is the value",
     )
     json_path: str | None = optional(
         Word("a path such as `a.b[0]`", pattern=JSON_PATH), "path into JSON: `a.b[0].c`", key="path"
@@ -61,7 +62,9 @@ class ActionBlock(Model):
     method: str | None = optional(NONEMPTY, "method to call, for `jsonrpc`; the action's name when left out")
     mcp_tool: str | None = optional(NONEMPTY, "tool to call, for `mcp`; the action's name when left out")
     extract: dict[str, ExtractBlock] = optional(
-        MapOf(Nested(ExtractBlock), keys=IDENTIFIER), "how outputs are found in what the tool gave", default={}
+        MapOf(Nested(ExtractBlock), keys=IDENTIFIER),
+        "how outputs are found in what the tool gave",
+        default={},
     )
     contract: ContractBlock | None = optional(Nested(ContractBlock), "tightens the tool's contract")
     timeout: str | None = optional(DURATION, "longest time the action may take")
@@ -86,10 +89,13 @@ class ToolMeta(Model):
         ListOf(TEMPLATE), "arguments for a program that stays up (`jsonrpc`, `mcp`)", default=()
     )
     connect: str | None = optional(
-        Word("`stdio` or a URL", pattern="^(stdio|https?://\\S+)$"), "for `mcp`: `stdio`, or the URL of a server"
+        Word("`stdio` or a URL", pattern="^(stdio|https?://\\S+)$"),
+        "for `mcp`: `stdio`, or the URL of a server",
     )
     platform: tuple[str, ...] = optional(
-        ListOf(words(*PLATFORMS), minItems=1, uniqueItems=True), "systems it runs on; any when left out", default=()
+        ListOf(words(*PLATFORMS), minItems=1, uniqueItems=True),
+        "systems it runs on; any when left out",
+        default=(),
     )
     secrets: tuple[SecretBlock, ...] = optional(SECRETS, "secrets the tool needs", default=())
     extensions: dict[str, Any] = optional(EXTENSIONS, "free metadata", default={})
@@ -109,5 +115,3 @@ class Tool(Model):
     def all_secrets(self) -> tuple[SecretBlock, ...]:
         """Secrets, wherever they are declared."""
         return self.secrets + self.meta.secrets
-
-

@@ -21,7 +21,11 @@ class RuleText(msgspec.Struct, frozen=True):
 PHASES: Final = {"Y": "structural", "S": "structural", "J": "semantic", "D": "domain"}
 
 _ROWS: Final = (
-    ("Y01", "the document is within bounds", "At most 16 MiB, 64 levels and a million values after alias expansion."),
+    (
+        "Y01",
+        "the document is within bounds",
+        "At most 16 MiB, 64 levels and a million values after alias expansion.",
+    ),
     ("Y02", "the document is UTF-8 text", "No byte order mark, no NUL byte, no invalid UTF-8."),
     ("Y03", "the document is YAML", "It parses as YAML 1.2."),
     ("Y04", "the file holds one document", "Neither none nor several."),

@@ -81,7 +81,9 @@ def _empty(kind: Any, value: Any) -> Said:
 
 
 def _repeated(kind: Any, value: Any) -> Said:
-    repeated = next((item for index, item in enumerate(value) if item in value[:index]), None)
+    seen: set[str] = set()
+    # Items of these lists are scalars; `1` and `"1"` differ, as they do in the schema.
+    repeated = next((item for item in value if repr(item) in seen or seen.add(repr(item))), None)
     return "J05", f"the list names {describe(repeated)} twice", None
 
 

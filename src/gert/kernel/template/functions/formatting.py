@@ -122,12 +122,10 @@ def _padded(piece: str, verb: Verb) -> str:
         return piece
     if "-" in verb.flags:
         return piece.ljust(verb.width)
-    if "0" in verb.flags and verb.letter in _ZERO_PADDED and piece[-1:].isalnum():
-        if verb.precision is not None and verb.letter in _INTEGERS:
-            return piece.rjust(verb.width)
-        sign = piece[0] if piece[0] in "+- " else ""
-        return sign + piece[len(sign) :].rjust(verb.width - len(sign), "0")
-    return piece.rjust(verb.width)
+    if "0" not in verb.flags or verb.letter in _NEVER_ZERO_PADDED or piece[-3:] in ("Inf", "NaN"):
+        return piece.rjust(verb.width)
+    sign = piece[0] if verb.letter in _FLOATS and piece[0] in "+- " else ""
+    return sign + piece[len(sign) :].rjust(verb.width - len(sign), "0")
 
 
 def _unfit(verb: str, needs: str, value: Any, meter: Meter) -> Exception:
@@ -153,31 +151,36 @@ def _signed(flags: str, negative: bool) -> str:
     return "+" if "+" in flags else " " if " " in flags else ""
 
 
-def _in_base(base: str, prefix: str = "") -> "Format":
+def _in_base(base: str) -> "Format":
     def format_integer(verb: Verb, value: Any, meter: Meter) -> str:
         number = _integer(value, verb.written, meter)
+        sign = _signed(verb.flags, number < 0)
         digits = format(abs(number), base)
-        if verb.precision is not None:
-            meter.make(verb.precision)
-            digits = "" if verb.precision == 0 and number == 0 else digits.rjust(verb.precision, "0")
-        before = prefix if "#" in verb.flags or base == "O" else ""
-        return _signed(verb.flags, number < 0) + before + digits
+        least = verb.precision
+        if least is None and "0" in verb.flags and "-" not in verb.flags:
+            least = verb.width - len(sign)
+        elif least == 0 and number == 0:
+            return ""
+        meter.make(least or 0)
+        digits = digits.rjust(least or 0, "0")
+        return sign + _prefix(verb, digits) + digits
 
     return format_integer
 
 
-def _octal(verb: Verb, value: Any, meter: Meter) -> str:
-    number = _integer(value, verb.written, meter)
-    digits = format(abs(number), "o")
-    if verb.precision is not None:
-        digits = digits.rjust(verb.precision, "0")
-    before = "0o" if verb.letter == "O" else "0" if "#" in verb.flags and digits[0] != "0" else ""
-    return _signed(verb.flags, number < 0) + before + digits
+def _prefix(verb: Verb, digits: str) -> str:
+    if verb.letter == "O":
+        return "0o"
+    if "#" not in verb.flags:
+        return ""
+    if verb.letter == "o":
+        return "" if digits.startswith("0") else "0"
+    return {"b": "0b", "x": "0x", "X": "0X"}.get(verb.letter, "")
 
 
 def _hexadecimal(verb: Verb, value: Any, meter: Meter) -> str:
     if not isinstance(value, str):
-        return _in_base(verb.letter, "0" + verb.letter)(verb, value, meter)
+        return _in_base(verb.letter)(verb, value, meter)
     meter.make(len(value) * 12)
     data = value.encode("utf-8", "replace")
     if verb.precision is not None:
@@ -223,7 +226,7 @@ def _shortest(number: float, letter: str) -> str:
         return sign + "0"
     power = len(whole) - 1 - leading + int(exponent or 0)
     digits = digits.rstrip("0")
-    if power < -4 or power >= max(len(digits), 21 if len(digits) > 21 else 6) and power >= 21 or power >= 21:
+    if power < -4 or power >= 6:
         point = "." if len(digits) > 1 else ""
         mark = "e" if letter == "g" else "E"
         return f"{sign}{digits[0]}{point}{digits[1:]}{mark}{'-' if power < 0 else '+'}{abs(power):02d}"
@@ -243,7 +246,11 @@ def _value(verb: Verb, value: Any, meter: Meter) -> str:
     if "#" in verb.flags:
         raise meter.fault(f"`printf`: unknown verb `{verb.written}`")
     if isinstance(value, int) and not isinstance(value, bool):
-        return _in_base("d")(verb, value, meter)
+        # The sign of `%+v` is for the fields of structures, which there are none.
+        plain = Verb(verb.written, verb.flags.replace("+", ""), verb.width, verb.precision, "d")
+        return _in_base("d")(plain, value, meter)
+    if isinstance(value, float) and verb.precision is not None:
+        return _float(Verb(verb.written, "", verb.width, verb.precision, "g"), value, meter)
     return _text(verb, value, meter)
 
 
@@ -284,17 +291,18 @@ def _code_point(verb: Verb, value: Any, meter: Meter) -> str:
 
 Format: TypeAlias = Callable[[Verb, Any, Meter], str]
 
-_INTEGERS = "dboOxX"
-_ZERO_PADDED = "dboOxXeEfFgGvs"
+_FLOATS = "eEfFgG"
+# Integers are filled with zeros as they are written; what is shorter still has a precision of its own.
+_NEVER_ZERO_PADDED = "dboOxXU"
 _FORMATS: Mapping[str, Format] = {
     "v": _value,
     "s": _text,
     "q": _quoted,
     "t": _boolean,
     "d": _in_base("d"),
-    "b": _in_base("b", "0b"),
-    "o": _octal,
-    "O": _octal,
+    "b": _in_base("b"),
+    "o": _in_base("o"),
+    "O": _in_base("o"),
     "x": _hexadecimal,
     "X": _hexadecimal,
     "c": _character,

@@ -35,10 +35,22 @@ def old_words(block: ContractBlock | None, *, both_is_error: bool = False) -> It
     path = block.at("side_effects")
     if block.effects is None:
         becomes = "effects: [unknown]" if block.side_effects else "effects: []"
-        yield warning("D33", path, "`side_effects` is deprecated", f"declare `effects` and `writes`; this is read as `{becomes}`", on_key=True)
+        yield warning(
+            "D33",
+            path,
+            "`side_effects` is deprecated",
+            f"declare `effects` and `writes`; this is read as `{becomes}`",
+            on_key=True,
+        )
     else:
         report = error if both_is_error else warning
-        yield report("D33", path, "`side_effects` stands beside `effects`, which replaces it", "remove `side_effects`", on_key=True)
+        yield report(
+            "D33",
+            path,
+            "`side_effects` stands beside `effects`, which replaces it",
+            "remove `side_effects`",
+            on_key=True,
+        )
 
 
 def extensions(case: Case) -> Iterator[Finding]:
@@ -74,5 +86,3 @@ def waits(retry: RetryBlock) -> Iterator[Finding]:
         yield warning("D35", retry.at("max_backoff"), "`max_backoff` does nothing without `backoff`")
     elif parse_duration(retry.max_backoff) < parse_duration(retry.backoff):
         yield error("D35", retry.at("max_backoff"), "`max_backoff` is shorter than `backoff`")
-
-

@@ -71,7 +71,9 @@ def platforms(case: Case) -> Iterator[Finding]:
         lookup = case.program.lookups.get(entry)
         tool = lookup.tool if lookup is not None else None
         if tool is not None and tool.meta.platform and case.facts.platform not in tool.meta.platform:
-            message = f"the tool `{entry}` is made for {listing(tool.meta.platform)}, and this is `{case.facts.platform}`"
+            message = (
+                f"the tool `{entry}` is made for {listing(tool.meta.platform)}, and this is `{case.facts.platform}`"
+            )
             yield warning("D41", ("tools", index), message)
 
 
@@ -97,7 +99,12 @@ def _binding(block: InputBlock, case: Case) -> Iterator[Finding]:
     provider, dot, field = (rest if prefix == "provider" and slash else source).partition(".")
     if not (provider and dot and field) or (slash and prefix != "provider"):
         guess = did_you_mean(prefix, ["prompt", "env", "file", "provider"])
-        yield error("D42", path, f"`{source}` is not a source of inputs", f"did you mean `{guess}`?" if guess else hint)
+        yield error(
+            "D42",
+            path,
+            f"`{source}` is not a source of inputs",
+            f"did you mean `{guess}`?" if guess else hint,
+        )
     elif case.facts.providers is not None and provider not in case.facts.providers:
         yield warning("D42", path, f"no provider `{provider}` is configured", "add it under `providers` in the project")
 

@@ -44,7 +44,12 @@ def _assertion(assertion: AssertionBlock) -> Iterator[Finding]:
                 message = f"`{assertion.type}` compares numbers, and `{expected.source}` is none"
                 yield error("D36", assertion.at("expected"), message)
     if not isinstance(assertion.value, Template):
-        yield warning("D36", assertion.at("value"), "a fixed value is asserted", "write a template, such as `{{ .name }}`")
+        yield warning(
+            "D36",
+            assertion.at("value"),
+            "a fixed value is asserted",
+            "write a template, such as `{{ .name }}`",
+        )
 
 
 def bad_pattern(rule: str, pattern: str, path: Path) -> Iterator[Finding]:
@@ -65,7 +70,11 @@ def evidence(case: Case) -> Iterator[Finding]:
             if piece.kind == "checklist" and not piece.items:
                 yield error("D37", piece.path, f"the checklist `{piece.name}` has no `items`")
             elif piece.kind != "checklist" and piece.items:
-                yield error("D37", piece.at("items"), f"only a checklist has `items`, and `{piece.name}` is {_a(piece.kind)}")
+                yield error(
+                    "D37",
+                    piece.at("items"),
+                    f"only a checklist has `items`, and `{piece.name}` is {_a(piece.kind)}",
+                )
             if piece.name in seen:
                 yield error("D37", piece.at("name"), f"two pieces of evidence are called `{piece.name}`")
             seen.add(piece.name)

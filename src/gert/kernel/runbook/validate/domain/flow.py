@@ -6,7 +6,7 @@ from typing import Final
 from gert.errors import GertError
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.foundation.values import coerce
-from gert.kernel.runbook.documents.steps import BranchStep, EndStep, NextBlock, ParallelStep, RepeatStep, Step
+from gert.kernel.runbook.documents.steps import BranchStep, EndStep, NextBlock, RepeatStep, Step
 from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.program import Program, StepList, inner_lists
 from gert.kernel.runbook.validate.case import Case
@@ -51,7 +51,9 @@ def _unreachable(flow: Flow, program: Program) -> Iterator[Finding]:
         for step in block.steps:
             here = id(step) in flow.reached
             if before and not here:
-                yield warning("D06", step.path, f"nothing leads to {step.label}", "remove it, or jump to it with `next`")
+                yield warning(
+                    "D06", step.path, f"nothing leads to {step.label}", "remove it, or jump to it with `next`"
+                )
             before = here
 
 
@@ -118,7 +120,7 @@ def branches(case: Case) -> Iterator[Finding]:
             if arm.label in labels:
                 yield error("D09", arm.at("label"), f"two arms of this branch are labelled `{arm.label}`")
             if not arm.is_default and arm.condition.is_text:
-                hint = "write a template such as `{{ eq .status \"ok\" }}`, or `default`"
+                hint = 'write a template such as `{{ eq .status "ok" }}`, or `default`'
                 message = f"the condition `{arm.condition.source}` is text, and text is always true"
                 yield warning("D09", step.at("branches", index, "condition"), message, hint)
             labels.add(arm.label or "")
@@ -155,7 +157,12 @@ def repeats(case: Case) -> Iterator[Finding]:
         if not isinstance(step, RepeatStep):
             continue
         if step.steps is not None and step.repeat.steps is not None:
-            yield error("D14", step.repeat.at("steps"), "the steps to repeat are given twice", "keep those beside `repeat`")
+            yield error(
+                "D14",
+                step.repeat.at("steps"),
+                "the steps to repeat are given twice",
+                "keep those beside `repeat`",
+            )
         elif not step.body:
             yield error("D14", step.path, f"{step.label} has no steps to repeat", "add `steps:` beside `repeat`")
         if isinstance(step.repeat.max, Template):

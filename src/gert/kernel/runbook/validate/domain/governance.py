@@ -34,9 +34,7 @@ def policy_rules(policy: PolicyFile, facts: Facts) -> Iterator[Finding]:
         yield warning("D38", policy.governance.path, "the policy has no rules, so it decides nothing")
 
 
-def rules(
-    governance: GovernanceBlock, groups: Mapping[str, tuple[str, ...]], facts: Facts
-) -> Iterator[Finding]:
+def rules(governance: GovernanceBlock, groups: Mapping[str, tuple[str, ...]], facts: Facts) -> Iterator[Finding]:
     """D38: a rule is well formed. D39: a rule can be reached. D40: a group is known."""
     sound = True
     for rule in governance.rules:
@@ -68,7 +66,11 @@ def _well_formed(rule: RuleBlock) -> Iterator[Finding]:
             message = f"`{name}` belongs to `require-approval`, and this rule says `{verdict or 'nothing'}`"
             yield error("D38", rule.at(name), message)
     if rule.break_glass and verdict in {None, "allow"}:
-        yield error("D38", rule.at("break_glass"), "`break_glass` overrides an approval or a denial; there is none here")
+        yield error(
+            "D38",
+            rule.at("break_glass"),
+            "`break_glass` overrides an approval or a denial; there is none here",
+        )
     if rule.on_timeout == "escalate" and not rule.escalate_to:
         yield error("D38", rule.at("on_timeout"), "`on_timeout: escalate` needs `escalate_to`")
     if rule.escalate_to and rule.on_timeout != "escalate":
@@ -102,5 +104,7 @@ def _groups(rule: RuleBlock, groups: Mapping[str, tuple[str, ...]], facts: Facts
             group = entry.removeprefix(GROUP)
             if entry.startswith(GROUP) and group not in known:
                 guess = did_you_mean(group, known)
-                hint = f"did you mean `group:{guess}`?" if guess else "define it under `groups` in a policy or the project"
+                hint = (
+                    f"did you mean `group:{guess}`?" if guess else "define it under `groups` in a policy or the project"
+                )
                 yield warning("D40", rule.at(name, index), f"no group `{group}` is defined", hint)

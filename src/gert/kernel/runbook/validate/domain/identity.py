@@ -24,7 +24,12 @@ def unique_ids(case: Case) -> Iterator[Finding]:
             continue
         if step.id in seen:
             first = seen[step.id]
-            yield error("D01", step.at("id"), f"the step id `{step.id}` is used twice", f"first by a `{first.type}` step")
+            yield error(
+                "D01",
+                step.at("id"),
+                f"the step id `{step.id}` is used twice",
+                f"first by a `{first.type}` step",
+            )
         else:
             seen[step.id] = step
 
@@ -48,7 +53,9 @@ def one_meaning(case: Case) -> Iterator[Finding]:
         if taken != what:
             message = f"`{name}` is already the name of {taken}"
             # An item hides what it shadows only inside its loop; everything else clashes everywhere.
-            yield (warning if what == "a loop's item" else error)("D03", path, message, "rename one of them", on_key=True)
+            yield (warning if what == "a loop's item" else error)(
+                "D03", path, message, "rename one of them", on_key=True
+            )
 
 
 def _named(program: Program) -> Iterator[tuple[str, Path, str]]:

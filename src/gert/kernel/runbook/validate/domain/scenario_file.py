@@ -83,4 +83,3 @@ def _unknown(what: str, name: str, known: Iterable[str], path: Path, rule: str =
     hint = f"did you mean `{guess}`?" if guess else None
     on_key = not isinstance(path[-1], int)
     return error(rule, path, f"the runbook has no {what} `{shorten(name)}`", hint, on_key=on_key)
-

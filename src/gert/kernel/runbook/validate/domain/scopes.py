@@ -80,5 +80,3 @@ def _segments(scope: Template) -> tuple[str, ...]:
             current += character
     parts.append(current)
     return tuple(part.replace("\x01", "{{").replace("\x02", "}}") for part in parts if part)
-
-

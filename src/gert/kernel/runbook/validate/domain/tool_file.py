@@ -124,7 +124,13 @@ def _extracts(action: ActionBlock, contract: Contract, transport: str) -> Iterat
         if name not in contract.outputs:
             guess = did_you_mean(name, contract.outputs)
             hint = f"did you mean `{guess}`?" if guess else "declare it in `contract.outputs`"
-            yield error("D51", action.at("extract", name), f"`{name}` is not an output of the contract", hint, on_key=True)
+            yield error(
+                "D51",
+                action.at("extract", name),
+                f"`{name}` is not an output of the contract",
+                hint,
+                on_key=True,
+            )
         yield from _extract(extract)
     for name, parameter in contract.outputs.items():
         if transport == "stdio" and parameter.required and name not in action.extract:
@@ -205,7 +211,10 @@ def _preview(tool: Tool, action: ActionBlock, contract: Contract) -> Iterator[Fi
     elif preview.argv is not None and tool.meta.transport != "stdio":
         yield error("D56", preview.at("argv"), f"`argv` belongs to `stdio`, and this tool is `{tool.meta.transport}`")
     elif preview.mcp_tool is not None and tool.meta.transport != "mcp":
-        yield error("D56", preview.at("mcp_tool"), f"`mcp_tool` belongs to `mcp`, and this tool is `{tool.meta.transport}`")
+        yield error(
+            "D56",
+            preview.at("mcp_tool"),
+            f"`mcp_tool` belongs to `mcp`, and this tool is `{tool.meta.transport}`",
+        )
     if not contract.writes:
         yield warning("D56", preview.path, "the action writes nothing, so there is nothing to preview")
-

@@ -22,6 +22,7 @@ from gert.kernel.runbook.documents.steps import (
 from gert.kernel.runbook.finding import Finding, Path, Severity
 from gert.kernel.runbook.program import walk
 from gert.kernel.runbook.reader import shorten
+from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain.names import Binding, Names
 from gert.kernel.runbook.validate.domain.scopes import Scopes
 from gert.kernel.runbook.validate.domain.shapes import (
@@ -36,7 +37,6 @@ from gert.kernel.runbook.validate.domain.shapes import (
     shape_of_parameter,
     shape_of_value,
 )
-from gert.kernel.runbook.validate.case import Case
 from gert.kernel.template import Reference, Template, templates_in
 
 STATUS: Final = Scalar("string")
@@ -346,7 +346,12 @@ class _Walk:
         """Keep a finding at the reference itself."""
         self.findings.append(
             Finding(
-                rule=rule, severity=severity, path=path, message=dead.message, hint=dead.hint, offset=reference.offset
+                rule=rule,
+                severity=severity,
+                path=path,
+                message=dead.message,
+                hint=dead.hint,
+                offset=reference.offset,
             )
         )
 

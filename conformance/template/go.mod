@@ -1,0 +1,3 @@
+module gert/conformance/template
+
+go 1.24

@@ -1,0 +1,52 @@
+"""Write the generated parts of the docs, or with --check say which of them are out of date."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from gert.kernel.runbook.schema import SCHEMA_NAMES, schema_of
+from gert.kernel.runbook.validate.catalogue import PHASES, RULES
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def generated() -> Iterator[tuple[Path, str]]:
+    """Every generated file with what it should say."""
+    for kind in SCHEMA_NAMES:
+        yield ROOT / "docs" / "schemas" / f"{kind}.schema.json", json.dumps(schema_of(kind), indent=2) + "\n"
+    yield ROOT / "docs" / "validation-rules.md", "\n".join(_rules()) + "\n"
+
+
+def _rules() -> Iterator[str]:
+    yield "# Validation rules"
+    yield ""
+    yield "Every finding of `gert validate` carries one of these ids. Validation runs in three phases; a phase runs"
+    yield "only when the one before found no error, and reports everything it finds at once."
+    for phase in dict.fromkeys(PHASES.values()):
+        yield ""
+        yield f"## {phase.capitalize()}"
+        yield ""
+        yield "| Rule | What it asks for | |"
+        yield "|---|---|---|"
+        for rule in RULES.values():
+            if rule.phase == phase:
+                yield f"| {rule.id} | {rule.title} | {rule.help} |"
+
+
+def main() -> int:
+    """Write, or check."""
+    check = "--check" in sys.argv[1:]
+    stale = [file for file, text in generated() if not file.exists() or file.read_text(encoding="utf-8") != text]
+    if check:
+        for file in stale:
+            print(f"out of date: {file.relative_to(ROOT)}; run `make docs`", file=sys.stderr)
+        return 1 if stale else 0
+    for file, text in generated():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""Explaining a runbook before it runs: for each step its contract, its risk, and the rule that would decide."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from gert.ecosystem.host.documents import Checked, Workspace
+from gert.errors import DocumentError, UsageError
+from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.governance.contract import Contract
+from gert.kernel.governance.explain import Explanation, explain
+from gert.kernel.governance.rules import Policy
+from gert.kernel.runbook.documents.steps import ExtensionStep, Step, ToolStep
+from gert.kernel.runbook.finding import Severity, path_text
+from gert.kernel.runbook.program import Program, policy_file, policy_of
+
+
+class ExplainedStep(msgspec.Struct, frozen=True):
+    """A step with a contract, and what governance makes of it."""
+
+    step: Step
+    target: str
+    contract: Contract
+    explanation: Explanation
+
+    @property
+    def name(self) -> str:
+        """The step's id, or where it stands."""
+        return self.step.id or path_text(self.step.path)
+
+    def as_json(self) -> dict[str, Any]:
+        """The step as machines read it."""
+        verdict = self.explanation.decision
+        return {
+            "step": self.name,
+            "type": self.step.type,
+            "target": self.target,
+            "path": path_text(self.step.path),
+            "contract": self.contract.full(),
+            "risk": self.explanation.risk.word,
+            "risk_reason": self.explanation.reason,
+            **verdict.summary(),
+            "rule": verdict.rule,
+            "considered": [
+                {
+                    "policy": match.policy,
+                    "decision": match.verdict.word,
+                    "rules": [{"rule": str(each.rule), "failed": each.failed} for each in match.considered],
+                }
+                for match in self.explanation.policies
+            ],
+        }
+
+
+def explain_runbook(
+    file: str, step_id: str | None = None, policy_files: Iterable[str] = ()
+) -> tuple[Program, list[ExplainedStep]]:
+    """Explain a sound runbook, or one step of it, under its own policy and any external ones."""
+    workspace = Workspace()
+    checked = workspace.program(file)
+    program = _sound(checked).program
+    if program is None:
+        raise DocumentError(f"`{file}` is not a runbook")
+    policies = [policy_of(program.runbook.meta.governance), *_policies(workspace, policy_files)]
+    explained = list(_steps(program, policies))
+    if step_id is None:
+        return program, explained
+    chosen = [each for each in explained if each.name == step_id]
+    if not chosen:
+        raise UsageError(_missing(program, step_id), hint=_guess(step_id, explained))
+    return program, chosen
+
+
+def _steps(program: Program, policies: list[Policy]) -> Iterator[ExplainedStep]:
+    for step in program.steps:
+        contract = program.contract_of(step)
+        if contract is not None:
+            yield ExplainedStep(step, _target(program, step), contract, explain(contract, policies))
+
+
+def _target(program: Program, step: Step) -> str:
+    if isinstance(step, ToolStep):
+        action = program.action_of(step)
+        return f"{step.tool}:{action[0]}" if action is not None else step.tool
+    return step.extension if isinstance(step, ExtensionStep) else ""
+
+
+def _policies(workspace: Workspace, files: Iterable[str]) -> Iterator[Policy]:
+    for file in files:
+        yield policy_file(_sound(workspace.check(file, kind="policy")).document.model)
+
+
+def _sound(checked: Checked) -> Checked:
+    for finding in checked.findings:
+        if finding.severity is Severity.ERROR:
+            where = f"{checked.file}:{finding.line}:{finding.column}"
+            raise DocumentError(f"{where}: {finding.message}", hint=f"`gert validate {checked.file}` shows everything")
+    return checked
+
+
+def _missing(program: Program, step_id: str) -> str:
+    step = program.by_id.get(step_id)
+    if step is not None:
+        return f"`{step_id}` is a `{step.type}` step: it only directs flow and has no contract"
+    return f"the runbook has no step `{step_id}`"
+
+
+def _guess(step_id: str, explained: list[ExplainedStep]) -> str | None:
+    guess = did_you_mean(step_id, [each.name for each in explained])
+    return f"did you mean `{guess}`?" if guess else None

@@ -1,0 +1,110 @@
+"""`gert explain`: what each step of a runbook touches, how risky that is, and which rule would decide."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import click
+
+from gert.ecosystem.host.explain import ExplainedStep, explain_runbook
+from gert.ecosystem.surfaces.cli.output import say, say_json, say_pair, say_table
+from gert.kernel.governance.contract import Contract
+from gert.kernel.governance.explain import PolicyMatch
+from gert.kernel.governance.parameter import Parameter
+
+RISK_COLOURS: Final = {"low": "green", "medium": "yellow", "high": "red", "critical": "bright_red"}
+VERDICT_COLOURS: Final = {"allow": "green", "require-approval": "yellow", "deny": "red"}
+
+
+@click.command(epilog="Example: gert explain runbooks/pod-restart.yaml delete_pod --policy production.policy.yaml")
+@click.argument("runbook", metavar="RUNBOOK")
+@click.argument("step", required=False, metavar="[STEP]")
+@click.option("--policy", "policies", multiple=True, metavar="FILE", help="Also apply a policy file; may be repeated.")
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def command(runbook: str, step: str | None, policies: tuple[str, ...], as_json: bool) -> int:
+    """Show the resolved contract of every step of RUNBOOK, its risk, and the rule that would decide.
+
+    With STEP, show that step in full: its inputs and outputs, and every rule that was considered.
+    Nothing is executed.
+    """
+    program, explained = explain_runbook(runbook, step, policies)
+    if as_json:
+        say_json({"runbook": program.runbook.meta.name, "steps": [each.as_json() for each in explained]})
+    elif step is not None:
+        for each in explained:
+            _detail(each)
+    elif not explained:
+        say("no step of this runbook has a contract: nothing is executed")
+    else:
+        _table(explained)
+    return 0
+
+
+def _table(explained: list[ExplainedStep]) -> None:
+    say_table(
+        ["step", "does", "effects", "writes", "promises", "risk", "decision", "by rule"],
+        [
+            [
+                (each.name, None),
+                (each.target or each.step.type, None),
+                (_effects(each.contract), None),
+                (", ".join(sorted(each.contract.writes)) or "-", None),
+                (_promises(each.contract), None),
+                (each.explanation.risk.word, RISK_COLOURS[each.explanation.risk.word]),
+                (
+                    each.explanation.decision.verdict.word,
+                    VERDICT_COLOURS[each.explanation.decision.verdict.word],
+                ),
+                (each.explanation.decision.rule or "no rule matches", None),
+            ]
+            for each in explained
+        ],
+    )
+
+
+def _detail(each: ExplainedStep) -> None:
+    contract, explanation = each.contract, each.explanation
+    decision = explanation.decision
+    say_pair("step", f"{each.name} ({' '.join(filter(None, (each.step.type, each.target)))})")
+    say_pair("effects", _effects(contract))
+    say_pair("reads", ", ".join(sorted(contract.reads)) or "-")
+    say_pair("writes", ", ".join(sorted(contract.writes)) or "-")
+    say_pair("promises", _promises(contract))
+    say_pair("risk", f"{explanation.risk.word}: {explanation.reason}", RISK_COLOURS[explanation.risk.word])
+    verdict = f"{decision.verdict.word}: {decision.rule or 'no rule matches'}"
+    say_pair("decision", verdict, VERDICT_COLOURS[decision.verdict.word])
+    _say_list("inputs", [f"{name}: {_parameter(parameter)}" for name, parameter in contract.inputs.items()])
+    _say_list("outputs", [f"{name}: {_parameter(parameter)}" for name, parameter in contract.outputs.items()])
+    _say_list("rules", [line for match in explanation.policies for line in _considered(match)])
+
+
+def _say_list(title: str, lines: list[str]) -> None:
+    for index, line in enumerate(lines):
+        say_pair(title if index == 0 else "", line)
+
+
+def _considered(match: PolicyMatch) -> Iterator[str]:
+    for considered in match.considered:
+        why = f"no: {considered.failed}" if considered.failed else f"matches, {match.verdict.word}"
+        yield f"{considered.rule}: {why}"
+    if not match.considered:
+        yield f"{match.policy}: no rules"
+
+
+def _effects(contract: Contract) -> str:
+    return "undeclared" if contract.effects is None else ", ".join(sorted(contract.effects)) or "none"
+
+
+def _promises(contract: Contract) -> str:
+    kept = [name for name in ("deterministic", "idempotent") if getattr(contract, name)]
+    return ", ".join(kept) or "-"
+
+
+def _parameter(parameter: Parameter) -> str:
+    words: list[str] = [parameter.type]
+    if parameter.must_be_given:
+        words.append("required")
+    if parameter.has_default and not parameter.secret:
+        words.append(f"default {parameter.default!r}")
+    if parameter.secret:
+        words.append("secret")
+    return ", ".join(words) + (f" - {parameter.description}" if parameter.description else "")

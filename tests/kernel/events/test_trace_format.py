@@ -1,0 +1,84 @@
+"""The page about the trace format shows commands; they have to work."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gert.kernel.events.chain import read_chain
+from gert.kernel.events.seal import check_seal
+from gert.kernel.foundation.signature import Keys, parse_key
+
+from .traces import PRIVATE_KEY, trace
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "trace-format.md").read_text(encoding="utf-8")
+MAKE_KEYS, VERIFY, HMAC = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+FIXTURES = Path(__file__).parent / "fixtures"
+PUBLIC = str(PRIVATE_KEY.public_text)
+
+pytestmark = pytest.mark.skipif(
+    any(shutil.which(tool) is None for tool in ("sh", "sha256sum", "base64", "openssl")), reason="needs OpenSSL"
+)
+
+
+def audit(folder: Path, lines: list[bytes], key: str = PUBLIC) -> subprocess.CompletedProcess[str]:
+    (folder / "verify.sh").write_text(VERIFY, encoding="utf-8")
+    (folder / "trace.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+    return subprocess.run(
+        ["sh", "verify.sh", "trace.jsonl", key], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def test_an_auditor_verifies_a_trace_without_gert(tmp_path: Path) -> None:
+    lines = (FIXTURES / "ed25519.jsonl").read_bytes().splitlines()
+    found = audit(tmp_path, lines)
+    assert (found.stdout, found.returncode) == ("OK: 7 events, signed by key prod-2026\n", 0), found.stderr
+
+
+LINES = trace(PRIVATE_KEY)
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        pytest.param(LINES[:-1], "the trace is incomplete", id="the end is cut off"),
+        pytest.param([*LINES[:3], *LINES[4:]], "the chain breaks at line 4", id="a line is missing"),
+        pytest.param([*LINES, LINES[-1]], "the chain breaks at line 7", id="two ends"),
+        pytest.param([*LINES[:-1], LINES[-1][:-1]], "does not end with its signature", id="the end is torn"),
+        pytest.param(
+            [*LINES[:-1], LINES[-1].replace(b'"completed"', b'"failed"')], "was changed", id="the status changed"
+        ),
+        pytest.param(trace(), "the signature does not hold", id="never signed"),
+        pytest.param(
+            trace(parse_key("ed25519:" + "dGhpZWYh" * 5 + "A0E=", "prod-2026")),
+            "the signature does not hold",
+            id="signed by another key",
+        ),
+    ],
+)
+def test_an_auditor_finds_what_gert_finds(tmp_path: Path, lines: list[bytes], why: str) -> None:
+    found = audit(tmp_path, lines)
+    assert found.returncode != 0
+    assert why in found.stderr
+    assert not check_seal(read_chain(lines), Keys([parse_key(PUBLIC, "prod-2026")])).holds
+
+
+def test_keys_made_with_openssl_sign_and_verify(tmp_path: Path) -> None:
+    subprocess.run(["sh", "-euc", MAKE_KEYS], cwd=tmp_path, check=True)
+    private = parse_key((tmp_path / "signing.pem").read_text(encoding="utf-8"), "made")
+    public = parse_key((tmp_path / "verify.pem").read_text(encoding="utf-8"), "made")
+    lines = trace(private)
+    assert check_seal(read_chain(lines), Keys([public])).proven
+    assert audit(tmp_path, lines, "verify.pem").returncode == 0
+
+
+def test_a_shared_secret_is_checked_with_openssl_too() -> None:
+    lines = (FIXTURES / "hmac-sha256.jsonl").read_bytes().splitlines()
+    completion = read_chain(lines).completion
+    assert completion is not None
+    script = f'signed_head={completion.head} secret="a shared secret for tests"\n{HMAC}'
+    found = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
+    assert found.stdout.split()[-1] == completion.event.data["signature"]
