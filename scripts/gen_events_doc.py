@@ -27,9 +27,7 @@ Readers pass over events and fields they do not know.
 CATALOGUES = {"Runbook runs": runbook.EVENTS}
 PARTS = (runbook.Failure, runbook.Outcome, runbook.BranchOutcome)
 WORDS = {
-    name: value
-    for name, value in vars(vocabulary).items()
-    if get_origin(value) is Literal and not name.startswith("_")
+    name: value for name, value in vars(vocabulary).items() if get_origin(value) is Literal and not name.startswith("_")
 }
 
 

@@ -60,19 +60,13 @@ class Dict(dict[str, Any]):
             b"[333333333.3333333,1e+30,4.5,0.002,1e-27]",
             id="numbers as RFC 8785 §3.2.2 shows",
         ),
-        pytest.param(
-            [-0.0, 0, 1.0, -1.5], b"[0,0,1,-1.5]", id="zero has no sign and a whole float no fraction"
-        ),
-        pytest.param(
-            '\x00\x1f"\\/é\n', '"\\u0000\\u001f\\"\\\\/é\\n"'.encode(), id="only what must be is escaped"
-        ),
+        pytest.param([-0.0, 0, 1.0, -1.5], b"[0,0,1,-1.5]", id="zero has no sign and a whole float no fraction"),
+        pytest.param('\x00\x1f"\\/é\n', '"\\u0000\\u001f\\"\\\\/é\\n"'.encode(), id="only what must be is escaped"),
         pytest.param((1, ("a",)), b'[1,["a"]]', id="a tuple is a list"),
         pytest.param(Dict(a=Dict()), b'{"a":{}}', id="subclasses of containers are accepted"),
         pytest.param({"c": Colour.RED, "l": Level.HIGH}, b'{"c":"red","l":3}', id="enums give their value"),
         pytest.param([True, False, None], b"[true,false,null]", id="literals"),
-        pytest.param(
-            [MAX_INTEGER, -MAX_INTEGER], b"[9007199254740991,-9007199254740991]", id="the largest integers"
-        ),
+        pytest.param([MAX_INTEGER, -MAX_INTEGER], b"[9007199254740991,-9007199254740991]", id="the largest integers"),
     ],
 )
 def test_canonical_forms(value: object, expected: bytes) -> None:
@@ -106,9 +100,7 @@ def cyclic() -> object:
         pytest.param({"a": {1: "x"}}, "the key `1` is not text at `a`", id="a key that is a number"),
         pytest.param({None: 1}, "the key `None` is not text", id="a key that is nothing"),
         pytest.param({"a": "x\ud800"}, "lone surrogate at character 1 at `a`", id="a lone surrogate in text"),
-        pytest.param(
-            {"\udfff": 1}, "lone surrogate at character 0 at `\\udfff`", id="a lone surrogate in a key"
-        ),
+        pytest.param({"\udfff": 1}, "lone surrogate at character 0 at `\\udfff`", id="a lone surrogate in a key"),
         pytest.param({"a": {1, 2}}, "a `set` has no JSON form at `a`", id="a set"),
         pytest.param(b"x", "a `bytes` has no JSON form", id="bytes"),
         pytest.param(nested(MAX_DEPTH + 1), "nested deeper than 200 levels", id="too deep"),

@@ -78,9 +78,7 @@ TREE = {
             {"question": "why?", "empty": {}},
             id="a denied node hides its subtree",
         ),
-        pytest.param(
-            ["scope.round/0.agent_a"], ["scope"], {}, id="nothing below a denied node is visible again"
-        ),
+        pytest.param(["scope.round/0.agent_a"], ["scope"], {}, id="nothing below a denied node is visible again"),
         pytest.param(
             ["question", "scope.round/0.*"],
             ["scope.round/0.agent_b.*"],
@@ -100,9 +98,7 @@ TREE = {
             {"agents": [{"id": "a"}, {"id": "b"}]},
             id="lists are walked by index",
         ),
-        pytest.param(
-            ["agents.1.id"], [], {"agents": [None, {"id": "b"}]}, id="a hidden item leaves its place"
-        ),
+        pytest.param(["agents.1.id"], [], {"agents": [None, {"id": "b"}]}, id="a hidden item leaves its place"),
         pytest.param(["empty"], [], {"empty": {}}, id="an empty container that is allowed stays"),
         pytest.param(["empty.x"], [], {}, id="an empty container on the way does not"),
     ],
@@ -182,9 +178,7 @@ def test_denying_more_never_shows_more(
     tree: dict[str, Any], allow: list[str] | None, deny: list[str], more: str
 ) -> None:
     before = {path for path, leaf in leaves(filter_view(tree, Visibility(allow, deny))) if leaf is not None}
-    after = {
-        path for path, leaf in leaves(filter_view(tree, Visibility(allow, [*deny, more]))) if leaf is not None
-    }
+    after = {path for path, leaf in leaves(filter_view(tree, Visibility(allow, [*deny, more]))) if leaf is not None}
     assert after <= before
 
 

@@ -15,9 +15,7 @@ def test_what_is_no_identifier(text: str) -> None:
     assert not is_identifier(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["run-2026-02-28-001", "20260228T143000Z_a1", "a.b", "console", "com", "x" * 128]
-)
+@pytest.mark.parametrize("text", ["run-2026-02-28-001", "20260228T143000Z_a1", "a.b", "console", "com", "x" * 128])
 def test_safe_names(text: str) -> None:
     assert is_safe_name(text)
 

@@ -187,9 +187,7 @@ def test_redacting_twice_equals_redacting_once(secrets: list[str], text: str) ->
 
 @given(
     st.lists(secret_texts, max_size=3),
-    st.recursive(
-        texts, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3)
-    ),
+    st.recursive(texts, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3)),
 )
 def test_redacting_a_value_twice_equals_redacting_it_once(secrets: list[str], value: object) -> None:
     redactor = Redactor(secrets)
@@ -197,9 +195,7 @@ def test_redacting_a_value_twice_equals_redacting_it_once(secrets: list[str], va
     assert redactor.value(once).value == once
 
 
-@given(
-    st.lists(secret_texts, min_size=1, max_size=3), texts, st.lists(st.integers(0, 30), max_size=5), st.data()
-)
+@given(st.lists(secret_texts, min_size=1, max_size=3), texts, st.lists(st.integers(0, 30), max_size=5), st.data())
 @example(["abab"], "abababab", [1, 3, 5], None)
 def test_where_a_stream_is_cut_does_not_matter(
     secrets: list[str], text: str, cuts: list[int], data: st.DataObject | None

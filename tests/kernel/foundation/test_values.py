@@ -67,9 +67,7 @@ def test_lossless_coercion(value: object, type_name: str, expected: object) -> N
         pytest.param("[1]", "object", "expected an object", id="a list is no object"),
         pytest.param([1], "string", "expected a string", id="a list has many spellings"),
         pytest.param(None, "string", "expected a string, found nothing", id="nothing is not text"),
-        pytest.param(
-            "x", "number", "one of string, int, float, bool, list, object, any", id="an unknown type"
-        ),
+        pytest.param("x", "number", "one of string, int, float, bool, list, object, any", id="an unknown type"),
     ],
 )
 def test_what_would_lose_something_is_refused(value: object, type_name: str, why: str) -> None:
@@ -139,9 +137,7 @@ def test_a_coerced_text_has_a_canonical_form(text: str, type_name: str) -> None:
         pytest.param("a", {"type": "string"}, None, id="a value of its type"),
         pytest.param("a", {"type": "int"}, "expected an int, found `a`", id="a value of another type"),
         pytest.param("eu", {"enum": ["eu", "us"]}, None, id="one of the choices"),
-        pytest.param(
-            "cn", {"enum": ["eu", "us"]}, "expected one of `eu`, `us`, found `cn`", id="none of the choices"
-        ),
+        pytest.param("cn", {"enum": ["eu", "us"]}, "expected one of `eu`, `us`, found `cn`", id="none of the choices"),
         pytest.param(True, {"enum": [1]}, "expected one of `1`, found `true`", id="true is not the choice 1"),
         pytest.param(1.0, {"enum": [1]}, None, id="1.0 is the choice 1"),
         pytest.param("srv1", {"pattern": "^srv[0-9]+$"}, None, id="text that matches"),
@@ -163,9 +159,7 @@ def test_a_coerced_text_has_a_canonical_form(text: str, type_name: str) -> None:
         pytest.param(5, {"min": 1, "max": 5}, None, id="a number within its bounds"),
         pytest.param(0, {"min": 1}, "expected at least 1, found `0`", id="a number below"),
         pytest.param(5.5, {"max": 5}, "expected at most 5, found `5.5`", id="a number above"),
-        pytest.param(
-            "ab", {"min": 3}, "expected at least 3 characters, found 2 characters", id="a text too short"
-        ),
+        pytest.param("ab", {"min": 3}, "expected at least 3 characters, found 2 characters", id="a text too short"),
         pytest.param([1, 2], {"max": 1}, "expected at most 1 items, found 2 items", id="a list too long"),
         pytest.param(True, {"min": 5}, None, id="a bool has no size"),
         pytest.param({}, {"min": 5}, None, id="an object has no size"),
@@ -185,3 +179,4 @@ def test_a_value_is_shown_on_one_short_line(text: str) -> None:
     shown = show(text)
     assert len(shown) < 70
     assert len(shown.splitlines()) <= 1
+    assert shown.isprintable()

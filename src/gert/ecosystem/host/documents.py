@@ -8,7 +8,7 @@ import msgspec
 from gert.ecosystem.host.facts import facts_for
 from gert.ecosystem.host.files import is_file, read_document, yaml_files
 from gert.errors import UsageError
-from gert.kernel.runbook.document import Document, load
+from gert.kernel.runbook.document import Document, is_foreign, load
 from gert.kernel.runbook.documents.project import PROJECT_FILE, Project
 from gert.kernel.runbook.documents.runbook import Runbook
 from gert.kernel.runbook.finding import Finding
@@ -76,7 +76,7 @@ class Workspace:
         found = False
         for file in yaml_files(folder):
             checked = self.check(file)
-            if checked.document.kind != "unknown":
+            if not is_foreign(checked.document, file):
                 found = True
                 yield checked
         if not found:

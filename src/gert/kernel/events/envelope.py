@@ -106,9 +106,7 @@ def _check(event: Envelope) -> None:
     if not _HASH.match(event.prev_hash):
         raise TraceError("expected `prev_hash` to be 64 hexadecimal digits")
     if not _TIMESTAMP.match(event.timestamp):
-        raise TraceError(
-            f"expected a timestamp such as `2026-02-28T14:30:00.000000Z`, found `{event.timestamp}`"
-        )
+        raise TraceError(f"expected a timestamp such as `2026-02-28T14:30:00.000000Z`, found `{event.timestamp}`")
     parse_timestamp(event.timestamp)
     for name in ("principal", "tenant", "path"):
         require_canonical(msgspec.to_builtins(getattr(event, name)), at=name)

@@ -96,9 +96,7 @@ def check_seal(
     """
     demanded = require_signature or len(keys) > 0 or key_id is not None
     trial = _Trial(report, keys, demanded, key_id, run_id)
-    checks = tuple(
-        Check(number, name, *trial.run(check)) for number, (name, check) in enumerate(_PROCEDURE, start=1)
-    )
+    checks = tuple(Check(number, name, *trial.run(check)) for number, (name, check) in enumerate(_PROCEDURE, start=1))
     proven = all(check.passed for check in checks)
     return SealReport(checks, trial.claimed_key if proven else None)
 
@@ -109,9 +107,7 @@ Verdict = tuple[bool | None, str]
 class _Trial:
     """The evidence and the demands of one verification."""
 
-    def __init__(
-        self, report: ChainReport, keys: Keys, demanded: bool, key_id: str | None, run_id: str | None
-    ) -> None:
+    def __init__(self, report: ChainReport, keys: Keys, demanded: bool, key_id: str | None, run_id: str | None) -> None:
         self.report = report
         self.keys = keys
         self.demanded = demanded

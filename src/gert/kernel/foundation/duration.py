@@ -9,6 +9,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 from gert.errors import InputError
+from gert.kernel.foundation.values import show
 
 # (unit, microseconds, decimals that are always a whole number of microseconds)
 _UNITS = (
@@ -46,10 +47,10 @@ _EXAMPLES = "write for example `500ms`, `30s`, `5m`, `1h30m` or `7d`"
 
 def parse_duration(text: str) -> timedelta:
     """Read a duration exactly, or say what is wrong with it."""
+    if not _SHAPE.match(text):
+        raise InputError(f"{show(text)} is not a duration: {_flaw(text)}", hint=_EXAMPLES)
     if len(text) > _MAX_TEXT:
         raise InputError("the duration is too long", hint=_EXAMPLES)
-    if not _SHAPE.match(text):
-        raise InputError(f"`{text}` is not a duration: {_flaw(text)}", hint=_EXAMPLES)
     micros = sum(int(Decimal(number) * _SIZE[unit]) for number, unit in _PART.findall(text))
     if micros > MAX_DURATION // timedelta(microseconds=1):
         raise InputError(f"`{text}` is longer than a hundred years", hint=_EXAMPLES)

@@ -91,9 +91,7 @@ def parse_glob(text: str) -> Glob:
     if len(text) > _MAX_TEXT:
         raise InputError(f"a path glob is longer than {_MAX_TEXT} characters")
     if text[0] in "./":
-        raise InputError(
-            f"the path glob `{text}` starts with a separator", hint=f"write `{text.lstrip('./')}`"
-        )
+        raise InputError(f"the path glob `{text}` starts with a separator", hint=f"write `{text.lstrip('./')}`")
     segments = split_path(text)
     for segment in segments:
         if not segment:

@@ -36,14 +36,10 @@ def parse_principal(value: object) -> Principal:
         )
     unknown = [str(key) for key in value if key not in _FIELDS]
     if unknown:
-        raise InputError(
-            f"a principal has no field `{unknown[0]}`", hint=f"known fields: {', '.join(_FIELDS)}"
-        )
+        raise InputError(f"a principal has no field `{unknown[0]}`", hint=f"known fields: {', '.join(_FIELDS)}")
     kind = value.get("kind")
     if kind not in PRINCIPAL_KINDS:
-        raise InputError(
-            f"expected the kind of a principal to be {' | '.join(PRINCIPAL_KINDS)}, found `{kind}`"
-        )
+        raise InputError(f"expected the kind of a principal to be {' | '.join(PRINCIPAL_KINDS)}, found `{kind}`")
     return Principal(
         cast("PrincipalKind", kind),
         _required(value, "id"),
@@ -52,9 +48,7 @@ def parse_principal(value: object) -> Principal:
     )
 
 
-def principal_of(
-    declared: Principal | None, item_key: str | None, item: object, actor: Principal | None
-) -> Principal:
+def principal_of(declared: Principal | None, item_key: str | None, item: object, actor: Principal | None) -> Principal:
     """Find the principal of a step: declared, else its keyed item, else the run's actor, else the kernel."""
     if declared is not None:
         return declared

@@ -83,9 +83,7 @@ class Redactor:
         if isinstance(value, list | tuple):
             items = [self._value(item, depth - 1) for item in value]
             masked = [item.value for item in items]
-            return Redacted(
-                masked if isinstance(value, list) else tuple(masked), sum(item.masked for item in items)
-            )
+            return Redacted(masked if isinstance(value, list) else tuple(masked), sum(item.masked for item in items))
         return Redacted(value, 0)
 
     def _mapping(self, value: Mapping[Any, Any], depth: int) -> Redacted:
@@ -125,9 +123,7 @@ class Redactor:
             tail = text[at:]
             place = bisect_left(self._forms, tail)
             # A form that equals the tail may have a longer one right after it.
-            if any(
-                len(form) > len(tail) and form.startswith(tail) for form in self._forms[place : place + 2]
-            ):
+            if any(len(form) > len(tail) and form.startswith(tail) for form in self._forms[place : place + 2]):
                 return at
         return len(text)
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast, get_args
 
 from gert.errors import InputError
 from gert.kernel.foundation.canonical import MAX_INTEGER
+from gert.kernel.foundation.text import printable
 
 TypeName = Literal["string", "int", "float", "bool", "list", "object", "any"]
 TYPE_NAMES: tuple[TypeName, ...] = get_args(TypeName)
@@ -26,9 +27,7 @@ def coerce(value: object, type_name: str) -> Any:
         raise InputError(f"expected a type, one of {', '.join(TYPE_NAMES)}, found `{type_name}`")
     coerced = row.read(value)
     if coerced is _NO:
-        raise InputError(
-            f"expected {row.article} {type_name}, found {show(value)}", hint=_hint(value, type_name)
-        )
+        raise InputError(f"expected {row.article} {type_name}, found {show(value)}", hint=_hint(value, type_name))
     return coerced
 
 
@@ -54,9 +53,7 @@ def objection(
     """
     if not fits(value, type):
         return (
-            f"expected {_TYPES[type].article} {type}, found {show(value)}"
-            if type in _TYPES
-            else "the type is unknown"
+            f"expected {_TYPES[type].article} {type}, found {show(value)}" if type in _TYPES else "the type is unknown"
         )
     if enum is not None and not any(_same(value, choice) for choice in enum):
         return f"expected one of {', '.join(show(choice) for choice in enum)}, found {show(value)}"
@@ -82,10 +79,8 @@ def show(value: object) -> str:
     if isinstance(value, int) and abs(value) > _HUGE:
         return "a huge number"
     text = ("true" if value else "false") if isinstance(value, bool) else str(value)
-    line = " ".join(text[: 4 * _MAX_SHOWN].split())
-    return (
-        f"`{line}`" if len(line) <= _MAX_SHOWN and len(text) <= 4 * _MAX_SHOWN else f"`{line[:_MAX_SHOWN]}…`"
-    )
+    line = printable(" ".join(text[: 4 * _MAX_SHOWN].split()))
+    return f"`{line}`" if len(line) <= _MAX_SHOWN and len(text) <= 4 * _MAX_SHOWN else f"`{line[:_MAX_SHOWN]}…`"
 
 
 _NO = object()
@@ -163,9 +158,7 @@ def _from_json(value: object, kind: type) -> object:
 class _Type:
     """One declared type: how a value becomes it, and whether it already is."""
 
-    def __init__(
-        self, article: str, read: Callable[[object], object], holds: Callable[[object], bool]
-    ) -> None:
+    def __init__(self, article: str, read: Callable[[object], object], holds: Callable[[object], bool]) -> None:
         self.article = article
         self.read = read
         self.holds = holds
@@ -186,14 +179,8 @@ def _hint(value: object, type_name: str) -> str | None:
     if type_name == "bool":
         return "write true or false"
     if type_name in ("list", "object") and isinstance(value, str):
-        return (
-            'write JSON, for example ["a", "b"]'
-            if type_name == "list"
-            else 'write JSON, for example {"a": 1}'
-        )
-    if type_name == "int" and (
-        type(value) is int or (isinstance(value, str) and _INTEGER.match(value.strip()))
-    ):
+        return 'write JSON, for example ["a", "b"]' if type_name == "list" else 'write JSON, for example {"a": 1}'
+    if type_name == "int" and (type(value) is int or (isinstance(value, str) and _INTEGER.match(value.strip()))):
         return "integers beyond ±(2^53-1) are not kept exactly; declare `type: string`"
     return None
 

@@ -1,5 +1,6 @@
 """Documents: bytes become a typed model with findings, and the kind of a file is told from what it says."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -45,6 +46,11 @@ DOCUMENT_KINDS: Final[Mapping[str, DocumentKind]] = {
 API_VERSIONS: Final = {kind.api_version: name for name, kind in DOCUMENT_KINDS.items() if kind.api_version}
 
 
+# What gives a document of ours away, even where it cannot be read.
+_OURS: Final = re.compile(r"^[\"']?apiVersion[\"']?\s*:\s*[\"']?(?:kernel|tool|policy)/", re.MULTILINE)
+_OUR_NAMES: Final = re.compile(r"\.(?:tool|policy)\.ya?ml$|(?:^|/)(?:gert-project|gert-config|scenario)\.ya?ml$")
+
+
 class Document(msgspec.Struct, frozen=True):
     """A document as far as it could be read; `model` is there only when its structure is sound."""
 
@@ -63,6 +69,16 @@ class Document(msgspec.Struct, frozen=True):
     def is_sound(self) -> bool:
         """Whether no finding is an error."""
         return all(finding.severity < Severity.ERROR for finding in self.findings)
+
+
+def is_foreign(document: Document, file_name: str) -> bool:
+    """Whether a file found in a folder is no business of gert's.
+
+    A runbook that does not even parse must not pass for a stranger: then a check of its folder would succeed.
+    """
+    if document.kind != "unknown":
+        return False
+    return not _OURS.search(document.tree.text) and not _OUR_NAMES.search(file_name.replace("\\", "/"))
 
 
 def detect(root: Any, file_name: str = "") -> str | None:

@@ -163,9 +163,7 @@ class _Automaton:
         span = self.span(part.part)
         if part.most != 1:
             if span.empty:
-                _refuse(
-                    "a part that can match nothing is repeated", hint="let it match one character at least"
-                )
+                _refuse("a part that can match nothing is repeated", hint="let it match one character at least")
             self.connect(span.last, span.first)
         return _Span(span.first, span.last, span.empty + (part.least == 0))
 
@@ -212,9 +210,7 @@ class _Automaton:
         """Two different ways round the same loop, reading the same text, double with every round."""
         for loop in {loop for loop in self.loop_of if loop}:
             places = list(_bits(loop))
-            doubled = any(
-                ways > 1 and loop >> after & 1 for at in places for after, ways in self.follow[at].items()
-            )
+            doubled = any(ways > 1 and loop >> after & 1 for at in places for after, ways in self.follow[at].items())
             if doubled or self.ambiguous(loop, places):
                 _refuse(
                     "a repeat can match the same text in many ways, which can take exponential time",
@@ -316,9 +312,7 @@ class _Automaton:
         seen = loop
         while waiting:
             for after in self.follow[waiting.pop()]:
-                if seen >> after & 1 or not (
-                    self.meets(self.sets[after], one) and self.meets(self.sets[after], two)
-                ):
+                if seen >> after & 1 or not (self.meets(self.sets[after], one) and self.meets(self.sets[after], two)):
                     continue
                 if other >> after & 1:
                     return True
@@ -330,8 +324,7 @@ class _Automaton:
         """No loop but the search itself reads a newline."""
         newline: Characters = ((10, 10),)
         return not any(
-            self.loop_of[place] and self.meets(self.sets[place], newline)
-            for place in range(1, len(self.sets))
+            self.loop_of[place] and self.meets(self.sets[place], newline) for place in range(1, len(self.sets))
         )
 
 

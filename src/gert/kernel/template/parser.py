@@ -126,9 +126,7 @@ class _Parser:
     def template(self) -> tuple[Statement, ...]:
         statements, stopped_by = self.block()
         if stopped_by:
-            self.fail(
-                f"unexpected `{stopped_by}`", offset=self.opening, hint="no `if`, `range` or `with` is open"
-            )
+            self.fail(f"unexpected `{stopped_by}`", offset=self.opening, hint="no `if`, `range` or `with` is open")
         return statements
 
     def block(self) -> tuple[tuple[Statement, ...], str]:
@@ -213,9 +211,7 @@ class _Parser:
                 self.advance()
                 return tuple(names), declares
             if kind == COMMA or len(names) > 1:
-                self.fail(
-                    "only `range` takes two variables, as in `range $key, $value := .map`", offset=start
-                )
+                self.fail("only `range` takes two variables, as in `range $key, $value := .map`", offset=start)
             self.kind, self.text, self.start, self.end = VARIABLE, text, start, end
         return (), False
 
@@ -355,9 +351,7 @@ class _Parser:
         if self.kind in _OPERANDS:
             if self.start == self.before:
                 self.fail(f"a space must stand before {self.found()}")
-            self.fail(
-                f"`{self.source[operand.offset : self.before][:40]}` is not a function and takes no arguments"
-            )
+            self.fail(f"`{self.source[operand.offset : self.before][:40]}` is not a function and takes no arguments")
         if isinstance(operand, Literal) and operand.value is None:
             self.fail("`nil` is not a value of its own", offset=operand.offset)
         return operand
@@ -385,9 +379,7 @@ class _Parser:
         hint = f'write `.{self.text}` for data, or `"{self.text}"` for text'
         self.fail(f"unexpected `{self.text}`", hint=hint)
 
-    def check_call(
-        self, name: str, function: Function, arguments: list[Expression], piped: bool, offset: int
-    ) -> None:
+    def check_call(self, name: str, function: Function, arguments: list[Expression], piped: bool, offset: int) -> None:
         count = len(arguments) + piped
         if count < function.least or (function.most is not None and count > function.most):
             self.fail(f"`{name}` takes {_count(function)}, found {count}", offset=offset)

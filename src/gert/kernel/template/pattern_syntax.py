@@ -352,11 +352,7 @@ class _Reader:
             return self.hexadecimal()
         if character == "0" or (character in "1234567" and self.octal_follows()):
             digits = character
-            while (
-                len(digits) < 3
-                and self.position < len(self.source)
-                and self.source[self.position] in "01234567"
-            ):
+            while len(digits) < 3 and self.position < len(self.source) and self.source[self.position] in "01234567":
                 digits += self.take()
             return int(digits, 8)
         if character.isdigit() and character != "0":

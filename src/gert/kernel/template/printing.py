@@ -118,9 +118,7 @@ def _json_map(value: Mapping[Any, Any], meter: Meter, write: Callable[[str], Non
     write("{}" if before == "{" else "}")
 
 
-def _json_list(
-    value: list[Any] | tuple[Any, ...], meter: Meter, write: Callable[[str], None], depth: int
-) -> None:
+def _json_list(value: list[Any] | tuple[Any, ...], meter: Meter, write: Callable[[str], None], depth: int) -> None:
     before = "["
     for item in value:
         write(before)

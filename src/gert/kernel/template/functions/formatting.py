@@ -259,11 +259,7 @@ def _quoted(verb: Verb, value: Any, meter: Meter) -> str:
         return go_quoted(_character(verb, value, meter), "'")
     plain = _text(verb, value, meter)
     meter.make(len(plain) * 10)
-    if (
-        "#" in verb.flags
-        and "`" not in plain
-        and (plain.isprintable() or plain.replace("\t", "").isprintable())
-    ):
+    if "#" in verb.flags and "`" not in plain and (plain.isprintable() or plain.replace("\t", "").isprintable()):
         return f"`{plain}`"
     return go_quoted(plain)
 

@@ -1,0 +1,304 @@
+"""The command line as people and scripts use it: output, exit codes, and what it must not do."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema_rs
+import pytest
+
+from gert.ecosystem.surfaces.cli.main import COMMANDS, main
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+GERT = [sys.executable, "-m", "gert"]
+
+GOOD = """apiVersion: kernel/v0
+meta: {name: t}
+steps:
+  - {type: end, outcome: {category: resolved, code: ok}}
+"""
+WARNED = GOOD.replace("meta: {name: t}", "meta: {name: t, inputs: {a: {required: true, default: 1}}}")
+BROKEN = GOOD.replace("resolved", "solved")
+
+
+def gert(*arguments: str, stdin: bytes = b"", cwd: Path = ROOT) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([*GERT, *arguments], input=stdin, capture_output=True, cwd=cwd, timeout=60, check=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+class TestValidate:
+    def test_a_valid_runbook_exits_with_0(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (folder / "a.yaml").write_text(GOOD)
+        assert main(["validate", "a.yaml"]) == 0
+        assert capsys.readouterr().out == "✓ a.yaml (runbook)\n"
+
+    def test_a_broken_one_exits_with_1_and_points_at_the_place(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (folder / "a.yaml").write_text(BROKEN)
+        assert main(["validate", "a.yaml"]) == 1
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].startswith("a.yaml:4:37: error[J02]: expected one of `resolved`")
+        assert lines[1] == "  4 |   - {type: end, outcome: {category: solved, code: ok}}"
+        assert lines[2].index("^") == lines[1].index("solved")
+        assert lines[3] == "    = hint: did you mean `resolved`?"
+
+    def test_warnings_fail_only_when_strict(self, folder: Path) -> None:
+        (folder / "a.yaml").write_text(WARNED)
+        assert main(["validate", "a.yaml"]) == 0
+        assert main(["validate", "a.yaml", "--strict"]) == 1
+
+    def test_json_carries_everything_a_finding_has(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (folder / "a.yaml").write_text(BROKEN)
+        assert main(["validate", "a.yaml", "--json"]) == 1
+        report = json.loads(capsys.readouterr().out)
+        [file] = report["files"]
+        [finding] = file["findings"]
+        assert (report["valid"], file["kind"], file["valid"]) == (False, "runbook", False)
+        assert finding == {
+            "rule": "J02",
+            "severity": "error",
+            "path": "steps[0].outcome.category",
+            "line": 4,
+            "column": 37,
+            "message": "expected one of `resolved`, `escalated`, `no_action`, `needs_rca`, found the text `solved`",
+            "hint": "did you mean `resolved`?",
+        }
+        assert report["summary"] == {"errors": 1, "warnings": 0, "notes": 0}
+
+    def test_sarif_says_the_same(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (folder / "ä b.yaml").write_text(BROKEN)
+        assert main(["validate", "ä b.yaml", "--format", "sarif"]) == 1
+        log = json.loads(capsys.readouterr().out)
+        [run] = log["runs"]
+        [result] = run["results"]
+        assert log["version"] == "2.1.0"
+        assert result["ruleId"] == run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == "J02"
+        place = result["locations"][0]["physicalLocation"]
+        assert place["artifactLocation"]["uri"] == "%C3%A4%20b.yaml"
+        assert place["region"] == {"startLine": 4, "startColumn": 37}
+
+    def test_a_folder_is_searched_and_other_yaml_is_passed_over(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (folder / "books" / "deep").mkdir(parents=True)
+        (folder / "books" / "a.yaml").write_text(GOOD)
+        (folder / "books" / "deep" / "b.yml").write_text(BROKEN)
+        (folder / "books" / "ci.yaml").write_text("on: push\n")
+        (folder / "books" / "junk.yaml").write_bytes(b"\xff\xfe\x00")
+        assert main(["validate", "books", "--json"]) == 1
+        files = {file["file"]: file["valid"] for file in json.loads(capsys.readouterr().out)["files"]}
+        assert files == {os.path.join("books", "a.yaml"): True, os.path.join("books", "deep", "b.yml"): False}
+
+    @pytest.mark.parametrize(
+        ("name", "source"),
+        [
+            pytest.param("a.yaml", b"apiVersion: kernel/v0\nmeta: [\n", id="a runbook that does not parse"),
+            pytest.param("a.yaml", b"apiVersion: kernel/v0\nx: \xff\n", id="a runbook that is not UTF-8"),
+            pytest.param("a.yaml", b"apiVersion: kernel/v1\n", id="a runbook of another version"),
+            pytest.param("a.tool.yaml", b"{", id="a tool by its name alone"),
+        ],
+    )
+    def test_a_broken_document_of_ours_is_never_passed_over(self, folder: Path, name: str, source: bytes) -> None:
+        (folder / name).write_bytes(source)
+        (folder / "fine.yaml").write_text(GOOD)
+        assert main(["validate", "."]) == 1
+
+    def test_standard_input_is_a_document_too(self) -> None:
+        done = gert("validate", "-", stdin=BROKEN.encode())
+        assert done.returncode == 1
+        assert done.stdout.startswith(b"<stdin>:4:37: error[J02]")
+
+    def test_the_searched_places_are_in_the_error(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """kernel-v0 §12.3 and DECISIONS 10: the order of lookup is told when nothing is found."""
+        (folder / "gert-project.yaml").write_text("name: p\n")
+        books = folder / "team" / "books"
+        books.mkdir(parents=True)
+        (books / "a.yaml").write_text(GOOD.replace("steps:", "tools: [nope]\nsteps:"))
+        main(["validate", "team", "--json"])
+        [file] = json.loads(capsys.readouterr().out)["files"]
+        hint = next(finding["hint"] for finding in file["findings"] if finding["rule"] == "D15")
+        assert hint == "searched: team/books/tools/nope.tool.yaml; tools/nope.tool.yaml"
+
+    @pytest.mark.parametrize("place", ["team/books/tools", "team/tools", "tools"])
+    def test_tools_are_found_in_each_documented_place(self, folder: Path, place: str) -> None:
+        books = folder / "team" / "books"
+        books.mkdir(parents=True)
+        (folder / "team" / "gert-project.yaml").write_text("name: p\n")
+        (books / "a.yaml").write_text(
+            GOOD.replace("steps:", "tools: [echo]\nsteps:\n  - {id: e, type: tool, tool: echo}\n")
+        )
+        (folder / place).mkdir(parents=True)
+        tool = "apiVersion: tool/v0\nmeta: {name: echo}\ncontract: {effects: []}\nactions: {say: {argv: [echo]}}\n"
+        (folder / place / "echo.tool.yaml").write_text(tool)
+        assert main(["validate", "team/books/a.yaml", "--strict"]) == 0
+
+    def test_the_nearest_tool_wins(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (folder / "books" / "tools").mkdir(parents=True)
+        (folder / "tools").mkdir()
+        (folder / "books" / "a.yaml").write_text(
+            GOOD.replace("steps:", "tools: [echo]\nsteps:\n  - {id: e, type: tool, tool: echo, action: near}\n")
+        )
+        for place, action in (("books/tools", "near"), ("tools", "far")):
+            (folder / place / "echo.tool.yaml").write_text(
+                "apiVersion: tool/v0\nmeta: {name: echo}\ncontract: {effects: []}\n"
+                f"actions: {{{action}: {{argv: [echo]}}}}\n"
+            )
+        assert main(["validate", "books/a.yaml"]) == 0
+
+    def test_secrets_are_listed_by_name_and_never_by_value(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """ecosystem-v0 §12."""
+        monkeypatch.setenv("HERE", "hunter2")
+        monkeypatch.delenv("GONE", raising=False)
+        (folder / "a.yaml").write_text(GOOD.replace("{name: t}", "{name: t, secrets: [{env: HERE}, {env: GONE}]}"))
+        assert main(["validate", "a.yaml"]) == 0
+        out = capsys.readouterr().out
+        assert "requires 2 secrets: HERE (set), GONE (missing)" in out
+        assert "warning[D22]: the runbook requires the secret `GONE`" in out
+        assert "hunter2" not in out
+
+    def test_data_cannot_steer_the_terminal(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (folder / "a.yaml").write_text(GOOD + '"\\e[2J\\e]0;owned\\a\\u202eevil": 1\n')
+        assert main(["validate", "a.yaml"]) == 1
+        out = capsys.readouterr().out
+        assert "\x1b" not in out
+        assert "\u202e" not in out
+
+    @pytest.mark.parametrize(
+        ("arguments", "code", "message"),
+        [
+            pytest.param(["validate", "gone.yaml"], 2, "there is no file `gone.yaml`", id="a missing file"),
+            pytest.param(["validate"], 2, "Missing argument", id="no file at all"),
+            pytest.param(["validate", "."], 2, "no gert documents", id="an empty folder"),
+            pytest.param(["validate", "--format", "xml", "a"], 2, "xml", id="an unknown format"),
+            pytest.param(["validate", "/dev/null"], 1, "not a regular file", id="a device"),
+            pytest.param(["validate", "a\0b"], 2, "not a path", id="a NUL in the path"),
+            pytest.param(["vaildate"], 2, "did you mean `validate`?", id="a misspelt command"),
+            pytest.param(["schema", "tol"], 2, "`tol` is not one of", id="an unknown schema"),
+            pytest.param(["explain", "gone.yaml"], 2, "there is no file", id="explaining nothing"),
+        ],
+    )
+    def test_wrong_calls_get_a_clear_error(
+        self, folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, message: str
+    ) -> None:
+        """DECISIONS 46."""
+        assert main(arguments) == code
+        captured = capsys.readouterr()
+        assert captured.err.startswith("error: ")
+        assert message in captured.err
+        assert captured.out == ""
+
+
+class TestExplain:
+    RUNBOOK = str(EXAMPLES / "runbooks" / "kubernetes-pod-restart.yaml")
+    POLICY = str(EXAMPLES / "policies" / "production.policy.yaml")
+
+    def test_the_rule_that_would_decide_is_named(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """DECISIONS 22: a decision names the rule that made it."""
+        assert main(["explain", self.RUNBOOK, "--json"]) == 0
+        steps = {step["step"]: step for step in json.loads(capsys.readouterr().out)["steps"]}
+        delete = steps["delete_pod"]
+        assert (delete["risk"], delete["decision"]) == ("critical", "require-approval")
+        assert delete["rule"].startswith("runbook rule ")
+        assert delete["contract"]["writes"] == ["pods"]
+
+    def test_an_external_policy_is_the_floor(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["explain", self.RUNBOOK, "delete_pod", "--policy", self.POLICY, "--json"]) == 0
+        [step] = json.loads(capsys.readouterr().out)["steps"]
+        assert [match["policy"] for match in step["considered"]] == ["runbook", "production"]
+        assert "production rule" in step["rule"]
+
+    def test_the_table_has_a_row_for_each_step_with_a_contract(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["explain", self.RUNBOOK]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].split()[:2] == ["STEP", "DOES"]
+        assert any(line.startswith("delete_pod ") and "require-approval" in line for line in lines)
+
+    @pytest.mark.parametrize(
+        ("step", "message"),
+        [
+            pytest.param("delete_pdo", "did you mean `delete_pod`?", id="a misspelt step"),
+            pytest.param("zzz", "the runbook has no step `zzz`", id="no such step"),
+        ],
+    )
+    def test_a_step_that_is_not_there(self, capsys: pytest.CaptureFixture[str], step: str, message: str) -> None:
+        assert main(["explain", self.RUNBOOK, step]) == 2
+        assert message in capsys.readouterr().err
+
+    def test_a_broken_runbook_is_not_explained(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (folder / "a.yaml").write_text(BROKEN)
+        assert main(["explain", "a.yaml"]) == 1
+        assert "a.yaml:4:37" in capsys.readouterr().err
+
+
+class TestSchema:
+    @pytest.mark.parametrize("kind", ["runbook", "tool", "policy", "project", "scenario", "test"])
+    def test_a_schema_is_printed_and_valid(self, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+        assert main(["schema", kind]) == 0
+        jsonschema_rs.meta.validate(json.loads(capsys.readouterr().out))
+
+    def test_a_reader_that_leaves_early_is_no_error(self) -> None:
+        command = f"{' '.join(GERT)} schema | head -1"
+        done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, timeout=60, check=False)
+        assert done.stdout.strip() == b"{"
+        assert done.stderr == b""
+
+
+class TestVersion:
+    @pytest.mark.parametrize("arguments", [["--version"], ["-V"], ["version"]])
+    def test_the_version_names_the_commit(self, arguments: list[str]) -> None:
+        head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, cwd=ROOT, check=False)
+        line = gert(*arguments).stdout.decode().strip()
+        commit = head.stdout.decode().strip()[:12]
+        assert line == (f"gert 0.1.0 ({commit})" if commit else "gert 0.1.0")
+
+    def test_machines_read_it_as_json(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["version", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["version"] == "0.1.0"
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_helps_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--help"]) == 0
+    assert f"Example: gert {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "forbidden"),
+    [
+        pytest.param(["--version"], {"click", "yaml", "msgspec", "json", "typing"}, id="the version needs nothing"),
+        pytest.param(["--help"], {"yaml", "msgspec", "rich", "asyncio"}, id="help needs no command"),
+        pytest.param(
+            ["validate", str(EXAMPLES / "runbooks" / "service-health-check.yaml")],
+            {"rich", "httpx2", "asyncio", "pydantic", "cryptography", "subprocess", "rfc8785"},
+            id="validation needs no terminal, network or event loop",
+        ),
+    ],
+)
+def test_what_a_command_does_not_import(arguments: list[str], forbidden: set[str]) -> None:
+    script = (
+        "import sys, atexit\n"
+        f"sys.argv = ['gert', *{arguments!r}]\n"
+        "atexit.register(lambda: sys.stderr.write('\\n'.join(sys.modules)))\n"
+        "from gert.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", _with_path(script)], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr.decode()[-500:]
+    loaded = set(done.stderr.decode().split())
+    assert loaded & forbidden == set()
+
+
+def _with_path(script: str) -> str:
+    # `-S` leaves out what site-packages' own .pth files import.
+    return f"import sys\nsys.path[:0] = {[path for path in sys.path if path]!r}\n" + script
