@@ -240,7 +240,7 @@ def test_evaluation_is_bounded(source: str) -> None:
         "bomb2": bomb(),
     }
     with pytest.raises(TemplateEvalError):
-        render(parse(source), data)
+        render(parse(source), data, Budget(max_steps=20_000))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from gert.ecosystem.host.collector import without_collector
 from gert.ecosystem.host.facts import facts_for
 from gert.ecosystem.host.files import is_file, read_document, yaml_files
 from gert.errors import UsageError
@@ -42,6 +43,7 @@ class Workspace:
         self._tools: dict[str, Document] = {}
         self._programs: dict[str, Checked] = {}
 
+    @without_collector
     def check(self, file: str, *, source: bytes | None = None, kind: str | None = None) -> Checked:
         """Validate one file."""
         source = read_document(file) if source is None else source

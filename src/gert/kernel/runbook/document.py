@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.kernel.foundation.canonical import digest
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.runbook.documents import expectations, policy, project, runbook, scenario, tool
 from gert.kernel.runbook.finding import Finding, Severity, error, in_order
@@ -63,6 +62,8 @@ class Document(msgspec.Struct, frozen=True):
     @property
     def digest(self) -> str:
         """The digest of the file's bytes, as `run_start` records it."""
+        from gert.kernel.foundation.canonical import digest  # hashing is not needed to validate
+
         return digest(self.source)
 
     @property

@@ -34,7 +34,7 @@ MAX_PLACES = 400
 MAX_COUNTED = 16
 MAX_CHAIN = 4
 MAX_FORKS = 10
-_AFFORDABLE = 2e8  # steps of Python's matcher, a second or so
+_AFFORDABLE = 1e8  # steps of Python's matcher, a second or so
 
 
 class Cost(Struct, frozen=True):

@@ -54,20 +54,8 @@ def identical(left: Any, right: Any, meter: Meter) -> bool:
     return True
 
 
-def less(left: Any, right: Any, meter: Meter) -> bool:
-    """Does the left value come before the right one?"""
-    one, other = _comparable(left, right, meter)
-    return bool(one < other)
-
-
-def less_or_same(left: Any, right: Any, meter: Meter) -> bool:
-    """Does the left value come before the right one, or with it?"""
-    one, other = _comparable(left, right, meter)
-    return bool(one <= other)
-
-
-def _comparable(left: Any, right: Any, meter: Meter) -> tuple[Any, Any]:
-    """Both sides as numbers, or both as text."""
+def comparable(left: Any, right: Any, meter: Meter) -> tuple[Any, Any]:
+    """Both sides as numbers, or both as text; Python orders either."""
     one, other = as_number(left), as_number(right)
     if one is not None and other is not None:
         return one, other

@@ -1,5 +1,6 @@
 """The `gert` command: its subcommands, and the one place where errors become exit codes."""
 
+import gc
 import os
 import sys
 from collections.abc import Mapping
@@ -46,6 +47,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(COMMANDS[cmd_name][0]).command
+        gc.enable()
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,6 +1,5 @@
 """What every command uses to print: text that cannot steer a terminal, JSON, and complaints on stderr."""
 
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -23,6 +22,8 @@ def say_pair(title: str, text: str, colour: str | None = None) -> None:
 
 def say_json(value: Any) -> None:
     """Print a result for machines."""
+    import json
+
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from gert.kernel.template.budget import Meter
-from gert.kernel.template.comparing import equal, less, less_or_same
+from gert.kernel.template.comparing import comparable, equal
 from gert.kernel.template.values import MISSING, is_empty, truth
 
 
@@ -33,23 +33,27 @@ def differs(meter: Meter, left: Any, right: Any) -> bool:
 
 
 def before(meter: Meter, left: Any, right: Any) -> bool:
-    """`lt`."""
-    return less(left, right, meter)
+    """`lt`: the first comes before the second."""
+    one, other = comparable(left, right, meter)
+    return bool(one < other)
 
 
 def not_after(meter: Meter, left: Any, right: Any) -> bool:
-    """`le`."""
-    return less_or_same(left, right, meter)
+    """`le`: the first comes before the second, or with it."""
+    one, other = comparable(left, right, meter)
+    return bool(one <= other)
 
 
 def after(meter: Meter, left: Any, right: Any) -> bool:
-    """`gt`."""
-    return less(right, left, meter)
+    """`gt`: the first comes after the second."""
+    one, other = comparable(left, right, meter)
+    return bool(one > other)
 
 
 def not_before(meter: Meter, left: Any, right: Any) -> bool:
-    """`ge`."""
-    return less_or_same(right, left, meter)
+    """`ge`: the first comes after the second, or with it."""
+    one, other = comparable(left, right, meter)
+    return bool(one >= other)
 
 
 def default(_: Meter, fallback: Any, value: Any = MISSING) -> Any:

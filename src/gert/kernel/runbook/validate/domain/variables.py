@@ -4,6 +4,7 @@ The walk goes through the steps in order, adding what each one sets. Arms and la
 names; after them a name is certain if every way through sets it. A loop body is an overlay.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -62,6 +63,7 @@ class _Walk:
         self.records = Names()
         self.scopes = Scopes()
         self.findings: list[Finding] = []
+        self.asked: Counter[str] = Counter()
         self.jumpers = {
             target for step in program.steps if step.next is not None for target in (step.id, step.next.step)
         }
@@ -166,7 +168,10 @@ class _Walk:
             if not arm.is_default:
                 self.check(arm.condition, step.at("branches", index, "condition"), step)
             before = self.names.mark(), self.records.mark()
+            asked = [_subject(reference) for reference in arm.condition.references]
+            self.asked.update(asked)
             self.list(arm.steps)
+            self.asked.subtract(asked)
             made = self.names.undo(before[0]), self.records.undo(before[1])
             if self.flow.falls_through(arm.steps):
                 ways.append(made)
@@ -292,10 +297,14 @@ class _Walk:
         dead = follow(binding.shape, rest, said)
         if dead is not None and not (head in self.jumpers and rest == ("retry_count",)):
             self.report("D26" if dead.is_list else "D24", dead, reference, path)
-        elif not binding.certain and not reference.tolerant and (step is None or step.when is None):
+        elif not binding.certain and not reference.tolerant and not self.is_asked(reference, step):
             message = f"`{said}` is not set on every path to here"
             hint = f'give it a fallback, as in `default "" {said}`, or guard the step with `when`'
             self.report("D25", Dead(message, hint), reference, path, Severity.WARNING)
+
+    def is_asked(self, reference: Reference, step: Step | None) -> bool:
+        """Whether the author has asked before: by a `when` on the step, or by the condition of an arm around it."""
+        return (step is not None and step.when is not None) or self.asked[_subject(reference)] > 0
 
     def unknown(self, head: str, said: str, reference: Reference, path: Path) -> None:
         """Say why a name is not known here, as precisely as possible."""
@@ -354,6 +363,12 @@ class _Walk:
                 offset=reference.offset,
             )
         )
+
+
+def _subject(reference: Reference) -> str:
+    """What a reference is about: the name, or the step behind `.step`."""
+    named = reference.path[1:] if reference.path[:1] == ("step",) else reference.path
+    return str(named[0]) if named else ""
 
 
 def _templates(step: Step) -> Iterator[tuple[Path, Template]]:

@@ -1,0 +1,25 @@
+"""The language is judged on one fixed machine: its findings must not depend on where the tests run."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+from gert.ecosystem.host import facts
+
+from .cases import CASES
+
+settings.register_profile("conformance", deadline=None, derandomize=True)
+
+ENVIRONMENT = {"HOME": "/home/operator", "PATH": "/usr/bin:/bin", "DEPLOY_TOKEN": "set"}
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Linux, with `DEPLOY_TOKEN` as its only secret, in a working folder that has tools of its own."""
+    monkeypatch.chdir(CASES / "working")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "environ", ENVIRONMENT)
+        patch.setattr(facts, "platform", lambda: "linux")
+        yield
