@@ -31,10 +31,10 @@ layers: setup
 	$(BIN)/lint-imports
 
 drift: setup
-	$(BIN)/python scripts/generate.py --check
+	$(BIN)/python -m scripts.generate --check
 
 docs: setup  ## regenerate the generated parts of docs/
-	$(BIN)/python scripts/generate.py
+	$(BIN)/python -m scripts.generate
 
 demo: setup  ## validate and explain the bundled runbooks
 	@sh scripts/demo $(BIN)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gert.kernel.runbook.schema import SCHEMA_NAMES, schema_of
 from gert.kernel.runbook.validate.catalogue import PHASES, RULES
+from scripts import events_doc, reference_doc
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -16,6 +17,8 @@ def generated() -> Iterator[tuple[Path, str]]:
     for kind in SCHEMA_NAMES:
         yield ROOT / "docs" / "schemas" / f"{kind}.schema.json", json.dumps(schema_of(kind), indent=2) + "\n"
     yield ROOT / "docs" / "validation-rules.md", "\n".join(_rules()) + "\n"
+    yield ROOT / "docs" / "events.md", events_doc.page()
+    yield ROOT / "docs" / "reference.md", reference_doc.page()
 
 
 def _rules() -> Iterator[str]:

@@ -249,7 +249,9 @@ class TestSchema:
 
     def test_a_reader_that_leaves_early_is_no_error(self) -> None:
         command = f"{' '.join(GERT)} schema | head -1"
-        done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, timeout=60, check=False)
+        done = subprocess.run(
+            ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, timeout=60, check=False
+        )
         assert done.stdout.strip() == b"{"
         assert done.stderr == b""
 
@@ -293,7 +295,9 @@ def test_what_a_command_does_not_import(arguments: list[str], forbidden: set[str
         "from gert.__main__ import main\n"
         "main()\n"
     )
-    done = subprocess.run([sys.executable, "-S", "-c", _with_path(script)], capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", _with_path(script)], capture_output=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr.decode()[-500:]
     loaded = set(done.stderr.decode().split())
     assert loaded & forbidden == set()

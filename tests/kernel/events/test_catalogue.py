@@ -1,8 +1,5 @@
 import math
 import re
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +9,6 @@ from gert.kernel.events import runbook as says
 from gert.kernel.events import vocabulary
 from gert.kernel.events.catalogue import CATALOGUE, decode_payload
 from gert.kernel.events.payload import Payload, UnknownEvent, to_data
-
-ROOT = Path(__file__).parents[3]
 
 # kernel-v0 §11, ecosystem-v0 §4-§6, §12-§15: each event with the fields the documents name.
 SPECIFIED = {
@@ -155,8 +150,3 @@ def test_known_events_with_other_data_are_not_lost() -> None:
     assert event.name == "step_complete"
     assert event.data["status"] == "postponed"
     assert event.objection == "invalid enum value 'postponed' - at `$.status`"
-
-
-def test_the_generated_page_is_up_to_date() -> None:
-    command = [sys.executable, str(ROOT / "scripts" / "gen_events_doc.py"), "--check"]
-    assert subprocess.run(command, check=False, cwd=ROOT).returncode == 0

@@ -1,0 +1,1 @@
+"""The foundation: values, hashes, signatures, redaction and names, each in one place."""

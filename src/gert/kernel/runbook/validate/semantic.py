@@ -81,10 +81,13 @@ def _empty(kind: Any, value: Any) -> Said:
 
 
 def _repeated(kind: Any, value: Any) -> Said:
-    seen: set[str] = set()
     # Items of these lists are scalars; `1` and `"1"` differ, as they do in the schema.
-    repeated = next((item for item in value if repr(item) in seen or seen.add(repr(item))), None)
-    return "J05", f"the list names {describe(repeated)} twice", None
+    seen: set[str] = set()
+    for item in value:
+        if repr(item) in seen:
+            return "J05", f"the list names {describe(item)} twice", None
+        seen.add(repr(item))
+    return "J05", "the list repeats itself", None
 
 
 def _any_of(kind: Any, value: Any) -> Said:

@@ -1,9 +1,7 @@
-"""Write docs/events.md from the catalogue of events; `--check` only says whether it is up to date."""
+"""The page docs/events.md, from the catalogue of events."""
 
 import inspect
 import re
-import sys
-from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -11,13 +9,10 @@ import msgspec
 from gert.kernel.events import runbook, vocabulary
 from gert.kernel.events.payload import Payload
 
-TARGET = Path(__file__).parent.parent / "docs" / "events.md"
-COMMAND = "python scripts/gen_events_doc.py"
-
-HEADER = f"""# Events
+HEADER = """# Events
 
 Every event that can stand in a trace. This page is generated from the catalogue in
-`gert.kernel.events` by `{COMMAND}`.
+`gert.kernel.events` by `make docs`.
 
 An event is one line of JSON; what surrounds its `data` is described in the
 [trace format](trace-format.md). Fields that are not required are left out when they have nothing to say.
@@ -98,20 +93,3 @@ def words() -> str:
         listed = ", ".join(f"`{word}`" for word in get_args(value))
         rows.append(f"| {name} | {listed} | {said.group(1) if said else ''} |")
     return "\n".join(["| Name | Words | |", "|---|---|---|", *rows, ""])
-
-
-def main() -> int:
-    """Write the page, or with `--check` compare it."""
-    text = page()
-    if "--check" in sys.argv[1:]:
-        if TARGET.is_file() and TARGET.read_text(encoding="utf-8") == text:
-            return 0
-        print(f"docs/events.md is not up to date; run {COMMAND}", file=sys.stderr)
-        return 1
-    TARGET.parent.mkdir(exist_ok=True)
-    TARGET.write_text(text, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

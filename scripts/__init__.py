@@ -1,0 +1,1 @@
+"""Scripts of the project: set-up, generated docs, the demo."""
