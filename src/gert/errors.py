@@ -6,6 +6,7 @@
     ├── TemplateError           a `{{ }}` template
     │   ├── TemplateSyntaxError     does not parse
     │   └── TemplateEvalError       parses, and fails or exceeds its budget when evaluated
+    ├── PatternError            a regular expression that does not compile
     ├── ContractError           contracts that cannot be merged
     ├── InputError              a value is missing or does not fit what was declared
     ├── CanonicalError          a value that has no canonical JSON form
@@ -47,6 +48,10 @@ class TemplateSyntaxError(TemplateError):
 
 class TemplateEvalError(TemplateError):
     """A template parsed, and failed or exceeded its budget when evaluated."""
+
+
+class PatternError(GertError):
+    """A regular expression does not compile."""
 
 
 class ContractError(GertError):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gert.errors import InputError
+from gert.errors import InputError, PatternError
 from gert.kernel.foundation.canonical import MAX_INTEGER, canonical
 from gert.kernel.foundation.values import TYPE_NAMES, coerce, fits, objection, show
 
@@ -170,7 +170,7 @@ def test_constraints(value: object, constraints: dict[str, object], expected: st
 
 
 def test_a_pattern_that_does_not_compile_is_an_error() -> None:
-    with pytest.raises(InputError, match="is not a regular expression"):
+    with pytest.raises(PatternError, match="is not a regular expression"):
         objection("x", pattern="(")
 
 

@@ -3,11 +3,11 @@
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Literal, cast, get_args
 
 from gert.errors import InputError
 from gert.kernel.foundation.canonical import MAX_INTEGER
+from gert.kernel.foundation.patterns import compile_pattern
 from gert.kernel.foundation.text import printable
 
 TypeName = Literal["string", "int", "float", "bool", "list", "object", "any"]
@@ -60,16 +60,6 @@ def objection(
     if pattern is not None and isinstance(value, str) and not compile_pattern(pattern).search(value):
         return f"expected text that matches `{pattern}`, found {show(value)}"
     return _out_of_bounds(value, min, max)
-
-
-@lru_cache(maxsize=256)
-def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Compile a parameter's pattern; its `$` means the very end, never before a last line break."""
-    try:
-        re.compile(pattern)
-        return re.compile(_strict_end(pattern))
-    except (re.error, OverflowError, RecursionError) as error:
-        raise InputError(f"`{pattern}` is not a regular expression: {error}") from None
 
 
 def show(value: object) -> str:
@@ -201,25 +191,3 @@ def _out_of_bounds(value: object, low: float | None, high: float | None) -> str 
     if high is not None and size > high:
         return f"expected at most {high}{unit}, found {found}"
     return None
-
-
-def _strict_end(pattern: str) -> str:
-    """Turn every `$` that is an anchor into `\\Z`: Python's `$` would let a trailing line break through."""
-    strict, in_class, at = "", False, 0
-    while at < len(pattern):
-        char = pattern[at]
-        if char == "\\":
-            strict += pattern[at : at + 2]
-            at += 2
-            continue
-        if char == "[" and not in_class:
-            # A `]` right after the opening bracket (or its `^`) is a member, not the end.
-            opening = re.match(r"\[\^?\]?", pattern[at:])
-            strict += opening.group() if opening else char
-            at += opening.end() if opening else 1
-            in_class = True
-            continue
-        in_class = in_class and char != "]"
-        strict += r"\Z" if char == "$" and not in_class else char
-        at += 1
-    return strict

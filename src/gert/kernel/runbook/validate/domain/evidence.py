@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from gert.errors import GertError
+from gert.kernel.foundation.patterns import compile_pattern
 from gert.kernel.foundation.values import coerce
 from gert.kernel.runbook.documents.steps import (
     ASSERTIONS,
@@ -14,7 +15,7 @@ from gert.kernel.runbook.documents.steps import (
 )
 from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.validate.case import Case
-from gert.kernel.template import Template, compile_pattern
+from gert.kernel.template import Template
 
 NUMERIC: Final = frozenset({"greater_than", "greater_or_equal", "less_than", "less_or_equal"})
 

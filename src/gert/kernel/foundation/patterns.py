@@ -1,0 +1,75 @@
+"""Patterns: regular expressions as Go knows them, matched in time linear in the text.
+
+RE2 is Go's own engine. Python's backtracks, and a pattern in a runbook may meet any output of any tool.
+"""
+
+from functools import lru_cache
+from typing import Any, Final, Protocol
+
+from gert.errors import PatternError
+
+MAX_PATTERN: Final = 1000
+
+# RE2 says what it does not support in its own words; these say what to do.
+_HINTS: Final = {
+    "invalid perl operator": "lookahead and lookbehind are not supported",
+    "invalid escape sequence": "backreferences are not supported; escape a backslash as `\\\\`",
+    "no argument for repetition operator": "escape `*`, `+` and `?` to match them as they are",
+    "missing ": "escape brackets to match them as they are",
+}
+
+
+class Match(Protocol):
+    """Where a pattern was found."""
+
+    def group(self, group: int | str = 0, /) -> str | None:
+        """The text of a group; of the whole match for 0."""
+        ...
+
+    def groups(self) -> tuple[str | None, ...]:
+        """The texts of all groups."""
+        ...
+
+
+class Pattern:
+    """A compiled pattern."""
+
+    __slots__ = ("_compiled", "source")
+
+    def __init__(self, source: str, compiled: Any) -> None:
+        self.source = source
+        self._compiled = compiled
+
+    def search(self, text: str) -> Match | None:
+        """The first place in a text where the pattern matches; `$` is its very end."""
+        try:
+            found: Match | None = self._compiled.search(text)
+        except UnicodeEncodeError:
+            # A lone surrogate, as a tool's broken output may contain, matches nothing in particular.
+            found = self._compiled.search(text.encode("utf-8", "replace").decode("utf-8"))
+        return found
+
+
+@lru_cache(maxsize=1024)
+def compile_pattern(pattern: str) -> Pattern:
+    """Compile a pattern, or say why it is none."""
+    if len(pattern) > MAX_PATTERN:
+        raise PatternError(f"the pattern is longer than {MAX_PATTERN} characters")
+    import re2  # loads a shared library, and most commands meet no pattern
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return Pattern(pattern, re2.compile(pattern, options))
+    except (re2.error, UnicodeEncodeError) as problem:
+        detail = _words(problem)
+        hint = next((hint for start, hint in _HINTS.items() if detail.startswith(start)), None)
+        shown = pattern if len(pattern) <= 60 else pattern[:59] + "…"
+        raise PatternError(f"`{shown}` is not a regular expression: {detail}", hint=hint) from None
+
+
+def _words(problem: Exception) -> str:
+    [first, *_] = problem.args or ("it does not compile",)
+    if isinstance(problem, UnicodeEncodeError):
+        return "it contains a lone surrogate"
+    return first.decode("utf-8", "replace") if isinstance(first, bytes) else str(first)
