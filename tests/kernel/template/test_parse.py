@@ -253,3 +253,10 @@ def test_the_length_of_a_source_is_bounded() -> None:
     parse("x" * (MAX_SOURCE + 1))
     with pytest.raises(TemplateSyntaxError, match="longer than"):
         parse("{{ 1 }}" + "x" * MAX_SOURCE)
+
+
+def test_the_number_of_variables_is_bounded() -> None:
+    parse("{{ $x := 1 }}" * 499)
+    parse("{{ if $x := 1 }}{{ end }}" * 1000)
+    with pytest.raises(TemplateSyntaxError, match="more than 500 variables"):
+        parse("{{ $x := 1 }}" * 500)

@@ -135,6 +135,23 @@ def test_references_are_found_once() -> None:
     assert template.references is template.references
 
 
-def test_a_loop_that_walks_ever_deeper_ends() -> None:
-    source = "{{ $x := . }}{{ range .xs }}" * 30 + "{{ $x = $x.next }}" + "{{ end }}" * 30
-    assert len(parse(source).references) < 1000
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(
+            "{{ $x := . }}{{ range .xs }}" * 30 + "{{ $x = $x.next }}" + "{{ end }}" * 30, id="many variables"
+        ),
+        pytest.param(
+            "{{ $x := . }}" + "{{ range .xs }}" * 90 + "{{ $x = $x.next }}" + "{{ end }}" * 90, id="one variable"
+        ),
+        pytest.param("{{ $x := . }}{{ range .xs }}" + "{{ $x = $x.next }}" * 5000 + "{{ end }}", id="many assignments"),
+        pytest.param("{{ with or" + " .a" * 5000 + " }}" + "{{ .b }}" * 5000 + "{{ end }}", id="many places"),
+    ],
+)
+def test_a_loop_that_walks_ever_deeper_ends(source: str) -> None:
+    assert len(parse(source).references) <= 16 * source.count(".")
+
+
+def test_what_an_earlier_round_assigned_is_followed() -> None:
+    source = "{{ $x := 1 }}{{ $y := 1 }}{{ range .xs }}{{ $x.a }}{{ $x = $y }}{{ $y = .b }}{{ end }}"
+    assert ("xs", EACH, "b", "a") in paths(source)

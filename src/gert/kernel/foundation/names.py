@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import islice
 
 MAX_NAME = 128
@@ -41,11 +42,17 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
     for name in known:
         if _fold(name) == folded:
             return name
+    # Comparing is slow and a document may hold thousands of mistakes, so look only at names that begin or end alike.
+    alike = [name for name in known if name and (name[0] == word[0] or name[-1] == word[-1])]
+    near = [name for name in alike if abs(len(name) - len(word)) <= max(2, len(word) // 2)]
+    if not near:
+        return None
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word, known, n=1, cutoff=0.6)), None)
+    return next(iter(get_close_matches(word, near, n=1, cutoff=0.6)), None)
 
 
+@lru_cache(maxsize=4096)
 def _fold(name: str) -> str:
     """Ignore what people confuse most: case, dashes and underscores."""
     return name.lower().replace("-", "").replace("_", "")

@@ -1,5 +1,7 @@
 """The `{{ }}` language: parse a template once, then render it, judge it, or ask what data it reads."""
 
+from typing import TYPE_CHECKING, Any
+
 from gert.kernel.template.budget import Budget
 from gert.kernel.template.evaluator import condition, evaluate, render
 from gert.kernel.template.nested import compile_value, render_value, templates_in
@@ -7,8 +9,10 @@ from gert.kernel.template.patterns import compile_pattern
 from gert.kernel.template.printing import render_text
 from gert.kernel.template.references import EACH, Reference
 from gert.kernel.template.template import Template, parse
-from gert.kernel.template.unparse import unparse
 from gert.kernel.template.values import MISSING, Missing, truth
+
+if TYPE_CHECKING:
+    from gert.kernel.template.unparsing import unparse
 
 __all__ = [
     "EACH",
@@ -29,3 +33,12 @@ __all__ = [
     "truth",
     "unparse",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # A run never prints a tree.
+    if name == "unparse":
+        from gert.kernel.template.unparsing import unparse
+
+        return unparse
+    raise AttributeError(name)

@@ -9,7 +9,7 @@ class Budget(Struct, frozen=True):
     """The limits of one evaluation: steps, characters made, and depth of nested values."""
 
     max_steps: int = 100_000
-    max_output: int = 1_000_000
+    max_output: int = 4_000_000
     max_depth: int = 100
 
 

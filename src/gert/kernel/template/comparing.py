@@ -3,7 +3,7 @@
 from typing import Any
 
 from gert.kernel.template.budget import Meter
-from gert.kernel.template.values import as_number, is_list, is_map, is_nothing, is_number, kind, number_in
+from gert.kernel.template.values import as_number, is_list, is_map, is_nothing, is_number, kind, named, number_in
 
 
 def equal(left: Any, right: Any, meter: Meter) -> bool:
@@ -68,10 +68,4 @@ def comparable(left: Any, right: Any, meter: Meter) -> tuple[Any, Any]:
     hint = None
     if is_nothing(left) or is_nothing(right):
         hint = "give it a value with `default`, as in `gt (default 0 .x) 5`"
-    raise meter.fault(f"cannot order {_named(left)} and {_named(right)}", hint=hint)
-
-
-def _named(value: Any) -> str:
-    if isinstance(value, str) and len(value) <= 40:
-        return f"the text `{value}`"
-    return kind(value)
+    raise meter.fault(f"cannot order {named(left)} and {named(right)}", hint=hint)

@@ -36,14 +36,12 @@ TOKEN = re.compile(
     re.VERBOSE,
 )
 
-_SKIP = re.compile(r"[ \t\r\n]*")
-_NAME = re.compile(r"[.$]?\w*(?:[./]\w+)*")
-
 
 def no_token(source: str, position: int, opening: int) -> TemplateSyntaxError:
     """Say why no token starts here, in the action that opened at `opening`."""
-    skipped = _SKIP.match(source, position)
-    at = skipped.end() if skipped else position
+    at = position
+    while source[at : at + 1] and source[at] in SPACE:
+        at += 1
     if at >= len(source):
         return TemplateSyntaxError("the action is not closed", offset=opening, hint="close it with `}}`")
     character = source[at]
@@ -55,7 +53,7 @@ def no_token(source: str, position: int, opening: int) -> TemplateSyntaxError:
     if source.startswith("/*", at):
         hint = "write it as `{{/* … */}}`, or `{{- /* … */ -}}`"
         return TemplateSyntaxError("a comment must fill its action", offset=at, hint=hint)
-    found = _NAME.match(source, at)
+    found = re.compile(r"[.$]?\w*(?:[./]\w+)*").match(source, at)
     if found and found.end() > at:
         return _after_name(source, at, found.end())
     if source.startswith("-}}", at):

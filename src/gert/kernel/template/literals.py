@@ -33,8 +33,7 @@ _LONGEST_NUMBER = 400
 
 def text_of(quoted: str) -> str:
     """The text between double quotes; ValueError says what is wrong with an escape."""
-    inner = quoted[1:-1]
-    return _unescaped(inner, '"') if "\\" in inner else inner
+    return _unescaped(quoted[1:-1], '"')
 
 
 def character_of(quoted: str) -> int:
@@ -69,7 +68,7 @@ def _unescaped(inner: str, quote: str) -> str:
             pieces += chr(code).encode()
     pieces += inner[position:].encode("utf-8", "surrogatepass")
     try:
-        return pieces.decode()
+        return pieces.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
         raise ValueError("the escapes do not make UTF-8 text") from None
 

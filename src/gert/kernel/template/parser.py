@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from gert.errors import TemplateSyntaxError
-from gert.kernel.template import lexer, literals
+from gert.kernel.template import lexer
 from gert.kernel.template.functions import FUNCTIONS, Function
 from gert.kernel.template.lexer import (
     CHARACTER,
@@ -45,6 +45,7 @@ from gert.kernel.template.tree import (
 
 MAX_SOURCE = 1 << 20
 MAX_DEPTH = 100
+MAX_VARIABLES = 500  # in scope at once
 
 _CONSTANTS: Mapping[str, bool | None] = {"true": True, "false": False, "nil": None}
 _OPERANDS = frozenset({PATH, VARIABLE, WORD, QUOTED, RAW, NUMBER, CHARACTER, LEFT_PAREN, DOT})
@@ -190,7 +191,7 @@ class _Parser:
                 value = self.pipeline(CLOSE)
                 self.close()
                 if declares:
-                    self.variables.append(names[0])
+                    self.declare(names)
                 return Assign(opening, names[0], declares, value)
         value = self.pipeline(CLOSE)
         self.close()
@@ -223,6 +224,11 @@ class _Parser:
                 hint = f"declare it with `${name} := …`"
                 self.fail(f"undefined variable `${name}`", offset=offset, hint=hint)
 
+    def declare(self, names: tuple[str, ...]) -> None:
+        self.variables.extend(names)
+        if len(self.variables) > MAX_VARIABLES:
+            self.fail(f"there are more than {MAX_VARIABLES} variables")
+
     def conditional(self) -> If | With:
         """`if` or `with`, its `else if` or `else with` clauses, and its `else`."""
         word, opening = self.text, self.opening
@@ -240,7 +246,7 @@ class _Parser:
             condition = self.pipeline(CLOSE)
             self.close()
             if declares:
-                self.variables.append(names[0])
+                self.declare(names)
             body, stopped_by = self.body(word, opening)
             clauses.append(Clause(at, names[0] if names else None, declares, condition, body))
             if stopped_by == "end":
@@ -289,7 +295,7 @@ class _Parser:
         over = self.pipeline(CLOSE)
         self.close()
         if declares:
-            self.variables.extend(names)
+            self.declare(names)
         self.loops += 1
         body, stopped_by = self.body("range", opening)
         self.loops -= 1
@@ -417,6 +423,13 @@ class _Parser:
         return value
 
     def constant(self, kind: int, text: str) -> str | int | float:
+        # Most constants are plain; only the others need what reads escapes, bases and exponents.
+        if kind == QUOTED and "\\" not in text:
+            return text[1:-1]
+        if text.isdecimal() and text.isascii() and len(text) < 19 and (text[0] != "0" or text == "0"):
+            return int(text)
+        from gert.kernel.template import literals
+
         try:
             if kind == QUOTED:
                 return literals.text_of(text)

@@ -255,6 +255,8 @@ class _Reader:
 
     def atom(self) -> Part | None:
         """One part, or None for flags that stand alone."""
+        if self.counted():
+            self.fail("there is nothing to repeat")
         character = self.take()
         if character == "(":
             return self.group()
@@ -336,7 +338,8 @@ class _Reader:
         if character in _CLASSES:
             return self.one(_CLASSES[character])
         if character in "bB":
-            return Edge(f"(?a:\\{character})")
+            # Python's own `\B` does not match in the empty text.
+            return Edge(r"(?a:\b)" if character == "b" else r"(?a:(?!\b))")
         if character == "A":
             return Edge(r"\A", start_of_text=True)
         if character == "z":

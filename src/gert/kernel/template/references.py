@@ -47,9 +47,10 @@ EACH: Final = Each()
 
 Segment: TypeAlias = str | int | Each
 
-# A variable that is assigned in a loop could come from ever more places.
+# A variable that is assigned in a loop could come from ever more places, ever further in.
 _MOST_ORIGINS = 16
 _LONGEST_PATH = 64
+_MOST_ROUNDS = 4
 
 
 class Reference(Struct, frozen=True):
@@ -86,9 +87,10 @@ def references_of(statements: tuple[Statement, ...]) -> tuple[Reference, ...]:
 
 
 class _Finder:
-    __slots__ = ("found", "names", "values")
+    __slots__ = ("found", "in_loop", "names", "values")
 
     def __init__(self, root: _Origins) -> None:
+        self.in_loop = False
         self.found: dict[Reference, None] = {}
         self.names = [""]
         self.values: list[_Origins] = [root]
@@ -152,12 +154,20 @@ class _Finder:
             self.bind(name, node.declares, ())
         for name in node.names[-1:]:
             self.bind(name, node.declares, elements)
-        before = self.values.copy()
-        self.inside(node.body, elements)
-        if self.values != before:  # the second round begins with what the first one assigned
-            self.inside(node.body, elements)
+        self.rounds(node.body, elements)
         self.inside(node.otherwise, dot)
         del self.names[scope:], self.values[scope:]
+
+    def rounds(self, body: tuple[Statement, ...], elements: _Origins) -> None:
+        """A loop's body, again while variables change: a round begins with what the last one assigned."""
+        outermost, self.in_loop = not self.in_loop, True
+        for _ in range(_MOST_ROUNDS if outermost else 1):
+            before = self.values.copy()
+            self.inside(body, elements)
+            if self.values == before:
+                break
+        if outermost:
+            self.in_loop = False
 
     # Expressions
 
@@ -194,7 +204,9 @@ class _Finder:
             arguments.append(last)
         gives = FUNCTIONS[call.name].gives
         if gives == "any argument":
-            return tuple(origin for origins in arguments for origin in origins)
+            origins = tuple(origin for origins in arguments for origin in origins)
+            self.read(origins[_MOST_ORIGINS:])
+            return origins[:_MOST_ORIGINS]
         if gives == "first or second":
             self.read(arguments[2])
             return arguments[0] + arguments[1]

@@ -9,7 +9,7 @@ from gert.kernel.template.tree import Output, Statement, Text
 if TYPE_CHECKING:
     from gert.kernel.template.references import Reference
 
-_LONGEST_CACHED = 4096
+_LONGEST_CACHED = 2048
 
 
 class Template:

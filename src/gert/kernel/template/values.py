@@ -76,6 +76,13 @@ def kind(value: Any) -> str:
     return "a map" if is_map(value) else "a foreign value"
 
 
+def named(value: Any) -> str:
+    """What to call a value where a short text is best shown."""
+    if isinstance(value, str) and 0 < len(value) <= 40 and value.isprintable():
+        return f"the text `{value}`"
+    return kind(value)
+
+
 def number_in(text: str) -> int | float | None:
     """The finite number a text spells, if it spells one."""
     if not text or len(text) > _LONGEST_NUMBER or text[-1] > "9":

@@ -15,4 +15,7 @@ def run() -> None:
     gc.disable()
     from gert.ecosystem.surfaces.cli.main import main
 
-    sys.exit(main())
+    code = main()
+    # What is left is about to go anyway: keep the interpreter from looking through all of it once more.
+    gc.freeze()
+    sys.exit(code)

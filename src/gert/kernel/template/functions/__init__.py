@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from gert.kernel.template.functions import choices, formatting, lists, numbers, texts
+from gert.kernel.template.functions import choices, lists, numbers, texts
 from gert.kernel.template.patterns import compile_pattern
 
 # How a function takes a missing value: its author expects one, it passes for empty, or it is an error.
@@ -42,7 +42,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "index": Function(lists.index, 1, None, gives="at path"),
     "slice": Function(lists.part, 1, 4, gives="part"),
     "print": Function(texts.printed, 0, None),
-    "printf": Function(formatting.printf, 1, None),
+    "printf": Function(texts.printed_as, 1, None),
     "println": Function(texts.printed_line, 0, None),
     "urlquery": Function(texts.url_query, 0, None),
     # Choosing.

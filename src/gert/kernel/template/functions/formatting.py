@@ -9,11 +9,12 @@ from msgspec import Struct
 
 from gert.kernel.template.budget import Meter
 from gert.kernel.template.printing import written
-from gert.kernel.template.values import as_number, is_nothing, kind
+from gert.kernel.template.values import as_number, is_nothing, kind, named
 
 _VERB = re.compile(r"%([-+# 0]*)(\*|[0-9]+)?(?:(\.)(\*|[0-9]+)?)?(.)?", re.DOTALL)
 _WIDEST = 10_000
 _MOST_DIGITS = 500
+_MOST_BITS = 4000
 
 _PLAIN = {
     "\a": "\\a",
@@ -36,7 +37,7 @@ def go_quoted(text: str, quote: str = '"') -> str:
             pieces.append("\\" + quote)
         elif character in _PLAIN and character != '"':
             pieces.append(_PLAIN[character])
-        elif character.isprintable():
+        elif character.isprintable() or "\ud800" <= character <= "\udfff":
             pieces.append(character)
         else:
             pieces.append(_numbered(ord(character)))
@@ -129,9 +130,8 @@ def _padded(piece: str, verb: Verb) -> str:
 
 
 def _unfit(verb: str, needs: str, value: Any, meter: Meter) -> Exception:
-    found = f"the text `{value}`" if isinstance(value, str) and len(value) <= 40 else kind(value)
     hint = "give it a value with `default`" if is_nothing(value) else None
-    return meter.fault(f"`printf`: `{verb}` needs {needs}, found {found}", hint=hint)
+    return meter.fault(f"`printf`: `{verb}` needs {needs}, found {named(value)}", hint=hint)
 
 
 def _integer(value: Any, verb: str, meter: Meter) -> int:
@@ -140,8 +140,8 @@ def _integer(value: Any, verb: str, meter: Meter) -> int:
         number = int(number)
     if not isinstance(number, int):
         raise _unfit(verb, "an integer", value, meter)
-    if number.bit_length() > 64:
-        raise meter.fault(f"`printf`: the number for `{verb}` does not fit in 64 bits")
+    if number.bit_length() > _MOST_BITS:
+        raise meter.fault(f"`printf`: the number for `{verb}` is too large")
     return number
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from gert.kernel.template.budget import Meter
-from gert.kernel.template.values import as_number, is_nothing, kind
+from gert.kernel.template.values import as_number, is_nothing, named
 
 Number: TypeAlias = int | float
 
@@ -14,8 +14,7 @@ def _number(value: Any, meter: Meter, name: str) -> Number:
     number = as_number(value)
     if number is None:
         hint = "give it a value with `default`" if is_nothing(value) else None
-        found = f"the text `{value}`" if isinstance(value, str) and len(value) <= 40 else kind(value)
-        raise meter.fault(f"`{name}` needs a number, found {found}", hint=hint)
+        raise meter.fault(f"`{name}` needs a number, found {named(value)}", hint=hint)
     return _bounded(number, meter, name)
 
 

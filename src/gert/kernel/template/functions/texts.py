@@ -8,7 +8,6 @@ import msgspec
 from gert.errors import TemplateSyntaxError
 from gert.kernel.template.budget import Meter
 from gert.kernel.template.comparing import equal
-from gert.kernel.template.functions.formatting import go_quoted
 from gert.kernel.template.patterns import search
 from gert.kernel.template.printing import json_of, written
 from gert.kernel.template.values import is_list, is_map, is_nothing, kind, list_of
@@ -48,6 +47,13 @@ def printed_line(meter: Meter, *values: Any) -> str:
 def _joined(separator: str, pieces: list[str], meter: Meter) -> str:
     meter.make(sum(map(len, pieces)) + len(separator) * max(len(pieces) - 1, 0))
     return separator.join(pieces)
+
+
+def printed_as(meter: Meter, layout: Any, *values: Any) -> str:
+    """`printf`: the values written as a format says."""
+    from gert.kernel.template.functions.formatting import printf
+
+    return printf(meter, layout, *values)
 
 
 def url_query(meter: Meter, *values: Any) -> str:
@@ -153,8 +159,10 @@ def from_json(meter: Meter, value: Any) -> Any:
 
 def quote(meter: Meter, value: Any) -> str:
     """`quote`: the printed value in double quotes, escaped."""
+    from gert.kernel.template.functions.formatting import go_quoted
+
     plain = written(value, meter)
-    meter.make(len(plain) + 2)
+    meter.make(len(plain) * 10 + 2)
     return go_quoted(plain)
 
 

@@ -6,6 +6,7 @@ names; after them a name is certain if every way through sets it. A loop body is
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from gert.kernel.foundation.names import did_you_mean
@@ -319,7 +320,7 @@ class _Walk:
             rule, dead = self.elsewhere(name, said, maker)
             self.report(rule, dead, reference, path)
         else:
-            guess = did_you_mean(head, [*self.names.bound, *self.records.bound])
+            guess = did_you_mean(head, chain(self.names.bound, self.records.bound))
             dead = Dead(f"nothing here is called `{said}`", f"did you mean `.{guess}`?" if guess else None)
             self.report("D24", dead, reference, path)
 
