@@ -1,5 +1,41 @@
-"""gert: governed execution for people and agents."""
+"""gert: governed execution for people and agents.
+
+The public API on one page. Nothing is imported until it is used, so that `import gert` costs nothing.
+
+    import gert
+
+    checked = gert.validate("runbooks/restart-pod.yaml")
+    for finding in checked.findings:
+        print(finding.line, finding.rule, finding.message)
+"""
 
 from gert._version import __version__
 
-__all__ = ["__version__"]
+TYPE_CHECKING = False  # as `typing` has it, without the cost of importing it
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gert.ecosystem.host.documents import Checked as Checked
+    from gert.ecosystem.host.documents import validate_file as validate
+    from gert.ecosystem.host.explain import explain_runbook as explain
+    from gert.kernel.runbook.finding import Finding as Finding
+    from gert.kernel.runbook.schema import schema_of as schema
+
+__all__ = ["Checked", "Finding", "__version__", "explain", "schema", "validate"]
+
+_PLACES = {
+    "Checked": ("gert.ecosystem.host.documents", "Checked"),
+    "Finding": ("gert.kernel.runbook.finding", "Finding"),
+    "explain": ("gert.ecosystem.host.explain", "explain_runbook"),
+    "schema": ("gert.kernel.runbook.schema", "schema_of"),
+    "validate": ("gert.ecosystem.host.documents", "validate_file"),
+}
+
+
+def __getattr__(name: str) -> "Any":
+    if name not in _PLACES:
+        raise AttributeError(f"module 'gert' has no attribute {name!r}")
+    from importlib import import_module
+
+    module, attribute = _PLACES[name]
+    return getattr(import_module(module), attribute)

@@ -154,6 +154,7 @@ def outcome(call: Callable[..., Any], source: str, data: Any) -> Any:
     except TemplateError as error:
         found = error
     assert found.message
+    assert "\n" not in found.message
     assert 0 <= found.offset <= len(source)
     return found
 

@@ -149,3 +149,8 @@ class Workspace:
         """A path as people like to read it: relative where that is shorter."""
         relative = os.path.relpath(file, self.working)
         return relative if len(relative) < len(file) and not relative.startswith(os.path.join("..", "..")) else file
+
+
+def validate_file(file: str) -> Checked:
+    """Validate one file with everything it refers to."""
+    return Workspace().check(file)

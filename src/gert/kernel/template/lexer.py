@@ -3,6 +3,7 @@
 import re
 
 from gert.errors import TemplateSyntaxError
+from gert.kernel.template.wording import shown
 
 SPACE = " \t\r\n"
 
@@ -58,7 +59,7 @@ def no_token(source: str, position: int, opening: int) -> TemplateSyntaxError:
         return _after_name(source, at, found.end())
     if source.startswith("-}}", at):
         return TemplateSyntaxError("a space must stand before `-}}`", offset=at)
-    return TemplateSyntaxError(f"unexpected character `{character}`", offset=at)
+    return TemplateSyntaxError(f"unexpected character {shown(character)}", offset=at)
 
 
 def _after_name(source: str, start: int, end: int) -> TemplateSyntaxError:
@@ -73,6 +74,6 @@ def _after_name(source: str, start: int, end: int) -> TemplateSyntaxError:
         key = name.rpartition(".")[2]
         of = name[: -len(key) - 1] or "."
         hint = f'write it as `index {of} "{key}"`'
-        return TemplateSyntaxError(f"a path may not contain `-`: `{name}`", offset=end, hint=hint)
-    name = source[start:end]
-    return TemplateSyntaxError(f"unexpected character `{source[end]}` after `{name}`", offset=end)
+        return TemplateSyntaxError(f"a path may not contain `-`: {shown(name)}", offset=end, hint=hint)
+    name = shown(source[start:end])
+    return TemplateSyntaxError(f"unexpected character {shown(source[end])} after {name}", offset=end)

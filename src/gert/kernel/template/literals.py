@@ -2,6 +2,8 @@
 
 import re
 
+from gert.kernel.template.wording import shown
+
 _ESCAPE = re.compile(
     r"\\(?:([abfnrtv\\'\"])|x([0-9a-fA-F]{2})|([0-7]{3})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))|(\\)", re.DOTALL
 )
@@ -85,7 +87,7 @@ def number_of(written: str) -> int | float:
     plain = written.replace("_", "")
     if _FLOAT.fullmatch(written):
         if not any(mark in written for mark in ".eE"):
-            raise ValueError(f"`{written}` is not a number: a leading 0 means octal")
+            raise ValueError(f"{shown(written)} is not a number: a leading 0 means octal")
         value = float(plain)
     elif _HEX_FLOAT.fullmatch(written):
         try:
@@ -93,13 +95,13 @@ def number_of(written: str) -> int | float:
         except OverflowError:
             value = float("inf")
     else:
-        raise ValueError(f"`{written}` is not a number")
+        raise ValueError(f"{shown(written)} is not a number")
     if value in (float("inf"), float("-inf")):
-        raise ValueError(f"the number `{written}` is too large")
+        raise ValueError(f"the number {shown(written)} is too large")
     return value
 
 
 def _of_64_bits(value: int, written: str) -> int:
     if not -(2**63) <= value < 2**63:
-        raise ValueError(f"the number `{written}` does not fit in 64 bits")
+        raise ValueError(f"the number {shown(written)} does not fit in 64 bits")
     return value

@@ -42,6 +42,7 @@ from gert.kernel.template.tree import (
     Variable,
     With,
 )
+from gert.kernel.template.wording import shown
 
 MAX_SOURCE = 1 << 20
 MAX_DEPTH = 100
@@ -108,7 +109,7 @@ class _Parser:
 
     def found(self) -> str:
         """The current token, for a message."""
-        return "the end of the action" if self.kind == CLOSE else f"`{self.text[:40]}`"
+        return "the end of the action" if self.kind == CLOSE else shown(self.text)
 
     def close(self) -> None:
         """The action ends here; text begins after it."""
@@ -357,7 +358,8 @@ class _Parser:
         if self.kind in _OPERANDS:
             if self.start == self.before:
                 self.fail(f"a space must stand before {self.found()}")
-            self.fail(f"`{self.source[operand.offset : self.before][:40]}` is not a function and takes no arguments")
+            found = shown(self.source[operand.offset : self.before])
+            self.fail(f"{found} is not a function and takes no arguments")
         if isinstance(operand, Literal) and operand.value is None:
             self.fail("`nil` is not a value of its own", offset=operand.offset)
         return operand

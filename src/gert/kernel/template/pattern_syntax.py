@@ -10,6 +10,7 @@ from typing import NoReturn, TypeAlias
 from msgspec import Struct
 
 from gert.errors import TemplateSyntaxError
+from gert.kernel.template.wording import shown
 
 Interval: TypeAlias = tuple[int, int]
 Characters: TypeAlias = tuple[Interval, ...]
@@ -164,7 +165,7 @@ class _Reader:
 
     def fail(self, message: str, *, hint: str | None = None, at: int | None = None) -> NoReturn:
         offset = self.position if at is None else at
-        raise TemplateSyntaxError(f"bad pattern `{self.source[:60]}`: {message}", offset=offset, hint=hint)
+        raise TemplateSyntaxError(f"bad pattern {shown(self.source)}: {message}", offset=offset, hint=hint)
 
     def sees(self, text: str) -> bool:
         return self.source.startswith(text, self.position)
@@ -301,7 +302,7 @@ class _Reader:
             self.position += 3 if self.sees("?P<") else 2
             name = self.until(">", "the name of a group")
             if not name.isidentifier() or not name.isascii() or name in self.names:
-                self.fail(f"`{name}` cannot name a group here")
+                self.fail(f"{shown(name)} cannot name a group here")
             self.names.add(name)
             return f"(?P<{name}>"
         self.position += 1
@@ -313,7 +314,7 @@ class _Reader:
             elif character in "ims":
                 (flags.add if on else flags.discard)(character)
             else:
-                self.fail(f"unknown flag `{character}`", at=start)
+                self.fail(f"unknown flag {shown(character)}", at=start)
         if self.position - 1 == start and character == ")":
             self.fail("there is nothing to repeat", at=start - 1)
         self.flags = frozenset(flags)
@@ -367,7 +368,7 @@ class _Reader:
                 at=at,
             )
         if not character.isascii() or character.isalnum() or not character.isprintable():
-            self.fail(f"unknown escape `\\{character}`", at=at)
+            self.fail(f"unknown escape {shown(chr(92) + character)}", at=at)
         return ord(character)
 
     def octal_follows(self) -> bool:
@@ -384,7 +385,7 @@ class _Reader:
         except ValueError:
             code = LAST + 1
         if code > LAST:
-            self.fail(f"`{digits[:20]}` is not the code of a character")
+            self.fail(f"{shown(digits)} is not the code of a character")
         return code
 
     def set(self) -> One:
@@ -420,7 +421,7 @@ class _Reader:
         negated = name.startswith("^")
         found = _POSIX.get(name.removeprefix("^"))
         if found is None:
-            self.fail(f"unknown class `[:{name[:20]}:]`")
+            self.fail(f"unknown class {shown(name)}")
         return others(found) if negated else found
 
     def member(self) -> int | Characters:

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gert.errors import TemplateSyntaxError
+from gert.kernel.template.wording import shown
 
 if TYPE_CHECKING:
     from gert.kernel.template.backtracking import Cost
@@ -49,6 +50,6 @@ def _judged(pattern: str) -> "tuple[re.Pattern[str], Cost]":
         cost = cost_of(part)
         return re.compile(python_of(part)), cost
     except TemplateSyntaxError as error:
-        raise TemplateSyntaxError(f"bad pattern `{pattern[:60]}`: {error.message}", hint=error.hint) from None
+        raise TemplateSyntaxError(f"bad pattern {shown(pattern)}: {error.message}", hint=error.hint) from None
     except (re.error, OverflowError, RecursionError):
-        raise TemplateSyntaxError(f"bad pattern `{pattern[:60]}`") from None
+        raise TemplateSyntaxError(f"bad pattern {shown(pattern)}") from None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gert.kernel.template.budget import Meter
+from gert.kernel.template.wording import shown
 
 
 class Missing:
@@ -78,9 +79,7 @@ def kind(value: Any) -> str:
 
 def named(value: Any) -> str:
     """What to call a value where a short text is best shown."""
-    if isinstance(value, str) and 0 < len(value) <= 40 and value.isprintable():
-        return f"the text `{value}`"
-    return kind(value)
+    return f"the text {shown(value)}" if isinstance(value, str) and value else kind(value)
 
 
 def number_in(text: str) -> int | float | None:

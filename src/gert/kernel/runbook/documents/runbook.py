@@ -5,7 +5,7 @@ from typing import Any, Final
 from gert.kernel.runbook.documents.contract import InputBlock
 from gert.kernel.runbook.documents.governance import GovernanceBlock
 from gert.kernel.runbook.documents.shared import SECRETS, OnOutcome, SecretBlock
-from gert.kernel.runbook.documents.steps import STEPS, Step
+from gert.kernel.runbook.documents.steps import STEPS, Step, StepKind
 from gert.kernel.runbook.kinds import (
     DURATION,
     EXTENSIONS,
@@ -14,6 +14,7 @@ from gert.kernel.runbook.kinds import (
     TEMPLATED,
     TEXT,
     TEXTS,
+    ListOf,
     MapOf,
     Nested,
     words,
@@ -47,7 +48,7 @@ class Runbook(Model):
     api_version: str = required(words(API_VERSION), "version of the language", key="apiVersion")
     meta: RunbookMeta = required(Nested(RunbookMeta), "what the runbook is, takes and is governed by")
     tools: tuple[str, ...] = optional(TEXTS, "the only tools its steps may use: names or paths", default=())
-    steps: tuple[Step, ...] = required(STEPS, "what is done, in order")
+    steps: tuple[Step, ...] = required(ListOf(StepKind(), minItems=1), "what is done, in order")
     finally_: tuple[Step, ...] = optional(
         STEPS, "steps that run once after the run has ended, whichever way", key="finally", default=()
     )
