@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gert.kernel.runbook.finding import Finding, Severity
+from gert.kernel.runbook.validate.catalogue import RULES
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "conformance" / "validate"
@@ -110,3 +111,21 @@ def rules_expected(paths: list[Path]) -> Counter[str]:
 def params(paths: list[Path]) -> Any:
     """Files as test parameters; the id is the file's place and what it shows."""
     return [pytest.param(path, id=f"{path.relative_to(CASES)}: {sentence(path)}") for path in paths]
+
+
+def objections(findings: list[Finding]) -> list[str]:
+    """What is wrong with the form of findings, whatever they are about."""
+    return [f"{each.rule} {each.line}:{each.column} {why}: {each.message!r}" for each in findings for why in _why(each)]
+
+
+def _why(finding: Finding) -> Iterator[str]:
+    if finding.rule not in RULES:
+        yield "is not in the catalogue"
+    if finding.line < 1 or finding.column < 1:
+        yield "has no place"
+    if not re.match(r"[a-z`0-9]", finding.message) or finding.message.endswith("."):
+        yield "does not begin and end as messages do"
+    if not (finding.message.isprintable() and (finding.hint is None or finding.hint.isprintable())):
+        yield "is not one printable line"
+    if re.search(r"\b(None|NoneType|Traceback)\b|object at 0x|[\[{(]'", finding.message):
+        yield "speaks Python"

@@ -12,7 +12,7 @@ from .cases import CASES
 
 settings.register_profile("conformance", deadline=None, derandomize=True)
 
-ENVIRONMENT = {"HOME": "/home/operator", "PATH": "/usr/bin:/bin", "DEPLOY_TOKEN": "set"}
+ENVIRONMENT = {"HOME": "/home/operator", "PATH": "/usr/bin:/bin", "DEPLOY_TOKEN": "set", "GERT_DEBUG": "1"}
 
 
 @pytest.fixture(autouse=True)

@@ -13,9 +13,9 @@ from gert.kernel.runbook.finding import Finding, Severity
 from gert.kernel.runbook.validate import validate
 from gert.kernel.runbook.validate.catalogue import RULES
 
-from .cases import CASES, ROOT, difference, expectations, files, params, rules_expected, sentence, text_of
+from .cases import CASES, ROOT, difference, expectations, files, objections, params, rules_expected, sentence, text_of
 
-GOOD = files("good", "tools", "working") + [CASES / "gert-project.yaml"]
+GOOD = [*files("good", "tools", "working"), CASES / "gert-project.yaml"]
 BAD = files("bad")
 EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
 
@@ -88,27 +88,22 @@ class TestFindings:
             assert 1 <= each.line <= len(lines), each
             assert 1 <= each.column <= len(lines[each.line - 1]) + 1, each
 
-    def test_their_rules_are_in_the_catalogue(self, file: Path) -> None:
-        assert {each.rule for each in check(file)} <= set(RULES)
-
-    def test_they_are_worded_alike(self, file: Path) -> None:
-        for each in check(file):
-            for text in (each.message, *([each.hint] if each.hint else [])):
-                assert text.strip() == text, text
-                assert text.isprintable(), text
-            assert re.match(r"[a-z`0-9]", each.message), each.message
-            assert not each.message.endswith("."), each.message
-            assert not re.search(r"\b(None|NoneType|dict|Traceback|object at 0x)\b", each.message), each.message
-            assert each.message.count("`") % 2 == 0, each.message
+    def test_they_are_in_the_catalogue_and_worded_alike(self, file: Path) -> None:
+        found = check(file)
+        assert objections(found) == []
+        assert all(each.message.count("`") % 2 == 0 for each in found)
 
 
 def nested(opening: str, closing: str) -> bytes:
     return (opening * 200_000 + closing * 200_000).encode()
 
 
-def indented(step: str) -> bytes:
+def indented(row: str, width: int) -> bytes:
     """Levels by indentation; each is longer than the one before, so there are fewer of them."""
-    return "".join(" " * level + step + "\n" for level in range(2_000)).encode()
+    return "".join(" " * width * level + row + "\n" for level in range(2_000)).encode()
+
+
+GREEDY = "  inputs: {a: {type: string, pattern: '^(a+)+$', default: 'aaaaaaaaaaaaaaaaaaaaaaaaaaaa!'}}\n"
 
 
 def bomb() -> bytes:
@@ -133,8 +128,8 @@ class TestBytes:
             pytest.param(lambda: b"{a: " * 200_000, "Y01", (1, 257), id="200,000 maps that are never closed"),
             pytest.param(lambda: b"- " * 200_000, "Y01", None, id="200,000 dashes on a line"),
             pytest.param(lambda: b"? " * 200_000, "Y07", (1, 3), id="200,000 keys inside keys"),
-            pytest.param(lambda: indented("a:"), "Y01", (65, 65), id="2,000 levels of indentation"),
-            pytest.param(lambda: indented("- a:"), "Y01", None, id="2,000 levels of indented lists"),
+            pytest.param(lambda: indented("a:", 1), "Y01", (65, 65), id="2,000 levels of indentation"),
+            pytest.param(lambda: indented("- a:", 3), "Y01", None, id="2,000 levels of indented lists"),
             pytest.param(bomb, "Y01", None, id="ten thousand million values out of ten aliases"),
             pytest.param(lambda: b"a" * 100_000_000, "Y01", (1, 1), id="100 MB of one word"),
             pytest.param(lambda: RUNBOOK + b"#" * 100_000_000, "Y01", (1, 1), id="100 MB of comment"),
@@ -206,7 +201,7 @@ class TestSize:
                 id="500 misspelt names among 500",
             ),
             pytest.param(
-                HEAD + "  inputs: {a: {type: string, pattern: '^(a+)+$', default: '" + "a" * 28 + "!'}}\n" + looks(1, ""),
+                HEAD + GREEDY + looks(1, ""),
                 {"D43"},
                 id="a default that a greedy pattern would chew on for years",
             ),

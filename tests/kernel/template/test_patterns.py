@@ -1,5 +1,6 @@
 """Patterns: Go's syntax, and none that runs away."""
 
+import contextlib
 import time
 
 import pytest
@@ -140,6 +141,25 @@ def test_the_longest_text_is_searched_in_about_a_second(pattern: str, text: str)
     assert time.process_time() - start < 5
     with pytest.raises(ValueError, match="limit for this pattern"):
         search(pattern, text + text)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        pytest.param("(x" + "a?" * 390 + ")*", id="options in a loop"),
+        pytest.param("a?" * 390, id="options"),
+        pytest.param("(" + "|".join("abcdefg"[i % 7] for i in range(390)) + ")*", id="alternatives"),
+        pytest.param("".join(f"{chr(97 + i % 26)}*" for i in range(390)), id="repeats"),
+        pytest.param("(" + "|".join(f"{n:03}" for n in range(200)) + ")+", id="words"),
+        pytest.param("[" + "".join(chr(0x4E00 + 2 * i) for i in range(900)) + "]*", id="a large set"),
+        pytest.param("([a-z]{190},[a-z]{190};)*", id="large counts"),
+    ],
+)
+def test_judging_a_pattern_takes_no_time_to_speak_of(pattern: str) -> None:
+    start = time.process_time()
+    with contextlib.suppress(TemplateSyntaxError):
+        compile_pattern(pattern)
+    assert time.process_time() - start < 3
 
 
 def test_short_lines_make_a_long_text() -> None:

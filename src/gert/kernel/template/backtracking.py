@@ -27,11 +27,13 @@ from gert.kernel.template.pattern_syntax import (
     Part,
     Repeat,
     Sequence,
+    merged,
 )
 from gert.kernel.template.patterns import MAX_TEXT
 
 MAX_PLACES = 400
 MAX_COUNTED = 16
+MAX_WORK = 400_000  # for the judging itself
 MAX_CHAIN = 4
 MAX_FORKS = 10
 _AFFORDABLE = 1e8  # steps of Python's matcher, a second or so
@@ -87,19 +89,26 @@ _EMPTY = _Span({}, {}, 1)
 
 
 class _Automaton:
-    __slots__ = ("_meets", "follow", "loop_of", "reach", "sets")
+    __slots__ = ("_meets", "_outward", "follow", "loop_of", "reach", "sets", "work")
 
     def __init__(self, part: Part) -> None:
         # Place 0 is before the text; a search may stay there for any number of characters.
         self.sets: list[Characters] = [ANY]
         self.follow: list[dict[int, int]] = [{}]
         self._meets: dict[tuple[Characters, Characters], bool] = {}
+        self._outward: dict[int, list[dict[int, int]]] = {}
+        self.work = MAX_WORK
         whole = self.joined(self.span(part), self.place(_END))
         self.follow[0].update(whole.first)
         if not _anchored(part):
             self.follow[0][0] = 1
         self.reach = self.closure()
         self.loop_of = [self.loop(place) for place in range(len(self.sets))]
+
+    def spend(self, work: int) -> None:
+        self.work -= work
+        if self.work < 0:
+            _refuse("the pattern is too large", hint="use fewer alternatives and smaller counts")
 
     # Building
 
@@ -147,6 +156,7 @@ class _Automaton:
         return _Span(first, last, left.empty * right.empty)
 
     def connect(self, left: dict[int, int], right: dict[int, int]) -> None:
+        self.spend(len(left) * len(right))
         for place, ways in left.items():
             follow = self.follow[place]
             for after, more in right.items():
@@ -184,6 +194,7 @@ class _Automaton:
         while changed:
             changed = False
             for place in range(len(reach) - 1, -1, -1):
+                self.spend(len(self.follow[place]) // 8)
                 bits = reach[place]
                 for after in self.follow[place]:
                     bits |= reach[after]
@@ -202,7 +213,8 @@ class _Automaton:
         """Do two sets share a character?"""
         known = self._meets.get((one, other))
         if known is None:
-            known = any(low <= top and bottom <= high for low, high in one for bottom, top in other)
+            self.spend(len(one) + len(other))
+            known = _overlap(one, other)
             self._meets[one, other] = known
         return known
 
@@ -242,6 +254,8 @@ class _Automaton:
         return False
 
     def pairs(self, pair: tuple[int, int], loop: int) -> list[tuple[int, int]]:
+        """Where two walks can go from here, reading the same character."""
+        self.spend(len(self.follow[pair[0]]) * len(self.follow[pair[1]]))
         return [
             (one, other) if one <= other else (other, one)
             for one in self.follow[pair[0]]
@@ -268,11 +282,16 @@ class _Automaton:
 
     def outward(self, place: int) -> list[dict[int, int]]:
         """The ways out of a place; a loop is left from any of its places."""
-        loop = self.loop_of[place]
-        return [
-            {after: ways for after, ways in self.follow[member].items() if not loop >> after & 1}
-            for member in (_bits(loop) or [place])
-        ]
+        known = self._outward.get(place)
+        if known is None:
+            loop = self.loop_of[place]
+            known = [
+                {after: ways for after, ways in self.follow[member].items() if not loop >> after & 1}
+                for member in (_bits(loop) or [place])
+            ]
+            self.spend(sum(map(len, known)))
+            self._outward[place] = known
+        return known
 
     def own_forks(self, outward: dict[int, int]) -> float:
         """The logarithm of the ways to read one character from here."""
@@ -284,6 +303,7 @@ class _Automaton:
 
     def forked(self, one: int, other: int) -> bool:
         """Are two places reached by the same text, other than by going past a loop or through it?"""
+        self.spend(2)
         past = any(other in ways for ways in self.outward(one) if self.loop_of[one])
         past = past or any(one in ways for ways in self.outward(other) if self.loop_of[other])
         return not past and self.meets(self.sets[one], self.sets[other])
@@ -301,7 +321,7 @@ class _Automaton:
         return max(longest.values(), default=0)
 
     def union(self, loop: int) -> Characters:
-        return tuple(interval for place in _bits(loop) for interval in self.sets[place])
+        return merged([interval for place in _bits(loop) for interval in self.sets[place]])
 
     def overlap(self, loop: int, other: int, unions: dict[int, Characters]) -> bool:
         """Is there a way from one loop into another that either could have read as well?"""
@@ -311,6 +331,7 @@ class _Automaton:
         waiting = list(_bits(loop))
         seen = loop
         while waiting:
+            self.spend(1)
             for after in self.follow[waiting.pop()]:
                 if seen >> after & 1 or not (self.meets(self.sets[after], one) and self.meets(self.sets[after], two)):
                     continue
@@ -348,6 +369,17 @@ def _is_fixed(part: Part) -> bool:
     if isinstance(part, Repeat):
         return part.least == part.most and _is_fixed(part.part)
     return isinstance(part, Group) and _is_fixed(part.part)
+
+
+def _overlap(one: Characters, other: Characters) -> bool:
+    """Do two sorted rows of intervals share a member?"""
+    first = second = 0
+    while first < len(one) and second < len(other):
+        (low, high), (bottom, top) = one[first], other[second]
+        if low <= top and bottom <= high:
+            return True
+        first, second = (first + 1, second) if high < top else (first, second + 1)
+    return False
 
 
 def _bits(bits: int) -> list[int]:
