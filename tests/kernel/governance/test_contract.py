@@ -72,12 +72,8 @@ def test_how_layers_resolve(layers: tuple[Declared, ...], expected: Contract) ->
         pytest.param(Declared(), None, id="nothing written stays undeclared"),
         pytest.param(Declared(side_effects=True), UNKNOWN, id="side_effects true becomes unknown"),
         pytest.param(Declared(side_effects=False), NONE, id="side_effects false becomes none"),
-        pytest.param(
-            Declared(side_effects=True, effects=NETWORK), NETWORK, id="effects win over side_effects true"
-        ),
-        pytest.param(
-            Declared(side_effects=False, effects=NETWORK), NETWORK, id="effects win over side_effects false"
-        ),
+        pytest.param(Declared(side_effects=True, effects=NETWORK), NETWORK, id="effects win over side_effects true"),
+        pytest.param(Declared(side_effects=False, effects=NETWORK), NETWORK, id="effects win over side_effects false"),
     ],
 )
 def test_how_side_effects_migrate(written: Declared, effects: frozenset[str] | None) -> None:
@@ -116,9 +112,7 @@ def test_how_a_settled_contract_tightens(settled: Contract, layer: Declared, exp
     ("written", "expected"),
     [
         pytest.param(NOTHING, Contract(effects=UNKNOWN), id="a manual step may change anything"),
-        pytest.param(
-            Declared(side_effects=False), Contract(effects=NONE), id="its author may say it only looks"
-        ),
+        pytest.param(Declared(side_effects=False), Contract(effects=NONE), id="its author may say it only looks"),
         pytest.param(
             Declared(effects=NONE, deterministic=True, idempotent=True),
             Contract(effects=NONE, deterministic=True, idempotent=True),
@@ -153,9 +147,7 @@ WRITES = Contract(effects=NETWORK, writes=PODS)
         pytest.param(WRITES, WRITES, "both write `pods`", id="two writers conflict"),
         pytest.param(WRITES, READS, "a writes and b reads `pods`", id="a writer conflicts with a reader"),
         pytest.param(READS, WRITES, "b writes and a reads `pods`", id="a reader conflicts with a writer"),
-        pytest.param(
-            Contract(writes=NETWORK), WRITES, "", id="writers of different resources do not conflict"
-        ),
+        pytest.param(Contract(writes=NETWORK), WRITES, "", id="writers of different resources do not conflict"),
         pytest.param(Contract(), Contract(), "", id="sharing an effect is no conflict"),
         pytest.param(
             Contract(reads=PODS, writes=PODS | NETWORK),

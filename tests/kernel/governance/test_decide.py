@@ -95,9 +95,7 @@ DEFAULT = Rule(default=ALLOW)
         ),
     ],
 )
-def test_what_is_decided(
-    contract: Contract, policies: tuple[Policy, ...], verdict: Verdict, rule: str | None
-) -> None:
+def test_what_is_decided(contract: Contract, policies: tuple[Policy, ...], verdict: Verdict, rule: str | None) -> None:
     decision = decide(contract, policies)
     assert (decision.verdict, decision.rule) == (verdict, rule)
 
@@ -111,9 +109,7 @@ def asks(**demands: Any) -> Policy:
     [
         pytest.param((asks(),), "min_approvers", 1, id="one approver unless told otherwise"),
         pytest.param((asks(min_approvers=0),), "min_approvers", 1, id="never fewer than one"),
-        pytest.param(
-            (asks(min_approvers=3), asks(min_approvers=2)), "min_approvers", 3, id="the higher number"
-        ),
+        pytest.param((asks(min_approvers=3), asks(min_approvers=2)), "min_approvers", 3, id="the higher number"),
         pytest.param(
             (policy(Rule(default=ALLOW, min_approvers=4)),),
             "min_approvers",
@@ -126,9 +122,7 @@ def asks(**demands: Any) -> Policy:
             True,
             id="duties are kept apart",
         ),
-        pytest.param(
-            (asks(notify=names("a")), asks(notify=names("b"))), "notify", names("a", "b"), id="all are told"
-        ),
+        pytest.param((asks(notify=names("a")), asks(notify=names("b"))), "notify", names("a", "b"), id="all are told"),
         pytest.param((asks(),), "on_timeout", "reject", id="silence rejects"),
         pytest.param(
             (asks(on_timeout="escalate", escalate_to=names("boss")),),
@@ -136,9 +130,7 @@ def asks(**demands: Any) -> Policy:
             "escalate",
             id="or escalates",
         ),
-        pytest.param(
-            (asks(on_timeout="escalate"),), "on_timeout", "reject", id="with nobody to turn to it rejects"
-        ),
+        pytest.param((asks(on_timeout="escalate"),), "on_timeout", "reject", id="with nobody to turn to it rejects"),
         pytest.param(
             (asks(on_timeout="escalate", escalate_to=names("boss")), asks()),
             "on_timeout",
@@ -151,9 +143,7 @@ def asks(**demands: Any) -> Policy:
             "escalate",
             id="a policy that asks for nothing does not interfere",
         ),
-        pytest.param(
-            (asks(break_glass=True),), "break_glass", True, id="an override where the rule permits it"
-        ),
+        pytest.param((asks(break_glass=True),), "break_glass", True, id="an override where the rule permits it"),
         pytest.param((asks(break_glass=True), asks()), "break_glass", False, id="every rule must permit it"),
         pytest.param(
             (asks(break_glass=True), policy(DEFAULT)),
@@ -161,9 +151,7 @@ def asks(**demands: Any) -> Policy:
             True,
             id="an allowing rule has no say in it",
         ),
-        pytest.param(
-            (policy(Rule(default=ALLOW, break_glass=True)),), "break_glass", False, id="nothing to override"
-        ),
+        pytest.param((policy(Rule(default=ALLOW, break_glass=True)),), "break_glass", False, id="nothing to override"),
         pytest.param(
             (policy(Rule(default=DENY, break_glass=True)), asks()),
             "break_glass",
@@ -183,9 +171,7 @@ def asks(**demands: Any) -> Policy:
             True,
             id="unless a policy denies them",
         ),
-        pytest.param(
-            (asks(contract_violations="deny"),), "violations_deny", True, id="or the rule that matched does"
-        ),
+        pytest.param((asks(contract_violations="deny"),), "violations_deny", True, id="or the rule that matched does"),
         pytest.param((asks(),), "approval_timeout", 1800.0, id="thirty minutes unless told otherwise"),
         pytest.param(
             (policy(approval_timeout=60.0), policy(ASK_CRITICAL, approval_timeout=90.0)),
@@ -329,9 +315,7 @@ def test_an_explanation_goes_through_every_policy() -> None:
         "production rule 2 (risk: critical) says require-approval",
         "no rule matches",
     ]
-    assert [
-        [(each.rule.number, each.failed) for each in match.considered] for match in explanation.policies
-    ] == [
+    assert [[(each.rule.number, each.failed) for each in match.considered] for match in explanation.policies] == [
         [(1, "effects: [azure]"), (2, None)],
         [(2, "writes: [nodes]")],
     ]

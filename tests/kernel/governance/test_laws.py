@@ -162,9 +162,7 @@ def test_adding_a_policy_never_relaxes(contract: Contract, given_: list[Policy],
 
 
 @given(contracts, st.permutations(range(3)), st.lists(policies, min_size=3, max_size=3))
-def test_the_order_of_policies_does_not_matter(
-    contract: Contract, order: list[int], many: list[Policy]
-) -> None:
+def test_the_order_of_policies_does_not_matter(contract: Contract, order: list[int], many: list[Policy]) -> None:
     assert decide(contract, many) == decide(contract, [many[at] for at in order])
 
 

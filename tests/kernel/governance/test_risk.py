@@ -13,9 +13,7 @@ NONE: frozenset[str] = frozenset()
 @pytest.mark.parametrize(
     ("contract", "risk", "reason"),
     [
-        pytest.param(
-            Contract(), Risk.CRITICAL, "effects are not declared", id="nothing declared is critical"
-        ),
+        pytest.param(Contract(), Risk.CRITICAL, "effects are not declared", id="nothing declared is critical"),
         pytest.param(
             Contract(writes=PODS, idempotent=True, deterministic=True),
             Risk.CRITICAL,
@@ -24,9 +22,7 @@ NONE: frozenset[str] = frozenset()
         ),
         pytest.param(Contract(effects=NONE), Risk.LOW, "no effects, no writes", id="no effects, no writes"),
         pytest.param(Contract(effects=NETWORK), Risk.LOW, "effects but no writes", id="read-only effects"),
-        pytest.param(
-            Contract(effects=NETWORK, reads=PODS), Risk.LOW, "effects but no writes", id="reads add no risk"
-        ),
+        pytest.param(Contract(effects=NETWORK, reads=PODS), Risk.LOW, "effects but no writes", id="reads add no risk"),
         pytest.param(
             Contract(effects=NETWORK, writes=PODS, idempotent=True),
             Risk.MEDIUM,

@@ -52,9 +52,7 @@ SILENT = Contract()
         pytest.param(Rule(effects=NONE), SILENT, "effects: []", id="and a silent contract may have"),
         pytest.param(Rule(writes=tags("pods")), DELETE, None, id="a resource it writes"),
         pytest.param(Rule(writes=tags("pods", "nodes")), DELETE, None, id="any of the writes listed"),
-        pytest.param(
-            Rule(writes=tags("nodes")), DELETE, "writes: [nodes]", id="a resource it does not write"
-        ),
+        pytest.param(Rule(writes=tags("nodes")), DELETE, "writes: [nodes]", id="a resource it does not write"),
         pytest.param(Rule(writes=NONE), READ, None, id="an empty list of writes asks for read-only"),
         pytest.param(Rule(writes=NONE), DELETE, "writes: []", id="which a delete is not"),
         pytest.param(Rule(writes=NONE), SILENT, "writes: []", id="and a silent contract may not be"),
@@ -66,9 +64,7 @@ SILENT = Contract()
         pytest.param(Rule(deterministic=False), DELETE, None, id="false asks for not deterministic"),
         pytest.param(Rule(idempotent=False), DELETE, None, id="not idempotent as asked"),
         pytest.param(Rule(idempotent=False), READ, "idempotent: false", id="idempotent after all"),
-        pytest.param(
-            Rule(contract=ContractMatch(writes=tags("pods"))), DELETE, None, id="writes inside contract"
-        ),
+        pytest.param(Rule(contract=ContractMatch(writes=tags("pods"))), DELETE, None, id="writes inside contract"),
         pytest.param(
             Rule(contract=ContractMatch(idempotent=True)),
             DELETE,
@@ -158,28 +154,20 @@ def test_violations_alone_take_no_part_in_matching() -> None:
     [
         pytest.param((), [], id="no rules"),
         pytest.param((Rule(risk=CRITICAL, action=ASK), Rule(default=ALLOW)), [], id="a default at the end"),
-        pytest.param(
-            (Rule(default=ALLOW), Rule(risk=CRITICAL, action=ASK)), [(1, 0)], id="anything after a default"
-        ),
+        pytest.param((Rule(default=ALLOW), Rule(risk=CRITICAL, action=ASK)), [(1, 0)], id="anything after a default"),
         pytest.param(
             (Rule(default=ALLOW), Rule(risk=CRITICAL, action=ASK), Rule(risk=HIGH, action=ASK)),
             [(1, 0), (2, 0)],
             id="everything after a default",
         ),
-        pytest.param(
-            (Rule(default=ALLOW), Rule(contract_violations="deny")), [], id="violations are never shadowed"
-        ),
-        pytest.param(
-            (Rule(contract_violations="deny"), Rule(risk=CRITICAL, action=ASK)), [], id="nor do they shadow"
-        ),
+        pytest.param((Rule(default=ALLOW), Rule(contract_violations="deny")), [], id="violations are never shadowed"),
+        pytest.param((Rule(contract_violations="deny"), Rule(risk=CRITICAL, action=ASK)), [], id="nor do they shadow"),
         pytest.param(
             (Rule(risk=CRITICAL | HIGH, action=ASK), Rule(risk=CRITICAL, action=DENY)),
             [(1, 0)],
             id="a risk again",
         ),
-        pytest.param(
-            (Rule(risk=CRITICAL, action=ASK), Rule(risk=CRITICAL | HIGH, action=DENY)), [], id="a wider risk"
-        ),
+        pytest.param((Rule(risk=CRITICAL, action=ASK), Rule(risk=CRITICAL | HIGH, action=DENY)), [], id="a wider risk"),
         pytest.param(
             (
                 Rule(effects=tags("a", "b"), action=ASK),
@@ -247,9 +235,7 @@ def test_when_a_policy_denies_violations(rules: tuple[Rule, ...], denies: bool) 
 
 
 def test_both_limits_hold() -> None:
-    assert Limits(max_targets=5) | Limits(max_targets=3, max_per_hour=2) == Limits(
-        max_targets=3, max_per_hour=2
-    )
+    assert Limits(max_targets=5) | Limits(max_targets=3, max_per_hour=2) == Limits(max_targets=3, max_per_hour=2)
     assert Limits() | Limits() == Limits()
 
 

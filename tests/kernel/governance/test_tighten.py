@@ -51,9 +51,7 @@ def said(parent: Declared | Contract, child: Declared) -> list[str]:
             ["`deterministic` may only go from true to false; the tool says false"],
             id="deterministic obeys the same rule",
         ),
-        pytest.param(
-            Declared(), Declared(idempotent=True), [], id="an action may fill in what its tool left open"
-        ),
+        pytest.param(Declared(), Declared(idempotent=True), [], id="an action may fill in what its tool left open"),
         pytest.param(
             resolve(Declared(effects=NETWORK)),
             Declared(idempotent=True),
@@ -145,9 +143,7 @@ def test_what_relaxes_a_contract(parent: Declared | Contract, child: Declared, m
             ["`host` is declared by the tool: `pattern` is `^a` and may not be replaced"],
             id="a pattern may not be replaced",
         ),
-        pytest.param(
-            Parameter(), Parameter(pattern="^b", min=1, max=2, enum=(1,)), [], id="limits may be added"
-        ),
+        pytest.param(Parameter(), Parameter(pattern="^b", min=1, max=2, enum=(1,)), [], id="limits may be added"),
         pytest.param(Parameter(min=1, max=9), Parameter(min=2, max=8), [], id="bounds may close in"),
         pytest.param(
             Parameter(min=1, max=9),
@@ -208,7 +204,5 @@ def test_how_a_parameter_resolves(outer: Parameter, inner: Parameter, expected: 
 
 
 def test_parameters_of_all_layers_are_kept() -> None:
-    contract = resolve(
-        Declared(inputs={"url": Parameter()}), Declared(inputs={"payload": Parameter(required=True)})
-    )
+    contract = resolve(Declared(inputs={"url": Parameter()}), Declared(inputs={"payload": Parameter(required=True)}))
     assert contract.inputs == {"url": Parameter(), "payload": Parameter(required=True)}

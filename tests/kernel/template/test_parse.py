@@ -139,9 +139,9 @@ from gert.kernel.template.tree import Call, Output, Path, Text
         pytest.param('{{ print "a""b" }}', 'a space must stand before `"b"`', 12, None, id="operands that touch"),
         pytest.param(
             '{{ regexMatch "(a" .x }}',
-            "bad pattern `(a`: a group is not closed",
+            "`(a` is not a regular expression: missing ): (a",
             14,
-            None,
+            "escape brackets to match them as they are",
             id="a literal pattern is checked",
         ),
         pytest.param(

@@ -54,9 +54,7 @@ class Approvers(msgspec.Struct, frozen=True):
     def admits(self, person: str, groups: Mapping[str, Iterable[str]] = NO_GROUPS) -> bool:
         """Whether the person is listed, or is in a listed group that only the configuration knows."""
         return person in self.admitted or any(
-            person in groups.get(entry.removeprefix(GROUP), ())
-            for entry in self.admitted
-            if entry.startswith(GROUP)
+            person in groups.get(entry.removeprefix(GROUP), ()) for entry in self.admitted if entry.startswith(GROUP)
         )
 
 

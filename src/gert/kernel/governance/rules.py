@@ -194,8 +194,7 @@ def _covers(earlier: Rule, later: Rule) -> bool:
     """Whether `later` matching implies that `earlier` matches."""
     narrower = list(conditions(later))
     return all(
-        any(_implies(given, asked) for given in narrower) or asked[1] == ALL_RISKS
-        for asked in conditions(earlier)
+        any(_implies(given, asked) for given in narrower) or asked[1] == ALL_RISKS for asked in conditions(earlier)
     )
 
 

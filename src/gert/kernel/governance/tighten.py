@@ -26,9 +26,7 @@ TAGS: Final = ("effects", "reads", "writes")
 PROMISES: Final = ("deterministic", "idempotent")
 
 
-def relaxations(
-    parent: Declared | Contract, child: Declared, *, parent_name: str = "the tool"
-) -> Iterator[Relaxation]:
+def relaxations(parent: Declared | Contract, child: Declared, *, parent_name: str = "the tool") -> Iterator[Relaxation]:
     """Every property of `child` that is weaker than in `parent`.
 
     What a `Declared` parent does not mention is open, and its child may fill it in: a tool may leave
@@ -56,9 +54,7 @@ def _lost_tags(outer: Declared | Contract, child: Declared, parent_name: str) ->
             yield Relaxation(name, f"`{name}` may only grow; {parent_name} also has {_listed(had - has)}")
     # `side_effects: true` adds `unknown` and takes nothing away; only `false` can relax.
     if child.effects is None and child.side_effects is False and (outer.effects or _is_unsaid(outer)):
-        yield Relaxation(
-            "side_effects", f"`side_effects` may only go from false to true; {_but(outer, parent_name)}"
-        )
+        yield Relaxation("side_effects", f"`side_effects` may only go from false to true; {_but(outer, parent_name)}")
 
 
 def _is_unsaid(outer: Declared | Contract) -> bool:

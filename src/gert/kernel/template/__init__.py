@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 from gert.kernel.template.budget import Budget
 from gert.kernel.template.evaluator import condition, evaluate, render
 from gert.kernel.template.nested import compile_value, render_value, templates_in
-from gert.kernel.template.patterns import compile_pattern
 from gert.kernel.template.printing import render_text
 from gert.kernel.template.references import EACH, Reference
 from gert.kernel.template.template import Template, parse
@@ -21,7 +20,6 @@ __all__ = [
     "Missing",
     "Reference",
     "Template",
-    "compile_pattern",
     "compile_value",
     "condition",
     "evaluate",

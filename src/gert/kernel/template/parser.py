@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
-from gert.errors import TemplateSyntaxError
+from gert.errors import PatternError, TemplateSyntaxError
 from gert.kernel.template import lexer
 from gert.kernel.template.functions import FUNCTIONS, Function
 from gert.kernel.template.lexer import (
@@ -396,7 +396,7 @@ class _Parser:
             if isinstance(first, Literal) and isinstance(first.value, str):
                 try:
                     function.check(first.value)
-                except TemplateSyntaxError as error:
+                except PatternError as error:
                     self.fail(error.message, offset=first.offset, hint=error.hint)
 
     def operand(self) -> Expression:

@@ -5,8 +5,8 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from gert.kernel.foundation.patterns import compile_pattern
 from gert.kernel.template.functions import choices, lists, numbers, texts
-from gert.kernel.template.patterns import compile_pattern
 
 # How a function takes a missing value: its author expects one, it passes for empty, or it is an error.
 Takes: TypeAlias = Literal["expects", "accepts", "refuses"]

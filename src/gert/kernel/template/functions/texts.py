@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from gert.errors import TemplateSyntaxError
+from gert.errors import PatternError
+from gert.kernel.foundation.patterns import Match, compile_pattern
 from gert.kernel.template.budget import Meter
 from gert.kernel.template.comparing import equal
-from gert.kernel.template.patterns import search
 from gert.kernel.template.printing import json_of, written
 from gert.kernel.template.values import is_list, is_map, is_nothing, kind, list_of
 
@@ -166,14 +166,12 @@ def quote(meter: Meter, value: Any) -> str:
     return go_quoted(plain)
 
 
-def _searched(name: str, pattern: Any, value: Any, meter: Meter) -> re.Match[str] | None:
+def _searched(name: str, pattern: Any, value: Any, meter: Meter) -> Match | None:
     subject = text(value, meter, name)
     try:
-        return search(text(pattern, meter, name), subject, meter.step)
-    except TemplateSyntaxError as error:
+        return compile_pattern(text(pattern, meter, name)).search(subject)
+    except PatternError as error:
         raise meter.fault(error.message, hint=error.hint) from None
-    except ValueError as error:
-        raise meter.fault(f"`{name}`: {error}") from None
 
 
 def regex_match(meter: Meter, pattern: Any, value: Any) -> bool:
@@ -184,4 +182,4 @@ def regex_match(meter: Meter, pattern: Any, value: Any) -> bool:
 def regex_find(meter: Meter, pattern: Any, value: Any) -> str:
     """`regexFind`: the first text the pattern matches, or the empty text."""
     found = _searched("regexFind", pattern, value, meter)
-    return found.group() if found else ""
+    return (found.group() if found else None) or ""
