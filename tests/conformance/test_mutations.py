@@ -55,7 +55,8 @@ KEYS: Final = (
     "outputs", "inputs_from", "tool", "action", "instructions", "required_evidence", "kind", "items", "assert", "value",
     "expected", "branches", "condition", "label", "outcome", "category", "code", "extension", "repeat", "until",
     "pattern", "min", "enum", "default", "required", "secret", "from", "argv", "stdin", "env", "cwd", "extract",
-    "path", "preview", "transport", "binary", "connect", "args", "platform", "rules", "risk", "approvers", "<<", "", "größe",
+    "path", "preview", "transport", "binary", "connect", "args", "platform", "rules", "risk", "approvers", "<<", "",
+    "größe",
 )  # fmt: skip
 
 WORD: Final = re.compile(r"[\w.-]+")
