@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from heapq import nsmallest
 from itertools import islice
 
 MAX_NAME = 128
@@ -16,6 +17,7 @@ _RESERVED = frozenset({"con", "prn", "aux", "nul"}) | {
 
 _MAX_WORD = 64
 _MAX_CANDIDATES = 500
+_MAX_COMPARED = 8
 
 
 def is_identifier(text: str) -> bool:
@@ -42,14 +44,22 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
     for name in known:
         if _fold(name) == folded:
             return name
-    # Comparing is slow and a document may hold thousands of mistakes, so look only at names that begin or end alike.
-    alike = [name for name in known if name and (name[0] == word[0] or name[-1] == word[-1])]
-    near = [name for name in alike if abs(len(name) - len(word)) <= max(2, len(word) // 2)]
-    if not near:
+    # Comparing is slow and a document may hold thousands of mistakes, so look closely only at the likeliest.
+    near = [name for name in known if abs(len(name) - len(word)) <= max(2, len(word) // 2)]
+    likely = nsmallest(_MAX_COMPARED, near, key=lambda name: _unlike(name, word))
+    if not likely:
         return None
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word, near, n=1, cutoff=0.6)), None)
+    return next(iter(get_close_matches(word, likely, n=1, cutoff=0.6)), None)
+
+
+def _unlike(name: str, word: str) -> int:
+    """How much of two words differs between where they begin and end alike."""
+    shorter = min(len(name), len(word))
+    start = next((i for i in range(shorter) if name[i] != word[i]), shorter)
+    end = next((i for i in range(shorter - start) if name[-1 - i] != word[-1 - i]), shorter - start)
+    return max(len(name), len(word)) - start - end
 
 
 @lru_cache(maxsize=4096)

@@ -68,6 +68,10 @@ def show(value: object) -> str:
         return "nothing"
     if isinstance(value, int) and abs(value) > _HUGE:
         return "a huge number"
+    if isinstance(value, Mapping):
+        return "a map"
+    if isinstance(value, list | tuple):
+        return "a list"
     text = ("true" if value else "false") if isinstance(value, bool) else str(value)
     line = printable(" ".join(text[: 4 * _MAX_SHOWN].split()))
     return f"`{line}`" if len(line) <= _MAX_SHOWN and len(text) <= 4 * _MAX_SHOWN else f"`{line[:_MAX_SHOWN]}…`"

@@ -1,11 +1,12 @@
 """The kinds of value a document's fields may take."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gert.errors import TemplateSyntaxError
-from gert.kernel.foundation.duration import DURATION_PATTERN
+from gert.errors import InputError, TemplateSyntaxError
+from gert.kernel.foundation.duration import DURATION_PATTERN, parse_duration
 from gert.kernel.runbook.finding import Finding, Path, Severity, error
 from gert.kernel.runbook.model import Decoder, Kind, Model, Schema
 from gert.kernel.runbook.tree import Map, Seq
@@ -49,6 +50,8 @@ class Text(Kind):
         return {"type": ["string", "number", "boolean", "null"], **self.extra}
 
 
+DURATION_FORM: Final = re.compile(DURATION_PATTERN)
+
 # What a pattern means in words; a raw pattern in a message helps nobody at three in the morning.
 FORMS: Final[dict[str, str]] = {}
 
@@ -68,6 +71,22 @@ class Word(Text):
         return {"type": "string", **self.extra}
 
 
+class DurationWord(Word):
+    """A duration. Its form is checked by the schema; that it is a duration anyone could wait for, here."""
+
+    __slots__ = ()
+
+    def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> str:
+        """Take the literal text; J03 where no clock holds it."""
+        text = super().decode(doc, node, key, value, path)
+        if DURATION_FORM.search(text):
+            try:
+                parse_duration(text)
+            except InputError as problem:
+                doc.report(error("J03", (*path, key), problem.message))
+        return text
+
+
 def words(*choices: str, noun: str = "one of the words") -> Word:
     """One of a few words."""
     return Word(noun, enum=list(choices))
@@ -78,7 +97,7 @@ NONEMPTY: Final = Text(minLength=1)
 IDENTIFIER_WORD: Final = Word("a name of letters, digits and `_`", pattern=IDENTIFIER)
 NAME_WORD: Final = Word("a name of letters, digits, `_`, `.` and `-`", pattern=NAME)
 STEP_ID_WORD: Final = Word("a step id of letters, digits, `_` and `-`", pattern=STEP_ID)
-DURATION: Final = Word("a duration such as `30s`", pattern=DURATION_PATTERN, examples=["30s", "5m", "1h30m"])
+DURATION: Final = DurationWord("a duration such as `30s`", pattern=DURATION_PATTERN, examples=["30s", "5m", "1h30m"])
 
 
 class Bool(Kind):
@@ -119,6 +138,7 @@ class Int(Kind):
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> int:
         """Take an integer."""
         if type(value) is int:
+            check_numbers(doc, value, (*path, key))
             return value
         doc.wrong((*path, key), "a whole number", value)
         return 0
@@ -172,6 +192,7 @@ class IntOrTemplate(Kind):
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> Any:
         """Take an integer or parse a template."""
         if type(value) is int:
+            check_numbers(doc, value, (*path, key))
             return value
         if isinstance(value, str) and "{{" in value:
             return TEMPLATE.decode(doc, node, key, value, path)
@@ -313,6 +334,7 @@ class Choice(Kind):
 
 
 TEMPLATE: Final = TemplateText()
+WORDING: Final = TemplateText(minLength=1)
 CONDITION: Final = TemplateText("a condition", minLength=1)
 BOOL: Final = Bool()
 DATA: Final = Data()

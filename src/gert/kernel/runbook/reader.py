@@ -123,6 +123,10 @@ def resolve_plain(text: str) -> Any:
     return text
 
 
+# What libyaml does not take for text.
+_FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+
+
 class _Anchored(msgspec.Struct):
     """A node that aliases may name: its value, its source text, and how large and deep it is in full."""
 
@@ -130,6 +134,7 @@ class _Anchored(msgspec.Struct):
     text: str | None
     weight: int
     height: int
+    index: int
     open: bool = False
 
 
@@ -183,15 +188,22 @@ class _Builder:
             return self._build(text)
         except yaml.MarkedYAMLError as problem:
             mark = problem.problem_mark or problem.context_mark
+            if problem.context_mark is not None and mark is not None and mark.index >= len(text.rstrip()):
+                mark = problem.context_mark  # where an open quote or bracket begins says more than the end of the file
+            index = min(mark.index, len(text)) if mark is not None else 0
             raise _Refusal(
                 "Y03",
                 f"not valid YAML: {problem.problem or 'it does not parse'}",
-                _hint_for(text, mark.index if mark else 0) or problem.context,
-                index=min(mark.index if mark else 0, len(text)),
+                _hint_for(text, index) or problem.context,
+                index=index,
             ) from None
         except yaml.reader.ReaderError as problem:
+            found = _FORBIDDEN.search(text)
             raise _Refusal(
-                "Y03", f"not valid YAML: {problem.reason}", "remove the control character", index=0
+                "Y03",
+                f"not valid YAML: {problem.reason}",
+                "remove the control character",
+                index=found.start() if found else 0,
             ) from None
 
     def _build(self, text: str) -> Any:
@@ -241,8 +253,9 @@ class _Builder:
             if resolved is not value:
                 value, text = resolved, value
         if event.anchor is not None:
-            self.anchors[event.anchor] = _Anchored(value, text, 1, 0)
+            self.anchors[event.anchor] = _Anchored(value, text, 1, 0, index)
         if not self.stack:
+            self.tree.start = index
             return value
         frame = self.stack[-1]
         if frame.is_map and frame.key is None:
@@ -300,7 +313,7 @@ class _Builder:
             )
         anchor = None
         if event.anchor is not None:
-            anchor = self.anchors[event.anchor] = _Anchored(node, None, 0, 0, open=True)
+            anchor = self.anchors[event.anchor] = _Anchored(node, None, 0, 0, index, open=True)
         self.stack.append(_Frame(node, anchor, before))
 
     def _close(self, root: Any) -> Any:
@@ -312,6 +325,7 @@ class _Builder:
             frame.anchor.height = frame.height + 1
             frame.anchor.open = False
         if not self.stack:
+            self.tree.start = frame.node.start
             return frame.node
         parent = self.stack[-1]
         parent.height = max(parent.height, frame.height + 1)
@@ -337,7 +351,9 @@ class _Builder:
             self._key(frame, anchored.value, index, plain=False)
         else:
             frame.height = max(frame.height, anchored.height)
-            self._put(frame, anchored.value, anchored.text, index)
+            # What is wrong inside a template is wrong where the template is written.
+            is_template = isinstance(anchored.value, str) and "{{" in anchored.value
+            self._put(frame, anchored.value, anchored.text, anchored.index if is_template else index)
         return root
 
     def _merge(self, frame: _Frame) -> None:

@@ -12,6 +12,10 @@ from gert.kernel.runbook.finding import Finding, Path
 _LINE_BREAK: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 
+# How many times the same words are looked for before settling for an earlier place.
+_FURTHEST: Final = 100
+
+
 class Map(dict[str, Any]):
     """A mapping; `at` holds the place of each key and value, `texts` the source of non-string scalars."""
 
@@ -37,11 +41,12 @@ class Seq(list[Any]):
 class Tree:
     """A document as read: its root value, its text, and where everything stands."""
 
-    __slots__ = ("_lines", "root", "text")
+    __slots__ = ("_lines", "root", "start", "text")
 
     def __init__(self, root: Any, text: str) -> None:
         self.root = root
         self.text = text
+        self.start = 0
         self._lines: list[int] | None = None
 
     def line_starts(self) -> list[int]:
@@ -66,7 +71,7 @@ class Tree:
 
     def index_of(self, path: Path, *, on_key: bool = False) -> int:
         """The character at which the value (or its key) at `path` begins, or the nearest place above it."""
-        node, index = self.root, getattr(self.root, "start", 0)
+        node, index = self.root, self.start
         for depth, segment in enumerate(path):
             if isinstance(node, Map) and segment in node.at:
                 key_index, value_index = node.at[str(segment)]
@@ -96,12 +101,15 @@ class Tree:
         value = self.value_at(path)
         if not isinstance(value, str):
             return start
-        words = re.match(r"[^\s\"'\\]{1,40}", value[offset:])
+        words = re.match(r"[^\s\"'\\]{1,40}", value[offset : offset + 40])
         if words is None:
             return start
-        earlier = value[:offset].count(words[0])
+        for verbatim in (start + offset, start + 1 + offset):  # unquoted, or quoted without escapes before
+            if self.text.startswith(words[0], verbatim):
+                return verbatim
+        earlier = value.count(words[0], 0, offset)
         index = start - 1
-        for _ in range(earlier + 1):
+        for _ in range(min(earlier, _FURTHEST) + 1):
             index = self.text.find(words[0], index + 1)
             if index < 0:
                 return start

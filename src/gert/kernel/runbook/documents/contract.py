@@ -17,6 +17,7 @@ from gert.kernel.runbook.kinds import (
     words,
 )
 from gert.kernel.runbook.model import Model, optional
+from gert.kernel.runbook.tree import Seq
 
 
 class ParameterBlock(Model):
@@ -38,8 +39,15 @@ class ParameterBlock(Model):
     def decode(cls, doc: Any, value: Any, path: Any) -> Any:
         """Decode, remembering whether a default was written at all."""
         model = super().decode(doc, value, path)
-        if model is not None and "default" in value:
+        if model is None:
+            return None
+        if "default" in value:
             model.has_default = True
+        if model.type == "string":
+            # A default of `1.10` for a text is the text `1.10`, not the number.
+            model.default = value.texts.get("default", model.default)
+            if isinstance(value.get("enum"), Seq):
+                model.enum = tuple(value["enum"].texts.get(i, item) for i, item in enumerate(value["enum"]))
         return model
 
     def parameter(self) -> Parameter:

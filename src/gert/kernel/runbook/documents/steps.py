@@ -17,6 +17,7 @@ from gert.kernel.runbook.kinds import (
     TEMPLATED,
     TEXT,
     TEXTS,
+    WORDING,
     Choice,
     Int,
     IntOrTemplate,
@@ -27,7 +28,7 @@ from gert.kernel.runbook.kinds import (
     Word,
     words,
 )
-from gert.kernel.runbook.model import Decoder, Kind, Model, Schema, listing, optional, required
+from gert.kernel.runbook.model import Decoder, Kind, Model, Schema, describe, listing, optional, required
 from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.tree import Map, Seq
 from gert.kernel.template import Template
@@ -90,7 +91,7 @@ class ForEachBlock(Model):
         Choice("a template, a list or text", {str: TEMPLATE, Seq: TEMPLATED}),
         "the items: a template, a list, or text to be split on commas",
     )
-    key: Template | None = optional(CONDITION, "key each result by this instead of its index")
+    key: Template | None = optional(WORDING, "key each result by this instead of its index")
     parallel: bool = optional(BOOL, "run the iterations concurrently", default=False)
 
 
@@ -105,7 +106,7 @@ class PrincipalBlock(Model):
     """Who acts in this step."""
 
     kind: str = required(words(*PRINCIPAL_KINDS), "what kind of actor")
-    id: Template = required(CONDITION, "a stable identifier: an address, an agent id")
+    id: Template = required(WORDING, "a stable identifier: an address, an agent id")
     role: Template | None = optional(TEMPLATE, "functional role, such as `oncall` or `judge`")
     model: Template | None = optional(TEMPLATE, "model identifier, for agents")
 
@@ -198,13 +199,13 @@ class _Executing(_Flow):
     export: tuple[str, ...] = optional(ListOf(IDENTIFIER_WORD, uniqueItems=True), "outputs made global", default=())
     visibility: VisibilityBlock | None = optional(Nested(VisibilityBlock), "which variables the step may see")
     principal: PrincipalBlock | None = optional(Nested(PrincipalBlock), "who acts in this step")
+    timeout: str | None = optional(DURATION, "longest time the step may take")
+    retry: RetryBlock | None = optional(Nested(RetryBlock), "try again on failure; idempotent contracts only")
 
 
 class _Acting(_Executing):
-    """Modifiers of the steps that reach outside: a limit on time, retries, a contract of their own."""
+    """The steps that reach outside, and may say more about it than their tool."""
 
-    timeout: str | None = optional(DURATION, "longest time the step may take")
-    retry: RetryBlock | None = optional(Nested(RetryBlock), "try again on failure; idempotent contracts only")
     contract: ContractBlock | None = optional(Nested(ContractBlock), "tightens the contract")
 
 
@@ -251,7 +252,7 @@ class ManualStep(_Acting):
     """Ask a person to do something and give evidence."""
 
     type = "manual"
-    instructions: Template = required(CONDITION, "what the person should do")
+    instructions: Template = required(WORDING, "what the person should do")
     required_evidence: tuple[EvidenceBlock, ...] = optional(
         ListOf(Nested(EvidenceBlock)), "evidence without which the step does not succeed", default=()
     )
@@ -292,9 +293,9 @@ class StepKind(Kind):
             return None
         model = STEP_KINDS.get(kind) if isinstance(kind, str) else None
         if model is None:
-            guess = did_you_mean(str(kind), STEP_KINDS)
+            guess = did_you_mean(kind, STEP_KINDS) if isinstance(kind, str) else None
             hint = f"did you mean `{guess}`?" if guess else f"one of {listing(STEP_KINDS)}"
-            doc.report(error("S05", (*here, "type"), f"`{shorten(str(kind))}` is not a step type", hint))
+            doc.report(error("S05", (*here, "type"), f"{_named(kind)} is not a step type", hint))
             return None
         return model.decode(doc, value, here)
 
@@ -317,6 +318,10 @@ class StepKind(Kind):
                 + [{"if": {"not": {"required": ["type"]}}, "then": RepeatStep.schema(defs)}],
             }
         return {"$ref": "#/$defs/Step"}
+
+
+def _named(kind: Any) -> str:
+    return f"`{shorten(kind)}`" if isinstance(kind, str) else describe(kind)
 
 
 STEPS: Final = ListOf(StepKind())
@@ -361,7 +366,7 @@ class OutcomeBlock(Model):
     """How the run ended, in a form policy and metrics can use."""
 
     category: str = required(words(*OUTCOME_CATEGORIES), "one of the four categories")
-    code: Template = required(CONDITION, "what it means in your domain")
+    code: Template = required(WORDING, "what it means in your domain")
     meta: dict[str, Any] = optional(MapOf(TEMPLATED), "further details; templates at every depth", default={})
 
 

@@ -52,6 +52,7 @@ RUNBOOK_RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
     state.exports,
     state.visibility,
     contracts.tightening,
+    contracts.parameters,
     contracts.deprecated,
     contracts.extensions,
     contracts.retries,

@@ -13,8 +13,9 @@ from gert.kernel.runbook.kinds import FORMS
 from gert.kernel.runbook.model import describe, listing
 from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.schema import schema_of
+from gert.kernel.runbook.tree import Tree
 
-# Rule, message and hint; or None where another problem of the same place says it better.
+# Rule, message and hint.
 Said: TypeAlias = tuple[str, str, str | None]
 
 
@@ -26,15 +27,30 @@ def _validator(kind: str) -> Any:
 def semantic(document: Document) -> Iterator[Finding]:
     """Every place where a value is not of the form its field asks for."""
     for problem in _validator(document.kind).iter_errors(document.tree.root):
-        path: Path = tuple(problem.instance_path)
-        if problem.kind.name == "propertyNames":
-            key = str(problem.kind.error.instance)
-            form = FORMS.get(getattr(problem.kind.error.kind, "pattern", ""), "another form")
-            message = f"expected {form} as key, found `{shorten(key)}`"
-            yield error("J01", (*path, key), message, on_key=True)
-        else:
-            rule, message, hint = say(problem, document.tree.value_at(path))
-            yield error(rule, path, message, hint)
+        yield from _findings(problem, document.tree)
+
+
+def _findings(problem: Any, tree: Tree) -> Iterator[Finding]:
+    path: Path = tuple(problem.instance_path)
+    if problem.kind.name == "anyOf" and (chosen := _chosen(problem)) is not None:
+        for inner in chosen:
+            yield from _findings(inner, tree)
+    elif problem.kind.name == "propertyNames":
+        key = str(problem.kind.error.instance)
+        form = FORMS.get(getattr(problem.kind.error.kind, "pattern", ""), "another form")
+        yield error("J01", (*path, key), f"expected {form} as key, found `{shorten(key)}`", on_key=True)
+    else:
+        rule, message, hint = say(problem, tree.value_at(path))
+        yield error(rule, path, message, hint)
+
+
+def _chosen(problem: Any) -> list[Any] | None:
+    """Of several forms, the problems of the one the author chose: the one whose type fits."""
+    here = list(problem.instance_path)
+    for problems in problem.kind.context:
+        if problems and all(each.kind.name != "type" or list(each.instance_path) != here for each in problems):
+            return list(problems)
+    return None
 
 
 def say(problem: Any, value: Any) -> Said:
@@ -90,11 +106,7 @@ def _repeated(kind: Any, value: Any) -> Said:
     return "J05", "the list repeats itself", None
 
 
-def _any_of(kind: Any, value: Any) -> Said:
-    """Of several forms, speak of the one the author chose: the one whose type fits."""
-    for problems in kind.context:
-        if problems and all(problem.kind.name != "type" for problem in problems):
-            return say(problems[0], value)
+def _no_form(kind: Any, value: Any) -> Said:
     return "J06", f"{describe(value)} has none of the forms allowed here", None
 
 
@@ -117,5 +129,5 @@ MESSAGES: Final[Mapping[str, Callable[[Any, Any], Said]]] = {
     "minItems": _empty,
     "minLength": _empty,
     "uniqueItems": _repeated,
-    "anyOf": _any_of,
+    "anyOf": _no_form,
 }

@@ -3,11 +3,14 @@
 from collections.abc import Iterator
 
 from gert.kernel.foundation.duration import parse_duration
-from gert.kernel.governance.tighten import relaxations
-from gert.kernel.runbook.documents.contract import ContractBlock
+from gert.kernel.governance.contract import Parameter
+from gert.kernel.governance.tighten import Relaxation, relaxations
+from gert.kernel.runbook.documents.contract import ContractBlock, ParameterBlock
 from gert.kernel.runbook.documents.steps import ExtensionStep, RetryBlock, ToolStep
 from gert.kernel.runbook.finding import Finding, error, warning
 from gert.kernel.runbook.validate.case import Case
+from gert.kernel.runbook.validate.domain.evidence import bad_pattern
+from gert.kernel.runbook.validate.domain.tools import misfit
 
 
 def tightening(case: Case) -> Iterator[Finding]:
@@ -19,7 +22,40 @@ def tightening(case: Case) -> Iterator[Finding]:
         if base is None:
             continue
         for relaxation in relaxations(base, step.contract.declared(), parent_name=f"the tool `{step.tool}`"):
-            yield error("D32", step.contract.at(relaxation.property), relaxation.message)
+            yield relaxed(step.contract, relaxation)
+
+
+def relaxed(block: ContractBlock, relaxation: Relaxation) -> Finding:
+    """D32: a claim that would weaken the layer around it."""
+    below = (relaxation.parameter,) if relaxation.parameter is not None else ()
+    return error("D32", block.at(relaxation.property, *below), relaxation.message)
+
+
+def parameters(case: Case) -> Iterator[Finding]:
+    """D43: what a step's own contract says of inputs and outputs can be kept."""
+    for step in case.program.steps:
+        if step.contract is not None:
+            yield from contract_limits(step.contract)
+
+
+def contract_limits(block: ContractBlock) -> Iterator[Finding]:
+    """D43: the limits of every parameter of a contract."""
+    for parameter in (*block.inputs.values(), *block.outputs.values()):
+        yield from limits(parameter)
+
+
+def limits(block: ParameterBlock) -> Iterator[Finding]:
+    """D43: a parameter's own limits make sense, and its default and enumeration keep to them."""
+    if block.pattern is not None:
+        yield from bad_pattern("D43", block.pattern, block.at("pattern"))
+    if block.min is not None and block.max is not None and block.min > block.max:
+        yield error("D43", block.at("min"), "`min` is larger than `max`")
+    bare = Parameter(type=block.parameter().type)
+    for index, value in enumerate(block.enum or ()):
+        if (why := misfit(value, bare)) is not None:
+            yield error("D43", block.at("enum", index), f"the value can never be given: {why}")
+    if block.has_default and block.default is not None and (why := misfit(block.default, block.parameter())):
+        yield error("D43", block.at("default"), f"the default does not fit: {why}")
 
 
 def deprecated(case: Case) -> Iterator[Finding]:

@@ -12,8 +12,7 @@ from gert.kernel.runbook.finding import Finding, Path, error, note, warning
 from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.validate.case import Case
-from gert.kernel.runbook.validate.domain.evidence import bad_pattern
-from gert.kernel.runbook.validate.domain.tools import misfit
+from gert.kernel.runbook.validate.domain.contracts import limits
 from gert.kernel.runbook.validate.facts import Facts
 
 SOURCES: Final = ("prompt", "env/NAME", "file/PATH", "provider/NAME.PATH")
@@ -112,12 +111,7 @@ def _binding(block: InputBlock, case: Case) -> Iterator[Finding]:
 def inputs(case: Case) -> Iterator[Finding]:
     """D43: an input's own limits make sense, and its default keeps to them."""
     for block in case.program.runbook.meta.inputs.values():
-        if block.pattern is not None:
-            yield from bad_pattern("D43", block.pattern, block.at("pattern"))
-        if block.min is not None and block.max is not None and block.min > block.max:
-            yield error("D43", block.at("min"), "`min` is larger than `max`")
-        if block.has_default and block.default is not None and (why := misfit(block.default, block.parameter())):
-            yield error("D43", block.at("default"), f"the default does not fit: {why}")
+        yield from limits(block)
         if block.has_default and block.required:
             message = "an input with a `default` is never missing, so `required` does nothing"
             yield warning("D43", block.at("required"), message)

@@ -15,7 +15,7 @@ from gert.kernel.runbook.documents.steps import (
 )
 from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.validate.case import Case
-from gert.kernel.template import Template
+from gert.kernel.template import templates_in
 
 NUMERIC: Final = frozenset({"greater_than", "greater_or_equal", "less_than", "less_or_equal"})
 
@@ -44,7 +44,7 @@ def _assertion(assertion: AssertionBlock) -> Iterator[Finding]:
             except GertError:
                 message = f"`{assertion.type}` compares numbers, and `{expected.source}` is none"
                 yield error("D36", assertion.at("expected"), message)
-    if not isinstance(assertion.value, Template):
+    if not any(True for _ in templates_in(assertion.value)):
         yield warning(
             "D36",
             assertion.at("value"),

@@ -9,9 +9,10 @@ from gert.kernel.foundation.values import coerce
 from gert.kernel.runbook.documents.steps import BranchStep, EndStep, NextBlock, RepeatStep, Step
 from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.program import Program, StepList, inner_lists
+from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain.reach import Flow, is_guarded
-from gert.kernel.template import Template, evaluate, templates_in
+from gert.kernel.template import Template, evaluate, templates_in, truth
 
 MOST_JUMPS: Final = 10_000
 
@@ -75,7 +76,7 @@ def jumps(case: Case) -> Iterator[Finding]:
                 hint = f"write `next: {{step: {jump.step}, max: 3}}`"
                 yield error("D08", path, f"a jump {what} needs a `max`", hint)
             if isinstance(jump.max, Template):
-                yield from _constant_bound(program, jump.max, jump.at("max"), 0)
+                yield from _constant_bound(program, jump.max, jump.at("max"), 0, "D08")
 
 
 def _lost(program: Program, jump: NextBlock, known: dict[str, int]) -> Finding:
@@ -87,7 +88,7 @@ def _lost(program: Program, jump: NextBlock, known: dict[str, int]) -> Finding:
     return error("D07", jump.at("step"), f"there is no step `{jump.step}` to jump to", hint)
 
 
-def _constant_bound(program: Program, bound: Template, path: Path, least: int) -> Iterator[Finding]:
+def _constant_bound(program: Program, bound: Template, path: Path, least: int, rule: str) -> Iterator[Finding]:
     """A bound that only names constants is known now, so check it now."""
     constants = program.runbook.meta.constants
     names = {reference.path[0] if reference.path else None for reference in bound.references}
@@ -96,10 +97,10 @@ def _constant_bound(program: Program, bound: Template, path: Path, least: int) -
     try:
         value = coerce(evaluate(bound, constants), "int")
     except GertError as problem:
-        yield error("D08", path, f"`max` must be a whole number: {problem.message}")
+        yield error(rule, path, f"`max` must be a whole number: {problem.message}")
         return
     if not least <= value <= MOST_JUMPS:
-        yield error("D08", path, f"`max` must be from {least} to {MOST_JUMPS}; `{bound.source}` is {value}")
+        yield error(rule, path, f"`max` must be from {least} to {MOST_JUMPS}; `{bound.source}` is {value}")
 
 
 def branches(case: Case) -> Iterator[Finding]:
@@ -121,10 +122,16 @@ def branches(case: Case) -> Iterator[Finding]:
                 yield error("D09", arm.at("label"), f"two arms of this branch are labelled `{arm.label}`")
             if not arm.is_default and arm.condition.is_text:
                 hint = 'write a template such as `{{ eq .status "ok" }}`, or `default`'
-                message = f"the condition `{arm.condition.source}` is text, and text is always true"
+                message = f"the condition {_fixed(arm.condition)}"
                 yield warning("D09", step.at("branches", index, "condition"), message, hint)
             labels.add(arm.label or "")
             labels.discard("")
+
+
+def _fixed(condition: Template) -> str:
+    """A condition without a template never changes."""
+    always = "true" if truth(condition.source.strip()) else "false"
+    return f"`{shorten(condition.source.strip())}` is text without a template, and always {always}"
 
 
 def ends(case: Case) -> Iterator[Finding]:
@@ -166,7 +173,7 @@ def repeats(case: Case) -> Iterator[Finding]:
         elif not step.body:
             yield error("D14", step.path, f"{step.label} has no steps to repeat", "add `steps:` beside `repeat`")
         if isinstance(step.repeat.max, Template):
-            yield from _constant_bound(program, step.repeat.max, step.repeat.at("max"), 1)
+            yield from _constant_bound(program, step.repeat.max, step.repeat.at("max"), 1, "D14")
         if step.repeat.until is not None and step.repeat.until.is_text:
-            message = f"`until: {step.repeat.until.source}` is text, and text is always true"
+            message = f"`until` {_fixed(step.repeat.until)}"
             yield warning("D14", step.repeat.at("until"), message, "write a template such as `{{ .done }}`")

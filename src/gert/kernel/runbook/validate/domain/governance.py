@@ -55,9 +55,9 @@ def _well_formed(rule: RuleBlock) -> Iterator[Finding]:
         yield error("D38", rule.at("default"), message, "use `action` for a rule with matchers")
     elif rule.action is None and rule.default is None and rule.contract_violations is None:
         yield error("D38", rule.path, "the rule has no `action`", "say `allow`, `require-approval` or `deny`")
-    elif rule.action is None and rule.default is None and matchers:
-        message = f"`contract_violations` stands alone: `{matchers[0]}` does nothing here"
-        yield error("D38", rule.at(matchers[0]), message, "add an `action`, or remove the matcher")
+    if rule.contract_violations is not None and (rule.action or rule.default or matchers):
+        message = "`contract_violations` stands alone: it holds for every step and takes no part in matching"
+        yield error("D38", rule.at("contract_violations"), message, "give it a rule of its own")
     if rule.contract is not None and not any(getattr(rule.contract, name) is not None for name in rule.contract.fields):
         yield error("D38", rule.contract.path, "`contract` is empty, so it matches nothing in particular")
     verdict = rule.action or rule.default

@@ -11,9 +11,15 @@ from gert.kernel.runbook.documents.tool import ActionBlock, ExtractBlock, Tool
 from gert.kernel.runbook.finding import Finding, Path, error, note, warning
 from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.program import declared
-from gert.kernel.runbook.validate.domain.contracts import old_words, unsafe_retry, waits
+from gert.kernel.runbook.validate.domain.contracts import (
+    contract_limits,
+    old_words,
+    relaxed,
+    unsafe_retry,
+    waits,
+)
 from gert.kernel.runbook.validate.domain.evidence import bad_pattern
-from gert.kernel.runbook.validate.domain.tools import misfit
+from gert.kernel.runbook.validate.domain.identity import RESERVED
 from gert.kernel.runbook.validate.facts import Facts
 from gert.kernel.template import Template
 
@@ -63,6 +69,10 @@ def _meta(tool: Tool, facts: Facts) -> Iterator[Finding]:
         yield error("D50", ("meta", "connect"), f"`connect` belongs to `mcp`, and this tool is `{meta.transport}`")
     if meta.args and meta.transport == "stdio":
         yield error("D50", ("meta", "args"), "`args` belongs to programs that stay up", "put arguments into `argv`")
+    for index, word in enumerate(meta.args):
+        for reference in word.references:
+            message = f"`{'.'.join(map(str, reference.path))}` is not known when the program is started"
+            yield _at(reference.offset, warning("D52", ("meta", "args", index), message, "arguments of a server are fixed"))
     if facts.platform is not None and meta.platform and facts.platform not in meta.platform:
         message = f"the tool is made for {listing(meta.platform)}, and this is `{facts.platform}`"
         yield warning("D41", ("meta", "platform"), message)
@@ -75,7 +85,8 @@ def _meta(tool: Tool, facts: Facts) -> Iterator[Finding]:
 def _contract(tool: Tool) -> Iterator[Finding]:
     yield from old_words(tool.contract, both_is_error=True)
     if tool.contract is not None:
-        yield from _parameters(tool.contract)
+        yield from contract_limits(tool.contract)
+        yield from _reserved(tool.contract)
     unsaid = tool.contract is None or (tool.contract.effects is None and tool.contract.side_effects is None)
     silent = [
         name
@@ -91,22 +102,18 @@ def _action_contract(tool: Tool, action: ActionBlock) -> Iterator[Finding]:
     if action.contract is None:
         return
     yield from old_words(action.contract, both_is_error=True)
-    yield from _parameters(action.contract)
+    yield from contract_limits(action.contract)
+    yield from _reserved(action.contract)
     outer = declared(tool.contract)
     for relaxation in relaxations(outer, action.contract.declared(), parent_name="the tool"):
-        below = (relaxation.parameter,) if relaxation.parameter is not None else ()
-        yield error("D32", action.contract.at(relaxation.property, *below), relaxation.message)
+        yield relaxed(action.contract, relaxation)
 
 
-def _parameters(block: ContractBlock) -> Iterator[Finding]:
-    for parameters in (block.inputs, block.outputs):
-        for parameter in parameters.values():
-            if parameter.pattern is not None:
-                yield from bad_pattern("D43", parameter.pattern, parameter.at("pattern"))
-            if parameter.has_default and parameter.default is not None:
-                why = misfit(parameter.default, parameter.parameter())
-                if why is not None:
-                    yield error("D43", parameter.at("default"), f"the default does not fit: {why}")
+def _reserved(block: ContractBlock) -> Iterator[Finding]:
+    for name in block.outputs:
+        if name in RESERVED:
+            path = block.at("outputs", name)
+            yield error("D02", path, f"`{name}` cannot be the name of an output", RESERVED[name], on_key=True)
 
 
 def _transport(tool: Tool, name: str, action: ActionBlock) -> Iterator[Finding]:
@@ -152,7 +159,7 @@ def _extract(extract: ExtractBlock) -> Iterator[Finding]:
 
 def _templates(action: ActionBlock, contract: Contract, name: str) -> Iterator[Finding]:
     """D52: a template in a tool names an input of its contract. D54: and keeps secrets off command lines."""
-    for path, template in _tool_templates(action):
+    for path, template, exposed in _tool_templates(action):
         for reference in template.references:
             if not reference.path or not isinstance(reference.path[0], str):
                 continue
@@ -160,7 +167,7 @@ def _templates(action: ActionBlock, contract: Contract, name: str) -> Iterator[F
             parameter = contract.inputs.get(head)
             if parameter is None:
                 yield _at(reference.offset, _undeclared(head, name, contract.inputs, path))
-            elif parameter.secret and "argv" in path:
+            elif parameter.secret and exposed:
                 message = f"the secret input `{head}` ends up on a command line, where others can read it"
                 yield _at(reference.offset, warning("D54", path, message, "hand it over through `env` or `stdin`"))
 
@@ -178,17 +185,18 @@ def _at(offset: int, finding: Finding) -> Finding:
     )  # fmt: skip
 
 
-def _tool_templates(action: ActionBlock) -> Iterator[tuple[Path, Template]]:
+def _tool_templates(action: ActionBlock) -> Iterator[tuple[Path, Template, bool]]:
+    """Every template of an action, and whether what it renders stands on a command line."""
     for index, word in enumerate(action.argv or ()):
-        yield action.at("argv", index), word
+        yield action.at("argv", index), word, True
     for index, word in enumerate((action.preview.argv if action.preview else None) or ()):
-        yield action.at("preview", "argv", index), word
+        yield action.at("preview", "argv", index), word, True
     for key, value in action.env.items():
-        yield action.at("env", key), value
+        yield action.at("env", key), value, False
     for key in ("stdin", "cwd"):
         template = getattr(action, key)
         if template is not None:
-            yield action.at(key), template
+            yield action.at(key), template, False
 
 
 def _command(tool: Tool, action: ActionBlock) -> Iterator[Finding]:

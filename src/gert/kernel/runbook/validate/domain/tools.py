@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from gert.errors import GertError
+from gert.errors import GertError, PatternError
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.foundation.values import coerce, objection
 from gert.kernel.governance.contract import Contract, Parameter
@@ -128,17 +128,18 @@ def misfit(value: Any, parameter: Parameter) -> str | None:
             return f"expected {parameter.type}, found text with a template in it"
         return None
     try:
-        native = coerce(value, parameter.type)
+        return objection(
+            coerce(value, parameter.type),
+            type=parameter.type,
+            enum=parameter.enum,
+            pattern=parameter.pattern,
+            min=parameter.min,
+            max=parameter.max,
+        )
+    except PatternError:
+        return None  # reported where the pattern is written
     except GertError as problem:
         return problem.message
-    return objection(
-        native,
-        type=parameter.type,
-        enum=parameter.enum,
-        pattern=parameter.pattern,
-        min=parameter.min,
-        max=parameter.max,
-    )
 
 
 def _keys_of(program: Program, source: str) -> set[str] | None:
