@@ -5,6 +5,7 @@ import pytest
 from gert.kernel.governance.risk import risk_of
 from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.document import load
+from gert.kernel.runbook.documents.steps import ToolStep
 from gert.kernel.runbook.program import Program, ToolLookup, policy_file, policy_of
 from gert.kernel.runbook.tools import name_of, places
 
@@ -83,6 +84,16 @@ def test_evidence_is_an_output(program: Program) -> None:
     contract = program.contract_of(program.by_id["look"])
     assert contract is not None
     assert list(contract.outputs) == ["note"]
+
+
+def test_an_input_declared_as_text_is_what_its_author_wrote() -> None:
+    """DECISIONS 5: `1.10` stays `1.10`."""
+    runbook = load(RUNBOOK.replace("action: get, inputs: {name: x}", "action: get, inputs: {name: 1.10}", 1).encode())
+    program = Program(runbook.model, {"k": ToolLookup("k", (), "k.tool.yaml", load(TOOL))})
+    step = program.by_id["get"]
+    assert isinstance(step, ToolStep)
+    assert step.inputs == {"name": 1.1}
+    assert program.inputs_of(step) == {"name": "1.10"}
 
 
 def test_walking_finds_every_step_in_order(program: Program) -> None:

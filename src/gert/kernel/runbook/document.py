@@ -136,7 +136,8 @@ def _unrecognized(root: Any) -> Finding:
         return error("S08", (), "`apiVersion` is missing", f"one of {listing(API_VERSIONS)}")
     said = root["apiVersion"]
     if not isinstance(said, str):
-        return error("S08", ("apiVersion",), f"expected an apiVersion, found {describe(said)}", f"one of {listing(API_VERSIONS)}")
+        message = f"expected an apiVersion, found {describe(said)}"
+        return error("S08", ("apiVersion",), message, f"one of {listing(API_VERSIONS)}")
     guess = did_you_mean(said, API_VERSIONS)
     hint = f"did you mean `{guess}`?" if guess else f"one of {listing(API_VERSIONS)}"
     return error("S08", ("apiVersion",), f"`{shorten(said)}` is not an apiVersion gert knows", hint)

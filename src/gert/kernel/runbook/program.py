@@ -135,6 +135,19 @@ class Program:
             self._action_contracts[key] = resolve(declared(tool.contract), declared(action[1].contract))
         return self._action_contracts[key]
 
+    def inputs_of(self, step: ToolStep | ExtensionStep) -> Mapping[str, Any]:
+        """What a step hands over; for an input declared as text, the text its author wrote (`1.10`, not 1.1)."""
+        contract = self.contract_of(step)
+        if contract is None or not step.inputs.texts:
+            return step.inputs
+        declared_as = contract.inputs
+        return {
+            name: step.inputs.texts.get(name, value)
+            if name in declared_as and declared_as[name].type == "string"
+            else value
+            for name, value in step.inputs.items()
+        }
+
     def _resolve(self, step: Step) -> Contract | None:
         if isinstance(step, ToolStep):
             base = self.base_contract_of(step)

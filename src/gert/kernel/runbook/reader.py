@@ -134,7 +134,6 @@ class _Anchored(msgspec.Struct):
     text: str | None
     weight: int
     height: int
-    index: int
     open: bool = False
 
 
@@ -253,7 +252,7 @@ class _Builder:
             if resolved is not value:
                 value, text = resolved, value
         if event.anchor is not None:
-            self.anchors[event.anchor] = _Anchored(value, text, 1, 0, index)
+            self.anchors[event.anchor] = _Anchored(value, text, 1, 0)
         if not self.stack:
             self.tree.start = index
             return value
@@ -313,7 +312,7 @@ class _Builder:
             )
         anchor = None
         if event.anchor is not None:
-            anchor = self.anchors[event.anchor] = _Anchored(node, None, 0, 0, index, open=True)
+            anchor = self.anchors[event.anchor] = _Anchored(node, None, 0, 0, open=True)
         self.stack.append(_Frame(node, anchor, before))
 
     def _close(self, root: Any) -> Any:
@@ -351,9 +350,7 @@ class _Builder:
             self._key(frame, anchored.value, index, plain=False)
         else:
             frame.height = max(frame.height, anchored.height)
-            # What is wrong inside a template is wrong where the template is written.
-            is_template = isinstance(anchored.value, str) and "{{" in anchored.value
-            self._put(frame, anchored.value, anchored.text, anchored.index if is_template else index)
+            self._put(frame, anchored.value, anchored.text, index)
         return root
 
     def _merge(self, frame: _Frame) -> None:

@@ -99,7 +99,7 @@ class Tree:
         Quoting and folding make the two texts differ, so look for the same words, counted from the start.
         """
         value = self.value_at(path)
-        if not isinstance(value, str):
+        if not isinstance(value, str) or self.text.startswith("*", start):  # an alias stands for the whole text
             return start
         words = re.match(r"[^\s\"'\\]{1,40}", value[offset : offset + 40])
         if words is None:

@@ -1,5 +1,7 @@
 """The eight kinds of step, and the modifiers they take."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from gert.kernel.foundation.names import did_you_mean
@@ -209,7 +211,30 @@ class _Acting(_Executing):
     contract: ContractBlock | None = optional(Nested(ContractBlock), "tightens the contract")
 
 
-INPUTS: Final = MapOf(TEMPLATED)
+class Inputs(dict[str, Any]):
+    """Inputs by name; `texts` has the source text of scalars that are not text, for inputs declared as text."""
+
+    __slots__ = ("texts",)
+
+    def __init__(
+        self, values: Mapping[str, Any] = MappingProxyType({}), texts: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(values)
+        self.texts = texts or {}
+
+
+class InputsKind(MapOf):
+    """A map of templated values that remembers how they were written."""
+
+    __slots__ = ()
+
+    def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> Inputs:
+        """Decode each value."""
+        values = super().decode(doc, node, key, value, path)
+        return Inputs(values, value.texts if type(value) is Map else None)
+
+
+INPUTS: Final = InputsKind(TEMPLATED)
 INPUTS_FROM: Final = Choice(
     "the name of an object, or a list of names", {str: NONEMPTY, Seq: ListOf(NONEMPTY, minItems=1)}
 )
@@ -218,7 +243,7 @@ INPUTS_FROM: Final = Choice(
 class _Calling(_Acting):
     """The steps that hand inputs to something."""
 
-    inputs: dict[str, Any] = optional(INPUTS, "values handed over; templates at every depth", default={})
+    inputs: Inputs = optional(INPUTS, "values handed over; templates at every depth", default=Inputs())
     inputs_from: Any = optional(INPUTS_FROM, "objects whose keys are spread into the inputs")
 
     @property

@@ -7,6 +7,7 @@ from gert.kernel.runbook.documents.steps import ManualStep, Step
 from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.validate.case import Case
+from gert.kernel.runbook.validate.domain.parallel import global_names
 
 RESERVED: Final = {
     "step": "`.step.<id>` reads the outputs of a step",
@@ -56,6 +57,18 @@ def one_meaning(case: Case) -> Iterator[Finding]:
             yield (warning if what == "a loop's item" else error)(
                 "D03", path, message, "rename one of them", on_key=True
             )
+
+
+def outputs_beside_ids(case: Case) -> Iterator[Finding]:
+    """D03: an output with the name of a step hides that step: `.name` is the output."""
+    program = case.program
+    said: set[str] = set()
+    for step in program.steps:
+        for name in global_names(program, step):
+            if name in program.by_id and name not in said and name not in RESERVED:
+                said.add(name)
+                message = f"`{name}` is a step and also an output of {step.label}; `.{name}` is the output"
+                yield warning("D03", program.by_id[name].at("id"), message, "rename the step")
 
 
 def _named(program: Program) -> Iterator[tuple[str, Path, str]]:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from gert.kernel.runbook.documents.steps import Lane, ParallelStep, Step
 from gert.kernel.runbook.finding import Finding, error, warning
 from gert.kernel.runbook.model import listing
-from gert.kernel.runbook.program import Program, walk
+from gert.kernel.runbook.program import Program, inner_lists, walk
 from gert.kernel.runbook.validate.case import Case
+from gert.kernel.runbook.validate.domain.scopes import scope_key
 
 
 def lanes(case: Case) -> Iterator[Finding]:
@@ -29,27 +30,43 @@ def lanes(case: Case) -> Iterator[Finding]:
 def clashes(case: Case) -> Iterator[Finding]:
     """D12: two lanes that set the same name would overwrite each other; there is no silent precedence."""
     for block in _blocks(case.program):
-        owner: dict[str, int] = {}
+        owner: dict[tuple[str, ...], int] = {}
         for index, lane in enumerate(block.branches):
-            for step in walk(lane.steps):
-                for name in global_names(case.program, step):
-                    first = owner.setdefault(name, index)
-                    if first != index:
-                        message = f"{_called(block, first)} and {_called(block, index)} both set `{name}`"
-                        hint = "give the outputs different names, or keep them in different scopes"
-                        yield error("D12", step.path, message, hint)
+            for step, place in _escaping(case.program, lane.steps):
+                first = owner.setdefault(place, index)
+                if first != index:
+                    where = f" in the scope `{'/'.join(place[:-1])}`" if place[:-1] else ""
+                    message = f"{_called(block, first)} and {_called(block, index)} both set `{place[-1]}`{where}"
+                    hint = "give the outputs different names, or keep them in different scopes"
+                    yield error("D12", step.path, message, hint)
+
+
+def _escaping(
+    program: Program, steps: tuple[Step, ...], *, exports_only: bool = False
+) -> Iterator[tuple[Step, tuple[str, ...]]]:
+    """What steps leave behind in scopes and under global names; of a repeated body only exports get out."""
+    for step in steps:
+        if step.for_each is not None:
+            continue  # kept under the step's own id
+        contract = program.contract_of(step)
+        if step.scope is not None and contract is not None:
+            for name in contract.outputs:
+                yield step, (*scope_key(step.scope), name)
+        for name in step.export if exports_only else global_names(program, step):
+            yield step, (name,)
+        for inner in inner_lists(step):
+            yield from _escaping(program, inner.steps, exports_only=exports_only or inner.role == "body")
 
 
 def global_names(program: Program, step: Step) -> tuple[str, ...]:
     """The names a step sets for everyone: its outputs, or what it exports out of a scope."""
     if step.for_each is not None:
         return ()
-    if step.scope is not None:
-        return step.export
     contract = program.contract_of(step)
     # `.passed` of an assertion is read through its step id and never clashes.
-    outputs = [] if contract is None or step.type == "assert" else list(contract.outputs)
-    return tuple(dict.fromkeys([*outputs, *step.export]))
+    if contract is None or step.scope is not None or step.type == "assert":
+        return step.export
+    return tuple(dict.fromkeys([*contract.outputs, *step.export]))
 
 
 def conflicts(case: Case) -> Iterator[Finding]:

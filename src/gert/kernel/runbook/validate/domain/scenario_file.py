@@ -14,6 +14,7 @@ from gert.kernel.runbook.validate.domain.evidence import bad_pattern
 from gert.kernel.runbook.validate.domain.tools import misfit
 
 REGEX_ENDS: Final = "/"
+SAYS_NOTHING: Final = frozenset({"description", "tags", "golden", "extensions"})
 
 
 def scenario_file(scenario: Scenario, program: Program | None) -> Iterator[Finding]:
@@ -52,7 +53,7 @@ def scenario_file(scenario: Scenario, program: Program | None) -> Iterator[Findi
 
 def test_file(expectations: Expectations, program: Program | None) -> Iterator[Finding]:
     """D61: expectations can be met: their steps exist and do not contradict each other."""
-    if not any(getattr(expectations, name) for name in expectations.fields if name not in {"description", "tags", "golden", "extensions"}):
+    if not any(getattr(expectations, name) for name in expectations.fields if name not in SAYS_NOTHING):
         yield warning("D61", (), "nothing is expected, so this test cannot fail")
     for name in sorted(set(expectations.must_reach) & set(expectations.must_not_reach)):
         path: Path = ("must_not_reach", expectations.must_not_reach.index(name))

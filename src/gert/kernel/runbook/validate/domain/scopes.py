@@ -1,82 +1,138 @@
-"""Scopes: the namespaces steps have declared so far, and what a path into them leads to."""
+"""Scopes: every namespace the steps of a runbook declare, and what a path behind `.scope` leads to."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
 
 from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.runbook.documents.steps import RepeatStep
+from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.reader import shorten
-from gert.kernel.runbook.validate.domain.shapes import Dead
+from gert.kernel.runbook.validate.domain.names import Binding, Names
+from gert.kernel.runbook.validate.domain.shapes import ANYTHING, Dead
 from gert.kernel.template import Template
 
+ANY_SEGMENT: Final = "*"
+ARCHIVE: Final = "repeat"
 
-class _Node:
-    """One segment of a scope path. A wildcard child stands for a templated segment."""
-
-    __slots__ = ("children", "names", "open", "wildcard")
-
-    def __init__(self) -> None:
-        self.children: dict[str, _Node] = {}
-        self.wildcard: _Node | None = None
-        self.names: set[str] = set()
-        self.open = False
-
-    def child(self, segment: str) -> "_Node":
-        """The child for a segment as an author wrote it."""
-        if "{{" in segment:
-            self.wildcard = self.wildcard or _Node()
-            return self.wildcard
-        return self.children.setdefault(segment, _Node())
+# How many scopes below a path are looked at; beyond that one of them is taken to be filled.
+MOST_BELOW: Final = 50
 
 
-class Scopes:
-    """Every scope declared so far, as a tree."""
-
-    def __init__(self) -> None:
-        self._root = _Node()
-
-    def declare(self, scope: Template, outputs: Iterable[str], *, is_open: bool) -> None:
-        """A step keeps its outputs in a scope; `is_open` when under keys nobody knows yet."""
-        node = self._root
-        for segment in _segments(scope):
-            node = node.child(segment)
-        node.names.update(outputs)
-        node.open = node.open or is_open
-
-    def declare_repeat(self, step_id: str) -> None:
-        """A repeated block archives its iterations under `repeat.<id>.<n>`."""
-        self._root.child("repeat").child(step_id).open = True
-
-    def follow(self, path: Sequence[Any]) -> Dead | None:
-        """Follow what stands behind `.scope`; the reason where it leads nowhere."""
-        node, said = self._root, ".scope"
-        for segment in path:
-            if not isinstance(segment, str):
-                return None
-            after = node.children.get(segment) or node.wildcard
-            if after is None:
-                if node.open or segment in node.names:
-                    return None
-                known = [*node.children, *node.names]
-                guess = did_you_mean(segment, known)
-                hint = f"did you mean `{said}.{guess}`?" if guess else None
-                if node is self._root:
-                    return Dead(f"no step on the way here has the scope `{shorten(segment)}`", hint)
-                return Dead(f"the scope `{said.removeprefix('.scope.')}` has no `{shorten(segment)}`", hint)
-            node, said = after, f"{said}.{segment}"
-        return None
-
-
-def _segments(scope: Template) -> tuple[str, ...]:
-    """The segments of a scope; a templated one stays a template, even where it contains a separator."""
-    parts: list[str] = []
-    depth = 0
-    current = ""
-    for character in scope.source.replace("{{", "\x01").replace("}}", "\x02"):
-        depth += {"\x01": 1, "\x02": -1}.get(character, 0)
-        if character in "/." and depth <= 0:
+def scope_key(scope: Template) -> tuple[str, ...]:
+    """The segments of a scope as written; a templated one may be anything, even where it contains a separator."""
+    marked = scope.source.replace("{{", "\x01").replace("}}", "\x02")
+    parts, current, inside = [], "", 0
+    for character in marked:
+        inside += {"\x01": 1, "\x02": -1}.get(character, 0)
+        if character in "/." and inside <= 0:
             parts.append(current)
             current = ""
         else:
             current += character
     parts.append(current)
-    return tuple(part.replace("\x01", "{{").replace("\x02", "}}") for part in parts if part)
+    return tuple(ANY_SEGMENT if "\x01" in part else part for part in parts if part)
+
+
+class _Node:
+    """One segment of a scope path; `key` is set where a scope ends here."""
+
+    __slots__ = ("children", "fields", "is_open", "key")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] = {}
+        self.key: tuple[str, ...] | None = None
+        self.fields: set[str] = set()
+        self.is_open = False
+
+    def below(self) -> Iterator["_Node"]:
+        """Every scope at or below this node."""
+        pending = [self]
+        while pending:
+            node = pending.pop()
+            if node.key is not None:
+                yield node
+            pending.extend(node.children.values())
+
+
+class Scopes:
+    """Every scope of a runbook; which of them are filled at a point is a matter of `Names`."""
+
+    def __init__(self, program: Program) -> None:
+        self._root = _Node()
+        for step in program.steps:
+            contract = program.contract_of(step)
+            if step.scope is not None and contract is not None:
+                node = self._declare(scope_key(step.scope))
+                node.fields.update(contract.outputs)
+                # A loop keeps its results under keys nobody knows yet.
+                node.is_open = node.is_open or step.for_each is not None
+            if isinstance(step, RepeatStep):
+                self._declare((ARCHIVE, step.id)).is_open = True
+
+    def _declare(self, key: tuple[str, ...]) -> _Node:
+        node = self._root
+        for segment in key:
+            node = node.children.setdefault(segment, _Node())
+        node.key = key
+        return node
+
+    @staticmethod
+    def fill(filled: Names, key: tuple[str, ...], fields: Sequence[str], *, certain: bool) -> None:
+        """Note that a step has put its outputs into a scope."""
+        name = "/".join(key)
+        filled.bind(name, ANYTHING, certain=certain)
+        for field in fields:
+            filled.bind(f"{name}.{field}", ANYTHING, certain=certain)
+
+    def follow(self, path: Sequence[Any], filled: Names) -> Binding | Dead | None:
+        """Where a path behind `.scope` leads: what is bound there, or why nothing is; None when it cannot be told."""
+        if not all(isinstance(segment, str) for segment in path):
+            return None
+        found: list[Binding] = []
+        unfilled: _Node | None = None
+        lacking: _Node | None = None
+        nodes = [self._root]
+        for depth in range(len(path) + 1):
+            rest = path[depth:]
+            for node in nodes:
+                if node.key is None:
+                    continue
+                name = "/".join(node.key)
+                if rest and not node.is_open and rest[0] not in node.fields:
+                    lacking = node
+                    continue
+                binding = filled.get(f"{name}.{rest[0]}" if rest and not node.is_open else name)
+                if binding is not None:
+                    found.append(binding)
+                else:
+                    unfilled = node
+            if not rest:
+                found += self._filled_below(nodes, filled)
+                unfilled = unfilled or next((below for node in nodes for below in node.below()), None)
+                break
+            nodes = [node.children[s] for node in nodes for s in (rest[0], ANY_SEGMENT) if s in node.children]
+        if found:
+            return next((binding for binding in found if binding.certain), found[0])
+        return self._dead(path, unfilled, lacking)
+
+    @staticmethod
+    def _filled_below(nodes: list[_Node], filled: Names) -> list[Binding]:
+        below = list(islice((scope for node in nodes for scope in node.below()), MOST_BELOW))
+        bound = [filled.get("/".join(scope.key or ())) for scope in below]
+        if len(below) == MOST_BELOW:
+            return [Binding(ANYTHING)]
+        return [binding for binding in bound if binding is not None]
+
+    def _dead(self, path: Sequence[str], unfilled: _Node | None, lacking: _Node | None) -> Dead:
+        if unfilled is not None:
+            return Dead(f"the scope `{'/'.join(unfilled.key or ())}` is not filled on any path to here")
+        said = shorten("/".join(path))
+        if lacking is not None:
+            missing = path[len(lacking.key or ())]
+            guess = did_you_mean(missing, lacking.fields)
+            hint = f"did you mean `{guess}`?" if guess else None
+            return Dead(f"the scope `{'/'.join(lacking.key or ())}` has no `{shorten(missing)}`", hint)
+        known = ["/".join(node.key or ()) for node in islice(self._root.below(), MOST_BELOW)]
+        guess = did_you_mean("/".join(path), known) or did_you_mean("/".join(path[:-1]), known)
+        return Dead(f"no step has the scope `{said}`", f"did you mean `.scope.{guess}`?" if guess else None)

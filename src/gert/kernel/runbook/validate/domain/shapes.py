@@ -9,7 +9,7 @@ from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.governance.contract import Parameter
 from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.reader import shorten
-from gert.kernel.template import EACH, Template
+from gert.kernel.template import Template
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -72,29 +72,30 @@ def shape_of_value(value: Any) -> Shape:
     return Scalar("string") if isinstance(value, str) else Scalar("value")
 
 
-def follow(shape: Shape, rest: Sequence[Any], said: str) -> Dead | None:
-    """Follow a path into a shape; the reason where it leads nowhere. `said` is the path up to here."""
+def follow(shape: Shape, rest: Sequence[Any], said: str) -> Shape | Dead:
+    """What a path into a shape leads to, or why it leads nowhere. `said` is the path up to here."""
     for index, segment in enumerate(rest):
+        named = isinstance(segment, str)
         if isinstance(shape, Record):
-            if segment is EACH or isinstance(segment, int):
-                return None
+            if not named:
+                return ANYTHING
             if segment not in shape.fields:
-                return _no_field(said, str(segment), shape.fields)
+                return _no_field(said, segment, shape.fields)
             shape = shape.fields[segment]
         elif isinstance(shape, Keyed):
             shape = shape.item
         elif isinstance(shape, Items):
-            if segment is not EACH and not isinstance(segment, int) and not str(segment).isdecimal():
+            if named and not segment.isdecimal():
                 return _no_list_field(said, rest[index:])
             shape = shape.item
         elif isinstance(shape, Scalar):
-            if segment is EACH or isinstance(segment, int):
-                return None  # `index` and `range` give their own errors
-            return Dead(f"`{said}` is a {shape.type}, it has no `{shorten(str(segment))}`")
+            if not named:
+                return ANYTHING  # `index` and `range` give their own errors
+            return Dead(f"`{said}` is a {shape.type}, it has no `{shorten(segment)}`")
         else:
-            return None
+            return ANYTHING
         said += f".{segment}"
-    return None
+    return shape
 
 
 def _no_field(said: str, segment: str, fields: Mapping[str, Shape]) -> Dead:

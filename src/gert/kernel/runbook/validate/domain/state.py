@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from gert.errors import GertError
 from gert.kernel.foundation.globs import Visibility, parse_glob
 from gert.kernel.foundation.names import did_you_mean
-from gert.kernel.runbook.documents.steps import ExtensionStep, Step, ToolStep
-from gert.kernel.runbook.finding import Finding, Path, error, warning
+from gert.kernel.runbook.documents.steps import Step
+from gert.kernel.runbook.finding import Finding, error, warning
 from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain.parallel import global_names
-from gert.kernel.template import templates_in
+from gert.kernel.runbook.validate.domain.templates import templates_of
 
 
 def constants(case: Case) -> Iterator[Finding]:
@@ -73,16 +73,12 @@ def _malformed(step: Step) -> Iterator[Finding]:
 
 
 def _blind(step: Step, sight: Visibility) -> Iterator[Finding]:
-    if not isinstance(step, ToolStep | ExtensionStep):
-        return
     item = step.for_each.as_ if step.for_each is not None else None
-    for name, value in step.inputs.items():
-        for below, template in templates_in(value):
-            for reference in template.references:
-                words = [segment for segment in reference.path if isinstance(segment, str)]
-                if not words or words[0] == item or len(words) < len(reference.path):
-                    continue
-                path: Path = (*step.at("inputs", name), *below)
-                if not sight.sees(".".join(words)) and not sight.sees_into(".".join(words)):
-                    message = f"{step.label} reads `.{'.'.join(words)}`, which its `visibility` hides"
-                    yield error("D31", path, message, "allow it, or do not read it")
+    for path, template in templates_of(step):
+        for reference in template.references:
+            words = [segment for segment in reference.path if isinstance(segment, str)]
+            if not words or words[0] == item or len(words) < len(reference.path):
+                continue
+            if not sight.sees(".".join(words)) and not sight.sees_into(".".join(words)):
+                message = f"{step.label} reads `.{'.'.join(words)}`, which its `visibility` hides"
+                yield error("D31", path, message, "allow it, or do not read it")

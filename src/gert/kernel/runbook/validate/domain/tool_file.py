@@ -72,7 +72,8 @@ def _meta(tool: Tool, facts: Facts) -> Iterator[Finding]:
     for index, word in enumerate(meta.args):
         for reference in word.references:
             message = f"`{'.'.join(map(str, reference.path))}` is not known when the program is started"
-            yield _at(reference.offset, warning("D52", ("meta", "args", index), message, "arguments of a server are fixed"))
+            hint = "the arguments of a program that stays up are fixed"
+            yield _at(reference.offset, warning("D52", ("meta", "args", index), message, hint))
     if facts.platform is not None and meta.platform and facts.platform not in meta.platform:
         message = f"the tool is made for {listing(meta.platform)}, and this is `{facts.platform}`"
         yield warning("D41", ("meta", "platform"), message)

@@ -98,16 +98,18 @@ def inputs(case: Case) -> Iterator[Finding]:
             complete = complete and keys is not None
             given.update(keys or ())
             yield from _spread(contract, source, keys, path, step)
-        yield from _given(contract, step, given if complete else None)
+        yield from _given(contract, step, case.program.inputs_of(step), given if complete else None)
 
 
-def _given(contract: Contract, step: ToolStep | ExtensionStep, given: set[str] | None) -> Iterator[Finding]:
+def _given(
+    contract: Contract, step: ToolStep | ExtensionStep, values: Mapping[str, Any], given: set[str] | None
+) -> Iterator[Finding]:
     callee = f"`{step.tool}`" if isinstance(step, ToolStep) else f"`{step.extension}`"
     for name, parameter in contract.inputs.items():
         if given is not None and name not in given and parameter.must_be_given:
             about = f"{name}: {parameter.description}" if parameter.description else None
             yield error("D19", step.path, f"the input `{name}` of {callee} is missing", about)
-    for name, value in step.inputs.items():
+    for name, value in values.items():
         declared_as = contract.inputs.get(name)
         if declared_as is None:
             yield _undeclared(name, callee, contract.inputs, step.at("inputs", name))
@@ -163,51 +165,45 @@ def _spread(
         yield error("D28", path, message, f"it takes {listing(contract.inputs)}")
 
 
-def sources(case: Case) -> Iterator[Finding]:
-    """D28: `inputs_from` names a constant that is an object, an output, or a step that has run before."""
-    program = case.program
-    constants, known_inputs = program.runbook.meta.constants, program.runbook.meta.inputs
-    order = {id(step): index for index, step in enumerate(program.steps)}
-    outputs: dict[str, int] = {}
-    for index, step in enumerate(program.steps):
-        contract = program.contract_of(step)
-        for name in contract.outputs if contract is not None else ():
-            outputs.setdefault(name, index)
-    for step in program.steps:
-        if not isinstance(step, ToolStep | ExtensionStep):
-            continue
-        for source, path in step.spread:
-            if source in constants:
-                if not isinstance(constants[source], Mapping | Template):
-                    yield error("D28", path, f"`{source}` is not an object", "`inputs_from` spreads the keys of a map")
-                continue
-            producer = program.by_id.get(source)
-            made = order[id(producer)] if producer is not None else outputs.get(source)
-            if source in known_inputs:
-                if known_inputs[source].type not in {"object", "any"}:
-                    yield error("D28", path, f"the input `{source}` is not an object")
-            elif made is None:
-                guess = did_you_mean(source, [*constants, *program.by_id, *outputs])
-                hint = f"did you mean `{guess}`?" if guess else "name a constant, an output or a step"
-                yield error("D28", path, f"nothing is called `{shorten(source)}`", hint)
-            elif made >= order[id(step)]:
-                yield error("D28", path, f"`{source}` is not known before {step.label} has run")
-
-
 def secrets_in_arguments(case: Case) -> Iterator[Finding]:
     """D54: a secret input must not reach a command line, where every user of the machine can read it."""
-    secret = {name for name, block in case.program.runbook.meta.inputs.items() if block.secret}
+    secret = _secret_names(case.program)
     if not secret:
         return
     for step in case.program.steps:
         action = case.program.action_of(step) if isinstance(step, ToolStep) else None
         if action is None or not isinstance(step, ToolStep):
             continue
-        exposed = {ref.path[0] for word in action[1].argv or () for ref in word.references if ref.path}
-        for name, value in step.inputs.items():
-            for below, template in templates_in(value):
-                used = {ref.path[0] for ref in template.references if ref.path}
-                if name in exposed and used & secret:
-                    message = f"the secret input `{sorted(map(str, used & secret))[0]}` ends up on a command line"
-                    hint = "hand it over through `env` or `stdin` of the action"
-                    yield warning("D54", (*step.at("inputs", name), *below), message, hint)
+        exposed = {
+            reference.path[0] for word in action[1].argv or () for reference in word.references if reference.path
+        }
+        for name in step.inputs:
+            if name in exposed and (found := _used(step.inputs[name]) & secret):
+                yield _on_command_line(min(found), step.at("inputs", name))
+        for source, path in step.spread:
+            spread = case.program.runbook.meta.constants.get(source)
+            if isinstance(spread, Mapping):
+                leaked = {word for key in exposed & spread.keys() for word in _used(spread[key]) & secret}
+            else:
+                leaked = {source} & secret
+            if leaked:
+                yield _on_command_line(min(leaked), path)
+
+
+def _secret_names(program: Program) -> set[str]:
+    """Secret inputs, and constants made from them."""
+    meta = program.runbook.meta
+    secret = {name for name, block in meta.inputs.items() if block.secret}
+    for name, value in meta.constants.items():
+        if _used(value) & secret:
+            secret.add(name)
+    return secret
+
+
+def _used(value: Any) -> set[str]:
+    return {str(ref.path[0]) for _, template in templates_in(value) for ref in template.references if ref.path}
+
+
+def _on_command_line(name: str, path: Path) -> Finding:
+    message = f"the secret input `{name}` ends up on a command line, where others can read it"
+    return warning("D54", path, message, "hand it over through `env` or `stdin` of the action")

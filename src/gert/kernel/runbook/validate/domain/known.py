@@ -1,0 +1,194 @@
+"""What is known at a point of a runbook: names, records of steps and scopes, and what a reference to them means."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from itertools import chain
+from typing import TypeAlias
+
+from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.runbook.documents.steps import Step
+from gert.kernel.runbook.finding import Finding, Path, Severity, error
+from gert.kernel.runbook.program import Program
+from gert.kernel.runbook.reader import shorten
+from gert.kernel.runbook.validate.domain.names import Binding, Names
+from gert.kernel.runbook.validate.domain.scopes import Scopes
+from gert.kernel.runbook.validate.domain.shapes import ANYTHING, Dead, Items, Scalar, Shape, follow
+from gert.kernel.template import Reference, Template
+
+Marks: TypeAlias = tuple[int, int, int]
+Made: TypeAlias = tuple[dict[str, Binding], dict[str, Binding], dict[str, Binding]]
+
+
+class Known:
+    """Three journals that move together, and the questions asked of them."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.names = Names()
+        self.records = Names()
+        self.filled = Names()
+        self.scopes = Scopes(program)
+        self.asked: Counter[str] = Counter()
+        self.jumpers = {
+            name for step in program.steps if step.next is not None for name in (step.id, step.next.step) if name
+        }
+
+    # --- moving about
+
+    def mark(self) -> Marks:
+        """A point to come back to."""
+        return self.names.mark(), self.records.mark(), self.filled.mark()
+
+    def undo(self, marks: Marks) -> Made:
+        """Go back to a point; returns what had been made known since."""
+        return self.names.undo(marks[0]), self.records.undo(marks[1]), self.filled.undo(marks[2])
+
+    def doubt_since(self, marks: Marks) -> None:
+        """What was made known since a point may have been skipped."""
+        for known, mark in zip((self.names, self.records, self.filled), marks, strict=True):
+            for name in known.since(mark):
+                known.doubt(name)
+
+    def absorb(self, made: Made, *, certain: bool = True) -> None:
+        """Take over what was made known elsewhere."""
+        for known, bindings in zip((self.names, self.records, self.filled), made, strict=True):
+            for name, binding in bindings.items():
+                known.bind(name, binding.shape, certain=binding.certain and certain)
+
+    def absorb_any(self, ways: list[Made], *, covered: bool) -> None:
+        """Take over what several ways made known, of which one was taken: certain is what all of them made so."""
+        for which, known in enumerate((self.names, self.records, self.filled)):
+            for name in dict.fromkeys(name for way in ways for name in way[which]):
+                bindings = [way[which][name] for way in ways if name in way[which]]
+                certain = covered and len(bindings) == len(ways) and all(binding.certain for binding in bindings)
+                known.bind(name, _common(bindings), certain=certain)
+
+    # --- asking
+
+    def check(self, template: Template | None, path: Path, step: Step | None = None) -> Iterator[Finding]:
+        """Every reference of a template that does not resolve here."""
+        if template is None or template.is_text:
+            return
+        # A name that is tested somewhere in a template may be missing as far as that template is concerned.
+        tested = {_subject(reference) for reference in template.references if reference.tolerant}
+        for reference in template.references:
+            if reference.path and isinstance(reference.path[0], str):
+                expects = reference.tolerant or _subject(reference) in tested or self._is_asked(reference, step)
+                yield from self._resolve(reference, path, expects)
+
+    def _is_asked(self, reference: Reference, step: Step | None) -> bool:
+        """Whether the author has asked before: by a `when` on the step, or by the condition of an arm around it."""
+        return (step is not None and step.when is not None) or self.asked[_subject(reference)] > 0
+
+    def _resolve(self, reference: Reference, path: Path, expects: bool) -> Iterator[Finding]:
+        head, rest = str(reference.path[0]), reference.path[1:]
+        binding: Binding | Dead | None
+        if head == "scope":
+            said = ".scope." + "/".join(map(str, rest))
+            binding = self.scopes.follow(rest, self.filled)
+            rest = ()
+        elif head == "step":
+            if not rest or not isinstance(rest[0], str):
+                return
+            head, rest, said = rest[0], rest[1:], f".step.{rest[0]}"
+            binding = self.records.get(head) or self._elsewhere(head, said)
+            if isinstance(binding, Binding) and rest == ("status",):
+                rest = ()  # a loop has a status, too
+        else:
+            said = f".{head}"
+            binding = self.names.get(head) or self.records.get(head) or self._elsewhere(head, said)
+        if binding is None or (rest == ("retry_count",) and head in self.jumpers):
+            return
+        dead = binding if isinstance(binding, Dead) else follow(binding.shape, rest, said)
+        if isinstance(dead, Dead):
+            yield _at(reference, path, "D26" if dead.is_list else "D24", dead)
+        elif isinstance(binding, Binding) and not binding.certain and not expects:
+            hint = f'give it a fallback, as in `default "" {said}`, or guard the step with `when`'
+            dead = Dead(f"`{said}` is not set on every path to here", hint)
+            yield _at(reference, path, "D25", dead, Severity.WARNING)
+
+    def source(self, source: str, path: Path) -> Iterator[Finding]:
+        """D28: what `inputs_from` names is an object that is known here."""
+        head, *rest = source.split(".")
+        binding = self.names.get(head) or self.records.get(head)
+        if binding is None:
+            dead = self._elsewhere(head, head)
+            yield error("D28", path, dead.message, dead.hint or "name a constant, an input, an output or a step")
+            return
+        shape = follow(binding.shape, rest, head)
+        if isinstance(shape, Dead):
+            yield error("D28", path, shape.message, shape.hint)
+        elif isinstance(shape, Scalar | Items):
+            yield error("D28", path, f"`{source}` is not an object", "`inputs_from` spreads the keys of a map")
+
+    # --- explaining
+
+    @cached_property
+    def _items(self) -> dict[str, Step]:
+        return {step.for_each.as_: step for step in self.program.steps if step.for_each is not None}
+
+    @cached_property
+    def makers(self) -> Mapping[str, Step]:
+        """For every output name, the first step that sets it."""
+        found: dict[str, Step] = {}
+        for step in self.program.steps:
+            contract = self.program.contract_of(step)
+            for name in contract.outputs if contract is not None else ():
+                found.setdefault(name, step)
+        return found
+
+    def _elsewhere(self, head: str, said: str) -> Dead:
+        """Why a name is not known here, as precisely as possible."""
+        name = shorten(head)
+        if head in self._items:
+            loop = self._items[head]
+            hint = f"its results are in the list `.{loop.id}`"
+            return Dead(f"`{said}` exists only inside the loop of {loop.label}", hint, is_list=True)
+        if head == "repeat":
+            return Dead("`.repeat` exists only inside a `repeat` block")
+        if head in self.program.by_id:
+            return Dead(f"the step `{name}` has not run on any path to here")
+        maker = self.makers.get(head)
+        if maker is None:
+            guess = did_you_mean(head, chain(self.names.bound, self.records.bound))
+            return Dead(f"nothing here is called `{shorten(said)}`", f"did you mean `.{guess}`?" if guess else None)
+        if maker.type == "assert":
+            return Dead(f"`{said}` of an assertion is read through its id", f"write `.{maker.id}.{name}`")
+        if maker.for_each is not None:
+            key = "<key>" if maker.for_each.key is not None else "0"
+            hint = f'use `index .{maker.id} {key} "{name}"`'
+            return Dead(f"`{said}` is set inside the loop of {maker.label}", hint, is_list=True)
+        if maker.scope is not None:
+            hint = f"read `.{maker.id}.{name}`, or add `export: [{name}]` to {maker.label}"
+            return Dead(f"`{said}` is kept in the scope `{shorten(maker.scope.source)}`", hint)
+        return Dead(f"`{said}` is set by {maker.label}, which has not run on any path to here")
+
+
+def _subject(reference: Reference) -> str:
+    """What a reference is about: a name, the step behind `.step`, or a whole path behind `.scope`."""
+    if reference.path[:1] == ("scope",):
+        return ".".join(map(str, reference.path))
+    named = reference.path[1:] if reference.path[:1] == ("step",) else reference.path
+    return str(named[0]) if named else ""
+
+
+def subjects(template: Template) -> list[str]:
+    """Everything a template is about."""
+    return [_subject(reference) for reference in template.references]
+
+
+def _at(reference: Reference, path: Path, rule: str, dead: Dead, severity: Severity = Severity.ERROR) -> Finding:
+    return Finding(
+        rule=rule,
+        severity=severity,
+        path=path,
+        message=dead.message,
+        hint=dead.hint,
+        offset=reference.offset,
+    )
+
+
+def _common(bindings: Iterable[Binding]) -> Shape:
+    shapes = [binding.shape for binding in bindings]
+    return shapes[0] if all(shape == shapes[0] for shape in shapes) else ANYTHING
