@@ -49,7 +49,7 @@ def test_durations_are_exact(text: str, expected: timedelta) -> None:
         pytest.param("٣s", "expected numbers", id="digits of another script"),
         pytest.param("36501d", "longer than a hundred years", id="too long"),
         pytest.param("9" * 60 + "h", "longer than a hundred years", id="far too long"),
-        pytest.param("9" * 5000 + "h", "the duration is too long", id="a text without end"),
+        pytest.param("9" * 5000 + "h", "longer than a hundred years", id="a text without end"),
     ],
 )
 def test_what_is_not_a_duration(text: str, why: str) -> None:

@@ -6,7 +6,6 @@ microseconds. `DURATION_PATTERN` says the same to a JSON Schema.
 
 import re
 from datetime import timedelta
-from decimal import Decimal
 
 from gert.errors import InputError
 from gert.kernel.foundation.values import show
@@ -39,22 +38,33 @@ def _pattern() -> str:
 
 DURATION_PATTERN = _pattern()
 
-_SHAPE = re.compile(DURATION_PATTERN.removesuffix("$") + r"\Z")
-_PART = re.compile(r"([0-9.]+)([a-z]+)")
+# Compiled when first used: most commands meet no duration.
+_SHAPE = DURATION_PATTERN.removesuffix("$") + r"\Z"
+_PART = r"([0-9.]+)([a-z]+)"
 _SIZE = {unit: size for unit, size, _ in _UNITS}
 _EXAMPLES = "write for example `500ms`, `30s`, `5m`, `1h30m` or `7d`"
 
 
 def parse_duration(text: str) -> timedelta:
     """Read a duration exactly, or say what is wrong with it."""
-    if not _SHAPE.match(text):
+    if not re.match(_SHAPE, text):
         raise InputError(f"{show(text)} is not a duration: {_flaw(text)}", hint=_EXAMPLES)
-    if len(text) > _MAX_TEXT:
-        raise InputError("the duration is too long", hint=_EXAMPLES)
-    micros = sum(int(Decimal(number) * _SIZE[unit]) for number, unit in _PART.findall(text))
-    if micros > MAX_DURATION // timedelta(microseconds=1):
-        raise InputError(f"`{text}` is longer than a hundred years", hint=_EXAMPLES)
-    return timedelta(microseconds=micros)
+    if is_too_long(text):
+        raise InputError(f"{show(text)} is longer than a hundred years", hint=_EXAMPLES)
+    return timedelta(microseconds=_micros(text))
+
+
+def is_too_long(text: str) -> bool:
+    """Tell whether a text has the form of a duration, but of one that no clock holds."""
+    if not re.match(_SHAPE, text):
+        return False
+    return len(text) > _MAX_TEXT or _micros(text) > MAX_DURATION // timedelta(microseconds=1)
+
+
+def _micros(text: str) -> int:
+    from decimal import Decimal
+
+    return sum(int(Decimal(number) * _SIZE[unit]) for number, unit in re.findall(_PART, text))
 
 
 def format_duration(duration: timedelta) -> str:
@@ -72,6 +82,8 @@ def format_duration(duration: timedelta) -> str:
 
 
 def _number(micros: int, size: int) -> str:
+    from decimal import Decimal
+
     return format((Decimal(micros) / size).normalize(), "f")
 
 

@@ -46,8 +46,8 @@ API_VERSIONS: Final = {kind.api_version: name for name, kind in DOCUMENT_KINDS.i
 
 
 # What gives a document of ours away, even where it cannot be read.
-_OURS: Final = re.compile(r"^[\"']?apiVersion[\"']?\s*:\s*[\"']?(?:kernel|tool|policy)/", re.MULTILINE)
-_OUR_NAMES: Final = re.compile(r"\.(?:tool|policy)\.ya?ml$|(?:^|/)(?:gert-project|gert-config|scenario)\.ya?ml$")
+_OURS: Final = r"(?m)^[\"']?apiVersion[\"']?\s*:\s*[\"']?(?:kernel|tool|policy)/"
+_OUR_NAMES: Final = r"\.(?:tool|policy)\.ya?ml$|(?:^|/)(?:gert-project|gert-config|scenario)\.ya?ml$"
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ def is_foreign(document: Document, file_name: str) -> bool:
     """
     if document.kind != "unknown":
         return False
-    return not _OURS.search(document.tree.text) and not _OUR_NAMES.search(file_name.replace("\\", "/"))
+    return not re.search(_OURS, document.tree.text) and not re.search(_OUR_NAMES, file_name.replace("\\", "/"))
 
 
 def detect(root: Any, file_name: str = "") -> str | None:

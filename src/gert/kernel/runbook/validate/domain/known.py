@@ -70,9 +70,10 @@ class Known:
         """Every reference of a template that does not resolve here."""
         if template is None or template.is_text:
             return
+        references = template.references
         # A name that is tested somewhere in a template may be missing as far as that template is concerned.
-        tested = {_subject(reference) for reference in template.references if reference.tolerant}
-        for reference in template.references:
+        tested = {_subject(reference) for reference in references if reference.tolerant}
+        for reference in references:
             if reference.path and isinstance(reference.path[0], str):
                 expects = reference.tolerant or _subject(reference) in tested or self._is_asked(reference, step)
                 yield from self._resolve(reference, path, expects)
