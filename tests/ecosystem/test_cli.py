@@ -9,6 +9,7 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
+from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.surfaces.cli.main import COMMANDS, main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,6 +112,21 @@ class TestValidate:
         (folder / name).write_bytes(source)
         (folder / "fine.yaml").write_text(GOOD)
         assert main(["validate", "."]) == 1
+
+    def test_a_file_that_cannot_be_read_does_not_hide_the_others(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (folder / "dead.yaml").symlink_to("nowhere")
+        (folder / "fine.yaml").write_text(GOOD)
+        assert main(["validate", ".", "--json"]) == 1
+        files = json.loads(capsys.readouterr().out)["files"]
+        assert [(file["kind"], file["valid"]) for file in files] == [("unreadable", False), ("runbook", True)]
+        assert files[0]["findings"][0]["rule"] == "Y02"
+
+    def test_a_folder_that_contains_itself_is_searched_once(self, folder: Path) -> None:
+        (folder / "fine.yaml").write_text(GOOD)
+        (folder / "loop").symlink_to(folder, target_is_directory=True)
+        assert len(list(Workspace().check_all(["."]))) == 1
 
     def test_standard_input_is_a_document_too(self) -> None:
         done = gert("validate", "-", stdin=BROKEN.encode())
@@ -254,6 +270,18 @@ class TestSchema:
         )
         assert done.stdout.strip() == b"{"
         assert done.stderr == b""
+        assert done.returncode in {0, 141}  # all written before the reader left, or not
+
+    def test_a_full_disk_is_said(self) -> None:
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([*GERT, "schema"], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
+        assert done.returncode == 4
+        assert done.stderr == b"error: the system refused: no space left on device\n"
+
+    def test_no_output_at_all_is_no_error(self) -> None:
+        command = f"{' '.join(GERT)} schema >&-"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
 
 
 class TestVersion:

@@ -8,13 +8,14 @@ import msgspec
 from gert.ecosystem.host.collector import without_collector
 from gert.ecosystem.host.facts import facts_for
 from gert.ecosystem.host.files import is_file, read_document, yaml_files
-from gert.errors import UsageError
+from gert.errors import GertError, UsageError
 from gert.kernel.runbook.document import Document, is_foreign, load
 from gert.kernel.runbook.documents.project import PROJECT_FILE, Project
 from gert.kernel.runbook.documents.runbook import Runbook
-from gert.kernel.runbook.finding import Finding
+from gert.kernel.runbook.finding import Finding, Severity
 from gert.kernel.runbook.program import Program, ToolLookup
 from gert.kernel.runbook.tools import Base, places
+from gert.kernel.runbook.tree import Tree
 from gert.kernel.runbook.validate import validate
 from gert.kernel.runbook.validate.domain.environment import SecretNeed, secrets_needed
 
@@ -77,12 +78,28 @@ class Workspace:
     def _folder(self, folder: str) -> Iterator[Checked]:
         found = False
         for file in yaml_files(folder):
-            checked = self.check(file)
+            checked = self._check_found(file)
             if not is_foreign(checked.document, file):
                 found = True
                 yield checked
         if not found:
             raise UsageError(f"there are no gert documents in `{folder}`")
+
+    def _check_found(self, file: str) -> Checked:
+        """Validate a file found in a folder; that it cannot be read must not keep others from being checked."""
+        try:
+            return self.check(file)
+        except GertError as problem:
+            finding = Finding(
+                rule="Y02",
+                severity=Severity.ERROR,
+                path=(),
+                message=problem.message,
+                hint=problem.hint,
+                line=1,
+                column=1,
+            )
+            return Checked(file, Document("unreadable", None, Tree(None, ""), [finding]))
 
     def project(self, folder: str) -> Project | None:
         """The project a folder belongs to."""

@@ -19,6 +19,7 @@ EXIT_SAID_NO: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_ENGINE: Final = 4
 EXIT_INTERRUPTED: Final = 130
+EXIT_READER_GONE: Final = 141  # as if by SIGPIPE
 
 EXIT_CODES: Final[Mapping[type[GertError], int]] = {
     UsageError: EXIT_USAGE,
@@ -96,8 +97,14 @@ def group() -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and return the exit code of the process."""
     try:
-        result: Any = group.main(arguments, prog_name="gert", standalone_mode=False)
+        given = sys.argv[1:] if arguments is None else arguments
+        # Not `group.main`: it would end the process by itself when a reader has gone.
+        with group.make_context("gert", list(given)) as running:
+            result: Any = group.invoke(running)
+        _flush()
         return result if isinstance(result, int) else EXIT_DONE
+    except click.exceptions.Exit as end:
+        return end.exit_code
     except GertError as problem:
         complain(problem.message, problem.hint)
         return next((code for kind, code in EXIT_CODES.items() if isinstance(problem, kind)), EXIT_ENGINE)
@@ -113,9 +120,9 @@ def main(arguments: list[str] | None = None) -> int:
         complain("interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone (`gert schema | head`): nothing is wrong.
+        # Whoever read our output has gone (`gert schema | head`): nothing is wrong, but nothing was settled either.
         no_more_output()
-        return EXIT_DONE
+        return EXIT_READER_GONE
     except OSError as problem:
         complain(f"the system refused: {(problem.strerror or str(problem)).lower()}")
         return EXIT_ENGINE
@@ -127,12 +134,8 @@ def main(arguments: list[str] | None = None) -> int:
             "this is a bug in gert; set GERT_DEBUG=1 to see where, and please report it",
         )
         return EXIT_ENGINE
-    finally:
-        _flush()
 
 
 def _flush() -> None:
-    try:
+    if sys.stdout is not None and not sys.stdout.closed:
         sys.stdout.flush()
-    except (BrokenPipeError, ValueError):
-        no_more_output()
