@@ -41,6 +41,11 @@ class RuleRef(msgspec.Struct, frozen=True, order=True):
         called = f" `{self.name}`" if self.name else ""
         return f"{self.policy} rule {self.number}{called} ({self.label})"
 
+    @property
+    def short(self) -> str:
+        """The rule where space is dear: by its name where it has one, otherwise by what it matches."""
+        return f"{self.policy} rule {self.number} {f'`{self.name}`' if self.name else f'({self.label})'}"
+
 
 class Approvers(msgspec.Struct, frozen=True):
     """Who may approve, as one policy wrote it, with that policy's own groups already looked up.

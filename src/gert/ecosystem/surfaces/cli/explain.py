@@ -8,6 +8,7 @@ import click
 from gert.ecosystem.host.explain import ExplainedStep, explain_runbook
 from gert.ecosystem.surfaces.cli.output import say, say_json, say_pair, say_table
 from gert.kernel.governance.contract import Contract
+from gert.kernel.governance.decide import Decision
 from gert.kernel.governance.explain import PolicyMatch
 from gert.kernel.governance.parameter import Parameter
 
@@ -54,7 +55,7 @@ def _table(explained: list[ExplainedStep]) -> None:
                     each.explanation.decision.verdict.word,
                     VERDICT_COLOURS[each.explanation.decision.verdict.word],
                 ),
-                (each.explanation.decision.rule or "no rule matches", None),
+                (_rules(each.explanation.decision), None),
             ]
             for each in explained
         ],
@@ -97,6 +98,10 @@ def _effects(contract: Contract) -> str:
 def _promises(contract: Contract) -> str:
     kept = [name for name in ("deterministic", "idempotent") if getattr(contract, name)]
     return ", ".join(kept) or "-"
+
+
+def _rules(decision: Decision) -> str:
+    return "; ".join(rule.short for rule in sorted(decision.rules)) or "no rule matches"
 
 
 def _parameter(parameter: Parameter) -> str:

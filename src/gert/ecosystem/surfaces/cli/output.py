@@ -64,12 +64,13 @@ def say_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
 
 def _say_rich_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> bool:
     try:
+        from rich import box
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
     except ImportError:
         return False
-    table = Table(*headings, header_style="bold")
+    table = Table(*headings, header_style="bold", box=box.SIMPLE_HEAD)
     for row in rows:
         # Text objects, so that no square bracket in the data is taken for markup.
         table.add_row(

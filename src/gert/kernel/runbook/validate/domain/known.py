@@ -30,6 +30,8 @@ class Known:
         self.filled = Names()
         self.scopes = Scopes(program)
         self.asked: Counter[str] = Counter()
+        # Once a step has run whose tool is unknown, nobody can say which names exist; that tool has its own finding.
+        self.is_blind = False
         self.jumpers = {
             name for step in program.steps if step.next is not None for name in (step.id, step.next.step) if name
         }
@@ -98,7 +100,9 @@ class Known:
                 rest = ()  # a loop has a status, too
         else:
             said = f".{head}"
-            binding = self.names.get(head) or self.records.get(head) or self._elsewhere(head, said)
+            binding = self.names.get(head) or self.records.get(head)
+            if binding is None and not self.is_blind:
+                binding = self._elsewhere(head, said)
         if binding is None or (rest == ("retry_count",) and head in self.jumpers):
             return
         dead = binding if isinstance(binding, Dead) else follow(binding.shape, rest, said)
@@ -114,6 +118,8 @@ class Known:
         head, *rest = source.split(".")
         binding = self.names.get(head) or self.records.get(head)
         if binding is None:
+            if self.is_blind:
+                return
             dead = self._elsewhere(head, head)
             yield error("D28", path, dead.message, dead.hint or "name a constant, an input, an output or a step")
             return

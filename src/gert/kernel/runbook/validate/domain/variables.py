@@ -183,6 +183,8 @@ class _Walk:
         if step.id is not None:
             self.known.records.bind(step.id, self.record(step), certain=certain)
         contract = self.program.contract_of(step)
+        if contract is None and isinstance(step, ToolStep):
+            self.known.is_blind = True
         if contract is not None and step.scope is not None:
             Scopes.fill(self.known.filled, scope_key(step.scope), tuple(contract.outputs), certain=certain)
         elif contract is not None and step.for_each is None and not isinstance(step, AssertStep):
