@@ -1,4 +1,4 @@
-"""Write the commit a wheel was built from into the wheel, so an installed gert can name it."""
+"""Write the commit a package is built from into it, so that an installed gert can name it."""
 
 import subprocess
 from pathlib import Path
@@ -15,22 +15,17 @@ class BuildCommit(BuildHookInterface[Any]):
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Write the file before a standard wheel is packed."""
-        if version == "editable":
+        """Write the file before anything is packed; in an unpacked source package it is there already."""
+        if version == "editable" or not Path(self.root, ".git").exists():
             return
-        described = subprocess.run(
-            ["git", "rev-parse", "--short=12", "HEAD"],
-            cwd=self.root,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        commit = described.stdout.strip() if described.returncode == 0 else ""
-        Path(self.root, TARGET).write_text(
-            f'"""The commit this build came from."""\n\nCOMMIT = "{commit}"\n', encoding="utf-8"
-        )
-        build_data["artifacts"].append(TARGET)
+        command = ["git", "rev-parse", "--short=12", "HEAD"]
+        found = subprocess.run(command, cwd=self.root, capture_output=True, text=True, check=False)
+        if found.returncode != 0:
+            return
+        text = f'"""The commit this build came from."""\n\nCOMMIT = "{found.stdout.strip()}"\n'
+        Path(self.root, TARGET).write_text(text, encoding="utf-8")
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Leave the checkout as it was."""
-        Path(self.root, TARGET).unlink(missing_ok=True)
+        """Leave a checkout as it was."""
+        if Path(self.root, ".git").exists():
+            Path(self.root, TARGET).unlink(missing_ok=True)

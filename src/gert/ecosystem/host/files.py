@@ -42,4 +42,4 @@ def yaml_files(folder: str) -> Iterator[str]:
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED_FOLDERS)
         for name in sorted(files):
             if name.endswith(YAML_SUFFIXES):
-                yield os.path.join(where, name)
+                yield os.path.normpath(os.path.join(where, name))
