@@ -15,19 +15,20 @@ LEFT_PAREN, RIGHT_PAREN, PIPE, DECLARE, EQUALS, COMMA, DOT = range(9, 16)
 OPENING = re.compile(r"\{\{(-[ \t\r\n])?(/\*)?")
 COMMENT_END = re.compile(r"\*/(?:[ \t\r\n](-)\}\}|\}\})")
 
+# Possessive groups are left out: before Python 3.11.3 they match too much. Nothing here can backtrack far.
 _ENDS = r"(?=[ \t\r\n,|:()]|\}\}|\Z)"
 TOKEN = re.compile(
     rf"""[ \t\r\n]*+(?:
     ((?<=[ \t\r\n])-\}}\}}|\}}\}})
-    |(\.[^\W\d]\w*+(?:[./]\w++)*+){_ENDS}
-    |(\$\w*+(?:\.\w++(?:[./]\w++)*+)?+){_ENDS}
+    |(\.[^\W\d]\w*+(?:[./]\w++)*){_ENDS}
+    |(\$\w*+(?:\.\w++(?:[./]\w++)*)?){_ENDS}
     |([^\W\d]\w*+){_ENDS}
-    |("(?:[^"\\\n]|\\[^\n])*+")
+    |("[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*")
     |(`[^`]*+`)
-    |([+-]?\.?[0-9](?:[eEpP][+-](?=[0-9])|[\w.])*+)
-    |('(?:[^'\\\n]|\\[^\n])++')
+    |([+-]?\.?[0-9](?:[eEpP][+-](?=[0-9])|[\w.])*)
+    |('(?!')[^'\\\n]*+(?:\\[^\n][^'\\\n]*+)*')
     |(\()
-    |(\)(?:\.\w++(?:[./]\w++)*+)?+)
+    |(\)(?:\.\w++(?:[./]\w++)*)?)
     |(\|)
     |(:=)
     |(=)
