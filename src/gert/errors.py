@@ -7,7 +7,6 @@
     │   ├── TemplateSyntaxError     does not parse
     │   └── TemplateEvalError       parses, and fails or exceeds its budget when evaluated
     ├── PatternError            a regular expression that does not compile
-    ├── ContractError           contracts that cannot be merged
     ├── InputError              a value is missing or does not fit what was declared
     ├── CanonicalError          a value that has no canonical JSON form
     ├── TraceError              a line that cannot be written or read as an event
@@ -52,10 +51,6 @@ class TemplateEvalError(TemplateError):
 
 class PatternError(GertError):
     """A regular expression does not compile."""
-
-
-class ContractError(GertError):
-    """Two contracts cannot be merged."""
 
 
 class InputError(GertError):

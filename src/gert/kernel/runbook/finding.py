@@ -88,7 +88,3 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
     unique = {(f.rule, f.path, f.message, f.line, f.column): f for f in findings}
     return sorted(unique.values(), key=lambda f: (f.line, f.column, -f.severity, f.rule, f.where, f.message))
 
-
-def worst(findings: Iterable[Finding]) -> Severity | None:
-    """The most severe of the findings."""
-    return max((finding.severity for finding in findings), default=None)

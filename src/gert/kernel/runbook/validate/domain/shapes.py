@@ -35,10 +35,9 @@ class Keyed(Shape, frozen=True):
 
 
 class Items(Shape, frozen=True):
-    """A list; `loop` names the step whose iterations it collects."""
+    """A list whose items are all of one shape."""
 
     item: Shape
-    loop: str | None = None
 
 
 ANYTHING: Final = Shape()

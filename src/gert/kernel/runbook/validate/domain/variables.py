@@ -218,7 +218,7 @@ class _Walk:
             item = ANYTHING if contract is None and step.for_each is not None else Record(fields)
         if step.for_each is None:
             return item
-        return Keyed(item) if step.for_each.key is not None else Items(item, step.id)
+        return Keyed(item) if step.for_each.key is not None else Items(item)
 
     # --- what steps read
 
