@@ -133,6 +133,16 @@ class TestValidate:
         assert done.returncode == 1
         assert done.stdout.startswith(b"<stdin>:4:37: error[J02]")
 
+    def test_a_terminal_without_unicode_is_spoken_to_all_the_same(self, folder: Path) -> None:
+        (folder / "ä.yaml").write_text(BROKEN.replace("ok", "äöü"))
+        environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+        for arguments in (["validate", "ä.yaml"], ["validate", "ä.yaml", "--json"]):
+            done = subprocess.run([*GERT, *arguments], capture_output=True, env=environment, timeout=60, check=False)
+            assert done.returncode == 1
+            assert done.stderr == b""
+            assert done.stdout.isascii()
+        assert json.loads(done.stdout)["files"][0]["file"] == "ä.yaml"
+
     def test_the_searched_places_are_in_the_error(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """kernel-v0 §12.3 and DECISIONS 10: the order of lookup is told when nothing is found."""
         (folder / "gert-project.yaml").write_text("name: p\n")

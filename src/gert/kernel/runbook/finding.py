@@ -87,4 +87,3 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
     """Sort by place, then worst first, then rule, and drop exact repetitions."""
     unique = {(f.rule, f.path, f.message, f.line, f.column): f for f in findings}
     return sorted(unique.values(), key=lambda f: (f.line, f.column, -f.severity, f.rule, f.where, f.message))
-

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from gert.ecosystem.host.version import version_line
-from gert.ecosystem.surfaces.cli.output import complain, no_more_output
+from gert.ecosystem.surfaces.cli.output import complain, no_more_output, speak_anyway
 from gert.errors import DocumentError, GertError, IntegrityError, UsageError
 
 # DECISIONS 46.
@@ -97,6 +97,7 @@ def group() -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and return the exit code of the process."""
     try:
+        speak_anyway()
         given = sys.argv[1:] if arguments is None else arguments
         # Not `group.main`: it would end the process by itself when a reader has gone.
         with group.make_context("gert", list(given)) as running:

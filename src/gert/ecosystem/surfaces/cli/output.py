@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Any, TypeAlias
 
 import click
@@ -24,7 +25,7 @@ def say_json(value: Any) -> None:
     """Print a result for machines."""
     import json
 
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    click.echo(json.dumps(value, indent=2, ensure_ascii=not _is_utf8(sys.stdout)))
 
 
 def complain(message: str, hint: str | None = None) -> None:
@@ -33,6 +34,17 @@ def complain(message: str, hint: str | None = None) -> None:
     click.echo(f"{label} {printable(message)}", err=True)
     if hint:
         click.echo(f"  {click.style('hint:', fg='cyan')} {printable(hint)}", err=True)
+
+
+def speak_anyway() -> None:
+    """Where the terminal or locale has no `✓`, write an escape instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and not _is_utf8(stream):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _is_utf8(stream: Any) -> bool:
+    return str(getattr(stream, "encoding", "utf-8")).lower().replace("-", "") == "utf8"
 
 
 def no_more_output() -> None:

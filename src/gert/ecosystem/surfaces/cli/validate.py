@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import click
@@ -42,18 +42,24 @@ def command(files: tuple[str, ...], as_json: bool, form: str, strict: bool, quie
     FILE may be a folder: every gert document in it is checked. `-` reads a document from standard input.
     Exits with 0 when all are valid, 1 when one is not, 2 when FILE does not exist.
     """
-    checked = list(_check(files, kind))
-    fails = Severity.WARNING if strict else Severity.ERROR
-    ok = all(finding.severity < fails for each in checked for finding in each.findings)
-    if as_json or form == "json":
-        say_json(_report(checked, ok))
-    elif form == "sarif":
-        from gert.ecosystem.surfaces.cli.sarif import sarif
+    found = _check(files, kind)
+    if as_json or form != "text":
+        checked = list(found)
+        counted = Counter(finding.severity for each in checked for finding in each.findings)
+        ok = _is_ok(counted, strict=strict)
+        if as_json or form == "json":
+            say_json(_report(checked, counted, ok=ok))
+        else:
+            from gert.ecosystem.surfaces.cli.sarif import sarif
 
-        say_json(sarif(checked))
+            say_json(sarif(checked))
     else:
-        _print(checked, quiet=quiet)
+        ok = _is_ok(_print(found, quiet=quiet), strict=strict)
     return 0 if ok else 1
+
+
+def _is_ok(counted: Counter[Severity], *, strict: bool) -> bool:
+    return not counted[Severity.ERROR] and not (strict and counted[Severity.WARNING])
 
 
 def _check(files: tuple[str, ...], kind: str | None) -> Iterator[Checked]:
@@ -68,7 +74,7 @@ def _check(files: tuple[str, ...], kind: str | None) -> Iterator[Checked]:
             yield from workspace.check_all([file])
 
 
-def _report(checked: list[Checked], ok: bool) -> dict[str, Any]:
+def _report(checked: list[Checked], counted: Counter[Severity], *, ok: bool) -> dict[str, Any]:
     return {
         "valid": ok,
         "files": [
@@ -83,30 +89,26 @@ def _report(checked: list[Checked], ok: bool) -> dict[str, Any]:
             }
             for each in checked
         ],
-        "summary": _count(checked),
+        "summary": {f"{severity.word}s": counted[severity] for severity in reversed(Severity)},
     }
 
 
-def _count(checked: list[Checked]) -> dict[str, int]:
-    counted = Counter(finding.severity for each in checked for finding in each.findings)
-    return {
-        "errors": counted[Severity.ERROR],
-        "warnings": counted[Severity.WARNING],
-        "notes": counted[Severity.NOTE],
-    }
-
-
-def _print(checked: list[Checked], *, quiet: bool) -> None:
-    for each in checked:
+def _print(found: Iterable[Checked], *, quiet: bool) -> Counter[Severity]:
+    """Print each file as soon as it is checked, and keep only the count: a folder may hold thousands."""
+    counted: Counter[Severity] = Counter()
+    files = 0
+    for each in found:
+        files += 1
+        counted.update(finding.severity for finding in each.findings)
         for finding in each.findings:
             if not (quiet and finding.severity is Severity.NOTE):
                 _print_finding(each, finding)
         if not quiet:
             _print_verdict(each)
-    if not quiet and len(checked) > 1:
-        count = _count(checked)
-        said = f"{plural(count['errors'], 'error')}, {plural(count['warnings'], 'warning')}"
-        say(f"{plural(len(checked), 'file')}: {said}")
+    if not quiet and files > 1:
+        said = f"{plural(counted[Severity.ERROR], 'error')}, {plural(counted[Severity.WARNING], 'warning')}"
+        say(f"{plural(files, 'file')}: {said}")
+    return counted
 
 
 def _print_verdict(each: Checked) -> None:

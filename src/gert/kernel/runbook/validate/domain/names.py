@@ -6,7 +6,7 @@ checked in time linear in its steps.
 
 import msgspec
 
-from gert.kernel.runbook.validate.domain.shapes import Shape
+from gert.kernel.runbook.validate.domain.shapes import ANYTHING, Shape
 
 
 class Binding(msgspec.Struct, frozen=True):
@@ -30,7 +30,10 @@ class Names:
     def bind(self, name: str, shape: Shape, *, certain: bool = True) -> None:
         """Bind a name; what was certain stays certain."""
         before = self.bound.get(name)
-        certain = certain or (before is not None and before.certain)
+        if before is not None and not certain:
+            # It may still be what it was before.
+            shape = shape if shape == before.shape else ANYTHING
+            certain = before.certain
         self._journal.append((name, before))
         self.bound[name] = Binding(shape, certain)
 
