@@ -1,0 +1,101 @@
+"""The index of promises: every row has a place, and every place is real."""
+
+import ast
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from .cases import CASES, ROOT
+
+CONFORMANCE = ROOT / "conformance"
+TEXT = (CONFORMANCE / "README.md").read_text("utf-8")
+INDEX = TEXT.split("\n# Index of promises\n")[1].split("\n# Kept by the engine\n")[0]
+
+SECTION = re.compile(r"(kernel-v0|ecosystem-v0) §\d+(\.\d+)?|decision \d+")
+
+# What the index has to speak of; the rest of the specification is about runs.
+PROMISED = {
+    *(f"kernel-v0 §{number}" for number in (3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 16)),
+    *(f"ecosystem-v0 §{number}" for number in (3, 12, 18)),
+    *(f"decision {number}" for number in (*range(5, 23), 24, *range(26, 30), 31, *range(52, 57))),
+}
+
+
+class Row(NamedTuple):
+    """One promise, and the places that keep it."""
+
+    section: str
+    promise: str
+    places: tuple[str, ...]
+
+
+def rows() -> list[Row]:
+    found = []
+    for line in INDEX.splitlines():
+        if not line.startswith("|") or line.startswith(("|---", "| Section |")):
+            continue
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        assert len(cells) == 3, f"a row has a section, a promise and a place: {line}"
+        found.append(Row(cells[0], cells[1], tuple(place.strip() for place in cells[2].split(",") if place.strip())))
+    return found
+
+
+ROWS = rows()
+PLACES = sorted({place for row in ROWS for place in row.places})
+THEMES = sorted(
+    folder.relative_to(CONFORMANCE).as_posix()
+    for parent in (CONFORMANCE, CASES, CASES / "good", CASES / "bad")
+    for folder in parent.iterdir()
+    if folder.is_dir() and not folder.name.startswith((".", "_"))
+)
+
+
+def file_of(place: str) -> Path:
+    path = place.strip("`").partition("::")[0]
+    return (ROOT if path.startswith("tests/") else CONFORMANCE) / path
+
+
+@cache
+def names_in(file: Path) -> frozenset[str]:
+    """The tests of a file and their classes, as pytest names them."""
+    found = set()
+    for node in ast.parse(file.read_text("utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}::{inner.name}" for inner in node.body if isinstance(inner, ast.FunctionDef)}
+    return frozenset(name for name in found if name.rpartition("::")[2].lower().startswith("test"))
+
+
+class TestRows:
+    @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.section}: {row.promise}")
+    def test_every_promise_has_a_section_and_a_place(self, row: Row) -> None:
+        assert SECTION.fullmatch(row.section)
+        assert row.promise
+        assert row.places
+        assert all(re.fullmatch(r"`[^`\s]+`", place) for place in row.places)
+
+    def test_no_promise_is_made_twice(self) -> None:
+        assert [row for row, times in Counter((row.section, row.promise) for row in ROWS).items() if times > 1] == []
+
+    def test_no_section_is_left_out(self) -> None:
+        spoken_of = {re.sub(r"\.\d+$", "", row.section) for row in ROWS}
+        assert spoken_of >= PROMISED
+
+
+class TestPlaces:
+    @pytest.mark.parametrize("place", PLACES)
+    def test_every_place_is_real(self, place: str) -> None:
+        file, name = file_of(place), place.strip("`").partition("::")[2]
+        assert file.is_file()
+        assert file.is_relative_to(CONFORMANCE if not place.startswith("`tests/") else ROOT / "tests")
+        assert bool(name) == (file.suffix == ".py"), "a test is named, a case is a file"
+        assert not name or name in names_in(file), f"{file.name} defines no {name}"
+
+    @pytest.mark.parametrize("theme", THEMES)
+    def test_every_theme_is_spoken_of(self, theme: str) -> None:
+        assert f"`{theme}/" in TEXT
