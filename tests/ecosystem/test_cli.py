@@ -245,6 +245,37 @@ class TestExplain:
         assert [match["policy"] for match in step["considered"]] == ["runbook", "production"]
         assert "production rule" in step["rule"]
 
+    def test_the_policies_of_the_project_are_a_floor(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (folder / "gert-project.yaml").write_text("name: p\npolicies: [strict.policy.yaml, more]\n")
+        policy = "apiVersion: policy/v0\nmeta: {{name: {}}}\ngovernance: {{rules: [{{default: {}}}]}}\n"
+        (folder / "strict.policy.yaml").write_text(policy.format("strict", "require-approval"))
+        (folder / "more").mkdir()
+        (folder / "more" / "never.policy.yaml").write_text(policy.format("never", "deny"))
+        (folder / "books").mkdir()
+        step = "steps:\n  - {id: look, type: manual, instructions: look, contract: {effects: []}}\n"
+        (folder / "books" / "a.yaml").write_text(GOOD.replace("steps:\n", step))
+        assert main(["explain", "books/a.yaml", "--json"]) == 0
+        [step] = json.loads(capsys.readouterr().out)["steps"]
+        assert (step["decision"], step["rule"]) == ("deny", "never rule 1 (default)")
+
+    @pytest.mark.parametrize(
+        ("policies", "message"),
+        [
+            pytest.param("[gone.yaml]", "there is no file", id="a missing policy"),
+            pytest.param("[empty]", "there are no policies", id="an empty folder"),
+            pytest.param("[books/a.yaml]", "expected `policy/v0`", id="a runbook for a policy"),
+        ],
+    )
+    def test_a_floor_that_is_not_there_is_never_passed_over(
+        self, folder: Path, capsys: pytest.CaptureFixture[str], policies: str, message: str
+    ) -> None:
+        (folder / "gert-project.yaml").write_text(f"name: p\npolicies: {policies}\n")
+        (folder / "empty").mkdir()
+        (folder / "books").mkdir()
+        (folder / "books" / "a.yaml").write_text(GOOD)
+        assert main(["explain", "books/a.yaml"]) in {1, 2}
+        assert message in capsys.readouterr().err
+
     def test_the_table_has_a_row_for_each_step_with_a_contract(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["explain", self.RUNBOOK]) == 0
         lines = capsys.readouterr().out.splitlines()

@@ -171,7 +171,7 @@ def asks(**demands: Any) -> Policy:
             True,
             id="unless a policy denies them",
         ),
-        pytest.param((asks(contract_violations="deny"),), "violations_deny", True, id="or the rule that matched does"),
+        pytest.param((asks(contract_violations="deny"),), "violations_deny", True, id="and it is never lost"),
         pytest.param((asks(),), "approval_timeout", 1800.0, id="thirty minutes unless told otherwise"),
         pytest.param(
             (policy(approval_timeout=60.0), policy(ASK_CRITICAL, approval_timeout=90.0)),

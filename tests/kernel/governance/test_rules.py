@@ -225,8 +225,8 @@ def test_a_shadow_says_which_rule_comes_first() -> None:
         pytest.param((Rule(default=ALLOW), Rule(contract_violations="deny")), True, id="wherever it stands"),
         pytest.param(
             (Rule(risk=CRITICAL, action=ASK, contract_violations="deny"),),
-            False,
-            id="on a rule with matchers it holds only where that rule matches",
+            True,
+            id="even on a rule with matchers, where validation refuses it",
         ),
     ],
 )

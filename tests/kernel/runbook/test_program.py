@@ -116,7 +116,7 @@ def test_a_policy_file_brings_its_groups() -> None:
     )
     policy = policy_file(document.model)
     assert (policy.name, policy.groups) == ("p", {"sre": frozenset({"a", "b"})})
-    assert policy.rules[0].separation_of_duties
+    assert policy.separation_of_duties
 
 
 @pytest.mark.parametrize(

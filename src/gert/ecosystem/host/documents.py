@@ -10,7 +10,7 @@ from gert.ecosystem.host.facts import facts_for
 from gert.ecosystem.host.files import is_file, read_document, yaml_files
 from gert.errors import GertError, UsageError
 from gert.kernel.runbook.document import Document, is_foreign, load
-from gert.kernel.runbook.documents.project import PROJECT_FILE, Project
+from gert.kernel.runbook.documents.project import PROJECT_FILE, Config, Project
 from gert.kernel.runbook.documents.runbook import Runbook
 from gert.kernel.runbook.finding import Finding, Severity
 from gert.kernel.runbook.program import Program, ToolLookup
@@ -51,6 +51,9 @@ class Workspace:
         document = load(source, kind=kind, file_name=file)
         folder = os.path.dirname(os.path.abspath(file))
         facts = facts_for(self.project(folder))
+        if isinstance(document.model, Config):
+            missing = [path for path in document.model.policies if not os.path.exists(os.path.join(folder, path))]
+            facts = msgspec.structs.replace(facts, absent=frozenset(missing))
         program: Program | None = None
         secrets: tuple[SecretNeed, ...] = ()
         if document.kind == "runbook" and document.model is not None:

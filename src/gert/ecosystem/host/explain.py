@@ -5,15 +5,16 @@ from typing import Any
 
 import msgspec
 
-from gert.ecosystem.host.documents import Checked, Workspace
+from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.policies import policies_for, sound
 from gert.errors import DocumentError, UsageError
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.governance.contract import Contract
 from gert.kernel.governance.explain import Explanation, explain
 from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.documents.steps import ExtensionStep, Step, ToolStep
-from gert.kernel.runbook.finding import Severity, path_text
-from gert.kernel.runbook.program import Program, policy_file, policy_of
+from gert.kernel.runbook.finding import path_text
+from gert.kernel.runbook.program import Program
 
 
 class ExplainedStep(msgspec.Struct, frozen=True):
@@ -59,10 +60,10 @@ def explain_runbook(
     """Explain a sound runbook, or one step of it, under its own policy and any external ones."""
     workspace = Workspace()
     checked = workspace.program(file)
-    program = _sound(checked).program
+    program = sound(checked).program
     if program is None:
         raise DocumentError(f"`{file}` is not a runbook")
-    policies = [policy_of(program.runbook.meta.governance), *_policies(workspace, policy_files)]
+    policies = policies_for(workspace, file, program, policy_files)
     explained = list(_steps(program, policies))
     if step_id is None:
         return program, explained
@@ -84,19 +85,6 @@ def _target(program: Program, step: Step) -> str:
         action = program.action_of(step)
         return f"{step.tool}:{action[0]}" if action is not None else step.tool
     return step.extension if isinstance(step, ExtensionStep) else ""
-
-
-def _policies(workspace: Workspace, files: Iterable[str]) -> Iterator[Policy]:
-    for file in files:
-        yield policy_file(_sound(workspace.check(file, kind="policy")).document.model)
-
-
-def _sound(checked: Checked) -> Checked:
-    for finding in checked.findings:
-        if finding.severity is Severity.ERROR:
-            where = f"{checked.file}:{finding.line}:{finding.column}"
-            raise DocumentError(f"{where}: {finding.message}", hint=f"`gert validate {checked.file}` shows everything")
-    return checked
 
 
 def _missing(program: Program, step_id: str) -> str:

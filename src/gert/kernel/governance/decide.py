@@ -184,6 +184,7 @@ def _under(policy: Policy, contract: Contract, risk: Risk) -> Decision:
     floor = Decision(
         violations_deny=policy.violations_deny,
         require_signed_approvals=policy.require_signed_approvals,
+        separation_of_duties=policy.separation_of_duties,
         timeout=policy.approval_timeout,
     )
     for index, rule in enumerate(policy.rules):
@@ -200,7 +201,6 @@ def _said_by(rule: Rule, policy: Policy, index: int) -> Decision:
         rules=frozenset((reference(policy, index),)),
         notify=rule.notify,
         limits=rule.limits,
-        violations_deny=rule.contract_violations == "deny",
         bars_break_glass=verdict is not Verdict.ALLOW and not rule.break_glass,
     )
     if verdict is not Verdict.REQUIRE_APPROVAL:

@@ -95,12 +95,13 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[Rule, ...] = ()
     approval_timeout: float | None = None
     require_signed_approvals: bool = False
+    separation_of_duties: bool = False
     groups: Mapping[str, frozenset[str]] = NO_GROUPS
 
     @property
     def violations_deny(self) -> bool:
-        """Whether a rule that stands alone turns every contract violation into an error."""
-        return any(rule.contract_violations == "deny" and not takes_part(rule) for rule in self.rules)
+        """Whether a rule turns every contract violation into an error, whichever rule matches a step."""
+        return any(rule.contract_violations == "deny" for rule in self.rules)
 
 
 class Shadow(msgspec.Struct, frozen=True):

@@ -1,6 +1,7 @@
 """The kinds of value a document's fields may take."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -69,6 +70,23 @@ class Word(Text):
         return {"type": "string", **self.extra}
 
 
+class NameWord(Word):
+    """A name, which may look like a number: `name: 2024` is the text `2024`."""
+
+    __slots__ = ()
+
+    def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> str:
+        """Take the literal text; a schema sees the form of strings only, so others are checked here."""
+        text = super().decode(doc, node, key, value, path)
+        if type(value) is not str and text and not re.search(self.extra["pattern"], text):
+            doc.report(error("J01", (*path, key), f"expected {self.noun}, found `{shorten(text)}`"))
+        return text
+
+    def schema(self, defs: dict[str, Schema]) -> Schema:
+        """A scalar; strings must have the form."""
+        return {"type": ["string", "number", "boolean"], **self.extra}
+
+
 class DurationWord(Word):
     """A duration. Its form is checked by the schema; that it is a duration anyone could wait for, here."""
 
@@ -90,7 +108,7 @@ def words(*choices: str, noun: str = "one of the words") -> Word:
 TEXT: Final = Text()
 NONEMPTY: Final = Text(minLength=1)
 IDENTIFIER_WORD: Final = Word("a name of letters, digits and `_`", pattern=IDENTIFIER)
-NAME_WORD: Final = Word("a name of letters, digits, `_`, `.` and `-`", pattern=NAME)
+NAME_WORD: Final = NameWord("a name of letters, digits, `_`, `.` and `-`", pattern=NAME)
 STEP_ID_WORD: Final = Word("a step id of letters, digits, `_` and `-`", pattern=STEP_ID)
 DURATION: Final = DurationWord("a duration such as `30s`", pattern=DURATION_PATTERN, examples=["30s", "5m", "1h30m"])
 
@@ -335,7 +353,7 @@ BOOL: Final = Bool()
 DATA: Final = Data()
 TEMPLATED: Final = Templated()
 TEXTS: Final = ListOf(NONEMPTY)
-TAGS: Final = ListOf(Word("a tag", minLength=1), uniqueItems=True)
+TAGS: Final = ListOf(Text("a tag", minLength=1), uniqueItems=True)
 EXTENSIONS: Final = MapOf(DATA)
 
 

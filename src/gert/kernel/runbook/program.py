@@ -135,6 +135,17 @@ class Program:
             self._action_contracts[key] = resolve(declared(tool.contract), declared(action[1].contract))
         return self._action_contracts[key]
 
+    def outputs_of(self, step: Step) -> Mapping[str, Parameter]:
+        """The outputs a step can set: of a `stdio` action, those it extracts."""
+        contract = self.contract_of(step)
+        if contract is None:
+            return {}
+        if isinstance(step, ToolStep):
+            tool, action = self.tool_of(step), self.action_of(step)
+            if tool is not None and action is not None and tool.meta.transport == "stdio":
+                return {name: each for name, each in contract.outputs.items() if name in action[1].extract}
+        return contract.outputs
+
     def inputs_of(self, step: ToolStep | ExtensionStep) -> Mapping[str, Any]:
         """What a step hands over; for an input declared as text, the text its author wrote (`1.10`, not 1.1)."""
         contract = self.contract_of(step)
@@ -143,7 +154,7 @@ class Program:
         declared_as = contract.inputs
         return {
             name: step.inputs.texts.get(name, value)
-            if name in declared_as and declared_as[name].type == "string"
+            if value is not None and name in declared_as and declared_as[name].type == "string"
             else value
             for name, value in step.inputs.items()
         }
@@ -210,9 +221,10 @@ def policy_of(governance: GovernanceBlock | None, name: str = RUNBOOK_POLICY) ->
     timeout = governance.approval_timeout
     return Policy(
         name=name,
-        rules=tuple(rule_of(block, governance) for block in governance.rules),
+        rules=tuple(rule_of(block) for block in governance.rules),
         approval_timeout=parse_duration(timeout).total_seconds() if timeout else None,
         require_signed_approvals=governance.require_signed_approvals or governance.require_verified_approval,
+        separation_of_duties=governance.separation_of_duties,
     )
 
 
@@ -223,7 +235,7 @@ def policy_file(document: PolicyFile) -> Policy:
     return msgspec.structs.replace(policy, groups=groups)
 
 
-def rule_of(block: RuleBlock, governance: GovernanceBlock) -> Rule:
+def rule_of(block: RuleBlock) -> Rule:
     """A rule as governance sees it."""
     risk = (block.risk,) if isinstance(block.risk, str) else block.risk
     return Rule(
@@ -235,7 +247,7 @@ def rule_of(block: RuleBlock, governance: GovernanceBlock) -> Rule:
         contract_violations="deny" if block.contract_violations else None,
         min_approvers=block.min_approvers,
         approvers=frozenset(block.approvers or ()),
-        separation_of_duties=bool(block.separation_of_duties) or governance.separation_of_duties,
+        separation_of_duties=bool(block.separation_of_duties),
         notify=frozenset(block.notify or ()),
         on_timeout=block.on_timeout,  # type: ignore[arg-type]
         escalate_to=frozenset(block.escalate_to or ()),

@@ -102,6 +102,9 @@ class Tree:
         if not isinstance(value, str) or self.text.startswith("*", start):  # an alias stands for the whole text
             return start
         words = re.match(r"[^\s\"'\\]{1,40}", value[offset : offset + 40])
+        if words is None:  # a quote or a space: point at the action it stands in
+            offset = max(value.rfind("{{", 0, offset), 0)
+            words = re.match(r"\S{1,40}", value[offset : offset + 40])
         if words is None:
             return start
         for verbatim in (start + offset, start + 1 + offset):  # unquoted, or quoted without escapes before

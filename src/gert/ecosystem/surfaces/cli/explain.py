@@ -19,13 +19,15 @@ VERDICT_COLOURS: Final = {"allow": "green", "require-approval": "yellow", "deny"
 @click.command(epilog="Example: gert explain runbooks/pod-restart.yaml delete_pod --policy production.policy.yaml")
 @click.argument("runbook", metavar="RUNBOOK")
 @click.argument("step", required=False, metavar="[STEP]")
-@click.option("--policy", "policies", multiple=True, metavar="FILE", help="Also apply a policy file; may be repeated.")
+@click.option(
+    "--policy", "policies", multiple=True, metavar="FILE", help="Also apply a policy file or folder; may be repeated."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def command(runbook: str, step: str | None, policies: tuple[str, ...], as_json: bool) -> int:
     """Show the resolved contract of every step of RUNBOOK, its risk, and the rule that would decide.
 
     With STEP, show that step in full: its inputs and outputs, and every rule that was considered.
-    Nothing is executed.
+    The project's `policies` apply as well. Nothing is executed.
     """
     program, explained = explain_runbook(runbook, step, policies)
     if as_json:

@@ -34,15 +34,16 @@ class ParameterBlock(Model):
     secret: bool = optional(BOOL, "redact the value wherever it would be recorded", default=False)
 
     has_default = False
+    said: frozenset[str] = frozenset()
 
     @classmethod
     def decode(cls, doc: Any, value: Any, path: Any) -> Any:
-        """Decode, remembering whether a default was written at all."""
+        """Decode, remembering what was written at all: `required: false` is not the same as nothing."""
         model = super().decode(doc, value, path)
         if model is None:
             return None
-        if "default" in value:
-            model.has_default = True
+        model.said = frozenset(value)
+        model.has_default = "default" in value
         if model.type == "string":
             # A default of `1.10` for a text is the text `1.10`, not the number.
             model.default = value.texts.get("default", model.default)

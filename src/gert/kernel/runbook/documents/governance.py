@@ -9,7 +9,7 @@ from gert.kernel.runbook.kinds import (
     Int,
     ListOf,
     Nested,
-    Word,
+    Text,
     words,
 )
 from gert.kernel.runbook.model import Model, optional
@@ -18,7 +18,7 @@ from gert.kernel.runbook.tree import Seq
 VERDICTS = ("allow", "require-approval", "deny")
 RISKS = ("low", "medium", "high", "critical")
 RISK = words(*RISKS)
-APPROVERS = ListOf(Word("a person or `group:` name", minLength=1), minItems=1, uniqueItems=True)
+APPROVERS = ListOf(Text("a person or `group:` name", minLength=1), minItems=1, uniqueItems=True)
 
 
 class MatchBlock(Model):

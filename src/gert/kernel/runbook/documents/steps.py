@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
+from gert.errors import TemplateEvalError
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.runbook.documents.contract import ContractBlock
 from gert.kernel.runbook.finding import Path, error
@@ -27,13 +28,12 @@ from gert.kernel.runbook.kinds import (
     MapOf,
     Nested,
     TemplateText,
-    Word,
     words,
 )
 from gert.kernel.runbook.model import Decoder, Kind, Model, Schema, describe, listing, optional, required
 from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.tree import Map, Seq
-from gert.kernel.template import Template
+from gert.kernel.template import Template, condition
 
 OUTCOME_CATEGORIES: Final = ("resolved", "escalated", "no_action", "needs_rca")
 EVIDENCE_KINDS: Final = ("text", "checklist", "attachment")
@@ -365,6 +365,16 @@ class Arm(Model):
         """Whether this arm is taken when no other is."""
         return self.condition.source.strip() == DEFAULT_ARM
 
+    @property
+    def is_always_taken(self) -> bool:
+        """Whether no later arm has a chance: a `default`, or a condition like `{{ true }}` that reads nothing."""
+        if self.is_default or self.condition.references:
+            return self.is_default
+        try:
+            return condition(self.condition, {})
+        except TemplateEvalError:
+            return False
+
 
 class BranchStep(_Flow):
     """Take exactly one of several ways."""
@@ -406,7 +416,7 @@ class ExtensionStep(_Calling):
     """Hand the step to an extension runner, under a contract declared here."""
 
     type = "extension"
-    extension: str = required(Word("the name of a runner", minLength=1), "name or path of the runner")
+    extension: str = required(NONEMPTY, "name or path of the runner")
     contract: ContractBlock = required(Nested(ContractBlock), "what the runner touches and promises")
 
 

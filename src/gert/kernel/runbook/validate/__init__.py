@@ -7,7 +7,7 @@ import msgspec
 
 from gert.kernel.runbook.document import Document
 from gert.kernel.runbook.documents.project import Config
-from gert.kernel.runbook.finding import Finding, Severity, in_order, warning
+from gert.kernel.runbook.finding import Finding, Severity, error, in_order
 from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain import (
@@ -18,6 +18,7 @@ from gert.kernel.runbook.validate.domain import (
     governance,
     identity,
     parallel,
+    secrets,
     state,
     tools,
     variables,
@@ -38,6 +39,7 @@ RUNBOOK_RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
     flow.every_path_ends,
     flow.jumps,
     flow.branches,
+    flow.guards,
     flow.ends,
     flow.repeats,
     parallel.lanes,
@@ -46,7 +48,7 @@ RUNBOOK_RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
     tools.found,
     tools.declared,
     tools.inputs,
-    tools.secrets_in_arguments,
+    secrets.command_lines,
     variables.variables,
     state.constants,
     state.exports,
@@ -73,11 +75,13 @@ def _runbook(model: Any, program: Program | None, facts: Facts) -> Iterator[Find
 
 
 def _config(model: Config, program: Program | None, facts: Facts) -> Iterator[Finding]:
-    """D40: groups are lists of people, not of groups."""
-    for name, people in model.groups.items():
-        for index, entry in enumerate(people):
-            if entry.startswith(governance.GROUP):
-                yield warning("D40", ("groups", name, index), f"`{entry}` is a group; groups list people")
+    """D45: a floor that is not there would let everything through."""
+    yield from governance.flat_groups(model.groups)
+    for index, path in enumerate(model.policies):
+        if path in facts.absent:
+            yield error(
+                "D45", ("policies", index), f"there is no policy at `{path}`", "paths are relative to this file"
+            )
 
 
 DOMAIN: Final[Mapping[str, Callable[[Any, Program | None, Facts], Iterator[Finding]]]] = {

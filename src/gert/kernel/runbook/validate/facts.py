@@ -16,6 +16,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     environment: Container[str] | None = None
     providers: Container[str] | None = None
     groups: Mapping[str, tuple[str, ...]] | None = None
+    absent: Container[str] = frozenset()
+    """Paths a project or configuration names that lead nowhere."""
 
 
 NO_FACTS: Final = Facts()

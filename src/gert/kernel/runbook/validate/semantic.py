@@ -69,7 +69,9 @@ def _pattern(kind: Any, value: Any) -> Said:
 def _type(kind: Any, value: Any) -> Said:
     types = [str(each) for each in kind.types]
     expected = " or ".join(TYPE_NOUNS[each] for each in types if each != "null")
-    hint = "put it in quotes" if types == ["string"] and isinstance(value, bool | int | float) else None
+    hint = None
+    if types == ["string"] and isinstance(value, bool | int | float):
+        hint = "put it in quotes; a duration needs a unit, as in `30s`"
     return "J01", f"expected {expected}, found {describe(value)}", hint
 
 

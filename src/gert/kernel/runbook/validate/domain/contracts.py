@@ -1,6 +1,6 @@
 """Contracts: inner layers only tighten, retries are safe, what is deprecated is said."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.governance.contract import Parameter
@@ -10,7 +10,7 @@ from gert.kernel.runbook.documents.steps import ExtensionStep, RetryBlock, ToolS
 from gert.kernel.runbook.finding import Finding, error, warning
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain.evidence import bad_pattern
-from gert.kernel.runbook.validate.domain.tools import misfit
+from gert.kernel.runbook.validate.domain.tools import misfit, told
 
 
 def tightening(case: Case) -> Iterator[Finding]:
@@ -23,12 +23,25 @@ def tightening(case: Case) -> Iterator[Finding]:
             continue
         for relaxation in relaxations(base, step.contract.declared(), parent_name=f"the tool `{step.tool}`"):
             yield relaxed(step.contract, relaxation)
+        yield from taken_back(base.inputs, step.contract.inputs, f"the tool `{step.tool}`")
+        yield from taken_back(base.outputs, step.contract.outputs, f"the tool `{step.tool}`")
 
 
 def relaxed(block: ContractBlock, relaxation: Relaxation) -> Finding:
     """D32: a claim that would weaken the layer around it."""
     below = (relaxation.parameter,) if relaxation.parameter is not None else ()
     return error("D32", block.at(relaxation.property, *below), relaxation.message)
+
+
+def taken_back(
+    outer: Mapping[str, Parameter], inner: Mapping[str, ParameterBlock], parent_name: str
+) -> Iterator[Finding]:
+    """D32: `required` and `secret` cannot be taken back; leaving them out inherits them."""
+    for name in inner.keys() & outer.keys():
+        for key in ("required", "secret"):
+            if getattr(outer[name], key) and key in inner[name].said and not getattr(inner[name], key):
+                message = f"`{key}` may only go from false to true; {parent_name} says true"
+                yield error("D32", inner[name].at(key), message)
 
 
 def parameters(case: Case) -> Iterator[Finding]:
@@ -50,11 +63,12 @@ def limits(block: ParameterBlock) -> Iterator[Finding]:
         yield from bad_pattern("D43", block.pattern, block.at("pattern"))
     if block.min is not None and block.max is not None and block.min > block.max:
         yield error("D43", block.at("min"), "`min` is larger than `max`")
-    bare = Parameter(type=block.parameter().type)
+    parameter = block.parameter()
+    bare = Parameter(type=parameter.type, secret=parameter.secret)
     for index, value in enumerate(block.enum or ()):
-        if (why := misfit(value, bare)) is not None:
+        if (why := told(misfit(value, bare), bare)) is not None:
             yield error("D43", block.at("enum", index), f"the value can never be given: {why}")
-    if block.has_default and block.default is not None and (why := misfit(block.default, block.parameter())):
+    if block.has_default and block.default is not None and (why := told(misfit(block.default, parameter), parameter)):
         yield error("D43", block.at("default"), f"the default does not fit: {why}")
 
 
@@ -100,9 +114,14 @@ def extensions(case: Case) -> Iterator[Finding]:
 def retries(case: Case) -> Iterator[Finding]:
     """D35: only what is idempotent may be tried again by itself."""
     for step in case.program.steps:
+        contract = case.program.contract_of(step)
+        action = case.program.action_of(step) if isinstance(step, ToolStep) else None
+        is_unsafe = contract is not None and not contract.idempotent
+        if is_unsafe and step.contract is not None and action is not None and action[1].retry is not None:
+            message = f"the action `{action[0]}` is tried again on failure, and {step.label} is not idempotent"
+            yield error("D35", step.contract.at("idempotent"), message, "use an action without `retry`")
         if step.retry is None:
             continue
-        contract = case.program.contract_of(step)
         if contract is not None and not contract.idempotent:
             yield unsafe_retry(step.retry, step.label)
         yield from waits(step.retry)

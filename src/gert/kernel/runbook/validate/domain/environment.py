@@ -31,12 +31,14 @@ class SecretNeed(msgspec.Struct, frozen=True):
 
 def secrets_needed(program: Program, facts: Facts) -> Iterator[SecretNeed]:
     """Every secret of a runbook and its tools, once each; names only, never values."""
-    seen: set[str] = set()
+    needs: dict[str, SecretNeed] = {}
     for who, path, secret in _secrets(program):
-        if secret.env not in seen:
-            seen.add(secret.env)
+        before = needs.get(secret.env)
+        # Whoever requires it decides, however many could do without.
+        if before is None or (secret.required and not before.required):
             present = None if facts.environment is None else secret.env in facts.environment
-            yield SecretNeed(secret.env, secret.required, who, path, secret.description, present)
+            needs[secret.env] = SecretNeed(secret.env, secret.required, who, path, secret.description, present)
+    yield from needs.values()
 
 
 def _secrets(program: Program) -> Iterator[tuple[str, Path, SecretBlock]]:

@@ -8,7 +8,7 @@ from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.foundation.values import coerce
 from gert.kernel.runbook.documents.steps import BranchStep, EndStep, NextBlock, RepeatStep, Step
 from gert.kernel.runbook.finding import Finding, Path, error, warning
-from gert.kernel.runbook.program import Program, StepList, inner_lists
+from gert.kernel.runbook.program import Program, StepList, inner_lists, walk
 from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain.reach import Flow, is_guarded
@@ -72,7 +72,7 @@ def jumps(case: Case) -> Iterator[Finding]:
             if target is None:
                 yield _lost(program, jump, index_of)
             elif target <= index and jump.max is None:
-                what = "itself" if target == index else f"back to `{jump.step}`"
+                what = "to itself" if target == index else f"back to `{jump.step}`"
                 hint = f"write `next: {{step: {jump.step}, max: 3}}`"
                 yield error("D08", path, f"a jump {what} needs a `max`", hint)
             if isinstance(jump.max, Template):
@@ -110,10 +110,10 @@ def branches(case: Case) -> Iterator[Finding]:
         if not isinstance(step, BranchStep):
             continue
         defaults = [index for index, arm in enumerate(step.branches) if arm.is_default]
-        if not defaults:
+        if not any(arm.is_always_taken for arm in step.branches):
             hint = "add an arm with `condition: default`"
             yield error("D09", step.at("branches"), f"{step.label} has no arm for when no condition holds", hint)
-        elif defaults[0] != len(step.branches) - 1:
+        elif defaults and defaults[0] != len(step.branches) - 1:
             path = step.at("branches", defaults[0] + 1)
             yield error("D09", path, "an arm after the `default` arm is never taken", "put `default` last")
         labels: set[str] = set()
@@ -122,6 +122,8 @@ def branches(case: Case) -> Iterator[Finding]:
                 yield error("D09", arm.at("label"), f"two arms of this branch are labelled `{arm.label}`")
             if not arm.is_default and arm.condition.is_text:
                 hint = 'write a template such as `{{ eq .status "ok" }}`, or `default`'
+                if arm.condition.source.strip().lower() in {"default", "else", "otherwise"}:
+                    hint = "did you mean `default`?"
                 message = f"the condition {_fixed(arm.condition)}"
                 yield warning("D09", step.at("branches", index, "condition"), message, hint)
             labels.add(arm.label or "")
@@ -134,27 +136,33 @@ def _fixed(condition: Template) -> str:
     return f"`{shorten(condition.source.strip())}` is text without a template, and always {always}"
 
 
+def guards(case: Case) -> Iterator[Finding]:
+    """D44: a `when` asks something; a text is always true, `no` included."""
+    for step in case.program.steps:
+        if step.when is not None and step.when.is_text:
+            hint = 'write a template such as `{{ eq .status "ok" }}`'
+            yield warning("D44", step.at("when"), f"`when` {_fixed(step.when)}", hint)
+
+
 def ends(case: Case) -> Iterator[Finding]:
     """D10: an `end` in a lane ends the run only after its siblings; in `finally` there is nothing left to end."""
     program = case.program
-    lanes = [block for block in program.lists if block.role == "lane"]
-    for block in lanes:
-        for step in _own(block.steps):
-            if isinstance(step, EndStep):
-                message = "an `end` in a lane waits for the other lanes, and a failure there wins over it"
-                yield warning("D10", step.path, message, "put the `end` after the parallel block")
-    for step in _own(program.runbook.finally_):
+    for step in _ends(program.runbook.steps, in_lane=False):
+        message = "an `end` in a lane waits for the other lanes, and a failure there wins over it"
+        yield warning("D10", step.path, message, "put the `end` after the parallel block")
+    for step in walk(program.runbook.finally_):
         if isinstance(step, EndStep):
             yield error("D10", step.path, "`finally` cannot change the outcome, so it takes no `end`")
 
 
-def _own(steps: tuple[Step, ...]) -> Iterator[Step]:
-    """The steps of a list and of its blocks, but not of lanes inside it, which speak for themselves."""
+def _ends(steps: tuple[Step, ...], *, in_lane: bool) -> Iterator[Step]:
+    """Every `end` in a lane; the iterations of a parallel loop are lanes, too."""
     for step in steps:
-        yield step
+        if isinstance(step, EndStep) and in_lane:
+            yield step
+        inside = in_lane or (step.for_each is not None and step.for_each.parallel)
         for inner in inner_lists(step):
-            if inner.role != "lane":
-                yield from _own(inner.steps)
+            yield from _ends(inner.steps, in_lane=inside or inner.role == "lane")
 
 
 def repeats(case: Case) -> Iterator[Finding]:

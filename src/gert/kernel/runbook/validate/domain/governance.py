@@ -5,7 +5,7 @@ from typing import Final
 
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.governance.rules import is_unconditional, shadowed, takes_part
-from gert.kernel.runbook.documents.governance import GovernanceBlock, RuleBlock
+from gert.kernel.runbook.documents.governance import GovernanceBlock, MatchBlock, RuleBlock
 from gert.kernel.runbook.documents.policy import PolicyFile
 from gert.kernel.runbook.finding import Finding, error, warning
 from gert.kernel.runbook.program import policy_of
@@ -14,6 +14,7 @@ from gert.kernel.runbook.validate.facts import Facts
 
 APPROVAL_ONLY: Final = ("min_approvers", "approvers", "separation_of_duties", "on_timeout", "escalate_to")
 MATCHERS: Final = ("risk", "effects", "writes", "reads", "deterministic", "idempotent", "contract")
+TAGS: Final = ("effects", "writes", "reads")
 GROUP: Final = "group:"
 
 # Beyond this many rules only an unconditional one is looked for, so that checking stays linear.
@@ -29,9 +30,18 @@ def runbook_rules(case: Case) -> Iterator[Finding]:
 
 def policy_rules(policy: PolicyFile, facts: Facts) -> Iterator[Finding]:
     """The rules of a policy file."""
+    yield from flat_groups(policy.groups)
     yield from rules(policy.governance, policy.groups, facts)
     if not policy.governance.rules:
         yield warning("D38", policy.governance.path, "the policy has no rules, so it decides nothing")
+
+
+def flat_groups(groups: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
+    """D40: groups list people, not groups, so that nobody has to trace who may approve."""
+    for name, people in groups.items():
+        for index, entry in enumerate(people):
+            if entry.startswith(GROUP):
+                yield error("D40", ("groups", name, index), f"`{entry}` is a group, and groups list people")
 
 
 def rules(governance: GovernanceBlock, groups: Mapping[str, tuple[str, ...]], facts: Facts) -> Iterator[Finding]:
@@ -42,6 +52,7 @@ def rules(governance: GovernanceBlock, groups: Mapping[str, tuple[str, ...]], fa
             sound = False
             yield finding
         yield from _groups(rule, groups, facts)
+        yield from _enough_people(rule, {**(facts.groups or {}), **groups})
     if sound:
         yield from _reachable(governance)
 
@@ -77,9 +88,28 @@ def _well_formed(rule: RuleBlock) -> Iterator[Finding]:
         yield error("D38", rule.at("escalate_to"), "`escalate_to` needs `on_timeout: escalate`")
     if rule.limits is not None and rule.limits.max_targets is None and rule.limits.max_per_hour is None:
         yield error("D38", rule.limits.path, "`limits` is empty", "set `max_targets` or `max_per_hour`")
-    people = [entry for entry in rule.approvers or () if not entry.startswith(GROUP)]
-    if rule.min_approvers and rule.approvers and len(people) == len(rule.approvers) < rule.min_approvers:
-        message = f"`min_approvers` is {rule.min_approvers}, and only {len(people)} people may approve"
+    yield from _plain_tags(rule)
+    if rule.contract is not None:
+        yield from _plain_tags(rule.contract)
+
+
+def _plain_tags(block: MatchBlock) -> Iterator[Finding]:
+    for name in TAGS:
+        for index, tag in enumerate(getattr(block, name) or ()):
+            if "*" in tag:
+                message = f"`{tag}` matches only a tag of that very name: tags are not patterns"
+                yield error("D38", block.at(name, index), message, "list the tags")
+
+
+def _enough_people(rule: RuleBlock, groups: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
+    """D38: as many people may approve as must; unknown groups may hold any number."""
+    people: set[str] = set()
+    for entry in rule.approvers or ():
+        if entry.startswith(GROUP) and entry.removeprefix(GROUP) not in groups:
+            return
+        people.update(groups[entry.removeprefix(GROUP)] if entry.startswith(GROUP) else (entry,))
+    if rule.approvers and rule.min_approvers and len(people) < rule.min_approvers:
+        message = f"`min_approvers` is {rule.min_approvers}, and only {len(people)} may approve"
         yield error("D38", rule.at("min_approvers"), message)
 
 

@@ -8,6 +8,7 @@ from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain.parallel import global_names
+from gert.kernel.runbook.validate.domain.scopes import ARCHIVE, scope_key
 
 RESERVED: Final = {
     "step": "`.step.<id>` reads the outputs of a step",
@@ -41,6 +42,10 @@ def reserved_names(case: Case) -> Iterator[Finding]:
     for name, path, what in _named(program):
         if name in RESERVED:
             yield error("D02", path, f"`{name}` cannot be the name of {what}", RESERVED[name], on_key=True)
+    for step in program.steps:
+        if step.scope is not None and scope_key(step.scope)[:1] == (ARCHIVE,):
+            message = f"a scope cannot begin with `{ARCHIVE}`"
+            yield error("D02", step.at("scope"), message, "that is where repeated blocks keep their iterations")
 
 
 def one_meaning(case: Case) -> Iterator[Finding]:

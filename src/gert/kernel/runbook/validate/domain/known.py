@@ -7,14 +7,14 @@ from itertools import chain
 from typing import TypeAlias
 
 from gert.kernel.foundation.names import did_you_mean
-from gert.kernel.runbook.documents.steps import Step
+from gert.kernel.runbook.documents.steps import RepeatStep, Step
 from gert.kernel.runbook.finding import Finding, Path, Severity, error
-from gert.kernel.runbook.program import Program
+from gert.kernel.runbook.program import Program, inner_lists, walk
 from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.domain.names import Binding, Names
 from gert.kernel.runbook.validate.domain.scopes import Scopes
 from gert.kernel.runbook.validate.domain.shapes import ANYTHING, Dead, Items, Scalar, Shape, follow
-from gert.kernel.template import Reference, Template
+from gert.kernel.template import EACH, Reference, Template
 
 Marks: TypeAlias = tuple[int, int, int]
 Made: TypeAlias = tuple[dict[str, Binding], dict[str, Binding], dict[str, Binding]]
@@ -109,13 +109,20 @@ class Known:
         if isinstance(dead, Dead):
             yield _at(reference, path, "D26" if dead.is_list else "D24", dead)
         elif isinstance(binding, Binding) and not binding.certain and not expects:
-            hint = f'give it a fallback, as in `default "" {said}`, or guard the step with `when`'
-            dead = Dead(f"`{said}` is not set on every path to here", hint)
+            whole = "." + ".".join(map(str, reference.path))
+            fallback = f'give it a fallback, as in `default "" {whole}`, or ' if EACH not in reference.path else ""
+            dead = Dead(f"`{said}` is not set on every path to here", f"{fallback}guard the step with `when`")
             yield _at(reference, path, "D25", dead, Severity.WARNING)
 
     def source(self, source: str, path: Path) -> Iterator[Finding]:
         """D28: what `inputs_from` names is an object that is known here."""
         head, *rest = source.split(".")
+        if not head or "{{" in source:
+            bare = source.strip("{} .")
+            yield error(
+                "D28", path, "`inputs_from` takes a name, not a template", f"write `inputs_from: {shorten(bare)}`"
+            )
+            return
         binding = self.names.get(head) or self.records.get(head)
         if binding is None:
             if self.is_blind:
@@ -140,8 +147,7 @@ class Known:
         """For every output name, the first step that sets it."""
         found: dict[str, Step] = {}
         for step in self.program.steps:
-            contract = self.program.contract_of(step)
-            for name in contract.outputs if contract is not None else ():
+            for name in self.program.outputs_of(step):
                 found.setdefault(name, step)
         return found
 
@@ -155,7 +161,9 @@ class Known:
         if head == "repeat":
             return Dead("`.repeat` exists only inside a `repeat` block")
         if head in self.program.by_id:
-            return Dead(f"the step `{name}` has not run on any path to here")
+            return self._inside(self.program.by_id[head], said, None) or Dead(
+                f"the step `{name}` has not run on any path to here"
+            )
         maker = self.makers.get(head)
         if maker is None:
             guess = did_you_mean(head, chain(self.names.bound, self.records.bound))
@@ -169,7 +177,29 @@ class Known:
         if maker.scope is not None:
             hint = f"read `.{maker.id}.{name}`, or add `export: [{name}]` to {maker.label}"
             return Dead(f"`{said}` is kept in the scope `{shorten(maker.scope.source)}`", hint)
-        return Dead(f"`{said}` is set by {maker.label}, which has not run on any path to here")
+        return self._inside(maker, said, name) or Dead(
+            f"`{said}` is set by {maker.label}, which has not run on any path to here"
+        )
+
+    def _inside(self, step: Step, said: str, output: str | None) -> Dead | None:
+        """A step inside a block whose iterations are overlays: after it, only exports are left."""
+        block = self._overlays.get(id(step))
+        if block is None:
+            return None
+        hint = f"add `export: [{output}]` to {step.label}, or " if output and block.for_each is None else ""
+        where = f".scope.repeat.{block.id}.0" if block.for_each is None else f".{block.id}"
+        return Dead(f"`{said}` does not survive the block {block.label}, where it is set", f"{hint}read `{where}`")
+
+    @cached_property
+    def _overlays(self) -> dict[int, Step]:
+        """For every step inside a repeated or looped block, the outermost such block."""
+        found: dict[int, Step] = {}
+        for step in self.program.steps:
+            if isinstance(step, RepeatStep) or step.for_each is not None:
+                for block in inner_lists(step):
+                    for inner in walk(block.steps):
+                        found.setdefault(id(inner), step)
+        return found
 
 
 def _subject(reference: Reference) -> str:

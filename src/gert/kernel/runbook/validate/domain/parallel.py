@@ -50,7 +50,7 @@ def _escaping(
             continue  # kept under the step's own id
         contract = program.contract_of(step)
         if step.scope is not None and contract is not None:
-            for name in contract.outputs:
+            for name in program.outputs_of(step):
                 yield step, (*scope_key(step.scope), name)
         for name in step.export if exports_only else global_names(program, step):
             yield step, (name,)
@@ -66,7 +66,7 @@ def global_names(program: Program, step: Step) -> tuple[str, ...]:
     # `.passed` of an assertion is read through its step id and never clashes.
     if contract is None or step.scope is not None or step.type == "assert":
         return step.export
-    return tuple(dict.fromkeys([*contract.outputs, *step.export]))
+    return tuple(dict.fromkeys([*program.outputs_of(step), *step.export]))
 
 
 def conflicts(case: Case) -> Iterator[Finding]:

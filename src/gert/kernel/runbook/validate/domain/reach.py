@@ -29,7 +29,7 @@ class Flow:
         if isinstance(step, EndStep):
             return False
         if isinstance(step, BranchStep):
-            covered = any(arm.is_default for arm in step.branches)
+            covered = any(arm.is_always_taken for arm in step.branches)
             return not covered or any(self.falls_through(arm.steps) for arm in step.branches)
         if isinstance(step, ParallelStep):
             return all(self.falls_through(lane.steps) for lane in step.branches)

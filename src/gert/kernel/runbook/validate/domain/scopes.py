@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.runbook.documents.steps import RepeatStep
-from gert.kernel.runbook.program import Program
+from gert.kernel.runbook.program import Program, walk
 from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.domain.names import Binding, Names
 from gert.kernel.runbook.validate.domain.shapes import ANYTHING, Dead
@@ -61,14 +61,16 @@ class Scopes:
     def __init__(self, program: Program) -> None:
         self._root = _Node()
         for step in program.steps:
-            contract = program.contract_of(step)
-            if step.scope is not None and contract is not None:
+            if step.scope is not None and program.contract_of(step) is not None:
                 node = self._declare(scope_key(step.scope))
-                node.fields.update(contract.outputs)
+                node.fields.update(program.outputs_of(step))
                 # A loop keeps its results under keys nobody knows yet.
                 node.is_open = node.is_open or step.for_each is not None
             if isinstance(step, RepeatStep):
-                self._declare((ARCHIVE, step.id)).is_open = True
+                self._declare((ARCHIVE, step.id))
+                archived = self._declare((ARCHIVE, step.id, ANY_SEGMENT)).fields
+                for inner in walk(step.body):
+                    archived.update(program.outputs_of(inner), (inner.id,) if inner.id else ())
 
     def _declare(self, key: tuple[str, ...]) -> _Node:
         node = self._root
@@ -89,6 +91,10 @@ class Scopes:
         """Where a path behind `.scope` leads: what is bound there, or why nothing is; None when it cannot be told."""
         if not all(isinstance(segment, str) for segment in path):
             return None
+        if path[:1] == (ARCHIVE,) and len(path) > 2 and not path[2].isdecimal():
+            return Dead(
+                f"iterations are numbered: `{shorten(path[2])}` is none", f"write `.scope.{ARCHIVE}.{path[1]}.0`"
+            )
         found: list[Binding] = []
         unfilled: _Node | None = None
         lacking: _Node | None = None

@@ -93,7 +93,7 @@ def follow(shape: Shape, rest: Sequence[Any], said: str) -> Shape | Dead:
             return Dead(f"`{said}` is a {shape.type}, it has no `{shorten(segment)}`")
         else:
             return ANYTHING
-        said += f".{segment}"
+        said += f".{segment}" if named else "[…]"
     return shape
 
 

@@ -1,17 +1,25 @@
 """State: constants stay constant, exports exist and do not clash, visibility is well formed and consistent."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+from typing import Final
+
+import msgspec
 
 from gert.errors import GertError
 from gert.kernel.foundation.globs import Visibility, parse_glob
 from gert.kernel.foundation.names import did_you_mean
-from gert.kernel.runbook.documents.steps import Step
-from gert.kernel.runbook.finding import Finding, error, warning
+from gert.kernel.runbook.documents.steps import BranchStep, Step
+from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain.parallel import global_names
 from gert.kernel.runbook.validate.domain.templates import templates_of
+
+# How many earlier owners of a name are compared, so that checking stays linear.
+MOST_OWNERS: Final = 20
 
 
 def constants(case: Case) -> Iterator[Finding]:
@@ -30,23 +38,36 @@ def constants(case: Case) -> Iterator[Finding]:
 def exports(case: Case) -> Iterator[Finding]:
     """D29: a step exports only outputs it has, and under a name nobody else owns."""
     meta = case.program.runbook.meta
-    owner: dict[str, Step] = {}
+    owners: defaultdict[str, list[Step]] = defaultdict(list)
+    branches = {step.path for step in case.program.steps if isinstance(step, BranchStep)}
     for step in case.program.steps:
         contract = case.program.contract_of(step)
+        outputs = case.program.outputs_of(step)
         for index, name in enumerate(step.export):
             path = step.at("export", index)
-            if contract is not None and name not in contract.outputs:
-                guess = did_you_mean(name, contract.outputs)
-                hint = f"did you mean `{guess}`?" if guess else f"it has {listing(contract.outputs)}"
+            if contract is not None and name not in outputs:
+                guess = did_you_mean(name, outputs)
+                hint = f"did you mean `{guess}`?" if guess else f"it has {listing(outputs)}"
                 yield error("D29", path, f"{step.label} has no output `{shorten(name)}` to export", hint)
             elif step.for_each is not None:
                 continue  # a loop exports under its own id, which is unique
             elif name in meta.inputs or name in meta.constants:
                 what = "an input" if name in meta.inputs else "a constant"
                 yield error("D29", path, f"`{name}` is already the name of {what}")
-            elif owner.setdefault(name, step) is not step:
-                message = f"`{name}` is already exported by {owner[name].label}"
-                yield error("D29", path, message, "export it from one step only")
+            else:
+                others = [each for each in owners[name][:MOST_OWNERS] if not exclusive(each, step, branches)]
+                owners[name].append(step)
+                if others:
+                    message = f"`{name}` is already exported by {others[0].label}"
+                    yield error("D29", path, message, "export it from one step only")
+
+
+def exclusive(one: Step, other: Step, branches: set[Path]) -> bool:
+    """Whether two steps are in different arms of one branch, so that only one of them can run."""
+    for depth, (here, there) in enumerate(zip(one.path, other.path, strict=False)):
+        if here != there:
+            return depth > 0 and one.path[depth - 1] == "branches" and one.path[: depth - 1] in branches
+    return False
 
 
 def visibility(case: Case) -> Iterator[Finding]:
@@ -57,7 +78,8 @@ def visibility(case: Case) -> Iterator[Finding]:
         problems = list(_malformed(step))
         yield from problems
         if not problems:
-            yield from _blind(step, Visibility(step.visibility.allow, step.visibility.deny))
+            allow, deny = step.visibility.allow, step.visibility.deny
+            yield from _blind(step, Visibility(allow, None), Visibility(None, deny))
 
 
 def _malformed(step: Step) -> Iterator[Finding]:
@@ -68,17 +90,28 @@ def _malformed(step: Step) -> Iterator[Finding]:
         for index, text in enumerate(globs or ()):
             try:
                 parse_glob(text)
+                if odd := set(text) & set("[]{}()?!"):
+                    message = f"`{min(odd)}` has no meaning in a path: only `*` and `**` are wild"
+                    yield error("D30", block.at(side, index), message)
             except GertError as problem:
                 yield error("D30", block.at(side, index), problem.message, problem.hint)
 
 
-def _blind(step: Step, sight: Visibility) -> Iterator[Finding]:
+def _blind(step: Step, allow: Visibility, deny: Visibility) -> Iterator[Finding]:
     item = step.for_each.as_ if step.for_each is not None else None
     for path, template in templates_of(step):
         for reference in template.references:
-            words = [segment for segment in reference.path if isinstance(segment, str)]
-            if not words or words[0] == item or len(words) < len(reference.path):
+            # What a computed key picks is unknown, but it is below what stands before it.
+            words = [str(segment) for segment in takewhile(lambda each: isinstance(each, str), reference.path)]
+            if not words or words[0] == item:
                 continue
-            if not sight.sees(".".join(words)) and not sight.sees_into(".".join(words)):
+            # `.id.x` and `.step.id.x` are the same record, so what hides one hides both.
+            names = (".".join(words), ".".join(words[1:]) if words[0] == "step" else ".".join(["step", *words]))
+            if not any(map(_sees(allow), filter(None, names))) or not all(map(_sees(deny), filter(None, names))):
                 message = f"{step.label} reads `.{'.'.join(words)}`, which its `visibility` hides"
-                yield error("D31", path, message, "allow it, or do not read it")
+                finding = error("D31", path, message, "allow it, or do not read it")
+                yield msgspec.structs.replace(finding, offset=reference.offset)
+
+
+def _sees(sight: Visibility) -> Callable[[str], bool]:
+    return lambda name: sight.sees(name) or sight.sees_into(name)

@@ -15,11 +15,13 @@ from gert.kernel.runbook.validate.domain.contracts import (
     contract_limits,
     old_words,
     relaxed,
+    taken_back,
     unsafe_retry,
     waits,
 )
 from gert.kernel.runbook.validate.domain.evidence import bad_pattern
 from gert.kernel.runbook.validate.domain.identity import RESERVED
+from gert.kernel.runbook.validate.domain.secrets import on_command_line
 from gert.kernel.runbook.validate.facts import Facts
 from gert.kernel.template import Template
 
@@ -108,6 +110,8 @@ def _action_contract(tool: Tool, action: ActionBlock) -> Iterator[Finding]:
     outer = declared(tool.contract)
     for relaxation in relaxations(outer, action.contract.declared(), parent_name="the tool"):
         yield relaxed(action.contract, relaxation)
+    yield from taken_back(outer.inputs, action.contract.inputs, "the tool")
+    yield from taken_back(outer.outputs, action.contract.outputs, "the tool")
 
 
 def _reserved(block: ContractBlock) -> Iterator[Finding]:
@@ -139,20 +143,22 @@ def _extracts(action: ActionBlock, contract: Contract, transport: str) -> Iterat
                 hint,
                 on_key=True,
             )
-        yield from _extract(extract)
+        yield from _extract(extract, transport)
     for name, parameter in contract.outputs.items():
         if transport == "stdio" and parameter.required and name not in action.extract:
             message = f"the output `{name}` is required, and nothing extracts it"
             yield error("D51", action.path, message, "add it to `extract`")
 
 
-def _extract(extract: ExtractBlock) -> Iterator[Finding]:
+def _extract(extract: ExtractBlock, transport: str) -> Iterator[Finding]:
     if extract.from_ == "json":
         if extract.pattern is not None:
             yield error("D51", extract.at("pattern"), "`json` takes a `path`, not a `pattern`")
     elif extract.json_path is not None:
         yield error("D51", extract.at("path"), f"`path` belongs to `json`, and this is `{extract.from_}`")
-    if extract.from_ == "exit_code" and extract.pattern is not None:
+    if extract.from_ in {"exit_code", "stderr"} and transport != "stdio":
+        yield error("D51", extract.at("from"), f"`{extract.from_}` belongs to `stdio`, and this tool is `{transport}`")
+    elif extract.from_ == "exit_code" and extract.pattern is not None:
         yield error("D51", extract.at("pattern"), "an exit code is a number and takes no `pattern`")
     elif extract.pattern is not None:
         yield from bad_pattern("D51", extract.pattern, extract.at("pattern"))
@@ -163,14 +169,16 @@ def _templates(action: ActionBlock, contract: Contract, name: str) -> Iterator[F
     for path, template, exposed in _tool_templates(action):
         for reference in template.references:
             if not reference.path or not isinstance(reference.path[0], str):
+                secret = min((name for name, each in contract.inputs.items() if each.secret), default=None)
+                if secret is not None and exposed:
+                    yield _at(reference.offset, on_command_line(secret, path))
                 continue
             head = reference.path[0]
             parameter = contract.inputs.get(head)
             if parameter is None:
                 yield _at(reference.offset, _undeclared(head, name, contract.inputs, path))
             elif parameter.secret and exposed:
-                message = f"the secret input `{head}` ends up on a command line, where others can read it"
-                yield _at(reference.offset, warning("D54", path, message, "hand it over through `env` or `stdin`"))
+                yield _at(reference.offset, on_command_line(head, path))
 
 
 def _undeclared(head: str, action: str, known: Mapping[str, Parameter], path: Path) -> Finding:
@@ -208,6 +216,13 @@ def _command(tool: Tool, action: ActionBlock) -> Iterator[Finding]:
     if first.source.startswith("-") or not first.is_text:
         message = f"`argv` does not begin with the name of the program, so `{first.source}` is kept as an argument"
         yield warning("D53", action.at("argv", 0), message, f"begin with `{tool.meta.binary}`")
+    elif _program(first.source) != _program(tool.meta.binary):
+        message = f"`{first.source}` is taken for the name of the program and dropped: `binary` is `{tool.meta.binary}`"
+        yield warning("D53", action.at("argv", 0), message, f"begin with `{tool.meta.binary}`")
+
+
+def _program(path: str) -> str:
+    return path.replace("\\", "/").rsplit("/", 1)[-1].lower().removesuffix(".exe")
 
 
 def _preview(tool: Tool, action: ActionBlock, contract: Contract) -> Iterator[Finding]:

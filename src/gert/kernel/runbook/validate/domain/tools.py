@@ -91,13 +91,14 @@ def inputs(case: Case) -> Iterator[Finding]:
         contract = case.program.contract_of(step)
         if contract is None:
             continue
-        given: set[str] = set(step.inputs)
+        given = {name for name, value in step.inputs.items() if value is not None}
         complete = True
         for source, path in step.spread:
             keys = _keys_of(case.program, source)
             complete = complete and keys is not None
-            given.update(keys or ())
             yield from _spread(contract, source, keys, path, step)
+            yield from _spread_values(contract, case.program.runbook.meta.constants.get(source), path, given)
+            given.update(keys or ())
         yield from _given(contract, step, case.program.inputs_of(step), given if complete else None)
 
 
@@ -108,12 +109,15 @@ def _given(
     for name, parameter in contract.inputs.items():
         if given is not None and name not in given and parameter.must_be_given:
             about = f"{name}: {parameter.description}" if parameter.description else None
-            yield error("D19", step.path, f"the input `{name}` of {callee} is missing", about)
+            path = step.path
+            if name in values:
+                path, about = step.at("inputs", name), "nothing stands there; put text that begins with `#` in quotes"
+            yield error("D19", path, f"the input `{name}` of {callee} is missing", about)
     for name, value in values.items():
         declared_as = contract.inputs.get(name)
         if declared_as is None:
             yield _undeclared(name, callee, contract.inputs, step.at("inputs", name))
-        elif (why := misfit(value, declared_as)) is not None:
+        elif value is not None and (why := told(misfit(value, declared_as), declared_as)) is not None:
             yield error("D20", step.at("inputs", name), f"the input `{name}` of {callee}: {why}")
 
 
@@ -144,6 +148,11 @@ def misfit(value: Any, parameter: Parameter) -> str | None:
         return problem.message
 
 
+def told(why: str | None, parameter: Parameter) -> str | None:
+    """Why a value does not fit, without the value where it is secret: findings end up in logs."""
+    return "the value does not fit, and is not shown because it is secret" if why and parameter.secret else why
+
+
 def _keys_of(program: Program, source: str) -> set[str] | None:
     """The keys a source spreads, where they are known before the run."""
     constant = program.runbook.meta.constants.get(source)
@@ -151,9 +160,18 @@ def _keys_of(program: Program, source: str) -> set[str] | None:
         return set(constant)
     producer = program.by_id.get(source)
     if producer is not None and producer.for_each is None:
-        contract = program.contract_of(producer)
-        return set(contract.outputs) if contract is not None else None
+        return set(program.outputs_of(producer)) if program.contract_of(producer) is not None else None
     return None
+
+
+def _spread_values(contract: Contract, source: Any, path: Path, given: set[str]) -> Iterator[Finding]:
+    """D20: what a constant spreads fits, as if it were written under `inputs`; what is written there wins."""
+    for key, value in source.items() if isinstance(source, Mapping) else ():
+        parameter = contract.inputs.get(key)
+        if parameter is not None and key not in given and value is not None:
+            why = told(misfit(value, parameter), parameter)
+            if why is not None:
+                yield error("D20", path, f"the input `{key}`: {why}")
 
 
 def _spread(
@@ -163,47 +181,3 @@ def _spread(
     for key in sorted((keys or set()) - contract.inputs.keys()):
         message = f"`{source}` spreads `{key}`, which is not an input of {callee}"
         yield error("D28", path, message, f"it takes {listing(contract.inputs)}")
-
-
-def secrets_in_arguments(case: Case) -> Iterator[Finding]:
-    """D54: a secret input must not reach a command line, where every user of the machine can read it."""
-    secret = _secret_names(case.program)
-    if not secret:
-        return
-    for step in case.program.steps:
-        action = case.program.action_of(step) if isinstance(step, ToolStep) else None
-        if action is None or not isinstance(step, ToolStep):
-            continue
-        exposed = {
-            reference.path[0] for word in action[1].argv or () for reference in word.references if reference.path
-        }
-        for name in step.inputs:
-            if name in exposed and (found := _used(step.inputs[name]) & secret):
-                yield _on_command_line(min(found), step.at("inputs", name))
-        for source, path in step.spread:
-            spread = case.program.runbook.meta.constants.get(source)
-            if isinstance(spread, Mapping):
-                leaked = {word for key in exposed & spread.keys() for word in _used(spread[key]) & secret}
-            else:
-                leaked = {source} & secret
-            if leaked:
-                yield _on_command_line(min(leaked), path)
-
-
-def _secret_names(program: Program) -> set[str]:
-    """Secret inputs, and constants made from them."""
-    meta = program.runbook.meta
-    secret = {name for name, block in meta.inputs.items() if block.secret}
-    for name, value in meta.constants.items():
-        if _used(value) & secret:
-            secret.add(name)
-    return secret
-
-
-def _used(value: Any) -> set[str]:
-    return {str(ref.path[0]) for _, template in templates_in(value) for ref in template.references if ref.path}
-
-
-def _on_command_line(name: str, path: Path) -> Finding:
-    message = f"the secret input `{name}` ends up on a command line, where others can read it"
-    return warning("D54", path, message, "hand it over through `env` or `stdin` of the action")

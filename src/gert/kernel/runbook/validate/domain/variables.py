@@ -20,7 +20,7 @@ from gert.kernel.runbook.finding import Finding, Path
 from gert.kernel.runbook.program import walk
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain.known import Known, Marks, subjects
-from gert.kernel.runbook.validate.domain.scopes import ARCHIVE, Scopes, scope_key
+from gert.kernel.runbook.validate.domain.scopes import ANY_SEGMENT, ARCHIVE, Scopes, scope_key
 from gert.kernel.runbook.validate.domain.shapes import (
     ANYTHING,
     Items,
@@ -112,7 +112,8 @@ class _Walk:
             self.known.undo(before)
         else:
             self.body(step)
-        self.sets(step, certain=step.when is None)
+        # The `when` of a loop is asked for each item, so its list is always there.
+        self.sets(step, certain=step.when is None or step.for_each is not None)
 
     def body(self, step: Step) -> None:
         """Check the templates of a step and the steps inside it."""
@@ -145,7 +146,7 @@ class _Walk:
             made = self.known.undo(before)
             if self.flow.falls_through(arm.steps):
                 ways.append(made)
-        covered = any(arm.is_default for arm in step.branches) and step.when is None and step.for_each is None
+        covered = any(arm.is_always_taken for arm in step.branches) and step.when is None and step.for_each is None
         self.known.absorb_any(ways, covered=covered)
 
     def lanes(self, step: ParallelStep) -> None:
@@ -174,7 +175,9 @@ class _Walk:
         names, _, filled = self.known.undo(before)
         surviving = {name: names[name] for name in exports}
         self.known.absorb((surviving, {}, filled), certain=step.when is None)
-        Scopes.fill(self.known.filled, (ARCHIVE, step.id), (), certain=step.when is None)
+        archived = [name for inner in walk(step.body) for name in (*self.program.outputs_of(inner), inner.id) if name]
+        for key in ((ARCHIVE, step.id), (ARCHIVE, step.id, ANY_SEGMENT)):
+            Scopes.fill(self.known.filled, key, archived, certain=step.when is None)
 
     # --- what steps set
 
@@ -186,9 +189,10 @@ class _Walk:
         if contract is None and isinstance(step, ToolStep):
             self.known.is_blind = True
         if contract is not None and step.scope is not None:
-            Scopes.fill(self.known.filled, scope_key(step.scope), tuple(contract.outputs), certain=certain)
+            outputs = tuple(self.program.outputs_of(step))
+            Scopes.fill(self.known.filled, scope_key(step.scope), outputs, certain=certain)
         elif contract is not None and step.for_each is None and not isinstance(step, AssertStep):
-            for name, parameter in contract.outputs.items():
+            for name, parameter in self.program.outputs_of(step).items():
                 self.known.names.bind(name, shape_of_parameter(parameter), certain=certain)
         for name, shape in self.exported(step).items():
             self.known.names.bind(name, shape, certain=certain)
@@ -197,8 +201,7 @@ class _Walk:
         """Names a step makes global; inside a loop they are kept under the step's id instead."""
         if not step.export or step.for_each is not None:
             return {}
-        contract = self.program.contract_of(step)
-        outputs = contract.outputs if contract is not None else {}
+        outputs = self.program.outputs_of(step)
         return {name: shape_of_parameter(outputs[name]) if name in outputs else ANYTHING for name in step.export}
 
     def record(self, step: Step) -> Shape:
@@ -212,7 +215,7 @@ class _Walk:
                 fields["retry_count"] = COUNT
             if isinstance(step, ToolStep | ExtensionStep):
                 fields["exit_code"] = COUNT
-            for name, parameter in contract.outputs.items() if contract is not None else ():
+            for name, parameter in self.program.outputs_of(step).items():
                 fields[name] = shape_of_parameter(parameter)
             # What a block collects from its own steps, item by item, is theirs to say.
             item = ANYTHING if contract is None and step.for_each is not None else Record(fields)
