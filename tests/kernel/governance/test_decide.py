@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gert.kernel.governance.contract import Contract
+from gert.kernel.governance.contract import Contract, Declared, resolve
 from gert.kernel.governance.decide import ALLOWED, Approvers, Decision, RuleRef, decide
 from gert.kernel.governance.explain import explain
 from gert.kernel.governance.risk import Risk
@@ -281,7 +281,7 @@ def test_a_summary_says_what_applies() -> None:
         "approvers": [["alice", "group:sre"]],
         "approval_timeout": 1800.0,
         "on_timeout": "escalate",
-        "escalate_to": ["boss"],
+        "escalate_to": [["boss"]],
         "separation_of_duties": True,
         "break_glass": True,
         "notify": ["#ops"],
@@ -299,7 +299,7 @@ def test_rules_are_printed_as_people_count_them() -> None:
 
 
 def test_approvers_look_up_only_groups_they_list() -> None:
-    allowed = Approvers(names("group:sre"), names("group:sre"))
+    allowed = Approvers(names("group:sre"), names(), names("sre"))
     assert allowed.admits("alice", {"sre": ["alice"]})
     assert not allowed.admits("alice", {"managers": ["alice"]})
 
@@ -333,3 +333,45 @@ def test_a_decision_cannot_be_changed() -> None:
 
 def test_decisions_are_values() -> None:
     assert len({Decision(), ALLOWED, decide(READ, [])}) == 1
+
+
+def test_a_step_that_adds_a_tag_is_still_judged_as_its_tool() -> None:
+    policy_of_the_house = policy(Rule(effects=names("network"), action=ALLOW), Rule(default=Verdict.DENY))
+    tool = resolve(Declared(effects=names("database"), writes=names("tables")))
+    sneaky = tool.tightened(Declared(effects=names("network")))
+    assert decide(sneaky, [policy_of_the_house]).verdict is ALLOW
+    assert decide(sneaky, [policy_of_the_house], within=tool).verdict is Verdict.DENY
+
+
+def test_a_circuit_breaker_is_not_overridden_by_a_runbook_that_allows_overrides() -> None:
+    breaker = policy(Rule(default=ALLOW, limits=Limits(max_per_hour=5)))
+    runbook = policy(Rule(default=Verdict.REQUIRE_APPROVAL, break_glass=True))
+    assert decide(resolve(Declared()), [runbook]).break_glass
+    assert not decide(resolve(Declared()), [breaker, runbook]).break_glass
+
+
+def test_a_runbook_shortens_the_default_window_and_never_lengthens_it() -> None:
+    asking = policy(Rule(default=Verdict.REQUIRE_APPROVAL))
+    assert decide(resolve(Declared()), [asking, policy(approval_timeout=7 * 86400.0)]).approval_timeout == 1800.0
+    assert decide(resolve(Declared()), [asking, policy(approval_timeout=60.0)]).approval_timeout == 60.0
+
+
+def test_a_person_called_like_a_group_is_not_the_group() -> None:
+    decision = decide(resolve(Declared()), [asks(approvers=names("group:sre"))])
+    assert decision.objection("group:sre", started_by="x") is not None
+    assert decision.objection("sre", started_by="x", groups={"sre": ["ann"]}) is not None
+    assert decision.objection("ann", started_by="x", groups={"sre": ["ann"]}) is None
+
+
+@pytest.mark.parametrize(
+    ("approver", "starter"),
+    [
+        pytest.param("alice@example.com", None, id="an unknown starter"),
+        pytest.param("Alice@Example.com", "alice@example.com", id="another case"),
+        pytest.param(" alice@example.com", "alice@example.com", id="a space"),
+        pytest.param("jose\u0301", "jos\u00e9", id="another normal form"),
+    ],
+)
+def test_separation_of_duties_fails_closed(approver: str, starter: str | None) -> None:
+    decision = decide(resolve(Declared()), [asks(separation_of_duties=True)])
+    assert decision.objection(approver, started_by=starter) is not None

@@ -139,7 +139,9 @@ def test_joining_only_tightens(a: Decision, b: Decision) -> None:
     assert joined.verdict >= a.verdict
     assert joined.min_approvers >= a.min_approvers
     assert joined.approvers >= a.approvers
-    assert joined.approval_timeout <= a.approval_timeout or a.timeout is None
+    if a.verdict is Verdict.REQUIRE_APPROVAL:
+        assert joined.approval_timeout <= a.approval_timeout
+    assert joined.escalations >= a.escalations
     assert joined.separation_of_duties >= a.separation_of_duties
     assert joined.require_signed_approvals >= a.require_signed_approvals
     assert joined.violations_deny >= a.violations_deny
@@ -260,3 +262,19 @@ def test_tightening_never_removes_a_conflict(a: Contract, b: Contract, layer: De
 @given(contracts)
 def test_summaries_are_json(contract: Contract) -> None:
     assert json.loads(json.dumps(contract.full())) == contract.full()
+
+
+@given(contracts, declared, st.lists(policies, max_size=3))
+def test_a_step_never_reaches_a_kinder_rule_by_claiming_more(
+    tool: Contract, step: Declared, judges: list[Policy]
+) -> None:
+    """Rules match any of their tags and the first match decides, so a longer list of tags could match an `allow`."""
+    tightened = tool.tightened(step)
+    assert at_least_as_strict(decide(tightened, judges, within=tool), decide(tool, judges))
+
+
+@given(contracts, policies, policies)
+def test_a_runbook_opens_no_override_that_a_policy_keeps_shut(contract: Contract, outer: Policy, own: Policy) -> None:
+    alone, both = decide(contract, [outer]), decide(contract, [outer, own])
+    if alone.bars_break_glass:
+        assert not both.break_glass

@@ -77,7 +77,8 @@ def _steps(program: Program, policies: list[Policy]) -> Iterator[ExplainedStep]:
     for step in program.steps:
         contract = program.contract_of(step)
         if contract is not None:
-            yield ExplainedStep(step, _target(program, step), contract, explain(contract, policies))
+            within = program.base_contract_of(step) if isinstance(step, ToolStep) else None
+            yield ExplainedStep(step, _target(program, step), contract, explain(contract, policies, within=within))
 
 
 def _target(program: Program, step: Step) -> str:

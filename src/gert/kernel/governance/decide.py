@@ -5,6 +5,7 @@ the strictest verdict wins (kernel-v0 §9). Adding a policy can therefore only t
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any, Final, Literal
 
 import msgspec
@@ -48,19 +49,26 @@ class RuleRef(msgspec.Struct, frozen=True, order=True):
 
 
 class Approvers(msgspec.Struct, frozen=True):
-    """Who may approve, as one policy wrote it, with that policy's own groups already looked up.
+    """Who may approve, as one policy wrote it: people, with that policy's own groups looked up, and open groups.
 
-    Looking them up here keeps a runbook from redefining a group that an external policy relies on.
+    Looking groups up here keeps a runbook from redefining one that an external policy relies on.
     """
 
     listed: frozenset[str]
-    admitted: frozenset[str]
+    people: frozenset[str]
+    groups: frozenset[str] = frozenset()
 
     def admits(self, person: str, groups: Mapping[str, Iterable[str]] = NO_GROUPS) -> bool:
         """Whether the person is listed, or is in a listed group that only the configuration knows."""
-        return person in self.admitted or any(
-            person in groups.get(entry.removeprefix(GROUP), ()) for entry in self.admitted if entry.startswith(GROUP)
-        )
+        known = chain(self.people, *(groups.get(group, ()) for group in self.groups))
+        return person_key(person) in {person_key(each) for each in known}
+
+
+def person_key(name: str) -> str:
+    """A person's name for comparison: two spellings of one address are one person."""
+    from unicodedata import normalize
+
+    return normalize("NFC", name).strip().casefold()
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +85,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     separation_of_duties: bool = False
     notify: frozenset[str] = frozenset()
     rejects_on_timeout: bool = False
-    escalate_to: frozenset[str] = frozenset()
+    escalations: frozenset[Approvers] = frozenset()
     limits: Limits = NO_LIMITS
     bars_break_glass: bool = False
     violations_deny: bool = False
@@ -95,7 +103,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
             separation_of_duties=self.separation_of_duties or other.separation_of_duties,
             notify=self.notify | other.notify,
             rejects_on_timeout=self.rejects_on_timeout or other.rejects_on_timeout,
-            escalate_to=self.escalate_to | other.escalate_to,
+            escalations=self.escalations | other.escalations,
             limits=self.limits | other.limits,
             bars_break_glass=self.bars_break_glass or other.bars_break_glass,
             violations_deny=self.violations_deny or other.violations_deny,
@@ -116,7 +124,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def on_timeout(self) -> Literal["reject", "escalate"]:
         """What an unanswered request turns into; escalation only where every rule that asked escalates."""
-        return "escalate" if self.escalate_to and not self.rejects_on_timeout else "reject"
+        return "escalate" if self.escalations and not self.rejects_on_timeout else "reject"
 
     @property
     def approval_timeout(self) -> float:
@@ -127,7 +135,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         self, approver: str, *, started_by: str | None = None, groups: Mapping[str, Iterable[str]] = NO_GROUPS
     ) -> str | None:
         """Why this person may not approve, or `None` when they may."""
-        if self.separation_of_duties and approver == started_by:
+        if self.separation_of_duties and started_by is None:
+            return "it is not known who started the run, and that person may not approve it"
+        if self.separation_of_duties and person_key(approver) == person_key(started_by or ""):
             return f"`{approver}` started the run and may not approve it"
         for allowed in sorted(self.approvers, key=lambda each: sorted(each.listed)):
             if not allowed.admits(approver, groups):
@@ -147,8 +157,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
                 said["require_signed_approvals"] = True
             if self.approvers:
                 said["approvers"] = sorted(sorted(each.listed) for each in self.approvers)
-            if self.escalate_to and self.on_timeout == "escalate":
-                said["escalate_to"] = sorted(self.escalate_to)
+            if self.on_timeout == "escalate":
+                said["escalate_to"] = sorted(sorted(each.listed) for each in self.escalations)
         for name in ("separation_of_duties", "break_glass", "violations_deny"):
             if getattr(self, name):
                 said[name] = True
@@ -164,12 +174,18 @@ ALLOWED: Final = Decision()
 """What governance says when no rule matches: the bottom of the order, the identity of `|`."""
 
 
-def decide(contract: Contract, policies: Iterable[Policy]) -> Decision:
-    """What all policies together say about a contract; allow, by no rule, where none matches."""
-    risk = risk_of(contract)
+def decide(contract: Contract, policies: Iterable[Policy], *, within: Contract | None = None) -> Decision:
+    """What all policies together say about a contract; allow, by no rule, where none matches.
+
+    `within` is the contract of the tool behind a step that adds to it. Rules match any of their tags and the
+    first match decides, so a step could reach a kinder rule by claiming more; it is judged by both contracts.
+    """
+    policies = tuple(policies)
     decision = ALLOWED
-    for policy in policies:
-        decision |= _under(policy, contract, risk)
+    for judged in (contract,) if within is None or within == contract else (contract, within):
+        risk = risk_of(judged)
+        for policy in policies:
+            decision |= _under(policy, judged, risk)
     return decision
 
 
@@ -201,27 +217,35 @@ def _said_by(rule: Rule, policy: Policy, index: int) -> Decision:
         rules=frozenset((reference(policy, index),)),
         notify=rule.notify,
         limits=rule.limits,
-        bars_break_glass=verdict is not Verdict.ALLOW and not rule.break_glass,
+        # A circuit breaker denies once it is open, so it bars an override as any denial does.
+        bars_break_glass=(verdict is not Verdict.ALLOW or rule.limits != NO_LIMITS) and not rule.break_glass,
     )
     if verdict is not Verdict.REQUIRE_APPROVAL:
         return said
     return said | Decision(
         min_approvers=1 if rule.min_approvers is None else max(1, rule.min_approvers),
-        approvers=_restriction(rule, policy),
+        approvers=_restriction(rule.approvers, policy),
+        # The default is a demand like any other: another policy may shorten it, never lengthen it.
+        timeout=DEFAULT_APPROVAL_TIMEOUT if policy.approval_timeout is None else policy.approval_timeout,
         separation_of_duties=rule.separation_of_duties,
         rejects_on_timeout=rule.on_timeout != "escalate",
-        escalate_to=rule.escalate_to,
+        escalations=_restriction(rule.escalate_to, policy),
     )
 
 
-def _restriction(rule: Rule, policy: Policy) -> frozenset[Approvers]:
-    if not rule.approvers:
+def _restriction(listed: frozenset[str], policy: Policy) -> frozenset[Approvers]:
+    if not listed:
         return frozenset()
-    admitted: set[str] = set()
-    for entry in rule.approvers:
-        members = policy.groups.get(entry.removeprefix(GROUP)) if entry.startswith(GROUP) else None
-        admitted.update((entry,) if members is None else members)
-    return frozenset((Approvers(rule.approvers, frozenset(admitted)),))
+    people: set[str] = set()
+    groups: set[str] = set()
+    for entry in listed:
+        if not entry.startswith(GROUP):
+            people.add(entry)
+        elif (members := policy.groups.get(entry.removeprefix(GROUP))) is not None:
+            people.update(members)
+        else:
+            groups.add(entry.removeprefix(GROUP))
+    return frozenset((Approvers(listed, frozenset(people), frozenset(groups)),))
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -48,12 +48,15 @@ class Explanation(msgspec.Struct, frozen=True):
     decision: Decision
 
 
-def explain(contract: Contract, policies: Iterable[Policy]) -> Explanation:
+def explain(contract: Contract, policies: Iterable[Policy], *, within: Contract | None = None) -> Explanation:
     """Decide, and say for every policy which rule matched and why the ones before it did not."""
     policies = tuple(policies)
     row = assess(contract)
-    matches = tuple(_match(policy, contract, row.risk) for policy in policies)
-    return Explanation(row.risk, row.reason, matches, decide(contract, policies))
+    matches = [_match(policy, contract, row.risk) for policy in policies]
+    if within is not None and within != contract:
+        # The tool's own contract is judged as well; what it meets is shown after.
+        matches += [_match(policy, within, assess(within).risk) for policy in policies]
+    return Explanation(row.risk, row.reason, tuple(matches), decide(contract, policies, within=within))
 
 
 def _match(policy: Policy, contract: Contract, risk: Risk) -> PolicyMatch:

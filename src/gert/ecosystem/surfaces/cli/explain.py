@@ -1,12 +1,14 @@
 """`gert explain`: what each step of a runbook touches, how risky that is, and which rule would decide."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Final
 
 import click
 
 from gert.ecosystem.host.explain import ExplainedStep, explain_runbook
 from gert.ecosystem.surfaces.cli.output import say, say_json, say_pair, say_table
+from gert.kernel.foundation.duration import format_duration
 from gert.kernel.governance.contract import Contract
 from gert.kernel.governance.decide import Decision
 from gert.kernel.governance.explain import PolicyMatch
@@ -75,6 +77,7 @@ def _detail(each: ExplainedStep) -> None:
     say_pair("risk", f"{explanation.risk.word}: {explanation.reason}", RISK_COLOURS[explanation.risk.word])
     verdict = f"{decision.verdict.word}: {decision.rule or 'no rule matches'}"
     say_pair("decision", verdict, VERDICT_COLOURS[decision.verdict.word])
+    _say_list("needs", list(_needs(decision)))
     _say_list("inputs", [f"{name}: {_parameter(parameter)}" for name, parameter in contract.inputs.items()])
     _say_list("outputs", [f"{name}: {_parameter(parameter)}" for name, parameter in contract.outputs.items()])
     _say_list("rules", [line for match in explanation.policies for line in _considered(match)])
@@ -83,6 +86,21 @@ def _detail(each: ExplainedStep) -> None:
 def _say_list(title: str, lines: list[str]) -> None:
     for index, line in enumerate(lines):
         say_pair(title if index == 0 else "", line)
+
+
+def _needs(decision: Decision) -> Iterator[str]:
+    """What an approval asks for, and what holds beside the verdict."""
+    for key, value in decision.summary().items():
+        if key in {"decision", "rules"}:
+            continue
+        shown = format_duration(timedelta(seconds=value)) if key == "approval_timeout" else _written(value)
+        yield f"{key.replace('_', ' ')}: {shown}"
+
+
+def _written(value: object) -> str:
+    if isinstance(value, list):
+        return "; ".join(_written(each) if isinstance(each, list) else str(each) for each in value)
+    return "yes" if value is True else str(value)
 
 
 def _considered(match: PolicyMatch) -> Iterator[str]:
