@@ -10,3 +10,8 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else REPLACEMENT for character in text)
+
+
+def a_noun(noun: str) -> str:
+    """A noun with its article."""
+    return f"an {noun}" if noun[:1] in "aeiou" else f"a {noun}"

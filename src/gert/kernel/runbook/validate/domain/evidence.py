@@ -5,6 +5,7 @@ from typing import Final
 
 from gert.errors import GertError
 from gert.kernel.foundation.patterns import compile_pattern
+from gert.kernel.foundation.text import a_noun
 from gert.kernel.foundation.values import coerce
 from gert.kernel.runbook.documents.steps import (
     ASSERTIONS,
@@ -74,12 +75,9 @@ def evidence(case: Case) -> Iterator[Finding]:
                 yield error(
                     "D37",
                     piece.at("items"),
-                    f"only a checklist has `items`, and `{piece.name}` is {_a(piece.kind)}",
+                    f"only a checklist has `items`, and `{piece.name}` is {a_noun(piece.kind)}",
                 )
             if piece.name in seen:
                 yield error("D37", piece.at("name"), f"two pieces of evidence are called `{piece.name}`")
             seen.add(piece.name)
 
-
-def _a(kind: str) -> str:
-    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"

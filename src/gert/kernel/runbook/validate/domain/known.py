@@ -1,11 +1,13 @@
 """What is known at a point of a runbook: names, records of steps and scopes, and what a reference to them means."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
+from gert.kernel.foundation.globs import split_path
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.runbook.documents.steps import RepeatStep, Step
 from gert.kernel.runbook.finding import Finding, Path, Severity, error
@@ -18,6 +20,9 @@ from gert.kernel.template import EACH, Reference, Template
 
 Marks: TypeAlias = tuple[int, int, int]
 Made: TypeAlias = tuple[dict[str, Binding], dict[str, Binding], dict[str, Binding]]
+
+
+BARE_NAME: Final = re.compile(r"\s*\{\{-?\s*\.([\w./]+)\s*-?\}\}\s*")
 
 
 class Known:
@@ -113,6 +118,18 @@ class Known:
             fallback = f'give it a fallback, as in `default "" {whole}`, or ' if EACH not in reference.path else ""
             dead = Dead(f"`{said}` is not set on every path to here", f"{fallback}guard the step with `when`")
             yield _at(reference, path, "D25", dead, Severity.WARNING)
+
+    def shape_of(self, value: Any) -> tuple[Shape, str] | None:
+        """The shape of a value that is nothing but one name, and that name; None where it cannot be told."""
+        bare = BARE_NAME.fullmatch(value.source) if isinstance(value, Template) else None
+        if bare is None:
+            return None
+        head, *rest = split_path(bare[1])
+        binding = self.names.get(head) or self.records.get(head)
+        if binding is None or head in {"step", "scope"}:
+            return None
+        shape = follow(binding.shape, rest, head)
+        return None if isinstance(shape, Dead) else (shape, f".{bare[1]}")
 
     def source(self, source: str, path: Path) -> Iterator[Finding]:
         """D28: what `inputs_from` names is an object that is known here."""

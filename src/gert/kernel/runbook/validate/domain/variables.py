@@ -7,6 +7,7 @@ names; after them a name is certain if every way through sets it. A loop body is
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from gert.kernel.foundation.text import a_noun
 from gert.kernel.runbook.documents.steps import (
     AssertStep,
     BranchStep,
@@ -16,13 +17,14 @@ from gert.kernel.runbook.documents.steps import (
     Step,
     ToolStep,
 )
-from gert.kernel.runbook.finding import Finding, Path
+from gert.kernel.runbook.finding import Finding, Path, error
 from gert.kernel.runbook.program import walk
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain.known import Known, Marks, subjects
 from gert.kernel.runbook.validate.domain.scopes import ANY_SEGMENT, ARCHIVE, Scopes, scope_key
 from gert.kernel.runbook.validate.domain.shapes import (
     ANYTHING,
+    SCALARS,
     Items,
     Keyed,
     Record,
@@ -105,6 +107,7 @@ class _Walk:
         """Check what a step reads, then add what it sets."""
         if step.for_each is not None:
             self.check_value(step.for_each.over, step.for_each.at("over"), step)
+            self.check_items(step)
             before = self.known.mark()
             self.known.names.bind(step.for_each.as_, ANYTHING)
             self.check(step.for_each.key, step.for_each.at("key"), step)
@@ -125,12 +128,39 @@ class _Walk:
         if isinstance(step, ToolStep | ExtensionStep):
             for source, path in step.spread:
                 self.findings += self.known.source(source, path)
+            self.check_types(step)
         elif isinstance(step, BranchStep):
             self.arms(step)
         elif isinstance(step, ParallelStep):
             self.lanes(step)
         elif isinstance(step, RepeatStep):
             self.iterations(step)
+
+    def check_types(self, step: ToolStep | ExtensionStep) -> None:
+        """D20: an input that is handed a name as it is, is handed something of its type."""
+        contract = self.program.contract_of(step)
+        for name, value in step.inputs.items() if contract is not None else ():
+            parameter = contract.inputs.get(name) if contract is not None else None
+            found = self.known.shape_of(value) if parameter is not None else None
+            if parameter is None or found is None:
+                continue
+            shape, said = found
+            is_single = parameter.type in SCALARS
+            wrong_list = isinstance(shape, Items) and (is_single or parameter.type == "object")
+            wrong_scalar = isinstance(shape, Scalar) and shape.type != "string" and parameter.type in {"list", "object"}
+            if wrong_list or wrong_scalar:
+                noun = a_noun(shape.type) if isinstance(shape, Scalar) else "a list"
+                message = f"the input `{name}` takes {parameter.type}, and `{said}` is {noun}"
+                self.findings.append(error("D20", step.at("inputs", name), message))
+
+    def check_items(self, step: Step) -> None:
+        """D20: a loop goes over a list, or text to be split."""
+        found = self.known.shape_of(step.for_each.over) if step.for_each is not None else None
+        if step.for_each is not None and found is not None:
+            shape, said = found
+            if isinstance(shape, Scalar) and shape.type in {"int", "float", "bool"}:
+                message = f"`over` takes a list, and `{said}` is {a_noun(shape.type)}"
+                self.findings.append(error("D20", step.for_each.at("over"), message))
 
     def arms(self, step: BranchStep) -> None:
         """Each arm starts from the same names; what all that go on have set is certain afterwards."""
