@@ -100,6 +100,19 @@ class DurationWord(Word):
         return text
 
 
+class LimitWord(DurationWord):
+    """A limit on time, which nothing could keep if it were zero."""
+
+    __slots__ = ()
+
+    def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> str:
+        """Take the literal text; J03 for no time at all."""
+        text = super().decode(doc, node, key, value, path)
+        if text and text[0] == "0" and not any(digit in text for digit in "123456789"):
+            doc.report(error("J03", (*path, key), f"`{shorten(text)}` is no time at all"))
+        return text
+
+
 def words(*choices: str, noun: str = "one of the words") -> Word:
     """One of a few words."""
     return Word(noun, enum=list(choices))
@@ -111,6 +124,7 @@ IDENTIFIER_WORD: Final = Word("a name of letters, digits and `_`", pattern=IDENT
 NAME_WORD: Final = NameWord("a name of letters, digits, `_`, `.` and `-`", pattern=NAME)
 STEP_ID_WORD: Final = Word("a step id of letters, digits, `_` and `-`", pattern=STEP_ID)
 DURATION: Final = DurationWord("a duration such as `30s`", pattern=DURATION_PATTERN, examples=["30s", "5m", "1h30m"])
+TIMEOUT: Final = LimitWord("a duration such as `30s`", pattern=DURATION_PATTERN, examples=["30s", "5m", "1h30m"])
 
 
 class Bool(Kind):

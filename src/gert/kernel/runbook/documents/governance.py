@@ -2,9 +2,9 @@
 
 from gert.kernel.runbook.kinds import (
     BOOL,
-    DURATION,
     NONEMPTY,
     TAGS,
+    TIMEOUT,
     Choice,
     Int,
     ListOf,
@@ -64,7 +64,7 @@ class GovernanceBlock(Model):
     """Who must agree before a step runs."""
 
     rules: tuple[RuleBlock, ...] = optional(ListOf(Nested(RuleBlock)), "rules, the first match decides", default=())
-    approval_timeout: str | None = optional(DURATION, "how long an approval may take; `30m` when left out")
+    approval_timeout: str | None = optional(TIMEOUT, "how long an approval may take; `30m` when left out")
     require_signed_approvals: bool = optional(BOOL, "count only validly signed approvals", default=False)
     require_verified_approval: bool = optional(BOOL, "another name for `require_signed_approvals`", default=False)
     separation_of_duties: bool = optional(BOOL, "for every rule: the starter may not approve", default=False)

@@ -7,13 +7,13 @@ from gert.kernel.runbook.documents.governance import GovernanceBlock
 from gert.kernel.runbook.documents.shared import SECRETS, OnOutcome, SecretBlock
 from gert.kernel.runbook.documents.steps import STEPS, Step, StepKind
 from gert.kernel.runbook.kinds import (
-    DURATION,
     EXTENSIONS,
     IDENTIFIER,
     NAME_WORD,
     TEMPLATED,
     TEXT,
     TEXTS,
+    TIMEOUT,
     ListOf,
     MapOf,
     Nested,
@@ -38,7 +38,7 @@ class RunbookMeta(Model):
     governance: GovernanceBlock | None = optional(Nested(GovernanceBlock), "rules that decide which steps may run")
     secrets: tuple[SecretBlock, ...] = optional(SECRETS, "secrets the runbook needs", default=())
     on_outcome: OnOutcome | None = optional(Nested(OnOutcome), "whom to tell, by outcome category")
-    timeout: str | None = optional(DURATION, "longest time the whole run may take")
+    timeout: str | None = optional(TIMEOUT, "longest time the whole run may take")
     extensions: dict[str, Any] = optional(EXTENSIONS, "free metadata; kept and recorded, never interpreted", default={})
 
 

@@ -20,6 +20,7 @@ from gert.kernel.runbook.kinds import (
     TEMPLATED,
     TEXT,
     TEXTS,
+    TIMEOUT,
     WORDING,
     Choice,
     Int,
@@ -201,7 +202,7 @@ class _Executing(_Flow):
     export: tuple[str, ...] = optional(ListOf(IDENTIFIER_WORD, uniqueItems=True), "outputs made global", default=())
     visibility: VisibilityBlock | None = optional(Nested(VisibilityBlock), "which variables the step may see")
     principal: PrincipalBlock | None = optional(Nested(PrincipalBlock), "who acts in this step")
-    timeout: str | None = optional(DURATION, "longest time the step may take")
+    timeout: str | None = optional(TIMEOUT, "longest time the step may take")
     retry: RetryBlock | None = optional(Nested(RetryBlock), "try again on failure; idempotent contracts only")
 
 

@@ -6,7 +6,6 @@ from gert.kernel.runbook.documents.contract import ContractBlock
 from gert.kernel.runbook.documents.shared import SECRETS, SecretBlock
 from gert.kernel.runbook.documents.steps import RetryBlock
 from gert.kernel.runbook.kinds import (
-    DURATION,
     ENVIRONMENT_NAME,
     EXTENSIONS,
     IDENTIFIER,
@@ -15,6 +14,7 @@ from gert.kernel.runbook.kinds import (
     NONEMPTY,
     TEMPLATE,
     TEXT,
+    TIMEOUT,
     ListOf,
     MapOf,
     Nested,
@@ -67,7 +67,7 @@ class ActionBlock(Model):
         default={},
     )
     contract: ContractBlock | None = optional(Nested(ContractBlock), "tightens the tool's contract")
-    timeout: str | None = optional(DURATION, "longest time the action may take")
+    timeout: str | None = optional(TIMEOUT, "longest time the action may take")
     retry: RetryBlock | None = optional(Nested(RetryBlock), "try again on failure; idempotent contracts only")
     stdin: Template | None = optional(TEMPLATE, "text written to its standard input")
     env: dict[str, Template] = optional(

@@ -80,4 +80,3 @@ def evidence(case: Case) -> Iterator[Finding]:
             if piece.name in seen:
                 yield error("D37", piece.at("name"), f"two pieces of evidence are called `{piece.name}`")
             seen.add(piece.name)
-
