@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gert.errors import CanonicalError, TraceError
+from gert.errors import TraceError
 from gert.kernel.events import runbook as says
 from gert.kernel.events import vocabulary
 from gert.kernel.events.catalogue import CATALOGUE, decode_payload
@@ -59,6 +59,7 @@ def test_every_event_is_named_frozen_and_explained(kind: type[Payload]) -> None:
 def test_the_categories_of_outcomes_are_fixed() -> None:
     assert vocabulary.OUTCOME_CATEGORIES == ("resolved", "escalated", "no_action", "needs_rca")
     assert vocabulary.STEP_STATUSES == ("success", "failed", "skipped", "error")
+    assert vocabulary.RUN_STATUSES == ("completed", "failed", "error", "cancelled")
 
 
 def test_an_event_is_written_with_the_names_of_the_spec_and_without_defaults() -> None:
@@ -123,15 +124,39 @@ def test_writers_are_strict(payload: Payload, why: str) -> None:
     ],
 )
 def test_what_is_not_json_is_not_written(value: Any, where: str) -> None:
-    with pytest.raises(CanonicalError) as caught:
+    with pytest.raises(TraceError) as caught:
         to_data(says.StepComplete(step_id="a", status="success", duration="1s", outputs={"x": value}))
     assert f"at `{where}`" in caught.value.message
 
 
 def test_parts_are_checked_too() -> None:
     outcome = says.Outcome("resolved", "x", {"when": {1}})
-    with pytest.raises(CanonicalError, match="reachable_outcomes"):
+    with pytest.raises(TraceError, match="reachable_outcomes"):
         to_data(says.RunComplete(status="completed", mode="dry-run", duration="0s", reachable_outcomes=(outcome,)))
+
+
+class Text(str):
+    pass
+
+
+class Whole(int):
+    pass
+
+
+def test_values_of_other_classes_are_written_as_what_they_are() -> None:
+    data = to_data(says.ForEachItem(step_id=Text("a"), index=Whole(1), value={"x": (Text("y"), Whole(2))}))
+    assert data == {"step_id": "a", "index": 1, "value": {"x": ("y", 2)}}
+    assert type(data["step_id"]) is str
+    assert type(data["index"]) is int
+    assert [type(item) for item in data["value"]["x"]] == [str, int]
+
+
+def test_what_is_nested_without_end_is_not_written() -> None:
+    value: tuple[Any, ...] = ()
+    for _ in range(20_000):
+        value = (value,)
+    with pytest.raises(TraceError, match="nested"):
+        to_data(says.ForEachItem(step_id="a", index=0, value=value))
 
 
 def test_unknown_events_keep_their_data() -> None:

@@ -1,5 +1,6 @@
 import math
 from datetime import UTC, datetime, timedelta, timezone
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gert.errors import CanonicalError, TraceError
+from gert.errors import TraceError
 from gert.kernel.events import runbook as says
 from gert.kernel.events.chain import GENESIS
 from gert.kernel.events.envelope import (
@@ -34,6 +35,24 @@ LINE = (
     b'"prev_hash":"0000000000000000000000000000000000000000000000000000000000000000",'
     b'"data":{"step_id":"debate","max":3}}'
 )
+
+
+class Text(str):
+    def __str__(self) -> str:
+        return "something else"
+
+
+class Whole(int):
+    def __int__(self) -> int:
+        return 99
+
+
+class Real(float):
+    pass
+
+
+class Colour(StrEnum):
+    RED = "red"
 
 
 def but(**changes: Any) -> Envelope:
@@ -78,6 +97,7 @@ def test_line_breaks_in_data_stay_inside_the_line() -> None:
     ("event", "why"),
     [
         pytest.param(but(seq=0), "numbered from 1 on", id="number 0"),
+        pytest.param(but(seq=10**5000), "numbered from 1 on", id="a number that cannot be shown"),
         pytest.param(but(run_id="../x"), "is not a run id", id="a run id that is a path"),
         pytest.param(but(run_id=""), "is not a run id", id="no run id"),
         pytest.param(but(type=""), "is not a type of event", id="no type"),
@@ -99,18 +119,43 @@ def test_writers_are_strict(event: Envelope, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "event",
+    ("event", "where"),
     [
-        pytest.param(but(data={"x": math.nan}), id="not a number, which would become null"),
-        pytest.param(but(data={"x": {1}}), id="a set"),
-        pytest.param(but(data={"x": 2**53}), id="an integer beyond what JSON keeps"),
-        pytest.param(but(data={1: "x"}), id="a key that is not text"),
-        pytest.param(but(path="\ud800"), id="a path that is not text"),
+        pytest.param(but(data={"x": math.nan}), "data.x", id="not a number, which would become null"),
+        pytest.param(but(data={"x": [-math.inf]}), "data.x[0]", id="infinity"),
+        pytest.param(but(data={"x": Real("nan")}), "data.x", id="not a number, of another class"),
+        pytest.param(but(data={"x": "\ud800"}), "data.x", id="a lone surrogate"),
+        pytest.param(but(data={"x": {1}}), "data.x", id="a set"),
+        pytest.param(but(data={"x": 2**53}), "data.x", id="an integer beyond what JSON keeps"),
+        pytest.param(but(data={"x": {1: "x"}}), "data.x", id="a key that is not text"),
+        pytest.param(but(path="\ud800"), "path", id="a path that is not text"),
+        pytest.param(but(path=7), "path", id="a path that is a number"),
+        pytest.param(but(tenant=["x"]), "tenant", id="a tenant that is a list"),
+        pytest.param(but(principal={"kind": "human", "id": "x"}), "principal", id="a principal that is a mapping"),
+        pytest.param(but(principal=Principal("robot", "x")), "principal", id="a principal of no kind"),  # type: ignore[arg-type]
+        pytest.param(but(data=[1]), "data", id="data that is a list"),
+        pytest.param(but(data=None), "data", id="no data"),
+        pytest.param(but(seq="1"), "seq", id="a number as text"),
+        pytest.param(but(seq=1.0), "seq", id="a number with a fraction"),
+        pytest.param(but(seq=True), "seq", id="a number that is a truth"),
+        pytest.param(but(run_id=None), "run_id", id="a run id that is nothing"),
+        pytest.param(but(type=b"run_start"), "type", id="a type that is bytes"),
+        pytest.param(but(timestamp=datetime.now(UTC)), "timestamp", id="a moment that is not written out"),
+        pytest.param(but(prev_hash=0), "prev_hash", id="a hash that is a number"),
     ],
 )
-def test_what_is_not_json_is_not_written(event: Envelope) -> None:
-    with pytest.raises(CanonicalError):
+def test_what_is_not_json_is_not_written(event: Envelope, where: str) -> None:
+    with pytest.raises(TraceError) as caught:
         encode(event)
+    assert f"`{where}`" in caught.value.message
+
+
+def test_values_of_other_classes_are_written_as_what_they_are() -> None:
+    data = {Text("key"): Text("x"), "n": Whole(2), "f": Real(1.5), "in": (Text("y"),), "e": Colour.RED}
+    line = encode(but(run_id=Text("r1"), seq=Whole(1), path=Text("a"), data=data))
+    again = decode(line)
+    assert again.data == {"key": "x", "n": 2, "f": 1.5, "in": ["y"], "e": "red"}
+    assert (again.run_id, again.seq, again.path) == ("r1", 1, "a")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +171,12 @@ def test_what_is_not_json_is_not_written(event: Envelope) -> None:
         pytest.param(b"{}", "the line is not an event", id="an empty object"),
         pytest.param(LINE.replace(b'"seq":1', b'"seq":-1'), "the line is not an event", id="a negative number"),
         pytest.param(LINE.replace(b'"seq":1', b'"seq":"1"'), "the line is not an event", id="a number as text"),
-        pytest.param(LINE.replace(b"debate", b"\xff\xfe"), "the line is not UTF-8", id="not UTF-8"),
+        pytest.param(
+            LINE.replace(b"debate", b"\xff\xfe"), f"not UTF-8 at byte {LINE.index(b'debate')}", id="not UTF-8"
+        ),
+        pytest.param(LINE.replace(b"debate", b"\\ud800"), "the line is not JSON", id="half a character"),
+        pytest.param(LINE.replace(b"3}", b"3" * 5000 + b"}"), "the line is not an event", id="a number without end"),
+        pytest.param(b"hello", "not JSON: JSON is malformed", id="an acronym keeps its capitals"),
         pytest.param(LINE.replace(b'"debate"', b"NaN"), "the line is not JSON", id="what JSON does not know"),
         pytest.param(b'{"data":{"x":' + b"[" * 200_000, "the line is not JSON", id="nested without end"),
         pytest.param(b" " * (MAX_LINE_BYTES + 1), "the line is too large", id="too large"),

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -67,10 +68,38 @@ def test_a_sealed_event_can_be_read() -> None:
     assert payload.signature_alg == "ed25519"
 
 
-def test_a_notification_may_follow_the_seal() -> None:
-    chain = Chain(sha256_hex(SEALED[-1]), len(SEALED))
-    sent = encode(stamped(chain, says.WebhookSent(url="https://example.com", delivered=False, attempts=3)))
-    assert verdict([*SEALED, sent]).proven
+def notified(lines: list[bytes]) -> list[bytes]:
+    """Add what may follow the end; nobody needs a key for that."""
+    chain = Chain(sha256_hex(lines[-1]), len(lines))
+    return [
+        *lines,
+        encode(stamped(chain, says.WebhookSent(url="https://example.com", delivered=False, attempts=3))),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "keys", "sealed", "after", "extent"),
+    [
+        pytest.param(SEALED, KEYS, 6, 0, "6 sealed events", id="nothing follows the seal"),
+        pytest.param(notified(SEALED), KEYS, 6, 1, "6 sealed events, 1 after the seal", id="a notification"),
+        pytest.param(
+            notified(notified(SEALED)), KEYS, 6, 2, "6 sealed events, 2 after the seal", id="two notifications"
+        ),
+        pytest.param(notified(UNSIGNED), Keys(), 0, 1, "no sealed events, 7 in all", id="a trace that is not signed"),
+        pytest.param(notified(SEALED), Keys([HMAC_KEY]), 0, 1, "no sealed events, 7 in all", id="a seal that fails"),
+    ],
+)
+def test_what_follows_the_seal_is_told_apart(
+    lines: list[bytes], keys: Keys, sealed: int, after: int, extent: str
+) -> None:
+    report = verdict(lines, keys, require_signature=False)
+    assert (report.sealed, report.after_seal, report.extent) == (sealed, after, extent)
+    assert report.proven is (sealed > 0)
+
+
+def test_the_end_says_what_follows_it() -> None:
+    assert verdict(SEALED).checks[1].reason == "`run_complete` at line 6"
+    assert verdict(notified(SEALED)).checks[1].reason == "`run_complete` at line 6, and 1 after it outside the seal"
 
 
 def test_without_a_demand_an_unsigned_trace_holds_and_is_not_proven() -> None:
@@ -227,6 +256,71 @@ def test_naming_a_key_demands_its_signature() -> None:
         "signature",
         "body",
     ]
+
+
+DEFAULT = parse_key(str(PRIVATE_KEY.public_text))
+NAMELESS = trace(replace(PRIVATE_KEY, id="default"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "keys", "signer", "why"),
+    [
+        pytest.param(SEALED, KEYS, "prod-2026", "signed by key `prod-2026`", id="a listed key"),
+        pytest.param(
+            SEALED,
+            Keys(default=DEFAULT),
+            "default",
+            "signed by the default key, which the trace calls `prod-2026`",
+            id="the default key, under the name of another",
+        ),
+        pytest.param(
+            SEALED,
+            Keys([HMAC_KEY], default=parse_key(str(PRIVATE_KEY.public_text), "backup")),
+            "backup",
+            "signed by the default key, which the trace calls `prod-2026`",
+            id="a default key with a name",
+        ),
+        pytest.param(
+            SEALED, Keys(default=PUBLIC_KEY), "prod-2026", "signed by key `prod-2026`", id="a default so named"
+        ),
+        pytest.param(NAMELESS, Keys(default=DEFAULT), "default", "signed by key `default`", id="the default key"),
+    ],
+)
+def test_the_signer_is_the_key_that_was_found_to_hold(lines: list[bytes], keys: Keys, signer: str, why: str) -> None:
+    report = verdict(lines, keys)
+    assert report.proven
+    assert report.signed_by == signer
+    assert report.checks[3].reason == why
+    assert report.checks[4].reason == f"`run_complete` {why}"
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        pytest.param(Keys([PUBLIC_KEY]), None, id="the listed key satisfies it"),
+        pytest.param(Keys([PUBLIC_KEY], default=PUBLIC_KEY), None, id="a listed key that is the default too"),
+        pytest.param(
+            Keys([HMAC_KEY], default=DEFAULT),
+            "expected a signature by key `prod-2026`, and no key of that id is listed",
+            id="the default key does not, though its signature holds",
+        ),
+        pytest.param(
+            Keys(default=PUBLIC_KEY),
+            "expected a signature by key `prod-2026`, and no key of that id is listed",
+            id="nor does a default key of that name",
+        ),
+    ],
+)
+def test_a_demand_by_name_is_satisfied_by_a_listed_key_only(keys: Keys, why: str | None) -> None:
+    report = verdict(SEALED, keys, key_id="prod-2026")
+    assert report.proven is (why is None)
+    assert [check.reason for check in report.failures] == ([] if why is None else [why, why])
+
+
+def test_a_demand_by_name_says_what_was_found() -> None:
+    assert "by key `shared`, found `prod-2026`" in verdict(SEALED, key_id="shared").failures[0].reason
+    nameless = verdict(changed(without="signing_key_id"), key_id="shared").failures[0].reason
+    assert nameless == "expected a signature by key `shared`, found one that names no key"
 
 
 def test_naming_a_run_demands_its_trace() -> None:

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from gert.kernel.events.chain import read_chain
+from gert.kernel.events import runbook as says
+from gert.kernel.events.chain import Chain, read_chain
+from gert.kernel.events.envelope import encode
 from gert.kernel.events.seal import check_seal
+from gert.kernel.foundation.canonical import sha256_hex
+from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.signature import Keys, parse_key
 
-from .traces import PRIVATE_KEY, trace
+from .traces import PRIVATE_KEY, stamped, trace
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "trace-format.md").read_text(encoding="utf-8")
@@ -20,7 +24,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
 PUBLIC = str(PRIVATE_KEY.public_text)
 
 pytestmark = pytest.mark.skipif(
-    any(shutil.which(tool) is None for tool in ("sh", "sha256sum", "base64", "openssl")), reason="needs OpenSSL"
+    any(shutil.which(tool) is None for tool in ("sh", "grep", "sha256sum", "base64", "openssl")), reason="needs OpenSSL"
 )
 
 
@@ -35,7 +39,10 @@ def audit(folder: Path, lines: list[bytes], key: str = PUBLIC) -> subprocess.Com
 def test_an_auditor_verifies_a_trace_without_gert(tmp_path: Path) -> None:
     lines = (FIXTURES / "ed25519.jsonl").read_bytes().splitlines()
     found = audit(tmp_path, lines)
-    assert (found.stdout, found.returncode) == ("OK: 7 events, signed by key prod-2026\n", 0), found.stderr
+    assert (found.stdout, found.returncode) == (
+        "OK: 6 sealed events, 1 after the seal, signed by this key, which the trace calls prod-2026\n",
+        0,
+    ), found.stderr
 
 
 LINES = trace(PRIVATE_KEY)
@@ -64,6 +71,81 @@ def test_an_auditor_finds_what_gert_finds(tmp_path: Path, lines: list[bytes], wh
     assert found.returncode != 0
     assert why in found.stderr
     assert not check_seal(read_chain(lines), Keys([parse_key(PUBLIC, "prod-2026")])).holds
+
+
+AFTER = Chain(sha256_hex(LINES[-1]), len(LINES))
+SENT = encode(
+    stamped(
+        AFTER,
+        says.WebhookSent(
+            url='https://example.com/"}}é,',
+            delivered=False,
+            attempts=3,
+            category="resolved",
+            status_code=503,
+            error='"type":"run_cancelled"\\',
+        ),
+        'an "odd" [path]',
+        Principal("agent", 'x"}', model="m"),
+    )
+)
+CANCELLED = encode(stamped(AFTER, says.RunCancelled(reason="late")))
+
+
+@pytest.mark.parametrize(
+    ("lines", "extent"),
+    [
+        pytest.param(LINES, "6 sealed events, 0 after the seal", id="nothing"),
+        pytest.param([*LINES, SENT], "6 sealed events, 1 after the seal", id="a notification with odd texts"),
+    ],
+)
+def test_an_auditor_is_told_what_is_not_sealed(tmp_path: Path, lines: list[bytes], extent: str) -> None:
+    found = audit(tmp_path, lines)
+    assert (found.stdout, found.returncode) == (
+        f"OK: {extent}, signed by this key, which the trace calls prod-2026\n",
+        0,
+    ), found.stderr
+
+
+def forged(old: bytes, new: bytes, line: bytes = CANCELLED) -> bytes:
+    assert line.count(old) == 1
+    return line.replace(old, new)
+
+
+SENT_TYPE = b'"type":"webhook_sent"'
+HEAD = b'"prev_hash":"' + AFTER.head.encode() + b'"'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(CANCELLED, id="another type"),
+        pytest.param(forged(b'"data":{', b'"data":{' + SENT_TYPE + b","), id="the type in the data"),
+        pytest.param(
+            forged(b'"data":{', b'"data" :{' + SENT_TYPE + b"," + HEAD + b',"data":{},'),
+            id="the type in data that is spelled with a space",
+        ),
+        pytest.param(
+            forged(b'"prev_hash"', b'"principal":{"kind":"system","id":"x",' + SENT_TYPE + b'},"prev_hash"'),
+            id="the type in the principal",
+        ),
+        pytest.param(
+            forged(b'"prev_hash"', b'"more":{' + SENT_TYPE + b'},"prev_hash"'), id="the type in another field"
+        ),
+        pytest.param(
+            forged(SENT_TYPE, SENT_TYPE + b',"type":"run_cancelled"', SENT), id="a second type in the envelope"
+        ),
+        pytest.param(SENT[:-1] + b',"type":"run_cancelled"}', id="a second type after the data"),
+        pytest.param(forged(b'"seq":7', b'"seq":8', SENT), id="another number"),
+        pytest.param(forged(b"run-2026", b"run-1999", SENT), id="another run"),
+        pytest.param(SENT[:-1], id="a torn line"),
+    ],
+)
+def test_nothing_else_passes_for_a_notification(tmp_path: Path, line: bytes) -> None:
+    found = audit(tmp_path, [*LINES, line])
+    assert found.returncode != 0
+    assert "line 7 " in found.stderr
+    assert not check_seal(read_chain([*LINES, line]), Keys([parse_key(PUBLIC, "prod-2026")])).holds
 
 
 def test_keys_made_with_openssl_sign_and_verify(tmp_path: Path) -> None:

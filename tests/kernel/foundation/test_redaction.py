@@ -1,8 +1,11 @@
 import base64
 import json
 import time
-from itertools import pairwise
-from typing import Any
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise, permutations
+from types import MappingProxyType
+from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -43,6 +46,40 @@ def test_forms_of_a_secret_are_masked_whole(form: str) -> None:
     assert REDACTOR.text(f"before {form} after") == (f"before {PLACEHOLDER} after", 1)
 
 
+@pytest.mark.parametrize(
+    ("secret", "text", "masked"),
+    [
+        pytest.param("p@ss(w0rd)!/x", "GET /?k=p%40ss(w0rd)!%2Fx", f"GET /?k={PLACEHOLDER}", id="encodeURIComponent"),
+        pytest.param("p@ss/w=rd+1", "https://u:p%40ss%2Fw=rd+1@h", f"https://u:{PLACEHOLDER}@h", id="Go's userinfo"),
+        pytest.param("tok~en/12", "k=tok%7Een%2F12", f"k={PLACEHOLDER}", id="a form as the web writes it"),
+        pytest.param("a b/c~d", "k=a+b%2Fc~d", f"k={PLACEHOLDER}", id="a space as a plus, the rest as it is"),
+        pytest.param("a b/c~d", "k=a%20b/c%7ed&", f"k={PLACEHOLDER}&", id="a space encoded, the slash not"),
+        pytest.param("wörd/1", "w%C3%b6rd%2f1", PLACEHOLDER, id="hex of either case in one text"),
+        pytest.param("p@ss/x", "u=p%2540ss%252Fx", f"u={PLACEHOLDER}", id="a URL inside a URL"),
+        pytest.param("100%25ab", "100%25ab 100%2525ab", f"{PLACEHOLDER} {PLACEHOLDER}", id="a secret with `%25` in it"),
+        pytest.param('<a>"b/c', r"<a\u003e\"b\/c", PLACEHOLDER, id="JSON that escapes some of it"),
+        pytest.param('<a>"b/c', r"\u003Ca\u003E\u0022b\u002fc", PLACEHOLDER, id="JSON that escapes all of it"),
+        pytest.param("p@ss/x&y", r"p%40ss%2Fx\u0026y", PLACEHOLDER, id="a URL inside JSON"),
+        pytest.param(r"a\\b\c", r"a\\b\c a\\\\b\\c", f"{PLACEHOLDER} {PLACEHOLDER}", id="runs of backslashes"),
+        pytest.param("ab/[", "ab%2F%5B", PLACEHOLDER, id="a bracket at the end, encoded"),
+    ],
+)
+def test_each_character_may_be_encoded_or_not(secret: str, text: str, masked: str) -> None:
+    redactor = Redactor([secret])
+    stream = redactor.stream()
+    assert redactor.text(text).value == masked
+    assert "".join(map(stream.feed, text)) + stream.close() == masked
+    assert redactor.text(masked) == (masked, 0)
+
+
+@pytest.mark.parametrize("secret", [r"\/" * 30, "%" * 60, "%25" * 20, r"\"" * 30, "\\" * 60, "/" * 60])
+@pytest.mark.parametrize("escape", [r"\\/", "%25", r"\\\"", "\\", r"\/"])
+def test_no_secret_takes_exponential_time(secret: str, escape: str) -> None:
+    started = time.perf_counter()
+    Redactor([secret]).text(escape * 59 + "x")
+    assert time.perf_counter() - started < 2
+
+
 @pytest.mark.parametrize("before", range(4))
 @pytest.mark.parametrize("after", range(4))
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
@@ -79,6 +116,22 @@ def test_keys_that_are_masked_alike_both_stay() -> None:
     assert masked == {PLACEHOLDER: 1, f"{PLACEHOLDER}#2": 2}
 
 
+@pytest.mark.parametrize("keys", list(permutations(["hunter22", PLACEHOLDER, "swordfish", f"{PLACEHOLDER}#2"])))
+def test_a_key_that_is_the_placeholder_stays_too(keys: tuple[str, ...]) -> None:
+    masked = Redactor(["hunter22", "swordfish"]).value({key: key for key in keys}).value
+    assert len(masked) == 4
+    assert masked[PLACEHOLDER] == PLACEHOLDER
+    assert masked[f"{PLACEHOLDER}#2"] == f"{PLACEHOLDER}#2"
+
+
+def test_many_keys_that_are_masked_alike_take_little_time() -> None:
+    redactor = Redactor(["hunter22"])
+    value = {f"{'hunter22' * (number % 90 + 1)}{' ' * (number // 90)}": number for number in range(9000)}
+    started = time.perf_counter()
+    assert len(redactor.value(value).value) == 9000
+    assert time.perf_counter() - started < 5
+
+
 def test_a_short_secret_is_masked_only_as_a_whole_value() -> None:
     redactor = Redactor(["abc"])
     assert redactor.value({"pin": "abc", "text": "abcd"}) == ({"pin": PLACEHOLDER, "text": "abcd"}, 1)
@@ -88,6 +141,55 @@ def test_a_short_secret_is_masked_only_as_a_whole_value() -> None:
 def test_a_number_is_masked_only_as_a_whole() -> None:
     assert Redactor(["4321"]).value([4321, 43210, "x4321"]) == ([PLACEHOLDER, 43210, f"x{PLACEHOLDER}"], 2)
     assert Redactor(["4321"]).value([10**5000]).masked == 0
+
+
+@pytest.mark.parametrize("number", [12345678, 12345678.0, -12345678])
+@pytest.mark.parametrize("secret", ["12345678", "12345678\n", "-12345678", "12345678.0"])
+def test_a_secret_that_is_a_number_is_masked_however_it_is_written(secret: str, number: float) -> None:
+    masked = Redactor([secret]).value({"pin": number, number: 123456789})
+    assert masked == ({"pin": PLACEHOLDER, PLACEHOLDER: 123456789}, 2)
+
+
+def test_a_number_that_is_no_secret_stays() -> None:
+    value = [True, 0, 1.5, float("inf"), 10**5000, "nan"]
+    assert Redactor(["1e999", "9" * 5000, "inf", "1" * 20]).value(value) == (value, 0)
+
+
+@pytest.mark.parametrize(("secret", "value"), [("abc\n", "abc"), ("abc", "abc\n"), ("abc", " abc"), ("abc", "abc")])
+def test_space_around_a_whole_value_does_not_count(secret: str, value: str) -> None:
+    assert Redactor([secret]).value({value: [value]}) == ({PLACEHOLDER: [PLACEHOLDER]}, 2)
+
+
+class Pair(NamedTuple):
+    left: str
+    right: str
+
+
+@dataclass
+class Box:
+    inside: str
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        pytest.param(b"is hunter22.", (f"is {PLACEHOLDER}.".encode(), 1), id="bytes"),
+        pytest.param(b"abc\n", (PLACEHOLDER.encode(), 1), id="bytes that are a short secret"),
+        pytest.param("wörter22".encode(), (PLACEHOLDER.encode(), 1), id="bytes in UTF-8"),
+        pytest.param("wörter22".encode("latin-1"), (PLACEHOLDER.encode(), 1), id="bytes in Latin-1"),
+        pytest.param(b"\xff\x00ok", (b"\xff\x00ok", 0), id="bytes without a secret stay"),
+        pytest.param(Pair("hunter22", "b"), ((PLACEHOLDER, "b"), 1), id="a named tuple"),
+        pytest.param(MappingProxyType({"a": "hunter22"}), ({"a": PLACEHOLDER}, 1), id="a map of another kind"),
+        pytest.param({"hunter22"}, (PLACEHOLDER, 1), id="a set"),
+        pytest.param(bytearray(b"hunter22"), (PLACEHOLDER, 1), id="bytes that can change"),
+        pytest.param(Decimal(12345678), (PLACEHOLDER, 1), id="a number of another kind"),
+        pytest.param(Box("hunter22"), (PLACEHOLDER, 1), id="an object"),
+        pytest.param({("hunter22", 1): 2}, ({(PLACEHOLDER, 1): 2}, 1), id="a key of several parts"),
+        pytest.param({b"hunter22": 2}, ({PLACEHOLDER.encode(): 2}, 1), id="a key of bytes"),
+    ],
+)
+def test_no_kind_of_value_is_let_through(value: object, expected: object) -> None:
+    assert Redactor(["hunter22", "abc", "wörter22", "12345678"]).value(value) == expected
 
 
 def test_every_long_line_of_a_secret_is_masked_alone() -> None:
@@ -151,6 +253,15 @@ plain_secrets = st.text('ab"\\/ +%é\n😀', min_size=MIN_LENGTH, max_size=8).fi
 texts = st.text(ALPHABET, max_size=30)
 
 
+def spellings(char: str) -> list[str]:
+    if char.isascii() and char.isalnum():
+        return [char]
+    units = char.encode("utf-16-be").hex()
+    escaped = "".join(rf"\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    encoded = quote(char, safe="")
+    return [char, encoded, encoded.lower(), json.dumps(char)[1:-1], escaped, escaped.upper().replace("U", "u")]
+
+
 @given(st.lists(plain_secrets, min_size=1, max_size=3), st.data())
 def test_no_form_of_a_secret_survives(secrets: list[str], data: st.DataObject) -> None:
     secret = data.draw(st.sampled_from(secrets))
@@ -163,6 +274,7 @@ def test_no_form_of_a_secret_survives(secrets: list[str], data: st.DataObject) -
         quote(secret),
         quote_plus(secret),
         quote(secret, safe=""),
+        "".join(data.draw(st.sampled_from(spellings(char))) for char in secret),
         raw.hex(),
         raw.hex().upper(),
         base64.b64encode(raw).decode(),

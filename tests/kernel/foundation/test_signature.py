@@ -202,6 +202,31 @@ def test_what_is_not_a_key(text: str, why: str) -> None:
     assert text == "" or len(text) < 9 or text[8:] not in str(caught.value)
 
 
+LOW_ORDER = [
+    pytest.param("00" * 32, id="order 4"),
+    pytest.param("01" + "00" * 31, id="the neutral point"),
+    pytest.param("ec" + "ff" * 30 + "7f", id="order 2"),
+    pytest.param("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a", id="order 8"),
+    pytest.param("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05", id="order 8, the other"),
+    pytest.param("ed" + "ff" * 30 + "7f", id="order 4 by another name"),
+    pytest.param("ee" + "ff" * 30 + "7f", id="the neutral point by another name"),
+]
+
+
+@pytest.mark.parametrize("point", LOW_ORDER)
+@pytest.mark.parametrize("sign_bit", [0, 0x80])
+@pytest.mark.parametrize("pem", [False, True])
+def test_a_key_that_anyone_can_forge_for_is_refused(point: str, sign_bit: int, pem: bool) -> None:
+    data = bytes.fromhex(point)
+    data = data[:-1] + bytes([data[-1] | sign_bit])
+    text = f"ed25519-public:{base64.b64encode(data).decode()}"
+    if pem:
+        body = base64.b64encode(bytes.fromhex("302a300506032b6570032100") + data).decode()
+        text = f"-----BEGIN PUBLIC KEY-----\n{body}\n-----END PUBLIC KEY-----"
+    with pytest.raises(IntegrityError, match="anyone can forge|is a placeholder"):
+        parse_key(text, "k1")
+
+
 @pytest.mark.parametrize("key_id", ["", " ", "a\nb", "x" * 129, "a\x1b[0m"])
 def test_what_is_not_a_key_id(key_id: str) -> None:
     with pytest.raises(IntegrityError, match="a key id is"):

@@ -79,6 +79,7 @@ class ChainReport:
     break_count: int
     completion: Completion | None
     after_complete: int
+    """Events after `run_complete`: chained, and outside any seal. Who appends them needs no key."""
     torn: str | None
 
     @property

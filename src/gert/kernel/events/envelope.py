@@ -6,14 +6,15 @@ time. `data` stands last, which lets the seal sign a line without parsing it.
 
 import re
 from datetime import UTC, datetime
+from types import UnionType
 from typing import Annotated, Any
 
 import msgspec
 
 from gert.errors import TraceError
 from gert.kernel.events.catalogue import decode_payload
-from gert.kernel.events.payload import Payload, said
-from gert.kernel.foundation.canonical import MAX_INTEGER, require_canonical
+from gert.kernel.events.payload import Payload, as_written, check_json, plain, said
+from gert.kernel.foundation.canonical import MAX_INTEGER
 from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.foundation.principal import KERNEL, Principal
 
@@ -53,7 +54,10 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def encode(event: Envelope) -> bytes:
     """Give the line of an event, without a line break, or refuse to write it."""
     _check(event)
-    line = msgspec.json.encode(event)
+    try:
+        line = _ENCODER.encode(event)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TraceError(f"the event `{event.type}` cannot be written: {said(error)}") from error
     if len(line) > MAX_LINE_BYTES:
         raise TraceError(f"the event `{event.type}` is too large: expected at most {MAX_LINE_BYTES} bytes")
     return line
@@ -70,7 +74,7 @@ def decode(line: bytes) -> Envelope:
     except msgspec.ValidationError as error:
         raise TraceError(f"the line is not an event: {said(error)}") from error
     except UnicodeDecodeError as error:
-        raise TraceError(f"the line is not UTF-8 at byte {error.start}") from error
+        raise TraceError(f"the line is not UTF-8 at byte {_not_utf8(line)}") from error
     except (msgspec.DecodeError, RecursionError) as error:
         raise TraceError(f"the line is not JSON: {said(error)}") from error
 
@@ -93,12 +97,16 @@ def parse_timestamp(text: str) -> datetime:
     return moment.astimezone(UTC)
 
 
+_ENCODER = msgspec.json.Encoder(enc_hook=plain)
 _DECODER = msgspec.json.Decoder(Envelope)
+_TEXTS = ("run_id", "type", "timestamp", "prev_hash")
+_OPTIONAL_TEXTS = ("tenant", "path")
 
 
 def _check(event: Envelope) -> None:
+    _check_types(event)
     if not 1 <= event.seq <= MAX_INTEGER:
-        raise TraceError(f"events are numbered from 1 on, found `{event.seq}`")
+        raise TraceError("expected `seq` to be numbered from 1 on, and within 2^53-1")
     if not is_safe_name(event.run_id):
         raise TraceError(f"`{event.run_id}` is not a run id")
     if not _TYPE.match(event.type):
@@ -108,6 +116,33 @@ def _check(event: Envelope) -> None:
     if not _TIMESTAMP.match(event.timestamp):
         raise TraceError(f"expected a timestamp such as `2026-02-28T14:30:00.000000Z`, found `{event.timestamp}`")
     parse_timestamp(event.timestamp)
-    for name in ("principal", "tenant", "path"):
-        require_canonical(msgspec.to_builtins(getattr(event, name)), at=name)
-    require_canonical(event.data, at="data")
+    if event.principal is not None:
+        as_written(event.principal, "the `principal`", at="principal")
+    for name in _OPTIONAL_TEXTS:
+        check_json(getattr(event, name), at=name)
+    check_json(event.data, at="data")
+
+
+def _check_types(event: Envelope) -> None:
+    """Refuse what the reader of the line would: nothing checks the fields when an event is made."""
+    _expect(event, ("seq",), int, "a number")
+    _expect(event, _TEXTS, str, "text")
+    _expect(event, _OPTIONAL_TEXTS, str | None, "text")
+    _expect(event, ("principal",), Principal | None, "a principal")
+    _expect(event, ("data",), dict, "an object")
+
+
+def _expect(event: Envelope, names: tuple[str, ...], kind: type | UnionType, what: str) -> None:
+    for name in names:
+        value = getattr(event, name)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise TraceError(f"expected `{name}` to be {what}")
+
+
+def _not_utf8(line: bytes) -> int:
+    """Find the byte: the JSON library counts from the beginning of a text inside the line."""
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return len(line)

@@ -4,11 +4,12 @@ In a docstring, the first sentence says when the event is written; lines of the 
 fields, and `docs/events.md` is generated from both.
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import msgspec
 
-from gert.errors import TraceError
+from gert.errors import CanonicalError, TraceError
 from gert.kernel.foundation.canonical import require_canonical
 
 
@@ -35,13 +36,47 @@ def to_data(payload: Payload) -> dict[str, Any]:
     """Give the data of an event as it is written, or refuse what its class does not declare."""
     if isinstance(payload, UnknownEvent) or not payload.type:
         raise TraceError("an event is written from a class of the catalogue")
-    _check_fields(payload)
-    data: dict[str, Any] = msgspec.to_builtins(payload)
+    return as_written(payload, f"the event `{payload.type}`")
+
+
+def as_written(value: msgspec.Struct, what: str, at: str = "") -> dict[str, Any]:
+    """Give a struct as plain data, or say why `what`, which stands `at` a place, cannot be written."""
     try:
-        msgspec.convert(data, type(payload))
-    except msgspec.ValidationError as error:
-        raise TraceError(f"the event `{payload.type}` cannot be written: {said(error)}") from error
+        # Before conversion: afterwards a set has become a list in no particular order.
+        _check_fields(value, at)
+        data: dict[str, Any] = msgspec.to_builtins(value, enc_hook=plain)
+        msgspec.convert(data, type(value))
+    except RecursionError as error:
+        raise TraceError(f"{what} cannot be written: its values are nested too deep") from error
+    except (TypeError, ValueError) as error:
+        raise TraceError(f"{what} cannot be written: {said(error)}") from error
     return data
+
+
+def plain(value: object) -> object:
+    """Give text or a number of a derived class as what it is, whatever the class makes of it."""
+    for base, of_base in _PLAIN:
+        if isinstance(value, base):
+            return of_base(value)
+    raise TypeError(f"a `{type(value).__name__}` has no JSON form")
+
+
+_PLAIN: tuple[tuple[type, Callable[[Any], object]], ...] = (
+    (str, str.__str__),
+    (int, int.__int__),
+    (float, float.__float__),
+)
+
+
+def check_json(value: object, at: str) -> None:
+    """Refuse a value that JSON cannot hold; `at` names where it stands."""
+    try:
+        require_canonical(value, at)
+    except CanonicalError as error:
+        raise TraceError(error.message, hint=error.hint) from error
+    except ValueError as error:
+        # A key that is an integer of thousands of digits cannot even be shown.
+        raise TraceError(f"the value at `{at.removeprefix('.')}` has no JSON form") from error
 
 
 def from_data(kind: type[Payload], data: dict[str, Any]) -> Payload:
@@ -52,8 +87,7 @@ def from_data(kind: type[Payload], data: dict[str, Any]) -> Payload:
         return UnknownEvent(name=kind.type, data=data, objection=said(error))
 
 
-def _check_fields(value: msgspec.Struct, at: str = "") -> None:
-    # Before conversion: afterwards a set has become a list in no particular order.
+def _check_fields(value: msgspec.Struct, at: str) -> None:
     for name in value.__struct_fields__:
         _check(getattr(value, name), f"{at}.{name}")
 
@@ -65,10 +99,10 @@ def _check(value: object, at: str) -> None:
         for index, item in enumerate(value):
             _check(item, f"{at}[{index}]")
     else:
-        require_canonical(value, at)
+        check_json(value, at)
 
 
 def said(error: Exception) -> str:
     """Word an error of the JSON library as gert words its own."""
     text = str(error)
-    return text[:1].lower() + text[1:]
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]

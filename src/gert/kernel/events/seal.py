@@ -8,6 +8,7 @@ change either. Both are over bytes, so an auditor needs no JSON library to check
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 
 import msgspec
 
@@ -58,7 +59,11 @@ class SealReport:
 
     checks: tuple[Check, ...]
     signed_by: str | None = None
-    """The label of the key whose signatures hold."""
+    """The id of the key we hold whose signatures hold; the trace may call it otherwise."""
+    events: int = 0
+    """All events that were read, sealed or not."""
+    after_seal: int = 0
+    """Events after `run_complete`, which no signature covers."""
 
     @property
     def holds(self) -> bool:
@@ -69,6 +74,19 @@ class SealReport:
     def proven(self) -> bool:
         """Every check was made and passed, the signatures among them."""
         return all(check.passed for check in self.checks)
+
+    @property
+    def sealed(self) -> int:
+        """How many events the signatures cover: all up to `run_complete`, or none."""
+        return self.events - self.after_seal if self.proven else 0
+
+    @property
+    def extent(self) -> str:
+        """Say how far the seal reaches."""
+        if not self.proven:
+            return f"no sealed events, {self.events} in all"
+        sealed = f"{self.sealed} sealed event{'' if self.sealed == 1 else 's'}"
+        return f"{sealed}, {self.after_seal} after the seal" if self.after_seal else sealed
 
     @property
     def failures(self) -> tuple[Check, ...]:
@@ -92,13 +110,16 @@ def check_seal(
     """Check a run's seal against the chain that was actually read.
 
     Whoever holds keys, or names one with `key_id`, demands a signature: otherwise taking it off would be
-    enough to forge a trace. `run_id` demands the trace of that run.
+    enough to forge a trace. A demand by name is met by the listed key of that id alone: the default key,
+    which answers for ids that are not listed, would let the trace choose its name. `run_id` demands the
+    trace of that run.
     """
     demanded = require_signature or len(keys) > 0 or key_id is not None
     trial = _Trial(report, keys, demanded, key_id, run_id)
     checks = tuple(Check(number, name, *trial.run(check)) for number, (name, check) in enumerate(_PROCEDURE, start=1))
     proven = all(check.passed for check in checks)
-    return SealReport(checks, trial.claimed_key if proven else None)
+    signed_by = trial.key().id if proven else None
+    return SealReport(checks, signed_by, report.events, report.after_complete)
 
 
 Verdict = tuple[bool | None, str]
@@ -138,15 +159,45 @@ class _Trial:
         value = self.completion.event.data.get(name) if self.completion else None
         return value if isinstance(value, str) and value else None
 
-    def unsigned(self) -> Verdict | None:
-        """Say what follows when there is nothing to verify, or nothing to verify with."""
-        if self.completion is None:
+    def key(self) -> Key:
+        """Find the key the trace names, and hold it against the one that is demanded."""
+        if self.key_id is not None:
+            expected = f"expected a signature by key `{self.key_id}`"
+            if self.claimed_key is None:
+                raise IntegrityError(f"{expected}, found one that names no key")
+            if self.claimed_key != self.key_id:
+                raise IntegrityError(f"{expected}, found `{self.claimed_key}`")
+            if self.key_id not in self.keys._by_id:
+                raise IntegrityError(f"{expected}, and no key of that id is listed")
+        return self.keys.find(self.claimed_key)
+
+    def verify(self, value: str | None, message: bytes) -> str:
+        """Say whose signature this is, if it holds over the message; otherwise raise."""
+        if value is None:
+            raise IntegrityError("the trace is not signed")
+        key = self.key()
+        # Traces from before there was a choice do not name the algorithm; the key decides anyway.
+        alg = self.claim("signature_alg") or HMAC_SHA256
+        verify(self.keys, Signature(alg, self.claimed_key, value), message)
+        if self.claimed_key in (key.id, None):
+            return f"signed by key `{key.id}`"
+        return f"signed by the default key, which the trace calls `{self.claimed_key}`"
+
+
+def _of_signed_end(check: "Callable[[_Trial, Completion], Verdict]") -> "Callable[[_Trial], Verdict]":
+    """Make a check only when there is something to verify, and something to verify it with."""
+
+    @wraps(check)
+    def checked(trial: _Trial) -> Verdict:
+        if trial.completion is None:
             return None, "the run has no end that could be signed"
-        if not self.is_signed:
-            return (False, "the trace is not signed") if self.demanded else (None, "the trace is not signed")
-        if not self.demanded:
+        if not trial.is_signed:
+            return False if trial.demanded else None, "the trace is not signed"
+        if not trial.demanded:
             return None, "the trace is signed, and no key was given to check it"
-        return None
+        return check(trial, trial.completion)
+
+    return checked
 
 
 def _check_chain(trial: _Trial) -> Verdict:
@@ -168,7 +219,9 @@ def _check_complete(trial: _Trial) -> Verdict:
         return False, f"the trace is incomplete: its last line was not written whole: {trial.report.torn}"
     if trial.completion is None:
         return False, f"the trace is incomplete: there is no `{RUN_COMPLETE}`"
-    return True, f"`{RUN_COMPLETE}` at line {trial.completion.line}"
+    after = trial.report.after_complete
+    outside = f", and {after} after it outside the seal" if after else ""
+    return True, f"`{RUN_COMPLETE}` at line {trial.completion.line}{outside}"
 
 
 def _check_head(trial: _Trial) -> Verdict:
@@ -183,25 +236,20 @@ def _check_head(trial: _Trial) -> Verdict:
     return True, f"the head is {claimed}"
 
 
-def _check_signature(trial: _Trial) -> Verdict:
+@_of_signed_end
+def _check_signature(trial: _Trial, end: Completion) -> Verdict:
     """(4) The signature is over the head we computed, never the one that is claimed, by a key we hold."""
-    unsigned = trial.unsigned()
-    if unsigned is not None or trial.completion is None:
-        return unsigned or (None, "")
-    verify(trial.keys, _signature(trial, trial.claim("signature")), trial.completion.head.encode())
-    return True, f"signed by key `{trial.claimed_key}`"
+    return True, trial.verify(trial.claim("signature"), end.head.encode())
 
 
-def _check_body(trial: _Trial) -> Verdict:
+@_of_signed_end
+def _check_body(trial: _Trial, end: Completion) -> Verdict:
     """(5) The second signature is over the stored line of `run_complete`, by the same key."""
-    unsigned = trial.unsigned()
-    if unsigned is not None or trial.completion is None:
-        return unsigned or (None, "")
-    match = _BODY.match(trial.completion.stored)
+    match = _BODY.match(end.stored)
     if match is None:
         return False, f"`{RUN_COMPLETE}` does not end with a `body_signature`"
-    verify(trial.keys, _signature(trial, match.group(2).decode()), match.group(1) + b"}}")
-    return True, f"`{RUN_COMPLETE}` signed by key `{trial.claimed_key}`"
+    signed = trial.verify(match.group(2).decode(), match.group(1) + b"}}")
+    return True, f"`{RUN_COMPLETE}` {signed}"
 
 
 _PROCEDURE: tuple[tuple[str, Callable[[_Trial], Verdict]], ...] = (
@@ -211,15 +259,6 @@ _PROCEDURE: tuple[tuple[str, Callable[[_Trial], Verdict]], ...] = (
     ("signature", _check_signature),
     ("body", _check_body),
 )
-
-
-def _signature(trial: _Trial, value: str | None) -> Signature:
-    if value is None:
-        raise IntegrityError("the trace is not signed")
-    if trial.key_id is not None and trial.claimed_key != trial.key_id:
-        raise IntegrityError(f"expected a signature by key `{trial.key_id}`, found `{trial.claimed_key}`")
-    # Traces from before there was a choice do not name the algorithm; the key decides anyway.
-    return Signature(trial.claim("signature_alg") or HMAC_SHA256, trial.claimed_key, value)
 
 
 def _with(event: Envelope, **fields: str) -> Envelope:

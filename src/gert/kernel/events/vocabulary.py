@@ -71,8 +71,4 @@ Reconciliation = Literal["success", "failed", "retry"]
 
 STEP_STATUSES: tuple[StepStatus, ...] = get_args(StepStatus)
 RUN_STATUSES: tuple[RunStatus, ...] = get_args(RunStatus)
-RUN_MODES: tuple[RunMode, ...] = get_args(RunMode)
 OUTCOME_CATEGORIES: tuple[OutcomeCategory, ...] = get_args(OutcomeCategory)
-FAILURE_KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
-RISK_LEVELS: tuple[RiskLevel, ...] = get_args(RiskLevel)
-GOVERNANCE_VERDICTS: tuple[GovernanceVerdict, ...] = get_args(GovernanceVerdict)

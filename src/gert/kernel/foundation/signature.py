@@ -29,6 +29,19 @@ _MAX_KEY_ID = 128
 # What stands before the 32 bytes of an Ed25519 key in a PEM file (RFC 8410).
 _PEM_PUBLIC = bytes.fromhex("302a300506032b6570032100")
 _PEM_PRIVATE = bytes.fromhex("302e020100300506032b657004220420")
+# The points of small order, without their sign bit; the last two spell 0 and 1 a second time.
+_LOW_ORDER = frozenset(
+    bytes.fromhex(point)
+    for point in (
+        "00" * 32,
+        "01" + "00" * 31,
+        "ec" + "ff" * 30 + "7f",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "ed" + "ff" * 30 + "7f",
+        "ee" + "ff" * 30 + "7f",
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +189,9 @@ def _private_key(name: str, seed: bytes) -> Key:
 
 def _public_key(name: str, public: bytes) -> Key:
     _check_ed25519(name, public)
+    if public[:-1] + bytes([public[-1] & 0x7F]) in _LOW_ORDER:
+        # A signature by such a point can hold over any message, and nobody needs a private key to make it.
+        raise IntegrityError(f"the key `{name}` is a point of small order, for which anyone can forge a signature")
     return Key(name, ED25519, public)
 
 
@@ -183,7 +199,6 @@ def _check_ed25519(name: str, data: bytes) -> None:
     if len(data) != _KEY_BYTES:
         raise IntegrityError(f"the key `{name}` must be {_KEY_BYTES} bytes for ed25519, found {len(data)}")
     if len(set(data)) == 1:
-        # Also the points for which anyone can forge a signature.
         raise IntegrityError(f"the key `{name}` is a placeholder: every byte is the same")
 
 

@@ -15,6 +15,9 @@ class Budget(Struct, frozen=True):
 
 DEFAULT_BUDGET = Budget()
 
+_CHARACTERS_PER_STEP = 4096
+_ITEMS_PER_STEP = 16
+
 
 class Meter:
     """Counts one evaluation against its budget and knows the offset it has reached."""
@@ -34,6 +37,16 @@ class Meter:
         if self.steps < 0:
             raise self.fault("the template takes too many steps")
 
+    def read(self, characters: int, per_step: int = _CHARACTERS_PER_STEP) -> None:
+        """Spend steps on text that is looked through."""
+        if characters >= per_step:
+            self.step(characters // per_step)
+
+    def visit(self, items: int) -> None:
+        """Spend steps on items that are looked at or copied."""
+        if items >= _ITEMS_PER_STEP:
+            self.step(items // _ITEMS_PER_STEP)
+
     def make(self, characters: int) -> None:
         """Spend characters; called before they are allocated."""
         self.characters -= characters
@@ -43,3 +56,8 @@ class Meter:
     def fault(self, message: str, *, hint: str | None = None) -> TemplateEvalError:
         """An error at the place the evaluation has reached."""
         return TemplateEvalError(message, offset=self.offset, hint=hint)
+
+
+def too_deep() -> TemplateEvalError:
+    """The error where Python's own stack ends, which depends on who is calling."""
+    return TemplateEvalError("the template is nested too deeply for where it is used")

@@ -13,7 +13,7 @@ def equal(left: Any, right: Any, meter: Meter) -> bool:
     if is_nothing(right):
         return bool(left == "")
     if isinstance(left, str):
-        return bool(left == right) if isinstance(right, str) else _equals_text(right, left, meter)
+        return _same_text(left, right, meter) if isinstance(right, str) else _equals_text(right, left, meter)
     if isinstance(right, str):
         return _equals_text(left, right, meter)
     if isinstance(left, bool) and isinstance(right, bool):
@@ -25,9 +25,15 @@ def equal(left: Any, right: Any, meter: Meter) -> bool:
     raise meter.fault(f"cannot compare {kind(left)} with {kind(right)}")
 
 
+def _same_text(left: str, right: str, meter: Meter) -> bool:
+    if len(left) == len(right):
+        meter.read(len(left))
+    return left == right
+
+
 def _equals_text(value: Any, text: str, meter: Meter) -> bool:
     if isinstance(value, bool):
-        return text.lower() == ("true" if value else "false")
+        return len(text) <= 5 and text.lower() == ("true" if value else "false")
     if is_number(value):
         return bool(number_in(text) == value)
     raise meter.fault(f"cannot compare {kind(value)} with text", hint="use `not` to ask whether it is empty")
@@ -39,11 +45,16 @@ def identical(left: Any, right: Any, meter: Meter) -> bool:
     while pairs:
         meter.step()
         one, other = pairs.pop()
-        if is_map(one) and is_map(other):
+        if isinstance(one, str) and isinstance(other, str):
+            if not _same_text(one, other, meter):
+                return False
+        elif is_map(one) and is_map(other):
+            meter.visit(len(one))
             if len(one) != len(other) or any(key not in other for key in one):
                 return False
             pairs.extend((of, other[key]) for key, of in one.items())
         elif is_list(one) and is_list(other):
+            meter.visit(len(one))
             if len(one) != len(other):
                 return False
             pairs.extend(zip(one, other, strict=True))
@@ -64,6 +75,7 @@ def comparable(left: Any, right: Any, meter: Meter) -> tuple[Any, Any]:
     if is_nothing(right) and isinstance(left, str):
         return left, ""
     if isinstance(left, str) and isinstance(right, str):
+        meter.read(min(len(left), len(right)))
         return left, right
     hint = None
     if is_nothing(left) or is_nothing(right):

@@ -1,9 +1,9 @@
 """Runs a template's tree over data, within a budget."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from gert.kernel.template.budget import Budget, Meter
+from gert.kernel.template.budget import Budget, Meter, too_deep
 from gert.kernel.template.functions import FUNCTIONS
 from gert.kernel.template.printing import sorted_items, written
 from gert.kernel.template.template import Template
@@ -33,16 +33,29 @@ _NO_VALUE = object()
 
 def render(template: Template, data: Any, budget: Budget | None = None) -> str:
     """The text a template makes of the data."""
-    return template.source if template.is_text else rendered(template, data, Meter(budget))
+    try:
+        return template.source if template.is_text else rendered(template, data, Meter(budget))
+    except RecursionError:
+        raise too_deep() from None
 
 
 def evaluate(template: Template, data: Any, budget: Budget | None = None) -> Any:
     """The value of a template that is one action, otherwise its text."""
-    return template.source if template.is_text else evaluated(template, data, Meter(budget))
+    try:
+        return template.source if template.is_text else evaluated(template, data, Meter(budget))
+    except RecursionError:
+        raise too_deep() from None
 
 
 def condition(template: Template, data: Any, budget: Budget | None = None) -> bool:
     """Whether a template holds; white space around it does not count."""
+    try:
+        return _holds(template, data, budget)
+    except RecursionError:
+        raise too_deep() from None
+
+
+def _holds(template: Template, data: Any, budget: Budget | None) -> bool:
     if template.is_text:
         return truth(template.source.strip())
     actions = [each for each in template.statements if not (type(each) is Text and each.text.isspace())]
@@ -69,20 +82,26 @@ def evaluated(template: Template, data: Any, meter: Meter) -> Any:
 
 
 class _Evaluation:
-    __slots__ = ("meter", "names", "pieces", "values")
+    __slots__ = ("meter", "names", "pieces", "variables")
 
     def __init__(self, data: Any, meter: Meter) -> None:
         self.meter = meter
         self.pieces: list[str] = []
-        # Variables in scope, innermost last; the empty name is `$`.
-        self.names = [""]
-        self.values = [data]
+        # The values of the variables in scope, innermost last, and the names in the order they were declared;
+        # the empty name is `$`.
+        self.variables: dict[str, list[Any]] = {"": [data]}
+        self.names: list[str] = []
 
     # Statements
 
     def run(self, statements: tuple[Statement, ...], dot: Any) -> Statement | None:
         """Run statements in order, up to a `break` or `continue`, which is returned."""
+        meter = self.meter
         for statement in statements:
+            meter.steps -= 1
+            if meter.steps < 0:
+                meter.offset = statement.offset
+                meter.step(0)
             left = _RUN[type(statement)](self, statement, dot)
             if left is not None:
                 return left
@@ -95,7 +114,6 @@ class _Evaluation:
     def output(self, output: Output, dot: Any) -> None:
         value = self.value(output.value, dot)
         self.meter.offset = output.value.offset
-        self.meter.step()
         text = written(value, self.meter)
         self.meter.make(len(text))
         self.pieces.append(text)
@@ -106,20 +124,14 @@ class _Evaluation:
     def bind(self, name: str, declares: bool, value: Any) -> None:
         if declares:
             self.names.append(name)
-            self.values.append(value)
+            self.variables.setdefault(name, []).append(value)
         else:
-            self.values[self.place(name)] = value
-
-    def place(self, name: str) -> int:
-        """Where the innermost variable of this name is."""
-        names = self.names
-        position = len(names) - 1
-        while names[position] != name:
-            position -= 1
-        return position
+            self.variables[name][-1] = value
 
     def leave_scope(self, scope: int) -> None:
-        del self.names[scope:], self.values[scope:]
+        """Forget the variables declared since there were so many."""
+        while len(self.names) > scope:
+            self.variables[self.names.pop()].pop()
 
     def choose(self, node: If | With, dot: Any) -> Statement | None:
         """Run the first clause that holds, otherwise the rest."""
@@ -157,9 +169,9 @@ class _Evaluation:
             empty = False
             self.meter.step()
             if node.names:
-                self.values[self.place(node.names[-1])] = item
+                self.variables[node.names[-1]][-1] = item
                 if len(node.names) > 1:
-                    self.values[self.place(node.names[0])] = key
+                    self.variables[node.names[0]][-1] = key
             left = self.run(node.body, item)
             self.leave_scope(inner)
             if type(left) is Break:
@@ -183,19 +195,19 @@ class _Evaluation:
         return literal.value
 
     def path(self, path: Path, dot: Any) -> Any:
-        for segment in path.segments:
-            dot = field(dot, segment)
-        return dot
+        return self.within(dot, path.segments)
 
     def variable(self, variable: Variable, _: Any) -> Any:
-        value = self.values[self.place(variable.name)]
-        for segment in variable.segments:
-            value = field(value, segment)
-        return value
+        value = self.variables[variable.name][-1]
+        return self.within(value, variable.segments) if variable.segments else value
 
     def access(self, access: Access, dot: Any) -> Any:
-        value = self.value(access.of, dot)
-        for segment in access.segments:
+        return self.within(self.value(access.of, dot), access.segments)
+
+    def within(self, value: Any, segments: tuple[str, ...]) -> Any:
+        """What a path leads to."""
+        self.meter.visit(len(segments))
+        for segment in segments:
             value = field(value, segment)
         return value
 
@@ -207,23 +219,22 @@ class _Evaluation:
 
     def call(self, call: Call, dot: Any, last: Any = _NO_VALUE) -> Any:
         self.meter.step()
-        if call.name in _STOPS_AT:
-            return self.short_circuit(call, dot, last)
+        self.meter.visit(len(call.arguments))
+        function = FUNCTIONS[call.name]
+        if function.lazy:
+            return function.call(self.meter, self.arguments(call, dot, last))
         values = [self.value(argument, dot) for argument in call.arguments]
         if last is not _NO_VALUE:
             values.append(last)
         self.meter.offset = call.offset
-        return FUNCTIONS[call.name].call(self.meter, *values)
+        return function.call(self.meter, *values)
 
-    def short_circuit(self, call: Call, dot: Any, last: Any) -> Any:
-        """`and` and `or`: the operand that decides, without evaluating those after it."""
-        stop = _STOPS_AT[call.name]
-        value: Any = MISSING
+    def arguments(self, call: Call, dot: Any, last: Any) -> Iterator[Any]:
+        """The arguments of a call, each evaluated when it is asked for."""
         for argument in call.arguments:
-            value = self.value(argument, dot)
-            if truth(value) is stop:
-                return value
-        return value if last is _NO_VALUE else last
+            yield self.value(argument, dot)
+        if last is not _NO_VALUE:
+            yield last
 
 
 def _elements(value: Any, meter: Meter) -> Iterable[tuple[Any, Any]]:
@@ -239,8 +250,6 @@ def _elements(value: Any, meter: Meter) -> Iterable[tuple[Any, Any]]:
     hint = 'split it first, as in `range split "," .list`' if isinstance(value, str) else None
     raise meter.fault(f"`range` needs a list, a map or an integer, found {kind(value)}", hint=hint)
 
-
-_STOPS_AT = {"and": False, "or": True}
 
 _RUN: Mapping[type, Callable[[_Evaluation, Any, Any], Statement | None]] = {
     Text: _Evaluation.text,

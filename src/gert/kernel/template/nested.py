@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from gert.errors import TemplateSyntaxError
-from gert.kernel.template.budget import Budget, Meter
+from gert.kernel.template.budget import Budget, Meter, too_deep
 from gert.kernel.template.evaluator import evaluated
 from gert.kernel.template.template import Template, parse
 
@@ -16,13 +16,17 @@ MAX_DEPTH = 100
 
 def compile_value(value: Any, report: Report) -> Any:
     """The value with every text that holds an action parsed; what holds none is returned as it is."""
-    return _compiled(value, report, ())
+    try:
+        return _compiled(value, report, ())
+    except RecursionError:
+        report((), TemplateSyntaxError("the value is nested too deeply for where it is parsed"))
+        return value
 
 
 def _compiled(value: Any, report: Report, place: Place) -> Any:
     if isinstance(value, str):
         return _parsed(value, report, place) if "{{" in value else value
-    if not isinstance(value, dict | list | Mapping):
+    if not isinstance(value, list | Mapping):
         return value
     if len(place) >= MAX_DEPTH:
         report(place, TemplateSyntaxError(f"the value is nested deeper than {MAX_DEPTH} levels"))
@@ -50,13 +54,16 @@ def render_value(compiled: Any, data: Any, budget: Budget | None = None) -> Any:
     """A compiled value with its templates evaluated; native types are kept."""
     if isinstance(compiled, str):
         return compiled
-    return _rendered(compiled, data, Meter(budget), MAX_DEPTH)
+    try:
+        return _rendered(compiled, data, Meter(budget), MAX_DEPTH)
+    except RecursionError:
+        raise too_deep() from None
 
 
 def _rendered(value: Any, data: Any, meter: Meter, depth: int) -> Any:
     if isinstance(value, Template):
         return value.source if value.is_text else evaluated(value, data, meter)
-    if depth <= 0 or not isinstance(value, dict | list | Mapping):
+    if depth <= 0 or not isinstance(value, list | Mapping):
         return value  # nothing is compiled deeper than this
     if isinstance(value, list):
         items = [_rendered(item, data, meter, depth - 1) for item in value]
@@ -76,5 +83,5 @@ def templates_in(compiled: Any) -> Iterator[tuple[Place, Template]]:
             continue
         elif isinstance(value, list):
             waiting.extend(((*place, index), value[index]) for index in range(len(value) - 1, -1, -1))
-        elif isinstance(value, dict | Mapping):
+        elif isinstance(value, Mapping):
             waiting.extend(((*place, key), of) for key, of in reversed(list(value.items())))

@@ -50,6 +50,11 @@ MAX_VARIABLES = 500  # in scope at once
 
 _CONSTANTS: Mapping[str, bool | None] = {"true": True, "false": False, "nil": None}
 _OPERANDS = frozenset({PATH, VARIABLE, WORD, QUOTED, RAW, NUMBER, CHARACTER, LEFT_PAREN, DOT})
+# A character constant is a number. Where these are given one, its author has meant text.
+_TAKE_TEXT = frozenset(
+    "eq ne default coalesce ternary contains hasPrefix hasSuffix upper lower trim replace split join quote "
+    "fromJson regexMatch regexFind index".split()
+)
 _CONSTANT_KINDS = frozenset({QUOTED, NUMBER, CHARACTER})
 _TOKEN = lexer.TOKEN.match
 _OPENING = lexer.OPENING.match
@@ -98,7 +103,9 @@ class _Parser:
         self.before = self.end
         match = _TOKEN(self.source, self.end)
         if match is None:
-            raise lexer.no_token(self.source, self.end, self.opening)
+            from gert.kernel.template import mistakes
+
+            raise mistakes.no_token(self.source, self.end, self.opening)
         self.kind = kind = match.lastindex or 0
         self.start, self.end = match.span(kind)
         self.text = match[kind]
@@ -337,6 +344,10 @@ class _Parser:
             call = self.command(piped=True)
             if not isinstance(call, Call):
                 self.fail("a function must stand after `|`", offset=start)
+            if not calls and type(first) is Literal and call.name in _TAKE_TEXT:
+                character = _TOKEN(self.source, first.offset)
+                if character and character[CHARACTER]:
+                    self.fail_on_character(character[CHARACTER], first.offset)
             calls.append(call)
         return self.ended(Pipe(first.offset, first, tuple(calls)), until)
 
@@ -345,6 +356,10 @@ class _Parser:
             hint = None
             if self.kind in (DECLARE, EQUALS):
                 hint = "assign at the start of an action, as in `{{ $x := … }}`"
+                if self.kind == EQUALS and (compared := self.operator_hint("=")):
+                    hint = f"{compared} to compare"
+            if self.kind == COMMA:
+                hint = "arguments are parted by spaces"
             if self.kind == CLOSE:
                 self.fail("a parenthesis is not closed")
             self.fail(f"unexpected {self.found()}", hint=hint)
@@ -356,39 +371,73 @@ class _Parser:
             return self.call(piped)
         operand = self.operand()
         if self.kind in _OPERANDS:
-            if self.start == self.before:
-                self.fail(f"a space must stand before {self.found()}")
-            found = shown(self.source[operand.offset : self.before])
-            self.fail(f"{found} is not a function and takes no arguments")
+            self.fail_on_second_operand(operand)
         if isinstance(operand, Literal) and operand.value is None:
             self.fail("`nil` is not a value of its own", offset=operand.offset)
         return operand
+
+    def fail_on_second_operand(self, operand: Expression) -> NoReturn:
+        if self.kind == NUMBER and self.text[0] in "+-":
+            hint = self.operator_hint(self.text[0])
+            self.fail(f"`{self.text[0]}` is not part of the template language", hint=hint)
+        if self.start == self.before:
+            self.fail(f"a space must stand before {self.found()}")
+        found = shown(self.source[operand.offset : self.before])
+        hint = self.operator_hint(self.text) if self.kind == WORD else None
+        self.fail(f"{found} is not a function and takes no arguments", hint=hint)
+
+    def operator_hint(self, symbol: str) -> str | None:
+        from gert.kernel.template import mistakes
+
+        return mistakes.operator_hint(self.source, self.start, self.opening, symbol)
 
     def call(self, piped: bool) -> Call:
         name, offset = self.text, self.start
         function = FUNCTIONS.get(name)
         if function is None:
-            self.fail(f"unknown function `{name}`", hint=_nearest(name))
+            from gert.kernel.template import mistakes
+
+            raise mistakes.unknown_function(name, self.source, offset)
         arguments: list[Expression] = []
         self.advance()
         while self.kind in _OPERANDS:
             if self.start == self.before:
-                self.fail(f"a space must stand before {self.found()}")
+                self.fail_on_touching(arguments)
             if self.kind == WORD and self.text not in _CONSTANTS:
                 self.fail_on_bare_word(name)
+            if self.kind == CHARACTER and name in _TAKE_TEXT:
+                self.fail_on_character(self.text, self.start)
             arguments.append(self.operand())
         self.check_call(name, function, arguments, piped, offset)
         return Call(offset, name, tuple(arguments))
+
+    def fail_on_touching(self, arguments: list[Expression]) -> NoReturn:
+        hint = None
+        if self.kind == LEFT_PAREN and not arguments:
+            hint = "arguments follow a space, without parentheses or commas"
+        self.fail(f"a space must stand before {self.found()}", hint=hint)
+
+    def fail_on_character(self, text: str, offset: int) -> NoReturn:
+        from gert.kernel.template.rewriting import in_double_quotes
+
+        hint = f"write `{in_double_quotes(text)}`"
+        self.fail(f"text stands in double quotes, found {shown(text)}", offset=offset, hint=hint)
 
     def fail_on_bare_word(self, name: str) -> NoReturn:
         if self.text in FUNCTIONS:
             hint = f"put it in parentheses, as in `{name} ({self.text} …)`"
             self.fail(f"the function `{self.text}` cannot be an argument", hint=hint)
-        hint = f'write `.{self.text}` for data, or `"{self.text}"` for text'
+        from gert.kernel.template import mistakes
+
+        hint = mistakes.word_hint(self.text, self.source, self.start)
+        if hint is None:
+            hint = f'write `.{self.text}` for data, or `"{self.text}"` for text'
         self.fail(f"unexpected `{self.text}`", hint=hint)
 
     def check_call(self, name: str, function: Function, arguments: list[Expression], piped: bool, offset: int) -> None:
         count = len(arguments) + piped
+        if self.kind == COMMA:
+            self.fail("unexpected `,`", hint="arguments are parted by spaces")
         if count < function.least or (function.most is not None and count > function.most):
             self.fail(f"`{name}` takes {_count(function)}, found {count}", offset=offset)
         if function.check and arguments:
@@ -437,6 +486,8 @@ class _Parser:
                 return literals.text_of(text)
             return literals.number_of(text) if kind == NUMBER else literals.character_of(text)
         except ValueError as error:
+            if kind == CHARACTER and "\\" not in text:
+                self.fail_on_character(text, self.start)
             self.fail(str(error))
 
     def variable(self, text: str, offset: int) -> Variable:
@@ -469,16 +520,6 @@ def _count(function: Function) -> str:
     else:
         number = str(least) if least == most else f"{least} to {most}"
     return f"{number} argument{'' if number.endswith('1') else 's'}"
-
-
-def _nearest(name: str) -> str:
-    from difflib import get_close_matches
-
-    known = {word.lower(): word for word in FUNCTIONS}
-    near = get_close_matches(name.lower(), known, n=1)
-    if near:
-        return f"did you mean `{known[near[0]]}`?"
-    return f'write `.{name}` for data, or `"{name}"` for text'
 
 
 _KEYWORDS: Mapping[str, Callable[[_Parser], Statement]] = {

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gert.kernel.template.budget import Meter
+from gert.kernel.template.budget import Meter, too_deep
 from gert.kernel.template.values import MISSING, is_list, is_map
 
 # Beyond these a number is clearer with its exponent.
@@ -19,7 +19,10 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b
 
 def render_text(value: Any) -> str:
     """How any native value prints."""
-    return value if isinstance(value, str) else written(value, Meter())
+    try:
+        return value if isinstance(value, str) else written(value, Meter())
+    except RecursionError:
+        raise too_deep() from None
 
 
 def written(value: Any, meter: Meter) -> str:
@@ -47,6 +50,7 @@ def integer(value: int, meter: Meter) -> str:
     """An integer's digits."""
     if value.bit_length() > _LONGEST_INTEGER * 3:
         raise meter.fault("the number is too long to print")
+    meter.read(value.bit_length(), 256)
     return int.__repr__(value)
 
 

@@ -47,7 +47,7 @@ EACH: Final = Each()
 
 Segment: TypeAlias = str | int | Each
 
-# A variable that is assigned in a loop could come from ever more places, ever further in.
+# Without these a value could come from ever more places (`or $x $x`), ever further in (a loop that assigns).
 _MOST_ORIGINS = 16
 _LONGEST_PATH = 64
 _MOST_ROUNDS = 4
@@ -124,7 +124,7 @@ class _Finder:
             return
         # An assignment may not have happened: what the variable was, it may still be.
         place = self.place(name)
-        self.values[place] = tuple(dict.fromkeys(self.values[place] + origins))[:_MOST_ORIGINS]
+        self.values[place] = self.few(self.values[place] + origins)
 
     def place(self, name: str) -> int:
         return len(self.names) - 1 - self.names[::-1].index(name)
@@ -149,7 +149,7 @@ class _Finder:
         scope = len(self.names)
         origins = self.origins(node.over, dot, False)
         self.read(origins)
-        elements = tuple(origin.at(EACH) for origin in origins)
+        elements = self.few(tuple(origin.at(EACH) for origin in origins))
         for name in node.names[:-1]:
             self.bind(name, node.declares, ())
         for name in node.names[-1:]:
@@ -173,7 +173,15 @@ class _Finder:
 
     def origins(self, expression: Expression, dot: _Origins, tolerant: bool) -> _Origins:
         """Where the value of an expression may come from; what it reads on the way is reported."""
-        return _ORIGINS[type(expression)](self, expression, dot, tolerant)
+        return self.few(_ORIGINS[type(expression)](self, expression, dot, tolerant))
+
+    def few(self, origins: _Origins) -> _Origins:
+        """The same places, each once; those beyond the bound are reported and not followed further."""
+        if len(origins) < 2:
+            return origins
+        unique = tuple(dict.fromkeys(origins))
+        self.read(unique[_MOST_ORIGINS:])
+        return unique[:_MOST_ORIGINS]
 
     def literal(self, _: Literal, __: _Origins, ___: bool) -> _Origins:
         return ()
@@ -194,7 +202,7 @@ class _Finder:
             outer.append(_tolerates(call, outer[-1]))
         origins = self.origins(pipe.first, dot, outer.pop())
         for call in pipe.calls:
-            origins = self.call(call, dot, outer.pop(), origins)
+            origins = self.few(self.call(call, dot, outer.pop(), origins))
         return origins
 
     def call(self, call: Call, dot: _Origins, tolerant: bool, last: _Origins | None = None) -> _Origins:
@@ -204,9 +212,7 @@ class _Finder:
             arguments.append(last)
         gives = FUNCTIONS[call.name].gives
         if gives == "any argument":
-            origins = tuple(origin for origins in arguments for origin in origins)
-            self.read(origins[_MOST_ORIGINS:])
-            return origins[:_MOST_ORIGINS]
+            return tuple(origin for origins in arguments for origin in origins)
         if gives == "first or second":
             self.read(arguments[2])
             return arguments[0] + arguments[1]

@@ -3,6 +3,8 @@
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+from gert.errors import TemplateSyntaxError
+from gert.kernel.template.budget import too_deep
 from gert.kernel.template.parser import statements_of
 from gert.kernel.template.tree import Output, Statement, Text
 
@@ -28,7 +30,10 @@ class Template:
         """The data it may read, in the order of the source."""
         from gert.kernel.template.references import references_of
 
-        return references_of(self.statements)
+        try:
+            return references_of(self.statements)
+        except RecursionError:
+            raise too_deep() from None
 
     def __eq__(self, other: object) -> bool:
         return self.source == other.source if isinstance(other, Template) else NotImplemented
@@ -51,7 +56,10 @@ def parse(source: str) -> Template:
 
 
 def _parsed(source: str) -> Template:
-    return Template(source, statements_of(source), is_text=False)
+    try:
+        return Template(source, statements_of(source), is_text=False)
+    except RecursionError:
+        raise TemplateSyntaxError("the template is nested too deeply for where it is parsed") from None
 
 
 _cached = lru_cache(maxsize=4096)(_parsed)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gert.kernel.template.budget import too_deep
 from gert.kernel.template.functions.formatting import go_quoted
 from gert.kernel.template.template import Template
 from gert.kernel.template.tree import (
@@ -29,16 +30,18 @@ from gert.kernel.template.tree import (
 def unparse(template: Template) -> str:
     """A source that parses to the same tree, offsets aside."""
     printer = _Printer()
-    printer.block(template.statements)
+    try:
+        printer.block(template.statements)
+    except RecursionError:
+        raise too_deep() from None
     return "".join(printer.pieces)
 
 
 class _Printer:
-    __slots__ = ("after", "pieces")
+    __slots__ = ("pieces",)
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
-        self.after: Statement | None = None
 
     def action(self, inner: str, *, comment: bool = False) -> None:
         # `{` before `{{` would begin the action one character early; a trimmed space parts them.

@@ -25,12 +25,14 @@ class Function(Struct, frozen=True):
     gives: Gives = "new"
     check: Callable[[str], object] | None = None
     """Checks the first argument at parse time, where it is a literal text."""
+    lazy: bool = False
+    """It is given one iterator, which evaluates each argument as it is asked for."""
 
 
 FUNCTIONS: Mapping[str, Function] = {
     # Go's own.
-    "and": Function(choices.both, 1, None, "expects", "any argument"),
-    "or": Function(choices.either, 1, None, "expects", "any argument"),
+    "and": Function(choices.both, 1, None, "expects", "any argument", lazy=True),
+    "or": Function(choices.either, 1, None, "expects", "any argument", lazy=True),
     "not": Function(choices.negated, 1, 1, "expects"),
     "eq": Function(choices.equals, 2, None, "expects"),
     "ne": Function(choices.differs, 2, 2, "expects"),

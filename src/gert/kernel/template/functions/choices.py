@@ -1,5 +1,6 @@
 """Functions that choose: logic, comparison, and values to fall back on."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from gert.kernel.template.budget import Meter
@@ -7,14 +8,22 @@ from gert.kernel.template.comparing import comparable, equal
 from gert.kernel.template.values import MISSING, is_empty, truth
 
 
-def both(_: Meter, *values: Any) -> Any:
-    """`and`: the first false value, or the last; the evaluator stops at that value."""
-    return next((value for value in values if not truth(value)), values[-1])
+def both(_: Meter, values: Iterator[Any]) -> Any:
+    """`and`: the first false value, or the last; those after it are never asked for."""
+    return _decisive(values, False)
 
 
-def either(_: Meter, *values: Any) -> Any:
-    """`or`: the first true value, or the last; the evaluator stops at that value."""
-    return next((value for value in values if truth(value)), values[-1])
+def either(_: Meter, values: Iterator[Any]) -> Any:
+    """`or`: the first true value, or the last; those after it are never asked for."""
+    return _decisive(values, True)
+
+
+def _decisive(values: Iterator[Any], stops_at: bool) -> Any:
+    value: Any = MISSING
+    for value in values:
+        if truth(value) is stops_at:
+            break
+    return value
 
 
 def negated(_: Meter, value: Any) -> bool:

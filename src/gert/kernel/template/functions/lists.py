@@ -43,6 +43,8 @@ def whole(value: Any, meter: Meter, name: str) -> int:
     """An integer, or a text that spells one."""
     number = number_in(value) if isinstance(value, str) else value
     if isinstance(number, int) and not isinstance(number, bool):
+        if number.bit_length() > 63:
+            raise meter.fault(f"`{name}`: the number does not fit in 64 bits")
         return number
     raise meter.fault(f"`{name}` needs an integer, found {kind(value)}")
 
@@ -66,7 +68,10 @@ def part(meter: Meter, value: Any, *bounds: Any) -> Any:
     if not 0 <= low <= high <= most <= len(value):
         wanted = ":".join(str(position) for position in positions)
         raise meter.fault(f"`slice` is out of range: {wanted} in a length of {len(value)}")
-    meter.step((high - low) // 16)
+    if isinstance(value, str):
+        meter.make(high - low)
+    else:
+        meter.visit(high - low)
     return value[low:high]
 
 

@@ -12,6 +12,12 @@ from gert.kernel.template.comparing import equal
 from gert.kernel.template.printing import json_of, written
 from gert.kernel.template.values import is_list, is_map, is_nothing, kind, list_of
 
+# What Go takes for white space; Python takes the separators \x1c to \x1f for it too.
+_WHITE = (
+    " \t\n\v\f\r\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006"
+    "\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+)
+_CHARACTERS_PER_SEARCH_STEP = 1024
 _RESERVED = re.compile(r"[^A-Za-z0-9_.~ -]+")
 
 
@@ -72,7 +78,9 @@ def contains(meter: Meter, wanted: Any, value: Any) -> bool:
     if is_list(value):
         meter.step(len(value))
         return any(_same_kind(wanted, item) and equal(wanted, item, meter) for item in value)
-    return text(wanted, meter, "contains") in text(value, meter, "contains")
+    part, whole = text(wanted, meter, "contains"), text(value, meter, "contains")
+    meter.read(len(whole))
+    return part in whole
 
 
 def _same_kind(wanted: Any, item: Any) -> bool:
@@ -85,31 +93,50 @@ def _same_kind(wanted: Any, item: Any) -> bool:
 
 def has_prefix(meter: Meter, prefix: Any, value: Any) -> bool:
     """`hasPrefix`: the text begins so."""
-    return text(value, meter, "hasPrefix").startswith(text(prefix, meter, "hasPrefix"))
+    whole, start = text(value, meter, "hasPrefix"), text(prefix, meter, "hasPrefix")
+    meter.read(len(start))
+    return whole.startswith(start)
 
 
 def has_suffix(meter: Meter, suffix: Any, value: Any) -> bool:
     """`hasSuffix`: the text ends so."""
-    return text(value, meter, "hasSuffix").endswith(text(suffix, meter, "hasSuffix"))
+    whole, end = text(value, meter, "hasSuffix"), text(suffix, meter, "hasSuffix")
+    meter.read(len(end))
+    return whole.endswith(end)
 
 
 def upper(meter: Meter, value: Any) -> str:
     """`upper`: in capitals."""
     plain = text(value, meter, "upper")
     meter.make(len(plain))
-    return plain.upper()
+    large = plain.upper()
+    return large if len(large) == len(plain) else "".join(map(_large, plain))
+
+
+def _large(character: str) -> str:
+    # As in Go, a character stays one: `ß` has no capital, and that of `ᾳ` is the one that titles begin with.
+    return next((one for one in (character.upper(), character.title()) if len(one) == 1), character)
 
 
 def lower(meter: Meter, value: Any) -> str:
     """`lower`: in small letters."""
     plain = text(value, meter, "lower")
     meter.make(len(plain))
-    return plain.lower()
+    small = plain.lower()
+    # As in Go, a character stays one, and a sigma is the same wherever it stands.
+    if len(small) == len(plain) and "Σ" not in plain:
+        return small
+    return "".join(character.lower()[0] for character in plain)
 
 
 def trim(meter: Meter, value: Any) -> str:
     """`trim`: without white space at both ends."""
-    return text(value, meter, "trim").strip()
+    plain = text(value, meter, "trim")
+    meter.read(len(plain))
+    trimmed = plain.strip(_WHITE)
+    if len(trimmed) < len(plain):
+        meter.make(len(trimmed))
+    return trimmed
 
 
 def replace(meter: Meter, old: Any, new: Any, value: Any) -> str:
@@ -168,6 +195,7 @@ def quote(meter: Meter, value: Any) -> str:
 
 def _searched(name: str, pattern: Any, value: Any, meter: Meter) -> Match | None:
     subject = text(value, meter, name)
+    meter.read(len(subject), _CHARACTERS_PER_SEARCH_STEP)
     try:
         return compile_pattern(text(pattern, meter, name)).search(subject)
     except PatternError as error:

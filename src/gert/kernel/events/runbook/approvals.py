@@ -1,0 +1,85 @@
+"""The events of a request for approval, from the ticket to its resolution."""
+
+from typing import ClassVar
+
+from gert.kernel.events.payload import Payload
+from gert.kernel.events.vocabulary import ApprovalStatus, RiskLevel
+
+
+class ApprovalSubmitted(Payload, frozen=True, kw_only=True):
+    """Approval was requested.
+
+    request_hash: binds the approval to runbook, step, contract, inputs and preview
+    method: the provider that asks
+    expires_at: when the ticket lapses
+    approvers: people and `group:` names who may answer; empty means anyone
+    """
+
+    type: ClassVar[str] = "approval_submitted"
+    ticket_id: str
+    step_id: str
+    risk_level: RiskLevel
+    request_hash: str
+    min_approvers: int
+    method: str
+    expires_at: str | None = None
+    approvers: tuple[str, ...] = ()
+    requested_by: str | None = None
+    preview_digest: str | None = None
+
+
+class ApprovalResponse(Payload, frozen=True, kw_only=True):
+    """Somebody answered a request for approval.
+
+    objection: why the answer does not count, if it does not
+    verified: whether its signature was checked and holds
+    timestamp: when the approver answered, by the approver's clock
+    """
+
+    type: ClassVar[str] = "approval_response"
+    ticket_id: str
+    step_id: str
+    approved: bool
+    approver_id: str
+    method: str
+    timestamp: str
+    verified: bool = False
+    signature: str | None = None
+    signature_alg: str | None = None
+    key_id: str | None = None
+    reason: str | None = None
+    objection: str | None = None
+
+
+class ApprovalEscalated(Payload, frozen=True, kw_only=True):
+    """Nobody answered in time, and the request went to others.
+
+    escalated_to: people and `group:` names who may answer now
+    """
+
+    type: ClassVar[str] = "approval_escalated"
+    ticket_id: str
+    step_id: str
+    escalated_to: tuple[str, ...]
+    expires_at: str | None = None
+
+
+class ApprovalResolved(Payload, frozen=True, kw_only=True):
+    """A ticket was resolved, and cannot be used again.
+
+    approver_id: whose answer resolved it; absent when it expired
+    approvers: everyone whose approval counted
+    verified: every answer that counted was validly signed
+    """
+
+    type: ClassVar[str] = "approval_resolved"
+    ticket_id: str
+    step_id: str
+    approved: bool
+    status: ApprovalStatus
+    method: str
+    approver_id: str | None = None
+    approvers: tuple[str, ...] = ()
+    verified: bool = False
+    signature: str | None = None
+    reason: str | None = None

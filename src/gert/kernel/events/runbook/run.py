@@ -1,0 +1,167 @@
+"""The events about a run as a whole, from its start to its seal and what is sent after."""
+
+from typing import Any, ClassVar
+
+from msgspec import field
+
+from gert.kernel.events.payload import Payload
+from gert.kernel.events.runbook.parts import Failure, Outcome
+from gert.kernel.events.vocabulary import OutcomeCategory, RunKind, RunMode, RunStatus, StepStatus
+
+
+class RunStart(Payload, frozen=True, kw_only=True):
+    """A run begins; this is the first event of every run.
+
+    runbook: the name of the runbook
+    runbook_hash: the digest of the runbook file's content
+    actor: who started the run
+    host: where it runs
+    tool_hashes: the digest of each tool file's content, by tool name
+    policy_hashes: the digest of each external policy file's content, by name
+    input_sources: where each input came from, by input name
+    secrets: the names of declared secrets, never their values
+    scenario: the scenario that answers, in a replay
+    parent_run_id: the run that started this one, if a run did
+    """
+
+    type: ClassVar[str] = "run_start"
+    runbook: str
+    runbook_hash: str
+    actor: str
+    host: str
+    gert_version: str
+    mode: RunMode
+    tool_hashes: dict[str, str] = field(default_factory=dict)
+    policy_hashes: dict[str, str] = field(default_factory=dict)
+    inputs: dict[str, Any] = field(default_factory=dict)
+    input_sources: dict[str, str] = field(default_factory=dict)
+    constants: dict[str, Any] = field(default_factory=dict)
+    secrets: tuple[str, ...] = ()
+    extensions: dict[str, Any] = field(default_factory=dict)
+    kind: RunKind = "runbook"
+    scenario: str | None = None
+    parent_run_id: str | None = None
+
+
+class InputResolved(Payload, frozen=True, kw_only=True):
+    """An input got its value; one event per input, after `run_start`.
+
+    source: `cli`, `env/NAME`, `file/PATH`, `prompt`, `provider/NAME.PATH` or `default`
+    """
+
+    type: ClassVar[str] = "input_resolved"
+    name: str
+    source: str
+    value: Any = None
+
+
+class RunResumed(Payload, frozen=True, kw_only=True):
+    """A run that had stopped goes on in another process.
+
+    actor: who resumed it
+    answered: how many recorded answers were taken before the live world
+    accepted_changes: files that changed since the run began, and were accepted
+    """
+
+    type: ClassVar[str] = "run_resumed"
+    actor: str
+    host: str
+    gert_version: str
+    answered: int
+    ticket_id: str | None = None
+    accepted_changes: tuple[str, ...] = ()
+
+
+class RunForked(Payload, frozen=True, kw_only=True):
+    """This run takes the recorded answers of another one up to a step, and goes on live.
+
+    source_run_id: the run the answers come from
+    from_step: the first step that runs live
+    source_chain_hash: the head of the other run's chain when its answers were taken
+    """
+
+    type: ClassVar[str] = "run_forked"
+    source_run_id: str
+    from_step: str
+    source_chain_hash: str
+    answered: int
+
+
+class RunCancelled(Payload, frozen=True, kw_only=True):
+    """Somebody, or the timeout of the run, asked the run to stop.
+
+    reason: `interrupted`, `timeout`, `abandoned`, or the words of whoever stopped it
+    """
+
+    type: ClassVar[str] = "run_cancelled"
+    reason: str
+
+
+class FinallyStart(Payload, frozen=True, kw_only=True):
+    """The run has ended, and its `finally` steps begin.
+
+    status: how the run ended; the steps cannot change it
+    """
+
+    type: ClassVar[str] = "finally_start"
+    status: RunStatus
+    step_count: int
+
+
+class FinallyComplete(Payload, frozen=True, kw_only=True):
+    """The `finally` steps are done.
+
+    failure: the first failure among them, recorded beside the run's own
+    """
+
+    type: ClassVar[str] = "finally_complete"
+    status: StepStatus
+    failure: Failure | None = None
+
+
+class RunComplete(Payload, frozen=True, kw_only=True):
+    """A run ended; this event carries the seal.
+
+    outcome: what the run came to, if it reached an `end` step
+    reachable_outcomes: in a dry-run, every outcome that can be reached; a dry-run claims none
+    finally_failure: the first failure among the `finally` steps
+    break_glass: how many decisions were overridden in an emergency
+    chain_hash: the head of the chain before this event; equal to its `prev_hash`
+    signature: the signature over `chain_hash`
+    signing_key_id: the label of the key that signed
+    signature_alg: `hmac-sha256` or `ed25519`
+    body_signature: the signature over this event's own line; see the trace format
+    """
+
+    type: ClassVar[str] = "run_complete"
+    status: RunStatus
+    mode: RunMode
+    duration: str
+    outcome: Outcome | None = None
+    failure: Failure | None = None
+    failed_step: str | None = None
+    reachable_outcomes: tuple[Outcome, ...] = ()
+    finally_failure: Failure | None = None
+    break_glass: int = 0
+    chain_hash: str | None = None
+    signature: str | None = None
+    signing_key_id: str | None = None
+    signature_alg: str | None = None
+    body_signature: str | None = None
+
+
+class WebhookSent(Payload, frozen=True, kw_only=True):
+    """A notification about the outcome was sent, or given up; written after `run_complete`, outside the seal.
+
+    url: where to, without secrets
+    attempts: how often it was tried
+    status_code: the last answer, if there was one
+    """
+
+    type: ClassVar[str] = "webhook_sent"
+    url: str
+    delivered: bool
+    attempts: int
+    category: OutcomeCategory | None = None
+    status_code: int | None = None
+    error: str | None = None

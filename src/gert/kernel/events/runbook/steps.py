@@ -1,0 +1,121 @@
+"""The events about one step: its start, its attempts, its end, and what it may see and share."""
+
+from typing import Any, ClassVar
+
+from msgspec import field
+
+from gert.kernel.events.payload import Payload
+from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.events.vocabulary import Reconciliation, SkipReason, StepStatus
+
+
+class StepStart(Payload, frozen=True, kw_only=True):
+    """A step is about to execute; nothing has been asked of the world yet.
+
+    type: the type of the step
+    contract_summary: effects, reads, writes, deterministic, idempotent and risk
+    inputs: the inputs after templates, defaults and `inputs_from`, redacted
+    secrets: the names of the secrets the step is given
+    """
+
+    type: ClassVar[str] = "step_start"
+    step_id: str
+    step_type: str = field(name="type")
+    contract_summary: dict[str, Any] = field(default_factory=dict)
+    tool: str | None = None
+    action: str | None = None
+    extension: str | None = None
+    inputs: dict[str, Any] = field(default_factory=dict)
+    scope: str | None = None
+    secrets: tuple[str, ...] = ()
+    extensions: dict[str, Any] = field(default_factory=dict)
+
+
+class StepComplete(Payload, frozen=True, kw_only=True):
+    """A step ended.
+
+    outputs: the declared outputs, redacted
+    failure: present when the status is `failed` or `error`, or the step was denied
+    reason: why the step was skipped
+    evidence: what a person provided in a manual step
+    attempts: how often the step was tried, if more than once
+    continued: the step failed and `continue_on_fail` let the run go on
+    assumed: the outputs are unknown, as in a dry-run
+    """
+
+    type: ClassVar[str] = "step_complete"
+    step_id: str
+    status: StepStatus
+    duration: str
+    outputs: dict[str, Any] = field(default_factory=dict)
+    failure: Failure | None = None
+    reason: SkipReason | None = None
+    exit_code: int | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+    attempts: int = 1
+    continued: bool = False
+    assumed: bool = False
+
+
+class StepRetry(Payload, frozen=True, kw_only=True):
+    """A step failed and will be tried again.
+
+    attempt: the attempt that is about to begin, from 2 on
+    max: how many attempts there are at most
+    delay: how long to wait before it
+    failure: why the last attempt failed
+    """
+
+    type: ClassVar[str] = "step_retry"
+    step_id: str
+    attempt: int
+    max: int
+    delay: str
+    failure: Failure
+
+
+class StepReconciled(Payload, frozen=True, kw_only=True):
+    """On resume, a call without a recorded result was settled.
+
+    choice: what the operator said happened, or `retry`
+    automatic: the contract is idempotent, so nobody had to be asked
+    """
+
+    type: ClassVar[str] = "step_reconciled"
+    step_id: str
+    choice: Reconciliation
+    automatic: bool = False
+
+
+class RedactionApplied(Payload, frozen=True, kw_only=True):
+    """Secrets were masked in what the world answered.
+
+    pattern_count: how many were masked
+    """
+
+    type: ClassVar[str] = "redaction_applied"
+    step_id: str
+    pattern_count: int
+
+
+class VisibilityApplied(Payload, frozen=True, kw_only=True):
+    """A step was given a filtered view of the state.
+
+    allow: absent when the step declares none, which allows everything
+    view_hash: the digest of the filtered view
+    """
+
+    type: ClassVar[str] = "visibility_applied"
+    step_id: str
+    view_hash: str
+    allow: tuple[str, ...] | None = None
+    deny: tuple[str, ...] = ()
+
+
+class ScopeExport(Payload, frozen=True, kw_only=True):
+    """Variables of a step or scope became global."""
+
+    type: ClassVar[str] = "scope_export"
+    step_id: str
+    exported_vars: tuple[str, ...]
+    scope: str | None = None
