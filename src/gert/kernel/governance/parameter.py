@@ -1,21 +1,14 @@
 """Parameters: what a contract says about one input or one output."""
 
 from collections.abc import Iterator
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-ParameterType: TypeAlias = Literal["string", "int", "float", "bool", "list", "object", "any"]
+from gert.kernel.foundation.values import TYPE_NAMES, TypeName
 
-PARAMETER_TYPES: Final[tuple[ParameterType, ...]] = (
-    "string",
-    "int",
-    "float",
-    "bool",
-    "list",
-    "object",
-    "any",
-)
+ParameterType: TypeAlias = TypeName
+PARAMETER_TYPES: Final = TYPE_NAMES
 
 V = TypeVar("V")
 

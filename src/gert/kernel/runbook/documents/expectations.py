@@ -1,13 +1,11 @@
 """The test document: what a scenario is expected to lead to."""
 
-from typing import Any, Final
+from typing import Any
 
+from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES, RUN_STATUSES
 from gert.kernel.runbook.documents.governance import RISK, VERDICTS
-from gert.kernel.runbook.documents.steps import OUTCOME_CATEGORIES
 from gert.kernel.runbook.kinds import BOOL, DATA, EXTENSIONS, NONEMPTY, TEXT, TEXTS, ListOf, MapOf, words
 from gert.kernel.runbook.model import Model, optional
-
-RUN_STATUSES: Final = ("completed", "failed", "error", "cancelled")
 
 
 class Expectations(Model):

@@ -1,5 +1,7 @@
 """The `governance` block of a runbook or policy: rules and the terms of approval."""
 
+from gert.kernel.governance.risk import RISK_WORDS
+from gert.kernel.governance.verdict import VERDICT_WORDS
 from gert.kernel.runbook.kinds import (
     BOOL,
     NONEMPTY,
@@ -15,9 +17,8 @@ from gert.kernel.runbook.kinds import (
 from gert.kernel.runbook.model import Model, optional
 from gert.kernel.runbook.tree import Seq
 
-VERDICTS = ("allow", "require-approval", "deny")
-RISKS = ("low", "medium", "high", "critical")
-RISK = words(*RISKS)
+VERDICTS = tuple(VERDICT_WORDS)
+RISK = words(*RISK_WORDS)
 APPROVERS = ListOf(Text("a person or `group:` name", minLength=1), minItems=1, uniqueItems=True)
 
 

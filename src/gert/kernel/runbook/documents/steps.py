@@ -5,7 +5,9 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from gert.errors import TemplateEvalError
+from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
 from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.principal import PRINCIPAL_KINDS
 from gert.kernel.runbook.documents.contract import ContractBlock
 from gert.kernel.runbook.finding import Path, error
 from gert.kernel.runbook.kinds import (
@@ -36,9 +38,7 @@ from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.tree import Map, Seq
 from gert.kernel.template import Template, condition
 
-OUTCOME_CATEGORIES: Final = ("resolved", "escalated", "no_action", "needs_rca")
 EVIDENCE_KINDS: Final = ("text", "checklist", "attachment")
-PRINCIPAL_KINDS: Final = ("system", "human", "agent")
 RETRY_ON: Final = ("failed", "error", "timeout")
 DEFAULT_ARM: Final = "default"
 
