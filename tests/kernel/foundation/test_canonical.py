@@ -113,6 +113,28 @@ def test_what_has_no_canonical_form(value: object, why: str) -> None:
     assert why in caught.value.message
 
 
+def contains_itself() -> object:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "where"),
+    [
+        pytest.param(contains_itself(), " at `[0][0][0][0][0][0][0][0]…[0][0]`", id="a list that contains itself"),
+        pytest.param(nested(MAX_DEPTH + 50), " at `[0][0][0][0][0][0][0][0]…[0][0]`", id="a list too deep"),
+        pytest.param(cyclic(), " at `self[0].self[0].self[0].self[0]….self[0]`", id="a map that contains itself"),
+        pytest.param({"a": {"b": [{"c": [math.nan]}]}}, " at `a.b[0].c[0]`", id="a short path is shown whole"),
+        pytest.param({"k" * 5000: math.nan}, f" at `{'k' * 40}…`", id="a long key is shortened"),
+    ],
+)
+def test_the_place_of_a_flaw_is_short(value: object, where: str) -> None:
+    with pytest.raises(CanonicalError) as caught:
+        canonical(value)
+    assert caught.value.message.endswith(where)
+
+
 def test_the_depth_limit_is_exact() -> None:
     assert canonical(nested(MAX_DEPTH)) == b"[" * MAX_DEPTH + b"1" + b"]" * MAX_DEPTH
 

@@ -1,3 +1,5 @@
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -120,6 +122,33 @@ def test_seeing_a_node_and_seeing_into_it() -> None:
 def test_no_glob_takes_exponential_time() -> None:
     assert not parse_glob(".".join(["**", "a"] * 200)).matches(".".join(["a"] * 150 + ["b"] * 100))
     assert not parse_glob("a*" * 500 + "b").matches("a" * 900)
+
+
+def test_two_stars_in_a_row_are_the_same_as_once() -> None:
+    many = parse_glob(".".join(["**"] * 340))
+    started = time.perf_counter()
+    assert many.matches(".".join(["a"] * 2000))
+    assert not parse_glob(".".join([*["**"] * 340, "b"])).matches(".".join(["a"] * 2000))
+    assert time.perf_counter() - started < 1
+    assert many == parse_glob("**")
+    assert many.text.count("**") == 340
+
+
+def nested(levels: int, wrap: Callable[[Any], Any]) -> dict[str, Any]:
+    tree: Any = {"leaf": 1}
+    for _ in range(levels):
+        tree = wrap(tree)
+    return {"top": tree}
+
+
+@pytest.mark.parametrize("wrap", [lambda inner: {"a": inner}, lambda inner: [inner]], ids=["maps", "lists"])
+@pytest.mark.parametrize(("allow", "deny"), [(None, ["**.secret"]), (["**.leaf"], []), (["top"], ["x"])])
+def test_what_is_too_deep_is_hidden(allow: list[str] | None, deny: list[str], wrap: Callable[[Any], Any]) -> None:
+    visibility = Visibility(allow, deny)
+    [(_, leaf)] = leaves(filter_view(nested(190, wrap), visibility))
+    assert leaf == 1
+    assert "leaf" not in repr(filter_view(nested(210, wrap), Visibility(allow, [*deny, "**.z"])))
+    filter_view(nested(100_000, wrap), visibility)
 
 
 def matches_simply(pattern: list[str], path: list[str]) -> bool:

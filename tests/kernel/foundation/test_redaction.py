@@ -12,7 +12,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from gert.kernel.foundation.redaction import MIN_LENGTH, PLACEHOLDER, Redactor
+from gert.kernel.foundation.redaction import PLACEHOLDER, Redactor
+from gert.kernel.foundation.spellings import MIN_LENGTH
 
 SECRET = 'pa"ss/wörd+1'
 REDACTOR = Redactor([SECRET])

@@ -21,6 +21,12 @@ from gert.kernel.foundation.values import TYPE_NAMES, coerce, fits, objection, s
         (3.0, "int", 3),
         ("1.5", "float", 1.5),
         ("1e3", "float", 1000.0),
+        ("0.1", "float", 0.1),
+        ("-.50", "float", -0.5),
+        ("0e-999", "float", 0.0),
+        ("5e-324", "float", 5e-324),
+        ("9007199254740992", "float", 9007199254740992.0),
+        ("0.1000000000000000055511151231257827021181583404541015625", "float", 0.1),
         (5, "float", 5.0),
         ("true", "bool", True),
         ("False\n", "bool", False),
@@ -29,6 +35,10 @@ from gert.kernel.foundation.values import TYPE_NAMES, coerce, fits, objection, s
         ('{"a": {"b": null}}', "object", {"a": {"b": None}}),
         (7, "string", "7"),
         (1.5, "string", "1.5"),
+        (1e-7, "string", "0.0000001"),
+        (-1.5e-7, "string", "-0.00000015"),
+        (1e16, "string", "10000000000000000.0"),
+        (1e300, "string", "1e+300"),
         (True, "string", "true"),
         (" text\n", "string", " text\n"),
         (None, "any", None),
@@ -56,6 +66,9 @@ def test_lossless_coercion(value: object, type_name: str, expected: object) -> N
         pytest.param("9" * 5000, "int", "expected an int", id="a text too long to read"),
         pytest.param("nan", "float", "expected a float", id="not a number"),
         pytest.param("1e999", "float", "expected a float", id="infinity in disguise"),
+        pytest.param("1e-400", "float", "expected a float, found `1e-400`", id="zero in disguise"),
+        pytest.param("9007199254740993", "float", "expected a float", id="an integer that is rounded"),
+        pytest.param("0.12345678901234567890", "float", "expected a float", id="digits that would be lost"),
         pytest.param(math.inf, "float", "expected a float", id="infinity"),
         pytest.param(2**60, "float", "expected a float", id="an integer that a float would round"),
         pytest.param("yes", "bool", "expected a bool, found `yes`", id="yes is a string"),
@@ -76,9 +89,12 @@ def test_what_would_lose_something_is_refused(value: object, type_name: str, why
     assert why in caught.value.message
 
 
-def test_a_large_integer_gets_a_hint() -> None:
+@pytest.mark.parametrize(
+    ("text", "type_name"), [("9007199254740992", "int"), ("9007199254740993", "float"), ("1e-400", "float")]
+)
+def test_a_number_that_is_not_kept_exactly_gets_a_hint(text: str, type_name: str) -> None:
     with pytest.raises(InputError) as caught:
-        coerce("9007199254740992", "int")
+        coerce(text, type_name)
     assert "type: string" in str(caught.value.hint)
 
 
@@ -161,6 +177,21 @@ def test_a_coerced_text_has_a_canonical_form(text: str, type_name: str) -> None:
         pytest.param(5.5, {"max": 5}, "expected at most 5, found `5.5`", id="a number above"),
         pytest.param("ab", {"min": 3}, "expected at least 3 characters, found 2 characters", id="a text too short"),
         pytest.param([1, 2], {"max": 1}, "expected at most 1 items, found 2 items", id="a list too long"),
+        pytest.param(
+            5, {"pattern": "5"}, "expected text that matches `5`, found `5`", id="a number is no text that matches"
+        ),
+        pytest.param(
+            ["a"], {"pattern": "a"}, "expected text that matches `a`, found a list", id="nor is a list of texts"
+        ),
+        pytest.param(
+            None, {"pattern": ".*"}, "expected text that matches `.*`, found nothing", id="nor is nothing at all"
+        ),
+        pytest.param(math.nan, {"min": 0}, "expected a finite number, found `nan`", id="not a number is not above"),
+        pytest.param(math.nan, {"max": 0}, "expected a finite number, found `nan`", id="nor below"),
+        pytest.param(math.inf, {"min": 0}, "expected a finite number, found `inf`", id="infinity is not above"),
+        pytest.param(-math.inf, {"max": 0}, "expected a finite number, found `-inf`", id="nor below, with a sign"),
+        pytest.param(math.nan, {}, None, id="anything goes without constraints"),
+        pytest.param(5, {"min": math.nan}, "expected at least nan, found `5`", id="a bound that is no number"),
         pytest.param(True, {"min": 5}, None, id="a bool has no size"),
         pytest.param({}, {"min": 5}, None, id="an object has no size"),
     ],

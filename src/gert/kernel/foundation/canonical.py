@@ -17,6 +17,11 @@ MAX_INTEGER = 2**53 - 1
 MAX_DEPTH = 200
 """The deepest nesting that is accepted; a value that contains itself ends here too."""
 
+# How much of a path a message shows: the longest segment, its dot included, and how many at either end.
+_MAX_SEGMENT = 41
+_FIRST = 8
+_LAST = 2
+
 DIGEST_PREFIX = "sha256:"
 
 
@@ -51,9 +56,17 @@ def require_canonical(value: object, at: str = "") -> None:
     try:
         _check(value, MAX_DEPTH)
     except _FlawError as flaw:
-        path = at + "".join(reversed(flaw.path))
+        path = at + _short(flaw.path[::-1])
         where = f" at `{path.removeprefix('.')}`" if path else ""
         raise CanonicalError(f"{flaw.reason}{where}", hint=flaw.hint) from None
+
+
+def _short(path: list[str]) -> str:
+    """A path that fits a message: a value that contains itself has one without end."""
+    segments = [segment if len(segment) <= _MAX_SEGMENT else f"{segment[:_MAX_SEGMENT]}…" for segment in path]
+    if len(segments) > _FIRST + _LAST:
+        segments[_FIRST:-_LAST] = ["…"]
+    return "".join(segments)
 
 
 class _FlawError(Exception):

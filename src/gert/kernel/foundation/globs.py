@@ -13,6 +13,7 @@ from gert.errors import InputError
 
 _SEPARATOR = re.compile(r"[./]")
 _MAX_TEXT = 1024
+_MAX_DEPTH = 200
 
 States = frozenset[int]
 
@@ -75,13 +76,8 @@ class Glob:
         return states
 
     def _closed(self, positions: set[int]) -> States:
-        closed = set(positions)
-        for at in positions:
-            reached = at
-            while reached < len(self._segments) and self._segments[reached] == "**":
-                reached += 1
-                closed.add(reached)
-        return frozenset(closed)
+        # `**` may be nothing; a second one never follows it.
+        return frozenset(positions).union(at + 1 for at in positions if self._segments[at : at + 1] == ("**",))
 
 
 def parse_glob(text: str) -> Glob:
@@ -100,7 +96,9 @@ def parse_glob(text: str) -> Glob:
             raise InputError(f"`**` stands alone in a segment, and `{segment}` in `{text}` does not")
         if segment != segment.strip() or "{{" in segment or "}}" in segment:
             raise InputError(f"the path glob `{text}` has a segment that is not a plain name: `{segment}`")
-    return Glob(text, segments)
+    # Adjacent `**` mean the same as one, and as one they take no time.
+    once = (segment for at, segment in enumerate(segments) if segments[at : at + 2] != ("**", "**"))
+    return Glob(text, tuple(once))
 
 
 class Visibility:
@@ -133,13 +131,14 @@ def filter_view(tree: Mapping[str, Any], visibility: Visibility) -> dict[str, An
 
     A key that contains a separator counts as several segments, so `round/0` and `round: {0: …}` are one
     path. A container that is only passed through on the way to something visible keeps just that; a
-    hidden item of a list becomes null, so the others keep their index.
+    hidden item of a list becomes null, so the others keep their index. What lies deeper than can be looked
+    into is hidden.
     """
     start = _Marks(
         None if visibility.allow is None else [(glob, glob.start()) for glob in visibility.allow],
         [(glob, glob.start()) for glob in visibility.deny],
     )
-    seen = _view(tree, start)
+    seen = _view(tree, start, _MAX_DEPTH)
     return seen if isinstance(seen, dict) else {}
 
 
@@ -183,17 +182,19 @@ def _stepped(marks: list[tuple[Glob, States]], segment: str) -> list[tuple[Glob,
     return [(glob, states) for glob, states in stepped if states]
 
 
-def _view(node: Any, marks: _Marks) -> Any:
+def _view(node: Any, marks: _Marks, depth: int) -> Any:
     if marks.denied:
         return _HIDDEN
     if marks.settled:
         return node
+    if isinstance(node, Mapping | list | tuple) and depth <= 0:
+        return _HIDDEN
     if isinstance(node, Mapping):
-        viewed = {key: _view(child, marks.below(str(key))) for key, child in node.items()}
+        viewed = {key: _view(child, marks.below(str(key)), depth - 1) for key, child in node.items()}
         kept = {key: child for key, child in viewed.items() if child is not _HIDDEN}
         return kept if kept or marks.allowed else _HIDDEN
     if isinstance(node, list | tuple):
-        items = [_view(child, marks.below(str(index))) for index, child in enumerate(node)]
+        items = [_view(child, marks.below(str(index)), depth - 1) for index, child in enumerate(node)]
         if not marks.allowed and all(item is _HIDDEN for item in items):
             return _HIDDEN
         return [None if item is _HIDDEN else item for item in items]

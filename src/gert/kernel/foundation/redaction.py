@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from gert.kernel.foundation.spellings import MIN_LENGTH, PLACEHOLDER, Spellings, forms_of
+from gert.kernel.foundation.spellings import PLACEHOLDER, Spellings, forms_of
 
-__all__ = ["MIN_LENGTH", "PLACEHOLDER", "Redacted", "RedactingStream", "Redactor"]
+__all__ = ["PLACEHOLDER", "Redacted", "RedactingStream", "Redactor"]
 
 _MAX_DEPTH = 200
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,4})?\Z")

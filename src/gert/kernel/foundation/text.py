@@ -1,8 +1,13 @@
-"""Text on its way to people: nothing in it may act on a terminal."""
+"""Text on its way to people: nothing in it may act on a terminal, and numbers read as they are written."""
 
+import math
 from typing import Final
 
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+
+# Beyond these a number is clearer with its exponent.
+_SMALLEST_PLAIN = 1e-9
+_LARGEST_PLAIN = 1e21
 
 
 def printable(text: str) -> str:
@@ -13,5 +18,21 @@ def printable(text: str) -> str:
 
 
 def a_noun(noun: str) -> str:
-    """A noun with its article."""
-    return f"an {noun}" if noun[:1] in "aeiou" else f"a {noun}"
+    """The noun with its article: `a string`, `an object`."""
+    return f"{'an' if noun[:1].lower() in tuple('aeiou') else 'a'} {noun}"
+
+
+def number_text(value: float) -> str:
+    """The shortest digits that give the float back, without an exponent where that is readable."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    digits = float.__repr__(value)
+    mantissa, mark, exponent = digits.partition("e")
+    if not mark or not _SMALLEST_PLAIN <= abs(value) < _LARGEST_PLAIN:
+        return digits
+    sign = "-" if mantissa[0] == "-" else ""
+    whole, _, fraction = mantissa.lstrip("-").partition(".")
+    shift = int(exponent)
+    if shift < 0:
+        return f"{sign}0.{'0' * (-shift - 1)}{whole}{fraction}"
+    return f"{sign}{(whole + fraction).ljust(shift + 1, '0')}.0"

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast, get_args
 from gert.errors import InputError
 from gert.kernel.foundation.canonical import MAX_INTEGER
 from gert.kernel.foundation.patterns import compile_pattern
-from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.text import a_noun, number_text, printable
 
 TypeName = Literal["string", "int", "float", "bool", "list", "object", "any"]
 TYPE_NAMES: tuple[TypeName, ...] = get_args(TypeName)
@@ -27,7 +27,7 @@ def coerce(value: object, type_name: str) -> Any:
         raise InputError(f"expected a type, one of {', '.join(TYPE_NAMES)}, found `{type_name}`")
     coerced = row.read(value)
     if coerced is _NO:
-        raise InputError(f"expected {row.article} {type_name}, found {show(value)}", hint=_hint(value, type_name))
+        raise InputError(f"expected {a_noun(type_name)}, found {show(value)}", hint=_hint(value, type_name))
     return coerced
 
 
@@ -49,15 +49,13 @@ def objection(
     """Say why a value breaks its declared constraints, or nothing if it keeps them.
 
     `min` and `max` bound a number, or the length of a text or list. `pattern` is searched for, as JSON
-    Schema does; anchor it with `^` and `$` to cover the whole text.
+    Schema does; anchor it with `^` and `$` to cover the whole text. Unlike there, only text matches.
     """
     if not fits(value, type):
-        return (
-            f"expected {_TYPES[type].article} {type}, found {show(value)}" if type in _TYPES else "the type is unknown"
-        )
+        return f"expected {a_noun(type)}, found {show(value)}" if type in _TYPES else "the type is unknown"
     if enum is not None and not any(_same(value, choice) for choice in enum):
         return f"expected one of {', '.join(show(choice) for choice in enum)}, found {show(value)}"
-    if pattern is not None and isinstance(value, str) and not compile_pattern(pattern).search(value):
+    if pattern is not None and not _matches(value, pattern, type):
         return f"expected text that matches `{pattern}`, found {show(value)}"
     return _out_of_bounds(value, min, max)
 
@@ -94,7 +92,9 @@ def _to_string(value: object) -> object:
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value) if _is_float(value) else _NO
+    if isinstance(value, float):
+        return number_text(value) if math.isfinite(value) else _NO
+    return str(value) if _is_int(value) else _NO
 
 
 def _to_int(value: object) -> object:
@@ -113,8 +113,15 @@ def _to_float(value: object) -> object:
         return float(cast("float", value))
     if isinstance(value, str) and len(value) <= _MAX_NUMBER_TEXT and _FLOAT.match(value.strip()):
         number = float(value)
-        return number if math.isfinite(number) else _NO
+        return number if _is_kept(value.strip(), number) else _NO
     return _NO
+
+
+def _is_kept(text: str, number: float) -> bool:
+    """Tell whether a float still says what its text said: by its shortest digits, or exactly."""
+    from decimal import Decimal
+
+    return math.isfinite(number) and Decimal(text) in (Decimal(repr(number)), Decimal(number))
 
 
 def _to_bool(value: object) -> object:
@@ -152,20 +159,19 @@ def _from_json(value: object, kind: type) -> object:
 class _Type:
     """One declared type: how a value becomes it, and whether it already is."""
 
-    def __init__(self, article: str, read: Callable[[object], object], holds: Callable[[object], bool]) -> None:
-        self.article = article
+    def __init__(self, read: Callable[[object], object], holds: Callable[[object], bool]) -> None:
         self.read = read
         self.holds = holds
 
 
 _TYPES: Mapping[str, _Type] = {
-    "string": _Type("a", _to_string, lambda value: isinstance(value, str)),
-    "int": _Type("an", _to_int, _is_int),
-    "float": _Type("a", _to_float, _is_float),
-    "bool": _Type("a", _to_bool, lambda value: isinstance(value, bool)),
-    "list": _Type("a", _to_list, lambda value: isinstance(value, list)),
-    "object": _Type("an", _to_object, lambda value: isinstance(value, dict)),
-    "any": _Type("", lambda value: value, lambda value: True),
+    "string": _Type(_to_string, lambda value: isinstance(value, str)),
+    "int": _Type(_to_int, _is_int),
+    "float": _Type(_to_float, _is_float),
+    "bool": _Type(_to_bool, lambda value: isinstance(value, bool)),
+    "list": _Type(_to_list, lambda value: isinstance(value, list)),
+    "object": _Type(_to_object, lambda value: isinstance(value, dict)),
+    "any": _Type(lambda value: value, lambda value: True),
 }
 
 
@@ -176,6 +182,8 @@ def _hint(value: object, type_name: str) -> str | None:
         return 'write JSON, for example ["a", "b"]' if type_name == "list" else 'write JSON, for example {"a": 1}'
     if type_name == "int" and (type(value) is int or (isinstance(value, str) and _INTEGER.match(value.strip()))):
         return "integers beyond ±(2^53-1) are not kept exactly; declare `type: string`"
+    if type_name == "float" and isinstance(value, str) and _FLOAT.match(value.strip()):
+        return "a float does not keep all its digits; declare `type: string`"
     return None
 
 
@@ -184,14 +192,23 @@ def _same(value: object, choice: object) -> bool:
     return value == choice and isinstance(value, bool) == isinstance(choice, bool)
 
 
+def _matches(value: object, pattern: str, type_name: str) -> bool:
+    if isinstance(value, str):
+        return compile_pattern(pattern).search(value) is not None
+    # A declared type that is not text has no pattern; `any` has one, and it means text.
+    return type_name != "any"
+
+
 def _out_of_bounds(value: object, low: float | None, high: float | None) -> str | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str | list):
+    if isinstance(value, bool) or not isinstance(value, int | float | str | list) or (low is None and high is None):
         return None
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"expected a finite number, found {show(value)}"
     size = len(value) if isinstance(value, str | list) else value
     unit = " characters" if isinstance(value, str) else " items" if isinstance(value, list) else ""
     found = f"{size}{unit}" if unit else show(value)
-    if low is not None and size < low:
+    if low is not None and not size >= low:
         return f"expected at least {low}{unit}, found {found}"
-    if high is not None and size > high:
+    if high is not None and not size <= high:
         return f"expected at most {high}{unit}, found {found}"
     return None

@@ -1,0 +1,53 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gert.kernel.foundation.text import a_noun, number_text, printable
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        pytest.param(1.5, "1.5", id="as it is written"),
+        pytest.param(3.0, "3.0", id="a whole number stays a float"),
+        pytest.param(1e-7, "0.0000001", id="a small number without its exponent"),
+        pytest.param(-1.25e-9, "-0.00000000125", id="a sign stays in front"),
+        pytest.param(1e-10, "1e-10", id="a very small number with it"),
+        pytest.param(1e20, "100000000000000000000.0", id="a large number without its exponent"),
+        pytest.param(-1.5e16, "-15000000000000000.0", id="a large number below zero"),
+        pytest.param(1e21, "1e+21", id="a very large number with it"),
+        pytest.param(-0.0, "-0.0", id="zero keeps its sign"),
+        pytest.param(math.nan, "NaN", id="not a number"),
+        pytest.param(math.inf, "+Inf", id="infinity"),
+        pytest.param(-math.inf, "-Inf", id="infinity below zero"),
+    ],
+)
+def test_how_a_number_is_written(number: float, expected: str) -> None:
+    assert number_text(number) == expected
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_number_comes_back_from_its_text(number: float) -> None:
+    assert float(number_text(number)) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("plain é 😀", "plain é 😀", id="text for people stays"),
+        pytest.param("\x1b[31mred", "\ufffd[31mred", id="an escape sequence"),
+        pytest.param("a\nb\u2028c", "a\ufffdb\ufffdc", id="one line stays one"),
+        pytest.param("a\u202eb", "a\ufffdb", id="text that runs backwards"),
+    ],
+)
+def test_nothing_in_a_text_acts_on_a_terminal(text: str, expected: str) -> None:
+    assert printable(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("noun", "expected"), [("string", "a string"), ("int", "an int"), ("Attachment", "an Attachment")]
+)
+def test_a_noun_has_its_article(noun: str, expected: str) -> None:
+    assert a_noun(noun) == expected
