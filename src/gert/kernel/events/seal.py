@@ -167,7 +167,7 @@ class _Trial:
                 raise IntegrityError(f"{expected}, found one that names no key")
             if self.claimed_key != self.key_id:
                 raise IntegrityError(f"{expected}, found `{self.claimed_key}`")
-            if self.key_id not in self.keys._by_id:
+            if not self.keys.lists(self.key_id):
                 raise IntegrityError(f"{expected}, and no key of that id is listed")
         return self.keys.find(self.claimed_key)
 

@@ -98,6 +98,10 @@ class Keys:
     def __repr__(self) -> str:
         return f"Keys({', '.join(key.id for key in self)})"
 
+    def lists(self, key_id: str) -> bool:
+        """Tell whether a key of this very id is held; the default does not count."""
+        return key_id in self._by_id
+
     def find(self, key_id: str | None) -> Key:
         """Find the key for an id, or refuse: a signature by an unknown key proves nothing."""
         key = self._by_id.get(key_id or DEFAULT_KEY_ID, self._default)
