@@ -1,5 +1,6 @@
 """Values, conditions, text and budgets."""
 
+import time
 from collections import ChainMap, UserDict
 from collections.abc import Callable
 from types import MappingProxyType
@@ -7,8 +8,21 @@ from typing import Any
 
 import pytest
 
-from gert.errors import TemplateEvalError
-from gert.kernel.template import MISSING, Budget, condition, evaluate, parse, render, render_text, truth
+from gert.errors import TemplateError, TemplateEvalError
+from gert.kernel.template import (
+    MISSING,
+    Budget,
+    Template,
+    compile_value,
+    condition,
+    evaluate,
+    parse,
+    render,
+    render_text,
+    render_value,
+    truth,
+    unparse,
+)
 
 DATA: dict[str, Any] = {
     "name": "web-1",
@@ -223,6 +237,35 @@ def test_errors_say_where(source: str, message: str, offset: int) -> None:
         ),
         pytest.param("{{ range 99999 }}{{ $x := keys $.map }}{{ end }}", id="sorting again and again"),
         pytest.param("{{ range 99999 }}{{ range $.map }}{{ break }}{{ end }}{{ end }}", id="sorting for nothing"),
+        pytest.param(
+            "{{ $x := 1 }}{{ range 20000 }}" + "{{$x = 1}}" * 1000 + "{{ end }}", id="assigning again and again"
+        ),
+        pytest.param(
+            "".join(f"{{{{ $v{n} := 1 }}}}" for n in range(480))
+            + "{{ range 20000 }}"
+            + "{{$v0 = 1}}" * 50
+            + "{{ end }}",
+            id="assigning to one of many variables",
+        ),
+        pytest.param("{{ range 20000 }}" + "a{{/* */}}" * 1000 + "{{ end }}", id="text again and again"),
+        pytest.param("{{ range 20000 }}{{ $.a" + ".b" * 10_000 + " }}{{ end }}", id="long paths"),
+        pytest.param("{{ range 20000 }}{{ $x := and" + " 1" * 10_000 + " }}{{ end }}", id="many arguments of and"),
+        pytest.param("{{ range 20000 }}{{ $x := eq 0" + " 1" * 10_000 + " }}{{ end }}", id="many arguments"),
+        pytest.param('{{ range 19999 }}{{ $x := contains "b" $.huge }}{{ end }}', id="searching a long text"),
+        pytest.param('{{ range 19999 }}{{ $x := regexFind "b" $.huge }}{{ end }}', id="a pattern in a long text"),
+        pytest.param("{{ range 19999 }}{{ $x := lt $.huge $.huge2 }}{{ end }}", id="ordering long texts"),
+        pytest.param("{{ range 19999 }}{{ $x := eq $.huge $.huge2 }}{{ end }}", id="comparing long texts"),
+        pytest.param("{{ range 19999 }}{{ $x := eq $.hugelist $.hugelist2 }}{{ end }}", id="long texts in lists"),
+        pytest.param("{{ range 19999 }}{{ $x := hasPrefix $.huge $.huge2 }}{{ end }}", id="a long prefix"),
+        pytest.param("{{ range 19999 }}{{ $x := hasSuffix $.huge $.huge2 }}{{ end }}", id="a long suffix"),
+        pytest.param("{{ range 19999 }}{{ $x := slice $.huge 1 }}{{ end }}", id="slicing a long text"),
+        pytest.param("{{ range 19999 }}{{ $x := trim $.spaced }}{{ end }}", id="trimming a long text"),
+        pytest.param('{{ range 19999 }}{{ $x := split "b" $.huge }}{{ end }}', id="splitting a long text"),
+        pytest.param('{{ range 19999 }}{{ $x := replace "b" "c" $.huge }}{{ end }}', id="replacing in a long text"),
+        pytest.param("{{ range 19999 }}{{ $x := toJson $.many }}{{ end }}", id="writing JSON again and again"),
+        pytest.param("{{ range 19999 }}{{ $x := fromJson $.digits }}{{ end }}", id="reading JSON again and again"),
+        pytest.param("{{ range 19999 }}{{ $x := eq $.map $.map2 }}{{ end }}", id="maps that differ in one key"),
+        pytest.param("{{ range 19999 }}{{ $x := index $.map $.long_number }}{{ end }}", id="printing long numbers"),
         pytest.param("{{ .bomb }}", id="a value that unfolds"),
         pytest.param("{{ eq .bomb .bomb2 }}", id="comparing values that unfold"),
     ],
@@ -239,17 +282,29 @@ def test_evaluation_is_bounded(source: str) -> None:
         "many": [0] * 1000,
         "many2": [0] * 1000,
         "map": {str(n): n for n in range(1000)},
+        "map2": {str(n): n for n in range(1, 1001)},
+        "huge": "a" * 1_000_000,
+        "huge2": "a" * 1_000_000,
+        "hugelist": ["a" * 1_000_000],
+        "hugelist2": ["a" * 1_000_000],
+        "spaced": "a" * 1_000_000 + " ",
+        "digits": "1" * 1000,
+        "long_number": 10**3000,
         "bomb": bomb(),
         "bomb2": bomb(),
     }
+    template = parse(source)
+    started = time.perf_counter()
     with pytest.raises(TemplateEvalError):
-        render(parse(source), data, Budget(max_steps=20_000))
+        render(template, data, Budget(max_steps=20_000))
+    assert time.perf_counter() - started < 5
 
 
 @pytest.mark.parametrize(
     ("budget", "source"),
     [
         pytest.param(Budget(max_steps=5), "{{ range 6 }}{{ end }}", id="steps"),
+        pytest.param(Budget(max_steps=5), "{{ $x := 1 }}" * 6, id="assignments"),
         pytest.param(Budget(max_output=5), "{{ 123 }}{{ 456 }}", id="characters"),
         pytest.param(Budget(max_depth=2), "{{ .deep }}", id="depth"),
     ],
@@ -266,6 +321,67 @@ def test_a_deep_tree_evaluates_without_recursion_errors() -> None:
     assert render(parse(deep), {}) == "1"
     blocks = "{{ range 1 }}{{ with 1 }}" * 50 + "x" + "{{ end }}{{ end }}" * 50
     assert render(parse(blocks), {}) == "x"
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        pytest.param("{{ index .xs .n }}", "`index`: the number does not fit in 64 bits", id="index"),
+        pytest.param("{{ slice .xs .n }}", "`slice`: the number does not fit in 64 bits", id="slice"),
+        pytest.param("{{ slice .xs 0 .n }}", "`slice`: the number does not fit in 64 bits", id="the end of a slice"),
+        pytest.param("{{ index .m .n }}", "the number is too long to print", id="a key"),
+        pytest.param("{{ add .n 1 }}", "`add`: the number does not fit in 64 bits", id="arithmetic"),
+        pytest.param('{{ printf "%d" .n }}', "`printf`: the number for `%d` is too large", id="a format"),
+        pytest.param('{{ printf "%*d" .n 1 }}', "`printf`: the number for `%*d` is too large", id="a width"),
+    ],
+)
+def test_an_integer_of_5000_digits_is_refused(source: str, message: str) -> None:
+    for sign in (1, -1):
+        with pytest.raises(TemplateEvalError) as caught:
+            render(parse(source), {**DATA, "n": sign * 10**5000})
+        assert caught.value.message == message
+
+
+def at_depth(frames: int, call: Callable[[], Any]) -> Any:
+    """What a call gives from so many frames further down."""
+    return call() if frames <= 0 else at_depth(frames - 1, call)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param("{{ " + "(" * 99 + ".x" + ")" * 99 + " }}", id="parentheses"),
+        pytest.param("{{ " + "print (" * 99 + "1" + ")" * 99 + " }}", id="calls"),
+        pytest.param("{{ " + "and 1 (" * 99 + "1" + ")" * 99 + " }}", id="and"),
+        pytest.param("{{ range 1 }}{{ with 1 }}" * 50 + "x" + "{{ end }}{{ end }}" * 50, id="blocks"),
+    ],
+)
+@pytest.mark.parametrize("frames", [0, 300, 600, 800])
+def test_where_the_stack_ends_is_a_template_error(source: str, frames: int) -> None:
+    parsed = parse(source)
+    value = ["{{ .x }}"]
+    for _ in range(99):
+        value = [value]  # type: ignore[list-item]
+    compiled = compile_value([parsed.source], lambda _, error: None)
+    calls: list[Callable[[], Any]] = [
+        lambda: parse(source + " " * frames),
+        lambda: Template(source, parsed.statements, is_text=False).references,
+        lambda: unparse(parsed),
+        lambda: render(parsed, {}),
+        lambda: evaluate(parsed, {}),
+        lambda: condition(parsed, {}),
+        lambda: render_value(compiled, {}),
+        lambda: compile_value(value, lambda _, error: None),
+        lambda: render_text(value),
+    ]
+    messages = []
+    for call in calls:
+        try:
+            at_depth(frames, call)
+        except TemplateError as error:
+            messages.append(error.message)
+    assert all("too deeply" in message for message in messages)
+    assert frames or not messages
 
 
 @pytest.mark.parametrize(

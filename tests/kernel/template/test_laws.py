@@ -17,7 +17,7 @@ SMALL = Budget(max_steps=2000, max_output=20_000)
 # Text of the kind that lexers and parsers stumble over.
 NOISE = st.text(
     alphabet=st.one_of(
-        st.sampled_from(list("{}-.|()$:=,\"'`\\/*+ \n\tx1e_é")),
+        st.sampled_from(list("{}-.|()$:=,\"'`\\/*+ \n\tx1e_é!&<>?[]%")),
         st.characters(codec="utf-8"),
     ),
     max_size=40,
@@ -25,6 +25,29 @@ NOISE = st.text(
 WORDS = [
     *["{{", "}}", "{{-", "{{/*", "*/}}", "-}}", "if", "else", "end", "range", "with", "break", "continue", "define"],
     *[".a", ".", ".a.b/0", ".a-b", "$x", "$", ":=", "=", "|", "(", ")", ",", "/*", "*/", "{", "text"],
+    *[
+        "==",
+        "!=",
+        "&&",
+        "||",
+        "!",
+        "<",
+        ">=",
+        "+",
+        "- ",
+        "*",
+        "/",
+        "%",
+        "?",
+        ":",
+        "[0]",
+        "[",
+        "]",
+        "{%",
+        "for",
+        "x.y",
+        "'ab'",
+    ],
     *["eq", "print", "index", "printf", '"s"', "`r`", "'c'", '"%d"', "1", "-1", "0x", "1.5", "nil", "true"],
 ]
 PIECES = st.lists(

@@ -135,7 +135,7 @@ from gert.kernel.template.tree import Call, Output, Path, Text
             "write it as `{{/* … */}}`, or `{{- /* … */ -}}`",
             id="a comment with spaces",
         ),
-        pytest.param("{{ 1 ? 2 }}", "unexpected character `?`", 5, None, id="a character of no token"),
+        pytest.param("{{ 1 # 2 }}", "unexpected character `#`", 5, None, id="a character of no token"),
         pytest.param('{{ print "a""b" }}', 'a space must stand before `"b"`', 12, None, id="operands that touch"),
         pytest.param(
             '{{ regexMatch "(a" .x }}',

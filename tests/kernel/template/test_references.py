@@ -1,5 +1,6 @@
 """Which data a template may read."""
 
+import time
 from typing import Any
 
 import pytest
@@ -150,6 +151,34 @@ def test_references_are_found_once() -> None:
 )
 def test_a_loop_that_walks_ever_deeper_ends(source: str) -> None:
     assert len(parse(source).references) <= 16 * source.count(".")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param("ternary $a{0} $a{0} true", id="ternary"),
+        pytest.param("or $a{0} $a{0}", id="or"),
+        pytest.param("default $a{0} $a{0}", id="default"),
+        pytest.param("coalesce $a{0} $a{0} $a{0}", id="coalesce"),
+        pytest.param("$a{0} | ternary $a{0} $a{0} | or $a{0}", id="a pipe"),
+        pytest.param("index (ternary $a{0} $a{0} true) 0", id="index"),
+        pytest.param("first (or $a{0} $a{0})", id="first"),
+        pytest.param("slice (or $a{0}.b $a{0}.c) 1", id="slice"),
+        pytest.param("(or $a{0}.b $a{0}.c).d", id="a path"),
+    ],
+)
+def test_places_do_not_double_with_every_variable(call: str) -> None:
+    source = "{{ $a0 := .x }}" + "".join(f"{{{{ $a{n + 1} := {call.format(n)} }}}}" for n in range(400))
+    template = parse(source)
+    started = time.perf_counter()
+    assert len(template.references) <= 16 * source.count("$")
+    assert time.perf_counter() - started < 2
+
+
+def test_ternary_of_the_same_variable_comes_from_one_place() -> None:
+    source = "{{ $a := .x }}{{ $b := ternary $a $a true }}{{ $b.y }}"
+    assert paths(source)[-1] == ("x", "y")
+    assert len(paths(source)) == 4
 
 
 def test_what_an_earlier_round_assigned_is_followed() -> None:

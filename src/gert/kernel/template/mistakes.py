@@ -12,6 +12,8 @@ from gert.kernel.template.wording import shown
 _NAME = re.compile(r"[.$]?\w*(?:[./]\w+)*")
 _DASHED = re.compile(r"[.$]?\w*(?:[./-]\w+)*")
 
+_LONGEST_REWRITTEN = 200
+
 # Longer operators first.
 _OPERATORS: Mapping[str, str] = {
     "==": "eq",
@@ -102,6 +104,8 @@ def _after_name(source: str, start: int, end: int, opening: int) -> TemplateSynt
         return _subscript(source, start, end, opening)
     dashed = _DASHED.match(source, start)
     whole = dashed.group() if dashed else name
+    if len(whole) > _LONGEST_REWRITTEN:
+        return TemplateSyntaxError(f"{shown(whole)} is not a path", offset=start)
     inner = rewriting.begun(source, opening, start)
     if name[0] not in ".$" and re.search("[./]", whole):
         hint = f"write `{rewriting.path('.' + whole, inner)}`"
@@ -181,8 +185,10 @@ def _colon(source: str, at: int) -> str | None:
 
 def _subscript(source: str, start: int | None, at: int, opening: int) -> TemplateSyntaxError:
     of = rewriting.left(source, opening, at) if start is None else source[start:at]
+    if of is None or len(of) > _LONGEST_REWRITTEN:
+        of = ".x"
     inner = start is not None and rewriting.begun(source, opening, start)
-    hint = f"write `{rewriting.subscript(source, of or '.x', at, inner)}`"
+    hint = f"write `{rewriting.subscript(source, of, at, inner)}`"
     return TemplateSyntaxError("`[` is not part of the template language", offset=at, hint=hint)
 
 

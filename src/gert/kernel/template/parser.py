@@ -52,8 +52,27 @@ _CONSTANTS: Mapping[str, bool | None] = {"true": True, "false": False, "nil": No
 _OPERANDS = frozenset({PATH, VARIABLE, WORD, QUOTED, RAW, NUMBER, CHARACTER, LEFT_PAREN, DOT})
 # A character constant is a number. Where these are given one, its author has meant text.
 _TAKE_TEXT = frozenset(
-    "eq ne default coalesce ternary contains hasPrefix hasSuffix upper lower trim replace split join quote "
-    "fromJson regexMatch regexFind index".split()
+    [
+        "eq",
+        "ne",
+        "default",
+        "coalesce",
+        "ternary",
+        "contains",
+        "hasPrefix",
+        "hasSuffix",
+        "upper",
+        "lower",
+        "trim",
+        "replace",
+        "split",
+        "join",
+        "quote",
+        "fromJson",
+        "regexMatch",
+        "regexFind",
+        "index",
+    ]
 )
 _CONSTANT_KINDS = frozenset({QUOTED, NUMBER, CHARACTER})
 _TOKEN = lexer.TOKEN.match
@@ -420,7 +439,7 @@ class _Parser:
     def fail_on_character(self, text: str, offset: int) -> NoReturn:
         from gert.kernel.template.rewriting import in_double_quotes
 
-        hint = f"write `{in_double_quotes(text)}`"
+        hint = f"write `{in_double_quotes(text)}`" if len(text) <= 40 else None
         self.fail(f"text stands in double quotes, found {shown(text)}", offset=offset, hint=hint)
 
     def fail_on_bare_word(self, name: str) -> NoReturn:
@@ -429,9 +448,8 @@ class _Parser:
             self.fail(f"the function `{self.text}` cannot be an argument", hint=hint)
         from gert.kernel.template import mistakes
 
-        hint = mistakes.word_hint(self.text, self.source, self.start)
-        if hint is None:
-            hint = f'write `.{self.text}` for data, or `"{self.text}"` for text'
+        known = mistakes.word_hint(self.text, self.source, self.start)
+        hint = known or f'write `.{self.text}` for data, or `"{self.text}"` for text'
         self.fail(f"unexpected `{self.text}`", hint=hint)
 
     def check_call(self, name: str, function: Function, arguments: list[Expression], piped: bool, offset: int) -> None:

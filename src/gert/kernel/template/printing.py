@@ -123,6 +123,8 @@ def _json_map(value: Mapping[Any, Any], meter: Meter, write: Callable[[str], Non
 
 
 def _json_list(value: list[Any] | tuple[Any, ...], meter: Meter, write: Callable[[str], None], depth: int) -> None:
+    meter.step()
+    meter.visit(len(value))
     before = "["
     for item in value:
         write(before)

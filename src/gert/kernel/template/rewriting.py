@@ -5,11 +5,13 @@ import re
 from gert.kernel.template import lexer
 from gert.kernel.template.functions import FUNCTIONS
 
-_LONGEST = 60
+_LONGEST = 60  # of an operand; a hint is one line
+_MOST_KEYS = 8
 _KEYWORDS = frozenset({"if", "with", "range", "else"})
 _CONSTANTS = frozenset({"true", "false", "nil"})
 _SEPARATORS = frozenset({lexer.DECLARE, lexer.EQUALS, lexer.COMMA})
-_BRACKETS = re.compile(r"\[\s*([^\[\]{}\n]{1,40}?)\s*\]")
+_ENDS = _SEPARATORS | {lexer.PIPE, lexer.RIGHT_PAREN}
+_BRACKETS = re.compile(r"\[([^\[\]{}\n]{1,40})\]")
 _SEGMENTS = re.compile(r"(?:\.[^\W\d]\w*)*")
 
 
@@ -54,7 +56,7 @@ def right(source: str, at: int) -> str | None:
     calls = False
     while token := lexer.TOKEN.match(source, position):
         kind = token.lastindex or 0
-        if kind == lexer.CLOSE or (not depth and kind in _SEPARATORS | {lexer.PIPE, lexer.RIGHT_PAREN}):
+        if kind == lexer.CLOSE or (not depth and kind in _ENDS):
             break
         if not count:
             start, calls = token.start(kind), kind == lexer.WORD and token[kind] in FUNCTIONS
@@ -63,6 +65,8 @@ def right(source: str, at: int) -> str | None:
         count += not depth
         depth += (kind == lexer.LEFT_PAREN) - (kind == lexer.RIGHT_PAREN)
         position = token.end()
+        if position - start > _LONGEST:
+            return None
     if not count or depth:
         return None
     text = _short(source[start:position])
@@ -71,7 +75,7 @@ def right(source: str, at: int) -> str | None:
 
 def _short(text: str) -> str | None:
     text = text.strip(lexer.SPACE)
-    return text if text.isprintable() and len(text) <= _LONGEST else None
+    return text if len(text) <= _LONGEST and text.isprintable() else None
 
 
 def _operand(text: str) -> str:
@@ -102,8 +106,8 @@ def subscript(source: str, of: str, at: int, inner: bool) -> str:
     if of[0] not in '.$("`':
         of = f".{of}"
     keys: list[str] = []
-    while found := _BRACKETS.match(source, at):
-        keys.append(found[1])
+    while len(keys) < _MOST_KEYS and (found := _BRACKETS.match(source, at)) and found[1].strip():
+        keys.append(found[1].strip())
         at = found.end()
     if len(keys) == 1 and ":" in keys[0] and keys[0][0] not in "\"'":
         low, _, high = keys[0].partition(":")

@@ -10,18 +10,18 @@ from gert.kernel.template.values import MISSING, is_empty, truth
 
 def both(_: Meter, values: Iterator[Any]) -> Any:
     """`and`: the first false value, or the last; those after it are never asked for."""
-    return _decisive(values, False)
+    value: Any = MISSING
+    for value in values:
+        if not truth(value):
+            break
+    return value
 
 
 def either(_: Meter, values: Iterator[Any]) -> Any:
     """`or`: the first true value, or the last; those after it are never asked for."""
-    return _decisive(values, True)
-
-
-def _decisive(values: Iterator[Any], stops_at: bool) -> Any:
     value: Any = MISSING
     for value in values:
-        if truth(value) is stops_at:
+        if truth(value):
             break
     return value
 

@@ -15,6 +15,7 @@ _VERB = re.compile(r"%([-+# 0]*)(\*|[0-9]+)?(?:(\.)(\*|[0-9]+)?)?(.)?", re.DOTAL
 _WIDEST = 10_000
 _MOST_DIGITS = 500
 _MOST_BITS = 4000
+_NEEDS_QUOTES = re.compile("[\x00-\x08\x0a-\x1f`\x7f\ufeff\ud800-\udfff]")
 
 _PLAIN = {
     "\a": "\\a",
@@ -29,7 +30,7 @@ _PLAIN = {
 }
 
 
-def go_quoted(text: str, quote: str = '"') -> str:
+def go_quoted(text: str, quote: str = '"', *, ascii_only: bool = False) -> str:
     """Text in quotes, with Go's escapes for what does not print."""
     pieces = [quote]
     for character in text:
@@ -37,6 +38,8 @@ def go_quoted(text: str, quote: str = '"') -> str:
             pieces.append("\\" + quote)
         elif character in _PLAIN and character != '"':
             pieces.append(_PLAIN[character])
+        elif ascii_only and character > "\x7f":
+            pieces.append(_numbered(ord(character)))
         elif character.isprintable() or "\ud800" <= character <= "\udfff":
             pieces.append(character)
         else:
@@ -75,9 +78,10 @@ def printf(meter: Meter, layout: Any, *values: Any) -> str:
             pieces.append("%")
             continue
         verb = _verb(match, rest, meter)
-        piece = _FORMATS[verb.letter](verb, _next(rest, verb.written, meter), meter)
+        value = _next(rest, verb.written, meter)
+        piece = _FORMATS[verb.letter](verb, value, meter)
         meter.make(max(len(piece), verb.width))
-        pieces.append(_padded(piece, verb))
+        pieces.append(_padded(piece, verb, value))
     pieces.append(layout[position:])
     if (extra := sum(1 for _ in rest)) > 0:
         raise meter.fault(f"`printf` was given {extra} more than its format names")
@@ -118,15 +122,23 @@ def _next(rest: Iterator[Any], verb: str, meter: Meter) -> Any:
     raise meter.fault(f"`printf` has no value for `{verb}`")
 
 
-def _padded(piece: str, verb: Verb) -> str:
+def _padded(piece: str, verb: Verb, value: Any) -> str:
     if len(piece) >= verb.width:
         return piece
     if "-" in verb.flags:
         return piece.ljust(verb.width)
-    if "0" not in verb.flags or verb.letter in _NEVER_ZERO_PADDED or piece[-3:] in ("Inf", "NaN"):
+    a_float = verb.letter in _FLOATS or (verb.letter == "v" and isinstance(value, float))
+    if "0" not in verb.flags or _fills_itself(verb, value) or (a_float and piece[-3:] in ("Inf", "NaN")):
         return piece.rjust(verb.width)
-    sign = piece[0] if verb.letter in _FLOATS and piece[0] in "+- " else ""
+    sign = piece[0] if a_float and piece[0] in "+- " else ""
     return sign + piece[len(sign) :].rjust(verb.width - len(sign), "0")
+
+
+def _fills_itself(verb: Verb, value: Any) -> bool:
+    """Integers are filled with zeros as they are written; what is shorter still has a precision of its own."""
+    if verb.letter in "xX":
+        return not isinstance(value, str)
+    return verb.letter in "dboOU" or (verb.letter == "v" and isinstance(value, int) and not isinstance(value, bool))
 
 
 def _unfit(verb: str, needs: str, value: Any, meter: Meter) -> Exception:
@@ -169,12 +181,13 @@ def _in_base(base: str) -> "Format":
 
 
 def _prefix(verb: Verb, digits: str) -> str:
+    octal = "" if "#" not in verb.flags or digits.startswith("0") else "0"
     if verb.letter == "O":
-        return "0o"
+        return f"0o{octal}"
     if "#" not in verb.flags:
         return ""
     if verb.letter == "o":
-        return "" if digits.startswith("0") else "0"
+        return octal
     return {"b": "0b", "x": "0x", "X": "0X"}.get(verb.letter, "")
 
 
@@ -185,6 +198,8 @@ def _hexadecimal(verb: Verb, value: Any, meter: Meter) -> str:
     data = value.encode("utf-8", "replace")
     if verb.precision is not None:
         data = data[: verb.precision]
+    if not data:
+        return ""
     separator = " " if " " in verb.flags else ""
     prefix = "0" + verb.letter if "#" in verb.flags else ""
     digits = data.hex(separator) if separator else data.hex()
@@ -192,7 +207,7 @@ def _hexadecimal(verb: Verb, value: Any, meter: Meter) -> str:
         digits = digits.upper()
     if separator and prefix:
         return separator.join(prefix + pair for pair in digits.split(separator))
-    return prefix + digits if digits else ""
+    return prefix + digits
 
 
 def _float(verb: Verb, value: Any, meter: Meter) -> str:
@@ -207,7 +222,9 @@ def _float(verb: Verb, value: Any, meter: Meter) -> str:
     if not math.isfinite(number):
         return written(number, meter)
     if verb.letter in "gG" and verb.precision is None:
-        return _signed(verb.flags, False) * (number >= 0) + _shortest(number, verb.letter)
+        shortest = _shortest(number, verb.letter)
+        sign = "" if shortest[0] == "-" else _signed(verb.flags, False)
+        return sign + (_six_digits(shortest) if "#" in verb.flags else shortest)
     letter = {"F": "f"}.get(verb.letter, verb.letter)
     sign = "+" if "+" in verb.flags else " " if " " in verb.flags else "-"
     alternate = "#" if "#" in verb.flags else ""
@@ -237,6 +254,15 @@ def _shortest(number: float, letter: str) -> str:
     return f"{sign}{digits[: power + 1]}{'.' + rest if rest else ''}"
 
 
+def _six_digits(number: str) -> str:
+    """At least six significant digits, and a point: what `#` asks for."""
+    mantissa, *exponent = re.split("(?=[eE])", number, maxsplit=1)
+    digits = len(mantissa.lstrip("-0.").replace(".", "")) or 1
+    if "." not in mantissa:
+        mantissa += "."
+    return "".join([mantissa, "0" * (6 - digits), *exponent])
+
+
 def _text(verb: Verb, value: Any, meter: Meter) -> str:
     plain = written(value, meter)
     return plain if verb.precision is None else plain[: verb.precision]
@@ -250,24 +276,27 @@ def _value(verb: Verb, value: Any, meter: Meter) -> str:
         plain = Verb(verb.written, verb.flags.replace("+", ""), verb.width, verb.precision, "d")
         return _in_base("d")(plain, value, meter)
     if isinstance(value, float) and verb.precision is not None:
-        return _float(Verb(verb.written, "", verb.width, verb.precision, "g"), value, meter)
-    return _text(verb, value, meter)
+        return _float(Verb(verb.written, verb.flags.replace("+", ""), verb.width, verb.precision, "g"), value, meter)
+    if isinstance(value, float) and " " in verb.flags and math.copysign(1, value) > 0:
+        return " " + written(value, meter)
+    return written(value, meter) if isinstance(value, bool) else _text(verb, value, meter)
 
 
 def _quoted(verb: Verb, value: Any, meter: Meter) -> str:
+    ascii_only = "+" in verb.flags
     if isinstance(value, int) and not isinstance(value, bool):
-        return go_quoted(_character(verb, value, meter), "'")
+        return go_quoted(_character(verb, value, meter), "'", ascii_only=ascii_only)
     plain = _text(verb, value, meter)
     meter.make(len(plain) * 10)
-    if "#" in verb.flags and "`" not in plain and (plain.isprintable() or plain.replace("\t", "").isprintable()):
+    if "#" in verb.flags and not _NEEDS_QUOTES.search(plain):
         return f"`{plain}`"
-    return go_quoted(plain)
+    return go_quoted(plain, ascii_only=ascii_only)
 
 
 def _boolean(verb: Verb, value: Any, meter: Meter) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, str) and value.lower() in ("true", "false"):
+    if isinstance(value, str) and len(value) <= 5 and value.lower() in ("true", "false"):
         return value.lower()
     raise _unfit(verb.written, "a boolean", value, meter)
 
@@ -281,15 +310,14 @@ def _code_point(verb: Verb, value: Any, meter: Meter) -> str:
     code = _integer(value, verb.written, meter)
     if code < 0:
         raise meter.fault(f"`printf`: `{verb.written}` needs a character, found a negative number")
-    named = f" '{_character(verb, code, meter)}'" if "#" in verb.flags else ""
-    return f"U+{code:04X}{named}"
+    shows = "#" in verb.flags and code <= 0x10FFFF and chr(code).isprintable()
+    digits = f"{code:X}".rjust(max(verb.precision or 0, 4), "0")
+    return f"U+{digits} '{chr(code)}'" if shows else f"U+{digits}"
 
 
 Format: TypeAlias = Callable[[Verb, Any, Meter], str]
 
 _FLOATS = "eEfFgG"
-# Integers are filled with zeros as they are written; what is shorter still has a precision of its own.
-_NEVER_ZERO_PADDED = "dboOxXU"
 _FORMATS: Mapping[str, Format] = {
     "v": _value,
     "s": _text,
