@@ -78,6 +78,7 @@ class Program:
             self._by_name.setdefault(name_of(entry), lookup)
         self._action_contracts: dict[tuple[str, str | None], Contract] = {}
         self._contracts: dict[int, Contract | None] = {}
+        self._outputs: dict[int, Mapping[str, Parameter]] = {}
 
     @cached_property
     def lists(self) -> tuple[StepList, ...]:
@@ -137,6 +138,12 @@ class Program:
 
     def outputs_of(self, step: Step) -> Mapping[str, Parameter]:
         """The outputs a step can set: of a `stdio` action, those it extracts."""
+        key = id(step)
+        if key not in self._outputs:
+            self._outputs[key] = self._find_outputs(step)
+        return self._outputs[key]
+
+    def _find_outputs(self, step: Step) -> Mapping[str, Parameter]:
         contract = self.contract_of(step)
         if contract is None:
             return {}

@@ -5,12 +5,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gert.kernel.foundation.text import number_text
 from gert.kernel.template.budget import Meter, too_deep
 from gert.kernel.template.values import MISSING, is_list, is_map
 
-# Beyond these a number is clearer with its exponent.
-_SMALLEST_PLAIN = 1e-9
-_LARGEST_PLAIN = 1e21
 _LONGEST_INTEGER = 4000  # digits; Python refuses to print many more
 
 _ESCAPED = re.compile(r'["\\\x00-\x1f]')
@@ -43,7 +41,7 @@ def _scalar(value: Any, meter: Meter) -> str | None:
         return "false"
     if isinstance(value, int):
         return integer(value, meter)
-    return decimal(value) if isinstance(value, float) else None
+    return number_text(value) if isinstance(value, float) else None
 
 
 def integer(value: int, meter: Meter) -> str:
@@ -52,22 +50,6 @@ def integer(value: int, meter: Meter) -> str:
         raise meter.fault("the number is too long to print")
     meter.read(value.bit_length(), 256)
     return int.__repr__(value)
-
-
-def decimal(value: float) -> str:
-    """The shortest digits that give the float back, without an exponent where that is readable."""
-    if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
-    digits = float.__repr__(value)
-    mantissa, mark, exponent = digits.partition("e")
-    if not mark or not _SMALLEST_PLAIN <= abs(value) < _LARGEST_PLAIN:
-        return digits
-    sign = "-" if mantissa[0] == "-" else ""
-    whole, _, fraction = mantissa.lstrip("-").partition(".")
-    shift = int(exponent)
-    if shift < 0:
-        return f"{sign}0.{'0' * (-shift - 1)}{whole}{fraction}"
-    return f"{sign}{(whole + fraction).ljust(shift + 1, '0')}.0"
 
 
 def quoted(text: str) -> str:
@@ -99,7 +81,7 @@ def _json(value: Any, meter: Meter, write: Callable[[str], None], depth: int) ->
     elif value is None or value is MISSING:
         write("null")
     elif isinstance(value, float) and not math.isfinite(value):
-        raise meter.fault(f"`{decimal(value)}` has no JSON form")
+        raise meter.fault(f"`{number_text(value)}` has no JSON form")
     elif (scalar := _scalar(value, meter)) is not None:
         write(scalar)
     elif depth <= 0:
