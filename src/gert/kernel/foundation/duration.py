@@ -38,9 +38,9 @@ def _pattern() -> str:
 
 DURATION_PATTERN = _pattern()
 
-# Compiled when first used: most commands meet no duration.
-_SHAPE = DURATION_PATTERN.removesuffix("$") + r"\Z"
-_PART = r"([0-9.]+)([a-z]+)"
+# The same in Python's dialect, shorter and so compiled sooner; a property test holds the two together.
+_SHAPE = "(?=[0-9])" + "".join(f"({_term(unit, decimals)})?" for unit, _, decimals in _UNITS) + r"\Z"
+_PART = r"([0-9]+)(?:\.([0-9]+))?([a-z]+)"
 _SIZE = {unit: size for unit, size, _ in _UNITS}
 _EXAMPLES = "write for example `500ms`, `30s`, `5m`, `1h30m` or `7d`"
 
@@ -62,9 +62,11 @@ def is_too_long(text: str) -> bool:
 
 
 def _micros(text: str) -> int:
-    from decimal import Decimal
-
-    return sum(int(Decimal(number) * _SIZE[unit]) for number, unit in re.findall(_PART, text))
+    # Decimals are limited so that this division leaves nothing over.
+    return sum(
+        int(whole) * _SIZE[unit] + int(fraction or 0) * _SIZE[unit] // 10 ** len(fraction)
+        for whole, fraction, unit in re.findall(_PART, text)
+    )
 
 
 def format_duration(duration: timedelta) -> str:
