@@ -5,6 +5,7 @@ writes its own part of the JSON Schema. So the reader, the schema that editors u
 docs cannot disagree. `docs/decisions/0003-documents-are-decoded-by-kinds.md` has the reasons.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self, TypeVar, dataclass_transform
@@ -35,18 +36,18 @@ class Decoder:
         self.report(error("S01", path, f"expected {expected}, found {describe(value)}", hint))
 
 
-class Kind:
+class Kind(ABC):
     """The kind of a field: how its value is decoded, and what the schema says of it."""
 
     __slots__ = ()
 
+    @abstractmethod
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> Any:
         """Decode `value`, which stands under `key` in `node`, itself at `path`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def schema(self, defs: dict[str, Schema]) -> Schema:
         """This kind in JSON Schema; models it mentions are added to `defs`."""
-        raise NotImplementedError
 
 
 class Field:

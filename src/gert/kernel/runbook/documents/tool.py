@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 from gert.kernel.runbook.documents.contract import ContractBlock
+from gert.kernel.runbook.documents.modifiers import RetryBlock
 from gert.kernel.runbook.documents.shared import SECRETS, SecretBlock
-from gert.kernel.runbook.documents.steps import RetryBlock
 from gert.kernel.runbook.kinds import (
     ENVIRONMENT_NAME,
     EXTENSIONS,

@@ -6,7 +6,8 @@ from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.governance.contract import Parameter
 from gert.kernel.governance.tighten import Relaxation, relaxations
 from gert.kernel.runbook.documents.contract import ContractBlock, ParameterBlock
-from gert.kernel.runbook.documents.steps import ExtensionStep, RetryBlock, ToolStep
+from gert.kernel.runbook.documents.modifiers import RetryBlock
+from gert.kernel.runbook.documents.steps import ExtensionStep, ToolStep
 from gert.kernel.runbook.finding import Finding, error, warning
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain.evidence import bad_pattern

@@ -6,7 +6,8 @@ from typing import Final
 from gert.errors import GertError
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.foundation.values import coerce
-from gert.kernel.runbook.documents.steps import BranchStep, EndStep, NextBlock, RepeatStep, Step
+from gert.kernel.runbook.documents.modifiers import NextBlock
+from gert.kernel.runbook.documents.steps import BranchStep, EndStep, RepeatStep, Step
 from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.program import Program, StepList, inner_lists, walk
 from gert.kernel.runbook.reader import shorten

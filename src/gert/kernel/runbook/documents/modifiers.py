@@ -1,0 +1,90 @@
+"""Modifiers: where a step leads, how often it runs, what it sees, who acts, and whether it is tried again."""
+
+from typing import Any, Final
+
+from gert.kernel.foundation.principal import PRINCIPAL_KINDS
+from gert.kernel.runbook.finding import Path
+from gert.kernel.runbook.kinds import (
+    BOOL,
+    DURATION,
+    IDENTIFIER_WORD,
+    STEP_ID_WORD,
+    TEMPLATE,
+    TEMPLATED,
+    TEXTS,
+    WORDING,
+    Choice,
+    Int,
+    IntOrTemplate,
+    ListOf,
+    words,
+)
+from gert.kernel.runbook.model import Decoder, Model, optional, required
+from gert.kernel.runbook.tree import Map, Seq
+from gert.kernel.template import Template
+
+RETRY_ON: Final = ("failed", "error", "timeout")
+
+
+class NextBlock(Model):
+    """A jump to a step of the same list; backwards it needs a bound."""
+
+    step: str = required(STEP_ID_WORD, "id of the step to go to")
+    max: "int | Template | None" = optional(
+        IntOrTemplate(minimum=0, maximum=10_000), "how many times the jump may be taken"
+    )
+
+
+class NextKind(Choice):
+    """`next: id` is short for `next: {step: id}`."""
+
+    __slots__ = ()
+
+    def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> Any:
+        """Decode either form to the long one."""
+        decoded = super().decode(doc, node, key, value, path)
+        if isinstance(decoded, str):
+            block = NextBlock(step=decoded, max=None)
+            block.__dict__["path"] = (*path, key)
+            return block
+        return decoded
+
+
+class ForEachBlock(Model):
+    """Run the step once for each item of a list."""
+
+    as_: str = required(IDENTIFIER_WORD, "name of the current item inside the loop", key="as")
+    over: Any = required(
+        Choice("a template, a list or text", {str: TEMPLATE, Seq: TEMPLATED}),
+        "the items: a template, a list, or text to be split on commas",
+    )
+    key: Template | None = optional(WORDING, "key each result by this instead of its index")
+    parallel: bool = optional(BOOL, "run the iterations concurrently", default=False)
+
+
+class VisibilityBlock(Model):
+    """Which variables the step may see; deny wins, and a present allow hides the rest."""
+
+    allow: tuple[str, ...] | None = optional(TEXTS, "path globs the step may see")
+    deny: tuple[str, ...] | None = optional(TEXTS, "path globs hidden from the step")
+
+
+class PrincipalBlock(Model):
+    """Who acts in this step."""
+
+    kind: str = required(words(*PRINCIPAL_KINDS), "what kind of actor")
+    id: Template = required(WORDING, "a stable identifier: an address, an agent id")
+    role: Template | None = optional(TEMPLATE, "functional role, such as `oncall` or `judge`")
+    model: Template | None = optional(TEMPLATE, "model identifier, for agents")
+
+
+class RetryBlock(Model):
+    """Try a step again; only for idempotent contracts."""
+
+    max: int = required(Int(minimum=1, maximum=1000), "how many further attempts")
+    backoff: str | None = optional(DURATION, "wait before the first retry; it doubles from there")
+    max_backoff: str | None = optional(DURATION, "longest wait between attempts")
+    on: tuple[str, ...] = optional(
+        ListOf(words(*RETRY_ON), minItems=1, uniqueItems=True), "which results are retried; all when left out",
+        default=RETRY_ON,
+    )  # fmt: skip
