@@ -93,6 +93,7 @@ _ROWS: Final = (
     ("D43", "inputs keep to their own limits", "Default, `enum`, `pattern`, `min`, `max`."),
     ("D44", "guards depend on something", "A `when` without a template is always true, or never."),
     ("D45", "policies are there", "A floor that is missing would let everything through."),
+    ("D46", "policies catch what says nothing", "Otherwise leaving the contract out is the way around a policy."),
     ("D50", "actions fit their transport", "`argv` for stdio, a server for jsonrpc and mcp."),
     ("D51", "extracts fill declared outputs", "From a source that has them, with a pattern that compiles."),
     ("D52", "tool templates name declared inputs", "Anything else renders as nothing."),

@@ -4,7 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.governance.contract import resolve
+from gert.kernel.governance.decide import decide
 from gert.kernel.governance.rules import is_unconditional, shadowed, takes_part
+from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.documents.governance import GovernanceBlock, MatchBlock, RuleBlock
 from gert.kernel.runbook.documents.policy import PolicyFile
 from gert.kernel.runbook.finding import Finding, error, warning
@@ -32,8 +35,19 @@ def policy_rules(policy: PolicyFile, facts: Facts) -> Iterator[Finding]:
     """The rules of a policy file."""
     yield from flat_groups(policy.groups)
     yield from rules(policy.governance, policy.groups, facts)
+    yield from _undeclared(policy)
     if not policy.governance.rules:
         yield warning("D38", policy.governance.path, "the policy has no rules, so it decides nothing")
+
+
+def _undeclared(policy: PolicyFile) -> Iterator[Finding]:
+    """D46: a policy that restricts anything should not let through a step that says nothing about itself."""
+    built = policy_of(policy.governance)
+    restricts = any(rule.verdict is not None and rule.verdict > Verdict.ALLOW for rule in built.rules)
+    if restricts and decide(resolve(), [built]).verdict is Verdict.ALLOW:
+        message = "a step that declares no effects is allowed, whatever it does"
+        hint = "add `{ effects: [unknown], action: require-approval }` or a rule for `risk: critical`"
+        yield warning("D46", policy.governance.at("rules"), message, hint)
 
 
 def flat_groups(groups: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
