@@ -52,6 +52,12 @@ class TestValidate:
         assert lines[2].index("^") == lines[1].index("solved")
         assert lines[3] == "    = hint: did you mean `resolved`?"
 
+    def test_the_caret_stands_under_wide_characters(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (folder / "a.yaml").write_text(GOOD.replace("{type: end,", "{description: 障害対応, type: ned,"))
+        assert main(["validate", "a.yaml"]) == 1
+        _, source, caret, _ = capsys.readouterr().out.splitlines()[:4]
+        assert caret.index("^") == source.index("ned") + len("障害対応")
+
     def test_warnings_fail_only_when_strict(self, folder: Path) -> None:
         (folder / "a.yaml").write_text(WARNED)
         assert main(["validate", "a.yaml"]) == 0
@@ -127,6 +133,13 @@ class TestValidate:
         (folder / "fine.yaml").write_text(GOOD)
         (folder / "loop").symlink_to(folder, target_is_directory=True)
         assert len(list(Workspace().check_all(["."]))) == 1
+
+    def test_the_configuration_in_our_own_hidden_folder_is_checked(self, folder: Path) -> None:
+        (folder / "fine.yaml").write_text(GOOD)
+        for hidden, code in ((".other", 0), (".gert", 1)):
+            (folder / hidden).mkdir()
+            (folder / hidden / "config.yaml").write_text("provders: {}\n")
+            assert main(["validate", "."]) == code
 
     def test_standard_input_is_a_document_too(self) -> None:
         done = gert("validate", "-", stdin=BROKEN.encode())
@@ -205,7 +218,7 @@ class TestValidate:
         ("arguments", "code", "message"),
         [
             pytest.param(["validate", "gone.yaml"], 2, "there is no file `gone.yaml`", id="a missing file"),
-            pytest.param(["validate"], 2, "Missing argument", id="no file at all"),
+            pytest.param(["validate"], 2, "missing argument", id="no file at all"),
             pytest.param(["validate", "."], 2, "no gert documents", id="an empty folder"),
             pytest.param(["validate", "--format", "xml", "a"], 2, "xml", id="an unknown format"),
             pytest.param(["validate", "/dev/null"], 1, "not a regular file", id="a device"),

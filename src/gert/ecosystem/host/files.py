@@ -9,6 +9,7 @@ from gert.errors import DocumentError, UsageError
 from gert.kernel.runbook.reader import DEFAULT_LIMITS
 
 YAML_SUFFIXES: Final = (".yaml", ".yml")
+OUR_FOLDER: Final = ".gert"
 SKIPPED_FOLDERS: Final = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 
 
@@ -36,10 +37,14 @@ def is_file(path: str) -> bool:
         return False
 
 
+def _is_searched(name: str) -> bool:
+    return name == OUR_FOLDER or not (name.startswith(".") or name in SKIPPED_FOLDERS)
+
+
 def yaml_files(folder: str) -> Iterator[str]:
     """Every YAML file below a folder in a stable order; hidden folders and dependencies are passed over."""
     for where, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED_FOLDERS)
+        folders[:] = sorted(name for name in folders if _is_searched(name))
         for name in sorted(files):
             if name.endswith(YAML_SUFFIXES):
                 yield os.path.normpath(os.path.join(where, name))

@@ -4,37 +4,21 @@ Derived risk is a heuristic. A rule that names `effects` and `writes` says more 
 """
 
 from collections.abc import Callable
-from enum import IntEnum
 from typing import Final
 
 import msgspec
 
+from gert.kernel.foundation.ranked import Ranked
 from gert.kernel.governance.contract import Contract
 
 
-class Risk(IntEnum):
+class Risk(Ranked):
     """Ordered, so that a higher risk is simply greater."""
 
     LOW = 0
     MEDIUM = 1
     HIGH = 2
     CRITICAL = 3
-
-    @property
-    def word(self) -> str:
-        """The word used in rules and events."""
-        return self.name.lower()
-
-    @classmethod
-    def from_word(cls, word: str) -> "Risk":
-        """The risk a rule names; `ValueError` for any other word."""
-        try:
-            return RISK_WORDS[word]
-        except KeyError:
-            raise ValueError(f"expected one of {', '.join(RISK_WORDS)}, found `{word}`") from None
-
-
-RISK_WORDS: Final = {risk.word: risk for risk in Risk}
 
 
 class RiskRow(msgspec.Struct, frozen=True):

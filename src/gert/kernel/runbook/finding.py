@@ -1,25 +1,21 @@
 """Findings: what validation has to say about a document, in one shape for every phase and surface."""
 
 from collections.abc import Iterable
-from enum import IntEnum
 from typing import Any, TypeAlias
 
 import msgspec
 
+from gert.kernel.foundation.ranked import Ranked
+
 Path: TypeAlias = tuple[str | int, ...]
 
 
-class Severity(IntEnum):
+class Severity(Ranked):
     """Ordered, so that the worst finding is simply the max."""
 
     NOTE = 0
     WARNING = 1
     ERROR = 2
-
-    @property
-    def word(self) -> str:
-        """The word people and machines read."""
-        return self.name.lower()
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -115,7 +115,8 @@ def main(arguments: list[str] | None = None) -> int:
     except click.ClickException as problem:
         context = getattr(problem, "ctx", None)
         hint = f"`{context.command_path} --help` shows how it is used" if context is not None else None
-        complain(problem.format_message().rstrip(".").replace("'", "`"), hint)
+        message = problem.format_message().rstrip(".").replace("'", "`")
+        complain(message[:1].lower() + message[1:], hint)
         return EXIT_USAGE
     except (click.Abort, KeyboardInterrupt):
         complain("interrupted")

@@ -134,6 +134,17 @@ def _print_finding(each: Checked, finding: Finding) -> None:
         start = max(0, finding.column - WIDEST_LINE // 2)
         number = str(finding.line)
         say(f"  {number} | {source[start : start + WIDEST_LINE]}")
-        say(f"  {' ' * len(number)} | {' ' * (finding.column - 1 - start)}{click.style('^', fg=colour, bold=True)}")
+        say(
+            f"  {' ' * len(number)} | {' ' * _columns(source[start : finding.column - 1])}{click.style('^', fg=colour, bold=True)}"
+        )
     if finding.hint:
         say(f"  {' ' * len(str(finding.line))} = {click.style('hint:', fg='cyan')} {printable(finding.hint)}")
+
+
+def _columns(text: str) -> int:
+    """How many columns of a terminal a text takes: wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text)

@@ -1,7 +1,7 @@
 """The `governance` block of a runbook or policy: rules and the terms of approval."""
 
-from gert.kernel.governance.risk import RISK_WORDS
-from gert.kernel.governance.verdict import VERDICT_WORDS
+from gert.kernel.governance.risk import Risk
+from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.kinds import (
     BOOL,
     NONEMPTY,
@@ -17,8 +17,8 @@ from gert.kernel.runbook.kinds import (
 from gert.kernel.runbook.model import Model, optional
 from gert.kernel.runbook.tree import Seq
 
-VERDICTS = tuple(VERDICT_WORDS)
-RISK = words(*RISK_WORDS)
+VERDICTS = Verdict.words()
+RISK = words(*Risk.words())
 APPROVERS = ListOf(Text("a person or `group:` name", minLength=1), minItems=1, uniqueItems=True)
 
 
