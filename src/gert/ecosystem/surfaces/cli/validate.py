@@ -134,9 +134,8 @@ def _print_finding(each: Checked, finding: Finding) -> None:
         start = max(0, finding.column - WIDEST_LINE // 2)
         number = str(finding.line)
         say(f"  {number} | {source[start : start + WIDEST_LINE]}")
-        say(
-            f"  {' ' * len(number)} | {' ' * _columns(source[start : finding.column - 1])}{click.style('^', fg=colour, bold=True)}"
-        )
+        before = " " * _columns(source[start : finding.column - 1])
+        say(f"  {' ' * len(number)} | {before}{click.style('^', fg=colour, bold=True)}")
     if finding.hint:
         say(f"  {' ' * len(str(finding.line))} = {click.style('hint:', fg='cyan')} {printable(finding.hint)}")
 
