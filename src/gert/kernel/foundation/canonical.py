@@ -51,6 +51,25 @@ def sha256_hex(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+class Hasher:
+    """The content hash of bytes that arrive in chunks, and how many there were."""
+
+    __slots__ = ("_hash", "size")
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self.size = 0
+
+    def update(self, chunk: bytes) -> None:
+        """Take the next chunk."""
+        self._hash.update(chunk)
+        self.size += len(chunk)
+
+    def digest(self) -> str:
+        """The hash of everything so far, as `digest` gives it for all of it at once."""
+        return DIGEST_PREFIX + self._hash.hexdigest()
+
+
 def require_canonical(value: object, at: str = "") -> None:
     """Refuse a value that has no canonical JSON form; `at` names where the value stands."""
     try:

@@ -1,0 +1,165 @@
+"""The journal of a run: what is said is stamped, chained, made durable, and then shown to whoever watches.
+
+An event is on disk before the next question is put to the world, so a crash can lose an answer, never an
+unannounced action. Answers go into a log of their own, durable no later than the events they lead to.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+import msgspec
+
+from gert.ecosystem.host.observer import Observer
+from gert.ecosystem.stores.port import Store
+from gert.kernel.engine.asks import AnyAnswer, Said
+from gert.kernel.events.chain import Chain
+from gert.kernel.events.envelope import Envelope, encode, encode_payload, format_timestamp
+from gert.kernel.events.payload import Payload, to_data
+from gert.kernel.events.runbook import RunComplete
+from gert.kernel.events.seal import seal
+from gert.kernel.foundation.principal import KERNEL
+from gert.kernel.foundation.secret_refs import masked
+from gert.kernel.foundation.signature import Key
+
+MOST_WAITING = 1000
+"""Events that may wait for a question before they are written anyway."""
+
+
+def now() -> datetime:
+    """The time, in UTC."""
+    return datetime.now(UTC)
+
+
+class Logged(msgspec.Struct, frozen=True):
+    """One entry of the answer log."""
+
+    key: str
+    answer: AnyAnswer
+
+
+_ANSWERS = msgspec.json.Encoder(enc_hook=str)
+_LOGGED = msgspec.json.Decoder(Logged)
+
+
+def read_answers(lines: Iterable[bytes]) -> Iterable[Logged]:
+    """The entries of an answer log."""
+    return (_LOGGED.decode(line) for line in lines)
+
+
+class Journal:
+    """Writes one run."""
+
+    def __init__(
+        self,
+        store: Store,
+        run_id: str,
+        *,
+        key: Key | None = None,
+        clock: Callable[[], datetime] = now,
+        observers: Iterable[Observer] = (),
+        has_secrets: bool = False,
+    ) -> None:
+        self._store = store
+        self._run_id = run_id
+        self._key = key
+        self._clock = clock
+        self._observers = tuple(observers)
+        self._has_secrets = has_secrets
+        self._chain = Chain()
+        self._lines: list[bytes] = []
+        self._answers: list[bytes] = []
+        self._shown: list[tuple[Envelope, Payload]] = []
+        self._written = 0
+        # One thread, so that appends follow each other, and the loop goes on reading while the disk is slow.
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="gert-journal") if store.durable else None
+
+    @property
+    def head(self) -> str:
+        """The hash the next event would carry."""
+        return self._chain.head
+
+    @property
+    def events(self) -> int:
+        """How many events were said."""
+        return self._chain.count
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits that it should be written before more is said."""
+        return len(self._lines) >= MOST_WAITING
+
+    def say(self, said: Said) -> None:
+        """Stamp and chain an event; it is durable once `settle` returns."""
+        payload, path, principal = said
+        if self._has_secrets:
+            payload = _without_references(payload)
+        if principal == KERNEL:
+            principal = None
+        timestamp = format_timestamp(self._clock())
+        if type(payload) is RunComplete:
+            line = encode(seal(self._envelope(payload, path, timestamp), self._key))
+        else:
+            line = encode_payload(
+                payload,
+                seq=self._chain.next_seq,
+                run_id=self._run_id,
+                timestamp=timestamp,
+                principal=principal,
+                path=path,
+                prev_hash=self._chain.head,
+            )
+        if self._observers:
+            envelope = msgspec.structs.replace(self._envelope(payload, path, timestamp), principal=principal)
+            self._shown.append((envelope, payload))
+        self._chain.append(line)
+        self._lines.append(line)
+
+    def log(self, key: str, answer: AnyAnswer) -> None:
+        """Keep an answer."""
+        self._answers.append(_ANSWERS.encode(Logged(key, answer)))
+
+    async def settle(self) -> None:
+        """Make everything that was said and answered durable, then show it."""
+        lines, answers = self._lines, self._answers
+        if not lines and not answers:
+            return
+        first = self._written + 1
+        self._lines, self._answers = [], []
+        self._written += len(lines)
+        if self._writer is None:
+            self._store.append(self._run_id, first, lines, answers)
+        else:
+            loop = asyncio.get_running_loop()
+            # Shielded: a write that has begun is finished, whoever stops waiting for it.
+            await asyncio.shield(
+                loop.run_in_executor(self._writer, self._store.append, self._run_id, first, lines, answers)
+            )
+        shown, self._shown = self._shown, []
+        for envelope, payload in shown:
+            for observer in self._observers:
+                observer.said(envelope, payload)
+
+    def close(self) -> None:
+        """Let go of the writer."""
+        if self._writer is not None:
+            self._writer.shutdown()
+
+    def _envelope(self, payload: Payload, path: str | None, timestamp: str) -> Envelope:
+        return Envelope(
+            seq=self._chain.next_seq,
+            run_id=self._run_id,
+            type=payload.type,
+            timestamp=timestamp,
+            path=path,
+            prev_hash=self._chain.head,
+            data=to_data(payload),
+        )
+
+
+def _without_references(payload: Payload) -> Payload:
+    """A payload in which references to secrets are placeholders."""
+    data = msgspec.to_builtins(payload, enc_hook=str)
+    shown = masked(data)
+    return payload if shown == data else msgspec.convert(shown, type(payload))

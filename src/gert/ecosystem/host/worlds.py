@@ -1,0 +1,175 @@
+"""Worlds: who answers the questions of a run. The run mode is nothing else.
+
+real       asks processes and people
+dry-run    asks nobody: everything is unknown, and says so
+probe      asks tools that write nothing and touch only what is allowed; everything else is unknown
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol, cast
+
+import msgspec
+
+from gert.ecosystem.host.intake import Intake
+from gert.kernel.engine.asks import (
+    AnyAnswer,
+    ApprovalAnswer,
+    Ask,
+    AwaitApproval,
+    CallExtension,
+    CallTool,
+    CollectEvidence,
+    EvidenceAnswer,
+    Pause,
+    PauseAnswer,
+    SubmitApproval,
+    TicketAnswer,
+    ToolAnswer,
+)
+from gert.kernel.events.runbook import Failure
+from gert.kernel.governance.contract import Contract
+from gert.kernel.runbook.documents.tool import ActionBlock, Tool
+from gert.kernel.runbook.program import Program
+
+PROBED_EFFECTS: Final = frozenset({"network"})
+
+ANSWERS: Final[Mapping[type[Ask[Any]], type[AnyAnswer]]] = {
+    CallTool: ToolAnswer,
+    CallExtension: ToolAnswer,
+    CollectEvidence: EvidenceAnswer,
+    SubmitApproval: TicketAnswer,
+    AwaitApproval: ApprovalAnswer,
+    Pause: PauseAnswer,
+}
+
+
+class World(Protocol):
+    """Answers questions."""
+
+    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+        """The answer, where nobody has to be asked."""
+
+    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+        """Find out."""
+
+
+def answer_with(ask: Ask[Any], failure: Failure) -> AnyAnswer:
+    """The answer to a question that nobody could answer."""
+    return ANSWERS[type(ask)](failure=failure)
+
+
+class DryRun:
+    """Asks nobody."""
+
+    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+        """Nothing is known."""
+        return PauseAnswer() if isinstance(ask, Pause) else ANSWERS[type(ask)](assumed="dry_run")
+
+    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+        """Never comes to this."""
+        return ANSWERS[type(ask)](assumed="dry_run")
+
+
+class CallsTools(Protocol):
+    """A transport."""
+
+    async def call(self, tool: Tool, action_name: str, action: ActionBlock, ask: CallTool) -> ToolAnswer:
+        """Call an action."""
+
+
+class Approvals(Protocol):
+    """Whoever is asked for approval (kernel-api, ApprovalProvider)."""
+
+    def submit(self, ask: SubmitApproval) -> TicketAnswer:
+        """Ask; returns at once."""
+
+    async def wait(self, ask: AwaitApproval) -> ApprovalAnswer:
+        """Wait for the answer; can be cancelled."""
+
+
+class Real:
+    """Asks processes and people; every answer is redacted before anyone sees it."""
+
+    def __init__(
+        self,
+        program: Program,
+        intake: Intake,
+        *,
+        transports: Mapping[str, CallsTools],
+        approvals: Approvals,
+        collect: Callable[[CollectEvidence], Awaitable[EvidenceAnswer]],
+    ) -> None:
+        self._program = program
+        self._intake = intake
+        self._transports = transports
+        self._approvals = approvals
+        self._collect = collect
+        self._answers: Mapping[type[Ask[Any]], Callable[[Any], Awaitable[AnyAnswer]]] = {
+            CallTool: self._call,
+            CallExtension: self._extend,
+            CollectEvidence: self._collect,
+            SubmitApproval: self._submit,
+            AwaitApproval: approvals.wait,
+            Pause: self._pause,
+        }
+
+    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+        """The world always has to be asked."""
+        return None
+
+    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+        """Ask, and redact what comes back."""
+        return self._intake.take(await self._answers[type(ask)](ask))
+
+    async def _call(self, ask: CallTool) -> ToolAnswer:
+        tool = self._program.tool_names[ask.tool].tool
+        if tool is None:
+            return ToolAnswer(failure=Failure("not_found", f"the tool `{ask.tool}` is not there"))
+        transport = self._transports.get(tool.meta.transport)
+        if transport is None:
+            message = f"the transport `{tool.meta.transport}` of the tool `{ask.tool}` is not supported yet"
+            return ToolAnswer(failure=Failure("transport", message))
+        return await transport.call(tool, ask.action, tool.actions[ask.action], ask)
+
+    async def _extend(self, ask: CallExtension) -> ToolAnswer:
+        return ToolAnswer(failure=Failure("not_found", f"there is no runner for the extension `{ask.extension}`"))
+
+    async def _submit(self, ask: SubmitApproval) -> TicketAnswer:
+        return self._approvals.submit(ask)
+
+    async def _pause(self, ask: Pause) -> PauseAnswer:
+        await asyncio.sleep(ask.seconds)
+        return PauseAnswer()
+
+
+class Probe:
+    """Asks tools that only look; the others, and people, are not asked."""
+
+    def __init__(self, real: World, allowed: frozenset[str] = PROBED_EFFECTS) -> None:
+        self._real = real
+        self._allowed = allowed
+
+    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+        """What is not asked is unknown."""
+        if isinstance(ask, Pause) or (isinstance(ask, CallTool) and self.may_run(ask.contract)):
+            return None
+        return ANSWERS[type(ask)](assumed="probe")
+
+    def may_run(self, contract: Contract) -> bool:
+        """Whether a contract promises to write nothing, and to touch only what is allowed."""
+        return not contract.may_write and contract.effect_tags <= self._allowed
+
+    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+        """Run the tool; twice, if it claims to give equal outputs for equal inputs."""
+        first = await self._real.answer(ask)
+        if not isinstance(ask, CallTool) or not ask.contract.deterministic or first.failure is not None:
+            return first
+        second = await self._real.answer(ask)
+        if second.failure is not None:
+            return second
+        return msgspec.structs.replace(
+            cast("ToolAnswer", first),
+            again=cast("ToolAnswer", second).outputs,
+            duration=first.duration + second.duration,
+        )

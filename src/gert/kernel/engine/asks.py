@@ -1,0 +1,213 @@
+"""Questions the engine puts to the world, and the answers it takes.
+
+A question names itself by `key`, which is the same whenever the same runbook asks it again: answers are kept
+under it, and recording, replay and resume all rest on that. Answers are data. They hold nothing that is
+secret, because whoever answers redacts first (`gert.ecosystem.host.intake`).
+"""
+
+from collections.abc import Generator
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import field
+
+from gert.kernel.events.payload import Payload
+from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.foundation.principal import Principal
+from gert.kernel.governance.contract import Contract
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+# --- answers
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind"):
+    """What every answer may say.
+
+    duration: seconds it took
+    failure: why there is no good answer; its kind decides whether the step failed or could not execute
+    redacted: how many secrets were masked in it
+    assumed: why nobody was asked, so that nothing in it is known
+    """
+
+    duration: float = 0.0
+    failure: Failure | None = None
+    redacted: int = 0
+    assumed: Literal["dry_run", "probe"] | None = None
+
+
+class ToolAnswer(Answer, frozen=True, kw_only=True, tag="tool"):
+    """What a tool or an extension gave.
+
+    outputs: what was extracted, of the declared types where they fit; what is not declared is still in it
+    stdout, stderr: the last part of what it printed
+    again: the outputs of a second execution with equal inputs, where there was one
+    principal: who an extension says acted
+    """
+
+    outputs: dict[str, Any] = field(default_factory=dict)
+    exit_code: int | None = None
+    stdout: str = ""
+    stderr: str = ""
+    again: dict[str, Any] | None = None
+    principal: Principal | None = None
+
+
+class EvidenceAnswer(Answer, frozen=True, kw_only=True, tag="evidence"):
+    """What a person gave: evidence by name, and who gave it."""
+
+    evidence: dict[str, Any] = field(default_factory=dict)
+    by: Principal | None = None
+
+
+class TicketAnswer(Answer, frozen=True, kw_only=True, tag="ticket"):
+    """A request for approval was submitted."""
+
+    ticket_id: str = ""
+    method: str = ""
+    expires_at: str | None = None
+
+
+class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One person's word on a request for approval."""
+
+    approver: str
+    approved: bool
+    timestamp: str
+    reason: str | None = None
+
+
+class ApprovalAnswer(Answer, frozen=True, kw_only=True, tag="approval"):
+    """Everything that was said about a request for approval, in order; whether it is enough, the kernel decides."""
+
+    responses: tuple[Response, ...] = ()
+    expired: bool = False
+
+
+class PauseAnswer(Answer, frozen=True, kw_only=True, tag="pause"):
+    """The time is over."""
+
+
+AnyAnswer: TypeAlias = ToolAnswer | EvidenceAnswer | TicketAnswer | ApprovalAnswer | PauseAnswer
+
+
+# --- questions
+
+
+class Ask(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """A question to the world; T is the type of its answer.
+
+    timeout: seconds after which the driver stops waiting
+    """
+
+    key: str
+    path: str
+    step_id: str
+    timeout: float | None = None
+
+
+class CallTool(Ask[ToolAnswer], frozen=True, kw_only=True):
+    """Call an action of a tool."""
+
+    tool: str
+    action: str
+    inputs: dict[str, Any]
+    contract: Contract
+
+
+class CallExtension(Ask[ToolAnswer], frozen=True, kw_only=True):
+    """Hand a step to an extension runner; `view` is the state it may see."""
+
+    extension: str
+    inputs: dict[str, Any]
+    view: dict[str, Any]
+    contract: Contract
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """One piece of evidence that is asked for."""
+
+    kind: Literal["text", "checklist", "attachment"]
+    name: str
+    description: str | None = None
+    items: tuple[str, ...] = ()
+
+
+class CollectEvidence(Ask[EvidenceAnswer], frozen=True, kw_only=True):
+    """Ask a person to do something, and for evidence of it."""
+
+    instructions: str
+    title: str | None = None
+    evidence: tuple[Wanted, ...] = ()
+    contract: Contract
+
+
+class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What whoever decides must know: what would run, how risky it is, and which rule asked."""
+
+    run_id: str
+    runbook: str
+    step_id: str
+    title: str | None
+    risk_level: str
+    rule: str | None
+    contract: dict[str, Any]
+    target: str
+    inputs: dict[str, Any]
+    request_hash: str
+    min_approvers: int
+    approvers: tuple[tuple[str, ...], ...]
+    separation_of_duties: bool
+    require_signed_approvals: bool
+    requested_by: str | None
+    approval_timeout: float
+    notify: tuple[str, ...] = ()
+    extensions: dict[str, Any] = field(default_factory=dict)
+
+
+class SubmitApproval(Ask[TicketAnswer], frozen=True, kw_only=True):
+    """Ask for approval; the answer is a ticket, at once."""
+
+    request: ApprovalRequest
+
+
+class AwaitApproval(Ask[ApprovalAnswer], frozen=True, kw_only=True):
+    """Wait until a ticket is answered."""
+
+    ticket_id: str
+    request: ApprovalRequest
+
+
+class Pause(Ask[PauseAnswer], frozen=True, kw_only=True):
+    """Let some time pass before another attempt."""
+
+    seconds: float
+
+
+AnyAsk: TypeAlias = CallTool | CallExtension | CollectEvidence | SubmitApproval | AwaitApproval | Pause
+
+
+# --- the seam
+
+
+class Said(NamedTuple):
+    """Something to write down: what happened, where, and who did it (the kernel itself, where nobody is named)."""
+
+    payload: Payload
+    path: str | None
+    principal: Principal | None
+
+
+class RunLanes(msgspec.Struct, frozen=True):
+    """Run these side by side; the answer is what each returned, in order, or None for one that never began.
+
+    after: for each lane, the earlier ones that must be done before it begins
+    """
+
+    lanes: tuple["Steps[Any]", ...]
+    after: tuple[frozenset[int], ...]
+
+
+Steps: TypeAlias = Generator["Ask[Any] | RunLanes | Said", Any, T]

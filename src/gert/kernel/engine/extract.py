@@ -1,0 +1,143 @@
+"""Extraction: how the outputs of an action are found in what a tool printed (kernel-v0 §9.5, DECISIONS 15).
+
+It looks only at what it is handed, so a real process and a scenario's canned text give the same outputs.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any, Final
+
+import msgspec
+
+from gert.errors import CanonicalError, InputError, PatternError
+from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.foundation.canonical import require_canonical
+from gert.kernel.foundation.patterns import compile_pattern
+from gert.kernel.foundation.values import coerce, show
+from gert.kernel.governance.parameter import Parameter
+from gert.kernel.runbook.documents.tool import ActionBlock, ExtractBlock
+
+_UNDECLARED: Final = Parameter()
+_SEGMENT: Final = re.compile(r"\[([0-9]+)\]|([^.\[\]\s]+)")
+_ROOT: Final = re.compile(r"^\$(?=[.\[]|$)")
+_MAX_INDEX_DIGITS: Final = 9
+_BYTE_ORDER_MARK: Final = "\ufeff"
+
+
+class Parsed(msgspec.Struct, frozen=True):
+    """What a text is as JSON, or why it is none."""
+
+    value: Any = None
+    problem: str | None = None
+
+
+class Printed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool left behind, without secrets.
+
+    document: gives the JSON of stdout, where that is more than its text: a number that is a secret is masked
+        in the parsed document, because a mask in the text would break it
+    truncated: the names of the streams of which only the beginning was kept
+    """
+
+    exit_code: int
+    stdout: str = ""
+    stderr: str = ""
+    document: Callable[[], Parsed] | None = None
+    truncated: frozenset[str] = frozenset()
+
+
+class Extracted(msgspec.Struct, frozen=True):
+    """The outputs that were found, and the failure if one that must be found was not."""
+
+    outputs: dict[str, Any]
+    failure: Failure | None = None
+
+
+def extract(action: ActionBlock, outputs: Mapping[str, Parameter], printed: Printed) -> Extracted:
+    """Find every output the action extracts.
+
+    After a success, one that is required or the only one must be there and fit its type; others are left out
+    when they do not. After a failure whatever is found is kept.
+    """
+    found: dict[str, Any] = {}
+    failure = None
+    document = cache(printed.document or partial(parse_json, printed.stdout))
+    for name, where in action.extract.items():
+        parameter = outputs.get(name, _UNDECLARED)
+        try:
+            found[name] = _value(where, parameter, printed, document)
+        except (InputError, CanonicalError, PatternError) as problem:
+            needed = parameter.required or len(action.extract) == 1
+            if needed and failure is None and printed.exit_code == 0:
+                place = f"output `{name}` of action `{action.path[-1]}`" if action.path else f"output `{name}`"
+                failure = Failure("extraction", f"{place}: {problem.message}")
+    return Extracted(found, failure)
+
+
+def parse_json(text: str, seen: str | None = None) -> Parsed:
+    """Read a text as JSON; that it is none is a value too, and shows the text as it may be `seen`."""
+    if not text.strip():
+        return Parsed(problem="expected JSON on stdout, found nothing")
+    try:
+        return Parsed(msgspec.json.decode(text.removeprefix(_BYTE_ORDER_MARK)))
+    except RecursionError:
+        return Parsed(problem="the JSON on stdout is nested too deeply")
+    except (msgspec.DecodeError, UnicodeEncodeError) as problem:
+        detail = str(problem).removeprefix("JSON is malformed: ").lower()
+        return Parsed(problem=f"expected JSON on stdout, found {show(text if seen is None else seen)} ({detail})")
+
+
+def _value(where: ExtractBlock, parameter: Parameter, printed: Printed, document: Callable[[], Parsed]) -> Any:
+    value = _raw(where, printed, document)
+    if isinstance(value, str) and parameter.type not in ("string", "any"):
+        value = value.strip()
+    coerced = coerce(value, parameter.type)
+    require_canonical(coerced)
+    return coerced
+
+
+def _raw(where: ExtractBlock, printed: Printed, document: Callable[[], Parsed]) -> Any:
+    if where.from_ == "exit_code":
+        return printed.exit_code
+    if where.from_ == "json":
+        parsed = document()
+        if parsed.problem is not None:
+            raise InputError(parsed.problem)
+        return _follow(parsed.value, where.json_path or "$")
+    text = printed.stderr if where.from_ == "stderr" else printed.stdout
+    return text if where.pattern is None else _match(where.pattern, text, where.from_, printed.truncated)
+
+
+def _match(pattern: str, text: str, stream: str, truncated: frozenset[str]) -> str:
+    """The first group of a pattern, or all it matches."""
+    compiled = compile_pattern(pattern)
+    match = compiled.search(text)
+    if match is None and text.endswith("\n"):
+        # `$` is the very end in Go, and hardly anybody who writes `^(\d+)$` thinks of the newline there.
+        match = compiled.search(text.removesuffix("\n").removesuffix("\r"))
+    found = None
+    if match is not None:
+        found = match.group(1) if match.groups() else match.group()
+    if found is None:
+        cut = ", of which only the beginning was kept" if stream in truncated else ""
+        seen = show(text) if text.strip() else "nothing"
+        raise InputError(f"expected text that matches {show(pattern)} on {stream}{cut}, found {seen}")
+    return found
+
+
+def _follow(value: Any, path: str) -> Any:
+    """The value a path such as `a.b[0].c` leads to."""
+    for index, name in _SEGMENT.findall(_ROOT.sub("", path)):
+        at = _index(index or name)
+        if isinstance(value, dict) and name in value:
+            value = value[name]
+        elif isinstance(value, list) and at is not None and at < len(value):
+            value = value[at]
+        else:
+            raise InputError(f"expected {show(path)} in the JSON on stdout, found no such place")
+    return value
+
+
+def _index(digits: str) -> int | None:
+    return int(digits) if len(digits) <= _MAX_INDEX_DIGITS and digits.isascii() and digits.isdecimal() else None

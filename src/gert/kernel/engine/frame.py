@@ -1,0 +1,297 @@
+"""Where a step runs: the run it belongs to, its lane's state, and its place; what kinds use to render and to say."""
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import field
+
+from gert.errors import CanonicalError, TemplateError, TemplateEvalError
+from gert.kernel.engine.asks import Answer, Ask, Said, Steps
+from gert.kernel.engine.plan import Plan, plan_step
+from gert.kernel.engine.results import Result
+from gert.kernel.engine.state import State
+from gert.kernel.engine.unknown import UNKNOWN, Unknown, any_reads_unknown, reads_unknown
+from gert.kernel.engine.view import visible
+from gert.kernel.events.path import child, item
+from gert.kernel.events.payload import Payload
+from gert.kernel.events.runbook import Outcome
+from gert.kernel.events.vocabulary import RunMode, SkipReason
+from gert.kernel.foundation.canonical import require_canonical
+from gert.kernel.foundation.duration import format_duration
+from gert.kernel.foundation.principal import Principal
+from gert.kernel.governance.rules import Policy
+from gert.kernel.runbook.documents.steps import Step
+from gert.kernel.runbook.program import Program
+from gert.kernel.template import Template, condition, evaluate, render, render_value
+
+A = TypeVar("A", bound=Answer)
+
+_MOST_REMEMBERED = 256
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a run is given before it begins.
+
+    explores: outcomes are looked for, and none is claimed
+    groups: people by group, for approvals
+    """
+
+    program: Program
+    run_id: str
+    runbook_hash: str
+    mode: RunMode
+    actor: str
+    host: str
+    gert_version: str
+    policies: tuple[Policy, ...] = ()
+    policy_hashes: dict[str, str] = field(default_factory=dict)
+    inputs: dict[str, Any] = field(default_factory=dict)
+    input_sources: dict[str, str] = field(default_factory=dict)
+    secret_inputs: frozenset[str] = frozenset()
+    groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    explores: bool = False
+    scenario: str | None = None
+
+
+class Run:
+    """What all lanes of a run share: plans, what deterministic steps gave before, and outcomes found in a dry run."""
+
+    __slots__ = ("_plans", "_remembered", "actor", "assumption", "outcomes", "program", "setup")
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.program = setup.program
+        self.actor = Principal("human", setup.actor)
+        self.assumption: SkipReason | None = None
+        """Why something in the state is unknown; nothing is, until an answer was assumed."""
+        self.outcomes: list[Outcome] = []
+        self._plans: dict[int, Plan | None] = {}
+        self._remembered: dict[str, dict[bytes, dict[str, Any]]] = {}
+
+    def plan(self, step: Step) -> Plan | None:
+        """The plan of a step; none for those that only direct flow."""
+        key = id(step)
+        if key not in self._plans:
+            contract = self.program.contract_of(step)
+            planned = plan_step(step, contract, self.program, self.setup.policies) if contract is not None else None
+            self._plans[key] = planned
+        return self._plans[key]
+
+    def reach(self, outcome: Outcome) -> None:
+        """Note an outcome that can be reached."""
+        if outcome not in self.outcomes:
+            self.outcomes.append(outcome)
+
+    def before(self, step_id: str, inputs: bytes, outputs: dict[str, Any]) -> dict[str, Any] | None:
+        """What a step gave with equal inputs before, if it did; only so many are remembered."""
+        given = self._remembered.setdefault(step_id, {})
+        earlier = given.get(inputs)
+        if earlier is None and len(given) < _MOST_REMEMBERED:
+            given[inputs] = outputs
+        return earlier
+
+
+class Clock:
+    """How long the world has taken to answer in one lane; time passes nowhere else."""
+
+    __slots__ = ("spent",)
+
+    def __init__(self) -> None:
+        self.spent = 0.0
+
+    def since(self, start: float) -> str:
+        """The time since a moment, as events carry it."""
+        return written(self.spent - start)
+
+
+def written(seconds: float) -> str:
+    """Seconds as events carry them, to the millisecond."""
+    return format_duration(timedelta(milliseconds=round(seconds * 1000))) if seconds > 0 else "0s"
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """One place in a run.
+
+    path: where, as events carry it
+    key: the same, and how often the run has been there; questions are named after it
+    items: the current items of the loops around, by the name the author gave them
+    item_key: the key of the innermost keyed item
+    targets: how many items the innermost loop has
+    """
+
+    run: Run
+    state: State
+    clock: Clock
+    path: str | None = None
+    key: str | None = None
+    step_id: str = ""
+    items: Mapping[str, Any] = field(default_factory=dict)
+    item_key: str | None = None
+    item: Any = None
+    targets: int = 1
+    view: Mapping[str, Any] | None = None
+    principal: Principal | None = None
+
+    # --- moving
+
+    def at_step(self, name: str, visit: int) -> "Frame":
+        """The frame of a step of this list; a later visit has a key of its own."""
+        path = child(self.path, name)
+        again = path if self.key == self.path else child_key(self.key, name)
+        return Frame(
+            run=self.run,
+            state=self.state,
+            clock=self.clock,
+            path=path,
+            key=again if visit == 1 else f"{again}~{visit}",
+            step_id=name,
+            items=self.items,
+            item_key=self.item_key,
+            item=self.item,
+            targets=self.targets,
+        )
+
+    def inside(self, segment: str | int, state: State | None = None, clock: Clock | None = None) -> "Frame":
+        """The frame of an arm, a lane or an iteration of this block."""
+        path = child(self.path, segment)
+        return Frame(
+            run=self.run,
+            state=state if state is not None else self.state,
+            clock=clock if clock is not None else self.clock,
+            path=path,
+            key=path if self.key == self.path else child_key(self.key, segment),
+            items=self.items,
+            item_key=self.item_key,
+            item=self.item,
+            targets=self.targets,
+        )
+
+    def each(
+        self, name: str, value: Any, index: int, key: str | None, targets: int, state: State, clock: Clock
+    ) -> "Frame":
+        """The frame of one item of this step's loop."""
+        bracket = index if key is None else key
+        path = item(self.path or "", bracket)
+        state.root[name] = value
+        return Frame(
+            run=self.run,
+            state=state,
+            clock=clock,
+            path=path,
+            key=path if self.key == self.path else item(self.key or "", bracket),
+            step_id=item(self.step_id, bracket),
+            items={**self.items, name: value},
+            item_key=key if key is not None else self.item_key,
+            item=value if key is not None else self.item,
+            targets=max(self.targets, targets),
+        )
+
+    # --- saying and asking
+
+    def say(self, payload: Payload, principal: Principal | None = None) -> Said:
+        """Something to write down about this place."""
+        return Said(payload, self.path, principal)
+
+    def ask(self, question: Ask[A]) -> Steps[A]:
+        """Put a question; the time it takes passes in this lane."""
+        answer: A = yield question
+        self.clock.spent += answer.duration
+        if answer.assumed is not None:
+            self.run.assumption = answer.assumed
+        return answer
+
+    # --- rendering
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """What templates of the step see."""
+        return self.state.root if self.view is None else self.view
+
+    def seeing(self, plan: Plan, principal: Principal | None) -> "Frame":
+        """This frame with the step's principal, and the view its visibility leaves."""
+        if plan.visibility is None:
+            view = None
+        else:
+            view = visible(self.state.root, plan.visibility, self.items)
+        return msgspec.structs.replace(self, view=view, principal=principal)
+
+    def render(self, compiled: Any) -> Any:
+        """A value with its templates evaluated; what depends on something unknown is unknown itself."""
+        if self.run.assumption is not None and any_reads_unknown(compiled, self.data):
+            return self._render_unknown(compiled)
+        value = render_value(compiled, self.data)
+        _require_json(value)
+        return value
+
+    def render_text(self, template: Template) -> str:
+        """A template as text."""
+        if self.run.assumption is not None and reads_unknown(template, self.data):
+            return Unknown(self._shown(template))
+        return render(template, self.data)
+
+    def holds(self, template: Template | None) -> bool | None:
+        """Whether a condition of flow holds, on all of the state; None when it depends on something unknown."""
+        if template is None:
+            return True
+        if self.run.assumption is not None and reads_unknown(template, self.state.root):
+            return None
+        return condition(template, self.state.root)
+
+    def count(self, limit: int | Template) -> int | None:
+        """A number that may be a template; None when it is unknown."""
+        if isinstance(limit, int):
+            return limit
+        if self.run.assumption is not None and reads_unknown(limit, self.state.root):
+            return None
+        value = evaluate(limit, self.state.root)
+        number = int(value) if isinstance(value, str) and value.strip().isdecimal() and len(value) < 10 else value
+        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+            raise TemplateEvalError(f"`{limit.source}` is not a number of times", hint="a whole number, 0 or more")
+        return min(number, _MOST_TIMES)
+
+    def _render_unknown(self, compiled: Any) -> Any:
+        if isinstance(compiled, Template):
+            if not reads_unknown(compiled, self.data):
+                return render_value(compiled, self.data)
+            return Unknown(self._shown(compiled))
+        if isinstance(compiled, Mapping):
+            return {key: self._render_unknown(value) for key, value in compiled.items()}
+        if isinstance(compiled, list):
+            return [self._render_unknown(value) for value in compiled]
+        return compiled
+
+    def _shown(self, template: Template) -> str:
+        try:
+            return UNKNOWN if template.is_value else render(template, self.data)
+        except TemplateError:
+            return UNKNOWN
+
+
+RunBlock: TypeAlias = Callable[[tuple[Step, ...], Frame], Steps[Result]]
+"""Runs a list of steps in a frame: what kinds that hold steps are handed."""
+
+_MOST_TIMES = 10_000
+
+
+def child_key(key: str | None, name: str | int) -> str:
+    """The key of something inside a place that was visited before."""
+    return f"{key}/{child(None, name)}"
+
+
+def _require_json(value: Any) -> None:
+    try:
+        require_canonical(value)
+    except CanonicalError as error:
+        raise TemplateEvalError(error.message, hint=error.hint) from None
+
+
+def questions(frame: Frame) -> Iterator[str]:
+    """Names for the questions one visit of a step asks, in order."""
+    key = frame.key or ""
+    yield key
+    number = 1
+    while True:
+        number += 1
+        yield f"{key}#{number}"

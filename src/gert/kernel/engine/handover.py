@@ -1,0 +1,79 @@
+"""What a step hands over: inputs spread, rendered, completed by defaults, and checked against the contract."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gert.errors import GertError, InputError
+from gert.kernel.engine.frame import Frame
+from gert.kernel.engine.plan import Plan
+from gert.kernel.engine.state import STEP
+from gert.kernel.engine.unknown import is_unknown
+from gert.kernel.foundation.secret_refs import refs_in
+from gert.kernel.foundation.values import coerce, objection
+from gert.kernel.governance.contract import Parameter
+from gert.kernel.runbook.documents.steps import ExtensionStep, ToolStep
+from gert.kernel.template.values import field
+
+FACTS: Final = frozenset({"status", "exit_code", "retry_count"})
+
+
+def inputs_for(step: ToolStep | ExtensionStep, frame: Frame, plan: Plan) -> dict[str, Any]:
+    """The inputs of a step as it hands them over; InputError where one is missing or does not fit."""
+    inputs = _spread(step, frame, plan) if step.inputs_from is not None else {}
+    rendered: dict[str, Any] = frame.render(plan.inputs)
+    # A template that leads nowhere gives nothing, and leaves the place to a default.
+    inputs.update((name, value) for name, value in rendered.items() if value is not None)
+    for name, parameter in plan.contract.inputs.items():
+        if name in inputs:
+            inputs[name] = _fitting(name, inputs[name], parameter)
+        elif parameter.has_default:
+            inputs[name] = parameter.default
+        elif parameter.required:
+            raise InputError(f"no value for the required input `{name}` of `{plan.target}`")
+    return inputs
+
+
+def _fitting(name: str, value: Any, parameter: Parameter) -> Any:
+    if is_unknown(value) or (isinstance(value, str) and refs_in(value)):
+        return value  # nobody here knows what it will be
+    try:
+        value = coerce(value, parameter.type)
+    except InputError as error:
+        raise InputError(f"the input `{name}`: {error.message}", hint=error.hint) from None
+    if parameter.enum is not None or parameter.pattern is not None or (parameter.min, parameter.max) != (None, None):
+        flaw = objection(
+            value,
+            type=parameter.type,
+            enum=parameter.enum,
+            pattern=parameter.pattern,
+            min=parameter.min,
+            max=parameter.max,
+        )
+        if flaw is not None:
+            raise InputError(f"the input `{name}`: {flaw}")
+    return value
+
+
+def _spread(step: ToolStep | ExtensionStep, frame: Frame, plan: Plan) -> dict[str, Any]:
+    """The keys of the objects `inputs_from` names; later ones win."""
+    inputs: dict[str, Any] = {}
+    for source, _ in step.spread:
+        value: Any = frame.data
+        for segment in source.split("."):
+            value = field(value, segment)
+        if is_unknown(value) and not isinstance(value, Mapping):
+            continue
+        if not isinstance(value, Mapping):
+            raise InputError(f"`inputs_from` names `{source}`, which is not an object here")
+        is_record = source in frame.data.get(STEP, {})
+        inputs.update(
+            (name, each)
+            for name, each in value.items()
+            if each is not None and not (is_record and name in FACTS and name not in plan.contract.inputs)
+        )
+    return inputs
+
+
+def said(error: GertError) -> str:
+    """An error in one line, with its hint."""
+    return f"{error.message} ({error.hint})" if error.hint else error.message

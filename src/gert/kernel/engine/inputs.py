@@ -1,0 +1,268 @@
+"""Where a runbook's inputs get their values: given by the caller, from their source, or their default.
+
+Every host drives this one generator, so the order and the errors are the same everywhere (ecosystem-v0 §5). It
+reads nothing itself: it hands out batches of bindings, one per resolver, and takes what was found. Whatever is
+wrong is said at once, and nobody is asked a question for a run that cannot begin anyway.
+"""
+
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import field
+
+from gert.errors import CanonicalError, InputError
+from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.events.runbook.run import InputResolved
+from gert.kernel.foundation.canonical import canonical, require_canonical
+from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.secret_refs import defused, secret_ref
+from gert.kernel.foundation.values import coerce, objection
+from gert.kernel.governance.parameter import Parameter
+from gert.kernel.runbook.documents.contract import InputBlock
+from gert.kernel.runbook.reader import shorten
+
+ENV: Final = "env"
+FILE: Final = "file"
+PROMPT: Final = "prompt"
+PROVIDER: Final = "provider/"
+
+_MAX_TOLD: Final = 10
+
+
+class Given(msgspec.Struct, frozen=True):
+    """A value the caller gave.
+
+    source: what the trace says of it: `cli`, or `file:NAME`
+    text: how a value that is not text was written, for an input declared as text
+    """
+
+    value: Any
+    source: str = "cli"
+    text: str | None = None
+
+
+class InputBinding(msgspec.Struct, frozen=True, kw_only=True):
+    """One input that is to be found in its source.
+
+    source: the whole binding, such as `provider/cmdb.server.hostname`
+    path: what to look for there, such as `server.hostname`
+    """
+
+    name: str
+    source: str
+    path: str
+    parameter: Parameter
+
+
+class ResolveBatch(msgspec.Struct, frozen=True):
+    """All inputs that one resolver is to find: `env`, `file`, `provider/NAME` or `prompt`."""
+
+    resolver: str
+    bindings: tuple[InputBinding, ...]
+
+
+class BatchAnswer(msgspec.Struct, frozen=True):
+    """What a resolver found and what failed, by input; what is in neither is simply not there."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+
+
+class ResolvedInputs(msgspec.Struct, frozen=True):
+    """The inputs of a run, in the order of their declaration.
+
+    values: what state holds; for a secret, the reference to it
+    secrets: the values of secrets as text, for whoever redacts and starts processes
+    """
+
+    values: dict[str, Any]
+    sources: dict[str, str]
+    secrets: dict[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"ResolvedInputs({', '.join(f'{name} from {source}' for name, source in self.sources.items())})"
+
+
+class _Problem(NamedTuple):
+    message: str
+    hint: str | None
+
+
+class _Resolution:
+    """What is known so far: values that fit, and everything that is wrong."""
+
+    def __init__(self, inputs: Mapping[str, InputBlock]) -> None:
+        self.parameters = {name: block.parameter() for name, block in inputs.items()}
+        self.found: dict[str, tuple[Any, str]] = {}
+        self.problems: list[_Problem] = []
+
+    def take(self, name: str, value: Any, source: str) -> None:
+        """Keep a value if it fits."""
+        try:
+            self.found[name] = fit(value, self.parameters[name]), source
+        except InputError as problem:
+            self.problems.append(_Problem(f"input `{name}` from {_said(source)}: {problem.message}", problem.hint))
+
+    def fall_back(self, name: str, binding: InputBinding | None = None) -> None:
+        """Keep the default; say what is missing where there is none and one is needed."""
+        parameter = self.parameters[name]
+        if parameter.has_default and parameter.default is None:
+            self.found[name] = None, "default"
+        elif parameter.has_default:
+            self.take(name, parameter.default, "default")
+        elif parameter.required:
+            hint = _how_to_give(name, parameter, binding)
+            self.problems.append(_Problem(f"no value for required input `{name}`", hint))
+
+    def settle(self, binding: InputBinding, answer: BatchAnswer) -> None:
+        """Take what a resolver says of one binding; a failure is not a missing value, so no default hides it."""
+        name = binding.name
+        if name in answer.failures:
+            message = f"input `{name}` from {_said(binding.source)}: {answer.failures[name].message}"
+            self.problems.append(_Problem(message, None))
+        elif name in answer.values:
+            self.take(name, answer.values[name], binding.source)
+        else:
+            self.fall_back(name, binding)
+
+    def result(self) -> ResolvedInputs:
+        """Everything in the order of declaration, secrets apart."""
+        resolved = ResolvedInputs({}, {}, {})
+        for name, parameter in self.parameters.items():
+            if name not in self.found:
+                continue
+            value, resolved.sources[name] = self.found[name]
+            if parameter.secret and value is not None:
+                resolved.secrets[name] = value if isinstance(value, str) else canonical(value).decode()
+                resolved.values[name] = secret_ref(name)
+            else:
+                resolved.values[name] = defused(value)
+        return resolved
+
+
+def resolve_inputs(
+    inputs: Mapping[str, InputBlock], given: Mapping[str, Given]
+) -> Generator[ResolveBatch, BatchAnswer, ResolvedInputs]:
+    """Find a value for every input, or say everything that is wrong."""
+    resolution = _Resolution(inputs)
+    resolution.problems += _unknown(inputs, given)
+    bound: list[tuple[str, InputBinding]] = []
+    for name, block in inputs.items():
+        if name in given:
+            resolution.take(name, _as_written(given[name], block), given[name].source)
+        elif block.from_ is None:
+            resolution.fall_back(name)
+        else:
+            bound.append(_bind(name, block.from_, resolution.parameters[name]))
+    for batch in _batches(bound):
+        if batch.resolver == PROMPT and resolution.problems:
+            break
+        answer = yield batch
+        for binding in batch.bindings:
+            resolution.settle(binding, answer)
+    if resolution.problems:
+        raise _everything(resolution.problems)
+    return resolution.result()
+
+
+def input_events(resolved: ResolvedInputs) -> Iterator[InputResolved]:
+    """One event per input; the value of a secret is left out."""
+    for name, source in resolved.sources.items():
+        value = None if name in resolved.secrets else resolved.values[name]
+        yield InputResolved(name=name, source=source, value=value)
+
+
+def fit(value: Any, parameter: Parameter) -> Any:
+    """The value as its declared type, within its limits; an objection to a secret does not repeat it."""
+    try:
+        coerced = coerce(value, parameter.type)
+        why = objection(
+            coerced,
+            type=parameter.type,
+            enum=parameter.enum,
+            pattern=parameter.pattern,
+            min=parameter.min,
+            max=parameter.max,
+        )
+        if why is not None:
+            raise InputError(why)
+        require_canonical(coerced)
+    except (InputError, CanonicalError) as problem:
+        raise InputError(_told(problem, parameter), hint=problem.hint) from None
+    return coerced
+
+
+def _told(problem: InputError | CanonicalError, parameter: Parameter) -> str:
+    if not parameter.secret:
+        return problem.message
+    # Only what stands before the value: whatever follows the first `, found ` may be the secret.
+    expected = problem.message.partition(", found ")[0] if isinstance(problem, InputError) else "expected text"
+    return f"{expected}; the value is secret and not shown"
+
+
+def _unknown(inputs: Mapping[str, InputBlock], given: Mapping[str, Given]) -> Iterator[_Problem]:
+    for name in given:
+        if name not in inputs:
+            guess = did_you_mean(name, inputs)
+            takes = f"the runbook takes {', '.join(f'`{known}`' for known in inputs)}"
+            hint = f"did you mean `{guess}`?" if guess else takes if inputs else "the runbook takes no inputs"
+            yield _Problem(f"there is no input `{shorten(name)}`", hint)
+
+
+def _as_written(given: Given, block: InputBlock) -> Any:
+    return given.text if given.text is not None and block.type == "string" else given.value
+
+
+def _bind(name: str, source: str, parameter: Parameter) -> tuple[str, InputBinding]:
+    """The resolver of a binding, and what it is to find."""
+    prefix, slash, rest = source.partition("/")
+    if source == PROMPT:
+        resolver, path = PROMPT, ""
+    elif slash and prefix in (ENV, FILE):
+        resolver, path = prefix, rest
+    else:
+        # `provider/cmdb.server.hostname` and the short form `cmdb.server.hostname` mean the same.
+        provider, _, path = source.removeprefix(PROVIDER).partition(".")
+        resolver, source = f"{PROVIDER}{provider}", f"{PROVIDER}{provider}.{path}"
+    return resolver, InputBinding(name=name, source=source, path=path, parameter=parameter)
+
+
+def _batches(bound: list[tuple[str, InputBinding]]) -> Iterator[ResolveBatch]:
+    """One batch per resolver; people come last, when everything that needs none of them is known."""
+    groups: dict[str, list[InputBinding]] = {ENV: [], FILE: []}
+    for resolver, binding in bound:
+        groups.setdefault(resolver, []).append(binding)
+    asked = groups.pop(PROMPT, [])
+    for resolver, bindings in (*groups.items(), (PROMPT, asked)):
+        if bindings:
+            yield ResolveBatch(resolver, tuple(bindings))
+
+
+def _said(source: str) -> str:
+    return {"cli": "the command line", "default": "its default"}.get(source, f"`{shorten(source)}`")
+
+
+def _how_to_give(name: str, parameter: Parameter, binding: InputBinding | None) -> str:
+    # A secret on the command line is in the history of the shell and in the list of processes.
+    give = f"pass --input {name}=@FILE" if parameter.secret else f"pass --var {name}=…"
+    if binding is None:
+        return f"{give} or set a default"
+    resolver = binding.source.partition("/")[0]
+    places = {
+        ENV: f"set the environment variable `{binding.path}`",
+        FILE: f"write it to the file `{binding.path}`",
+        PROMPT: "answer when asked",
+    }
+    return f"{places[resolver]}, or {give}" if resolver in places else f"{give} or set a default"
+
+
+def _everything(problems: list[_Problem]) -> InputError:
+    """One error for all problems; each is said in full, and each hint once."""
+    if len(problems) == 1:
+        return InputError(problems[0].message, hint=problems[0].hint)
+    told = problems[:_MAX_TOLD]
+    more = [f"and {len(problems) - _MAX_TOLD} more"] if len(problems) > _MAX_TOLD else []
+    listed = "; ".join([f"({number}) {problem.message}" for number, problem in enumerate(told, 1)] + more)
+    hints = [f"({number}) {problem.hint}" for number, problem in enumerate(told, 1) if problem.hint]
+    return InputError(f"{len(problems)} problems with the inputs: {listed}", hint="; ".join(hints) or None)

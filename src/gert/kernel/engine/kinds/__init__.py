@@ -1,0 +1,1 @@
+"""One file per kind of step; the tables in `gert.kernel.engine.walk` list them."""

@@ -1,0 +1,64 @@
+"""Take the first arm whose condition holds."""
+
+from gert.kernel.engine.asks import Steps
+from gert.kernel.engine.frame import Frame, RunBlock
+from gert.kernel.engine.results import DONE, Result, block_result
+from gert.kernel.engine.state import State
+from gert.kernel.events.runbook import BranchEnter, BranchExit
+from gert.kernel.runbook.documents.steps import Arm, BranchStep
+
+
+def run_branch(step: BranchStep, frame: Frame, run_block: RunBlock) -> Steps[Result]:
+    """Run one arm; where nobody can know which, explore every arm that may be taken."""
+    for index, arm in enumerate(step.branches):
+        holds = True if arm.is_default else frame.holds(arm.condition)
+        if holds is None:
+            return (yield from _explore(step, frame, index, run_block))
+        if holds:
+            return block_result(
+                (yield from _run_arm(arm, index, frame, frame.inside(arm.label or str(index)), run_block))
+            )
+    return DONE
+
+
+def _run_arm(
+    arm: Arm, index: int, frame: Frame, inside: Frame, run_block: RunBlock, *, explored: bool = False
+) -> Steps[Result]:
+    label = arm.label or str(index)
+    yield frame.say(
+        BranchEnter(
+            step_id=frame.step_id,
+            branch_label=label,
+            condition=arm.condition.source,
+            explored=explored,
+        )
+    )
+    result = yield from run_block(arm.steps, inside)
+    yield frame.say(BranchExit(step_id=frame.step_id, branch_label=label, status=block_result(result).status))
+    return result
+
+
+def _explore(step: BranchStep, frame: Frame, first: int, run_block: RunBlock) -> Steps[Result]:
+    """Run every arm from the first unknown one on, up to one that is certainly taken when no other is."""
+    ways: list[State | None] = []
+    ended = False
+    result = DONE
+    for index in range(first, len(step.branches)):
+        arm = step.branches[index]
+        holds = True if arm.is_default else frame.holds(arm.condition)
+        if holds is False:
+            continue
+        state = frame.state.fork()
+        inside = frame.inside(arm.label or str(index), state)
+        result = yield from _run_arm(arm, index, frame, inside, run_block, explored=True)
+        ended = ended or result.ended
+        if not result.stops:
+            ways.append(state)
+        if holds:
+            break
+    else:
+        ways.append(None)
+    if not ways:
+        return Result(ended=True) if ended else block_result(result)
+    frame.state.doubt(ways)
+    return DONE

@@ -1,0 +1,33 @@
+"""Hand a step to an extension runner."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from gert.kernel.engine.asks import CallExtension, Steps
+from gert.kernel.engine.frame import Frame
+from gert.kernel.engine.keeping import keep_declared
+from gert.kernel.engine.plan import Plan
+from gert.kernel.engine.results import Result
+from gert.kernel.events.runbook import RedactionApplied
+from gert.kernel.runbook.documents.steps import ExtensionStep
+
+
+def run_extension(
+    step: ExtensionStep, frame: Frame, plan: Plan, inputs: dict[str, Any], names: Iterator[str]
+) -> Steps[Result]:
+    """Hand over the inputs and what the step may see, and keep the declared outputs."""
+    answer = yield from frame.ask(
+        CallExtension(
+            key=next(names),
+            path=frame.path or "",
+            step_id=frame.step_id,
+            timeout=plan.timeout,
+            extension=step.extension,
+            inputs=inputs,
+            view=dict(frame.data),
+            contract=plan.contract,
+        )
+    )
+    if answer.redacted:
+        yield frame.say(RedactionApplied(step_id=frame.step_id, pattern_count=answer.redacted))
+    return (yield from keep_declared(answer, frame, plan, inputs))

@@ -1,0 +1,55 @@
+"""Ask a person to do something, and for evidence of it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from gert.kernel.engine.asks import CollectEvidence, EvidenceAnswer, Steps, Wanted
+from gert.kernel.engine.frame import Frame
+from gert.kernel.engine.keeping import assumed
+from gert.kernel.engine.plan import Plan
+from gert.kernel.engine.results import Result, failed, status_of
+from gert.kernel.events.runbook import RedactionApplied
+from gert.kernel.runbook.documents.steps import ManualStep
+
+
+def run_manual(
+    step: ManualStep, frame: Frame, plan: Plan, inputs: dict[str, Any], names: Iterator[str]
+) -> Steps[Result]:
+    """Collect the evidence; what is there becomes the step's outputs."""
+    answer = yield from frame.ask(
+        CollectEvidence(
+            key=next(names),
+            path=frame.path or "",
+            step_id=frame.step_id,
+            timeout=plan.timeout,
+            instructions=inputs["instructions"],
+            title=frame.render_text(step.title) if step.title is not None else None,
+            evidence=tuple(
+                Wanted(kind=each.kind, name=each.name, description=each.description, items=each.items)  # type: ignore[arg-type]
+                for each in step.required_evidence
+            ),
+            contract=plan.contract,
+        )
+    )
+    if answer.redacted:
+        yield frame.say(RedactionApplied(step_id=frame.step_id, pattern_count=answer.redacted))
+    return _judged(step, answer, frame, plan)
+
+
+def _judged(step: ManualStep, answer: EvidenceAnswer, frame: Frame, plan: Plan) -> Result:
+    if answer.assumed is not None:
+        return assumed(frame, plan)
+    given = answer.evidence
+    outputs = {name: given[name] for name in plan.contract.outputs if name in given}
+    if answer.failure is not None:
+        return Result(
+            status=status_of(answer.failure),
+            failure=answer.failure,
+            outputs=outputs,
+            evidence=given,
+            principal=answer.by,
+        )
+    missing = next((each.name for each in step.required_evidence if each.name not in given), None)
+    if missing is not None:
+        return failed("evidence", f"no evidence `{missing}` was given", outputs=outputs, evidence=given)
+    return Result(outputs=outputs, evidence=given, principal=answer.by)

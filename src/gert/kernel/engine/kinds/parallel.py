@@ -1,0 +1,88 @@
+"""Run lanes side by side, each on its own copy of the state."""
+
+from typing import Any, Final
+
+import msgspec
+
+from gert.kernel.engine.asks import RunLanes, Steps
+from gert.kernel.engine.frame import Clock, Frame, RunBlock
+from gert.kernel.engine.lanes import touched_by, turns
+from gert.kernel.engine.results import NEVER_CONTINUED, Result, block_result, failed
+from gert.kernel.events.runbook import BranchOutcome, ParallelFork, ParallelMerge
+from gert.kernel.foundation.canonical import digest_value
+from gert.kernel.runbook.documents.steps import ParallelStep
+
+_MOST_SHOWN: Final = 1024 * 1024
+
+
+def run_parallel(step: ParallelStep, frame: Frame, run_block: RunBlock) -> Steps[Result]:
+    """Fork, run all lanes to their end whatever becomes of the others, and merge in order."""
+    labels = [lane.label or str(index) for index, lane in enumerate(step.branches)]
+    waits = turns([touched_by(lane.steps, frame.run.program) for lane in step.branches])
+    yield frame.say(
+        ParallelFork(
+            step_id=frame.step_id,
+            branch_count=len(labels),
+            forked_state_hash=digest_value(frame.state.root),
+            branches=tuple(labels),
+            serialized=waits.contending,
+        )
+    )
+    frames = [frame.inside(label, frame.state.fork(), Clock()) for label in labels]
+    lanes = tuple(run_block(lane.steps, inside) for lane, inside in zip(step.branches, frames, strict=True))
+    ended: tuple[Result | None, ...] = yield RunLanes(lanes, waits.after)
+    results = [each if each is not None else failed("cancelled", "the lane was not started") for each in ended]
+    frame.clock.spent += longest([each.clock.spent for each in frames], waits.after)
+    merged: dict[str, Any] = {}
+    for inside in frames:
+        if inside.state.changes is not None:
+            merged.update(inside.state.changes.names)
+            frame.state.merge(inside.state.changes)
+    outcomes = tuple(
+        BranchOutcome(
+            index=index,
+            status=block_result(result).status,
+            label=step.branches[index].label,
+            outcome=result.outcome,
+            failure=result.failure,
+        )
+        for index, result in enumerate(results)
+    )
+    yield frame.say(ParallelMerge(step_id=frame.step_id, branch_outcomes=outcomes, merged_outputs=_shown(merged)))
+    return joined(results, labels)
+
+
+def joined(results: list[Result], labels: list[str]) -> Result:
+    """How lanes ended together: a failure anywhere wins, otherwise the lowest lane's outcome stands."""
+    broken = [(label, each) for label, each in zip(labels, results, strict=True) if each.failure and not each.continued]
+    ended = next((each for each in results if each.ended), None)
+    if broken:
+        # Policy's word, or a cancellation, must not turn into a failure that could be continued.
+        final = next((each for _, each in broken if each.failure and each.failure.kind in NEVER_CONTINUED), None)
+        if final is not None:
+            return block_result(final)
+        names = ", ".join(f"`{label}`" for label, _ in broken)
+        _, first = broken[0]
+        message = f"{names} failed: {first.failure.message}" if first.failure else f"{names} failed"
+        return failed(
+            "lane_failed",
+            message,
+            failed_step=first.failed_step,
+            outcome=ended.outcome if ended is not None else None,
+        )
+    return block_result(ended) if ended is not None else Result()
+
+
+def _shown(merged: dict[str, Any]) -> dict[str, Any]:
+    """What lanes set, or its digests where it is much: it has been recorded once, in the lanes."""
+    if len(msgspec.json.encode(merged, enc_hook=str)) <= _MOST_SHOWN:
+        return merged
+    return {name: digest_value(value) for name, value in merged.items()}
+
+
+def longest(spent: list[float], after: tuple[frozenset[int], ...]) -> float:
+    """How long lanes take together when each waits for its turn."""
+    done: list[float] = []
+    for index, own in enumerate(spent):
+        done.append(own + max((done[earlier] for earlier in after[index]), default=0.0))
+    return max(done, default=0.0)

@@ -1,0 +1,31 @@
+"""Call an action of a tool."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from gert.kernel.engine.asks import CallTool, Steps
+from gert.kernel.engine.frame import Frame
+from gert.kernel.engine.keeping import keep_declared
+from gert.kernel.engine.plan import Plan
+from gert.kernel.engine.results import Result
+from gert.kernel.events.runbook import RedactionApplied
+from gert.kernel.runbook.documents.steps import ToolStep
+
+
+def run_tool(step: ToolStep, frame: Frame, plan: Plan, inputs: dict[str, Any], names: Iterator[str]) -> Steps[Result]:
+    """Call the tool, and keep its declared outputs."""
+    answer = yield from frame.ask(
+        CallTool(
+            key=next(names),
+            path=frame.path or "",
+            step_id=frame.step_id,
+            timeout=plan.timeout,
+            tool=step.tool,
+            action=plan.action or "",
+            inputs=inputs,
+            contract=plan.contract,
+        )
+    )
+    if answer.redacted:
+        yield frame.say(RedactionApplied(step_id=frame.step_id, pattern_count=answer.redacted))
+    return (yield from keep_declared(answer, frame, plan, inputs))

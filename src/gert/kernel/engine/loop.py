@@ -1,0 +1,185 @@
+"""Run a step once for each item of a list: `for_each`, one after the other or side by side (kernel-v0 §6.4)."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from gert.errors import TemplateEvalError
+from gert.kernel.engine.asks import RunLanes, Steps
+from gert.kernel.engine.frame import Clock, Frame
+from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
+from gert.kernel.engine.unknown import UNKNOWN, Unknown, is_unknown, reads_unknown
+from gert.kernel.events.runbook import ForEachItem, ForEachStart
+from gert.kernel.foundation.values import show
+from gert.kernel.runbook.documents.modifiers import ForEachBlock
+from gert.kernel.runbook.documents.steps import Step
+from gert.kernel.template import Template, render
+
+RunOnce: TypeAlias = Callable[[Step, Frame], Steps[Result]]
+
+MAX_ITEMS: Final = 100_000
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One item, its index, and its key if the loop has keys."""
+
+    index: int
+    value: Any
+    key: str | None
+
+
+def run_loop(step: Step, block: ForEachBlock, frame: Frame, run_once: RunOnce) -> Steps[Result]:
+    """Run the step for every item, and keep the results under its id: a list, or with keys a map."""
+    items = list(_items(block, frame))
+    over = block.over.source if isinstance(block.over, Template) else block.over
+    yield frame.say(
+        ForEachStart(
+            step_id=frame.step_id,
+            over=[value.source if isinstance(value, Template) else value for value in over]
+            if isinstance(over, list)
+            else over,
+            item_count=len(items),
+            parallel=block.parallel,
+            variable=block.as_,
+            keys=tuple(each.key for each in items if each.key is not None),
+        )
+    )
+    run_items = _side_by_side if block.parallel else _in_turn
+    results = yield from run_items(step, block, items, frame, run_once)
+    records = [_record(step, result) for result in results]
+    total = _total(results, [each.index if each.key is None else each.key for each in items], step)
+    collected: Any = records
+    if block.key is not None:
+        collected = {each.key: record for each, record in zip(items, records, strict=False)}
+    if step.id is not None:
+        frame.state.set_results(step.id, collected, total.status)
+    return total
+
+
+def _record(step: Step, result: Result) -> dict[str, Any]:
+    return {**result.facts, **result.outputs} if step.executes else result.outputs
+
+
+def _in_turn(
+    step: Step, block: ForEachBlock, items: list[Item], frame: Frame, run_once: RunOnce
+) -> Steps[list[Result]]:
+    """One item after the other; a failure that is not continued ends the loop."""
+    results: list[Result] = []
+    outer = frame.state.root.get(block.as_, _ABSENT)
+    for each in items:
+        state = frame.state if step.executes else frame.state.fork()
+        inside = frame.each(block.as_, each.value, each.index, each.key, len(items), state, frame.clock)
+        result = yield from _run_item(step, each, inside, run_once)
+        if state is not frame.state:
+            result = _collected(result, inside, frame)
+        results.append(result)
+        if result.stops:
+            break
+    if step.executes:
+        if outer is _ABSENT:
+            frame.state.root.pop(block.as_, None)
+        else:
+            frame.state.root[block.as_] = outer
+    return results
+
+
+def _side_by_side(
+    step: Step, block: ForEachBlock, items: list[Item], frame: Frame, run_once: RunOnce
+) -> Steps[list[Result]]:
+    """All items at once, each on its own copy of the state; iterations of one loop never conflict."""
+    frames = [
+        frame.each(block.as_, each.value, each.index, each.key, len(items), frame.state.fork(), Clock())
+        for each in items
+    ]
+    lanes = tuple(_run_item(step, each, inside, run_once) for each, inside in zip(items, frames, strict=True))
+    ended: tuple[Result | None, ...] = yield RunLanes(lanes, (frozenset(),) * len(lanes))
+    frame.clock.spent += max((inside.clock.spent for inside in frames), default=0.0)
+    results = [each if each is not None else failed("cancelled", "the item was not started") for each in ended]
+    return [_collected(result, inside, frame) for result, inside in zip(results, frames, strict=True)]
+
+
+def _run_item(step: Step, each: Item, frame: Frame, run_once: RunOnce) -> Steps[Result]:
+    yield frame.say(ForEachItem(step_id=frame.step_id, index=each.index, value=each.value, key=each.key))
+    return (yield from run_once(step, frame))
+
+
+def _collected(result: Result, inside: Frame, frame: Frame) -> Result:
+    """Take what survives an iteration: its scopes, and for a block what its steps set."""
+    changes = inside.state.changes
+    if changes is None:
+        return result
+    for scope, values in changes.scopes.items():
+        frame.state.set_scoped(scope, values)
+    return msgspec.structs.replace(result, outputs=result.outputs or changes.archive())
+
+
+def _total(results: list[Result], names: list[str | int], step: Step) -> Result:
+    """How the iterations ended together; the worst of them decides."""
+    broken = [(name, each) for name, each in zip(names, results, strict=False) if each.failure is not None]
+    ended = next((each for each in results if each.ended), None)
+    if not broken:
+        assumed = any(each.assumed for each in results)
+        return Result(outcome=ended.outcome if ended else None, ended=ended is not None, assumed=assumed)
+    _, worst = next(
+        (pair for pair in broken if pair[1].failure and pair[1].failure.kind in NEVER_CONTINUED),
+        next((pair for pair in broken if not pair[1].continued), broken[0]),
+    )
+    assert worst.failure is not None  # noqa: S101 - only failures are in the list
+    if worst.failure.kind in NEVER_CONTINUED:
+        status = "failed" if worst.status == "skipped" else worst.status
+        return Result(status=status, failure=worst.failure, failed_step=worst.failed_step)
+    listed = ", ".join(f"`{step.id}[{name}]`" for name, _ in broken[:3])
+    more = f" and {len(broken) - 3} more" if len(broken) > 3 else ""
+    failure = msgspec.structs.replace(worst.failure, message=f"{listed}{more}: {worst.failure.message}")
+    return Result(
+        status=worst.status,
+        failure=failure,
+        failed_step=worst.failed_step,
+        outcome=ended.outcome if ended is not None else None,
+    )
+
+
+_ABSENT: Final = object()
+
+
+def _items(block: ForEachBlock, frame: Frame) -> Iterator[Item]:
+    """The items, evaluated once before the loop; keys are unique."""
+    values = _values(block, frame)
+    seen: set[str] = set()
+    for index, value in enumerate(values):
+        key = _key(block, value, frame) if block.key is not None else None
+        if key is not None:
+            if key in seen:
+                raise DuplicateKey(key)
+            seen.add(key)
+        yield Item(index, value, key)
+
+
+class DuplicateKey(Exception):
+    """Two items have one key."""
+
+
+def _values(block: ForEachBlock, frame: Frame) -> list[Any]:
+    root = frame.state.root
+    if isinstance(block.over, Template) and frame.run.assumption and reads_unknown(block.over, root):
+        return [UNKNOWN]
+    value = frame.render(block.over)
+    if isinstance(value, str):
+        value = [piece.strip() for piece in value.split(",") if piece.strip()]
+    if value is None:
+        value = []
+    if not isinstance(value, list | tuple):
+        raise TemplateEvalError(f"`over` takes a list, found {show(value)}")
+    if len(value) > MAX_ITEMS:
+        raise TemplateEvalError(f"`over` has {len(value)} items, and a loop takes at most {MAX_ITEMS}")
+    return list(value)
+
+
+def _key(block: ForEachBlock, value: Any, frame: Frame) -> str:
+    if is_unknown(value) and block.key is not None:
+        return Unknown("?")
+    text = render(block.key, {**frame.state.root, block.as_: value}) if block.key is not None else ""
+    if not text.strip():
+        raise TemplateEvalError("the key of an item is empty", hint="every item needs a key of its own")
+    return text

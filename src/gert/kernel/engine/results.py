@@ -1,0 +1,90 @@
+"""How steps end: a status, a failure or an outcome, and from these alone whether the run goes on (kernel-v0 §9.5)."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import field
+
+from gert.kernel.engine.unknown import UNKNOWN
+from gert.kernel.events.runbook import Failure, Outcome
+from gert.kernel.events.vocabulary import FailureKind, SkipReason, StepStatus
+from gert.kernel.foundation.principal import Principal
+
+# A step that ran and said no has failed; one that could not run is in error.
+FAILED: Final[frozenset[FailureKind]] = frozenset(
+    {"exit_code", "tool_error", "assertion", "rejected", "reported", "lane_failed"}
+)
+# These are not the step's own affair: policy, or whoever stopped the run, has spoken.
+NEVER_CONTINUED: Final[frozenset[FailureKind]] = frozenset(
+    {"denied", "cancelled", "contract_violation", "unknown_outcome", "internal"}
+)
+
+
+def status_of(failure: Failure | None) -> StepStatus:
+    """The status a failure gives a step."""
+    if failure is None:
+        return "success"
+    if failure.kind == "denied":
+        return "skipped"
+    return "failed" if failure.kind in FAILED else "error"
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """How a step, or a list of steps, ended.
+
+    outcome: the `end` that was reached
+    ended: an `end` was reached, though in a dry run nobody knows which
+    failed_step: the path of the step that failed first
+    continued: the failure was recorded and the run goes on
+    facts: what gert says of a step beside its outputs, such as `exit_code`
+    """
+
+    status: StepStatus = "success"
+    outputs: dict[str, Any] = field(default_factory=dict)
+    failure: Failure | None = None
+    outcome: Outcome | None = None
+    ended: bool = False
+    failed_step: str | None = None
+    continued: bool = False
+    reason: SkipReason | None = None
+    exit_code: int | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+    principal: Principal | None = None
+    attempts: int = 1
+    assumed: bool = False
+
+    @property
+    def stops(self) -> bool:
+        """Whether the steps after it do not run."""
+        return self.ended or (self.failure is not None and not self.continued)
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What gert says of the step."""
+        if self.assumed:
+            return {"status": UNKNOWN, "exit_code": UNKNOWN}
+        if self.exit_code is None:
+            return {"status": self.status}
+        return {"status": self.status, "exit_code": self.exit_code}
+
+
+DONE: Final = Result()
+"""A list whose steps have all run, or a block with nothing to say."""
+
+
+def failed(kind: FailureKind, message: str, **more: Any) -> Result:
+    """A result with a failure, and the status that goes with its kind."""
+    failure = Failure(kind, message)
+    return Result(status=status_of(failure), failure=failure, **more)
+
+
+def block_result(inner: Result) -> Result:
+    """What a block makes of how the steps inside it ended."""
+    if inner.ended:
+        return Result(outcome=inner.outcome, ended=True)
+    if inner.failure is None or inner.continued:
+        return DONE
+    # A denied step is skipped; a block that holds one has begun, so it failed.
+    status = "failed" if inner.failure.kind == "denied" else status_of(inner.failure)
+    return Result(status=status, failure=inner.failure, failed_step=inner.failed_step)

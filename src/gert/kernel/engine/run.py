@@ -1,0 +1,155 @@
+"""A whole run: from `run_start` over the steps and `finally` to `run_complete`."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from gert.errors import GertError
+from gert.kernel.engine.asks import Said, Steps
+from gert.kernel.engine.frame import Clock, Frame, Run, Setup
+from gert.kernel.engine.handover import said
+from gert.kernel.engine.results import Result, failed
+from gert.kernel.engine.state import State
+from gert.kernel.engine.walk import run_list
+from gert.kernel.events.runbook import (
+    Failure,
+    FinallyComplete,
+    FinallyStart,
+    InputResolved,
+    Outcome,
+    RunCancelled,
+    RunComplete,
+    RunStart,
+)
+from gert.kernel.events.vocabulary import RunStatus
+from gert.kernel.runbook.program import Program
+from gert.kernel.template import render_value
+
+
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended."""
+
+    status: RunStatus
+    duration: float
+    outcome: Outcome | None = None
+    failure: Failure | None = None
+    failed_step: str | None = None
+    reachable_outcomes: tuple[Outcome, ...] = ()
+    finally_failure: Failure | None = None
+
+
+def run(setup: Setup) -> Steps[RunResult]:
+    """Run a sound program with resolved inputs."""
+    context = Run(setup)
+    constants, flaw = _constants(setup)
+    yield Said(_run_start(setup, constants), None, context.actor)
+    for event in _inputs(setup):
+        yield Said(event, None, None)
+    state = State({**setup.inputs, **constants})
+    frame = Frame(run=context, state=state, clock=Clock())
+    steps = setup.program.runbook.steps
+    result = flaw if flaw is not None else (yield from run_list(steps, frame))
+    if not result.stops:
+        result = failed("no_outcome", "the run reached the end of its steps without an `end`")
+    status = _status(result)
+    if status == "cancelled" and result.failure is not None:
+        yield Said(RunCancelled(reason=result.failure.message), None, None)
+    after = yield from _finally(setup.program, frame, status)
+    ended = RunResult(
+        status=status,
+        duration=frame.clock.spent,
+        outcome=None if setup.explores or status != "completed" else result.outcome,
+        failure=result.failure if status != "completed" else None,
+        failed_step=result.failed_step if status != "completed" else None,
+        reachable_outcomes=tuple(context.outcomes) if setup.explores else (),
+        finally_failure=after,
+    )
+    yield Said(_run_complete(ended, frame, setup), None, None)
+    return ended
+
+
+def _status(result: Result) -> RunStatus:
+    if result.ended:
+        return "completed"
+    if result.failure is None:
+        return "error"
+    if result.failure.kind == "cancelled":
+        return "cancelled"
+    # A step that was denied is skipped; the run it stopped has failed (DECISIONS 23).
+    return "failed" if result.status in ("failed", "skipped") else "error"
+
+
+def _constants(setup: Setup) -> tuple[dict[str, Any], Result | None]:
+    """The constants, each seeing the inputs and the constants before it."""
+    constants: dict[str, Any] = {}
+    for name, value in setup.program.runbook.meta.constants.items():
+        try:
+            constants[name] = render_value(value, {**setup.inputs, **constants})
+        except GertError as error:
+            return constants, failed("evaluation", f"the constant `{name}`: {said(error)}")
+    return constants, None
+
+
+def _finally(program: Program, frame: Frame, status: RunStatus) -> Steps[Failure | None]:
+    """Run what always runs, all of it; how the run ended does not change any more."""
+    steps = program.runbook.finally_
+    if not steps:
+        return None
+    yield Said(FinallyStart(status=status, step_count=len(steps)), None, None)
+    result = yield from run_list(steps, frame.inside("finally"), to_the_end=True)
+    failure = None if result.continued else result.failure
+    step_status = result.status if failure is not None else "success"
+    yield Said(FinallyComplete(status=step_status, failure=failure), None, None)
+    return failure
+
+
+def _run_start(setup: Setup, constants: dict[str, Any]) -> RunStart:
+    runbook = setup.program.runbook
+    tools = {
+        lookup.tool.meta.name: lookup.document.digest
+        for lookup in setup.program.lookups.values()
+        if lookup.document is not None and lookup.tool is not None
+    }
+    return RunStart(
+        runbook=runbook.meta.name,
+        runbook_hash=setup.runbook_hash,
+        actor=setup.actor,
+        host=setup.host,
+        gert_version=setup.gert_version,
+        mode=setup.mode,
+        tool_hashes=tools,
+        policy_hashes=setup.policy_hashes,
+        inputs=setup.inputs,
+        input_sources=setup.input_sources,
+        constants=constants,
+        secrets=tuple(secret_names(setup.program)),
+        extensions=runbook.meta.extensions,
+        scenario=setup.scenario,
+    )
+
+
+def secret_names(program: Program) -> list[str]:
+    """The environment variables declared as secrets, by the runbook and its tools."""
+    tools = [lookup.tool for lookup in program.lookups.values() if lookup.tool is not None]
+    declared = [*program.runbook.meta.secrets, *(secret for tool in tools for secret in tool.all_secrets)]
+    return list(dict.fromkeys(secret.env for secret in declared))
+
+
+def _inputs(setup: Setup) -> Iterator[InputResolved]:
+    for name, source in setup.input_sources.items():
+        value = None if name in setup.secret_inputs else setup.inputs.get(name)
+        yield InputResolved(name=name, source=source, value=value)
+
+
+def _run_complete(ended: RunResult, frame: Frame, setup: Setup) -> RunComplete:
+    return RunComplete(
+        status=ended.status,
+        mode=setup.mode,
+        duration=frame.clock.since(0.0),
+        outcome=ended.outcome,
+        failure=ended.failure,
+        failed_step=ended.failed_step,
+        reachable_outcomes=ended.reachable_outcomes,
+        finally_failure=ended.finally_failure,
+    )

@@ -1,0 +1,165 @@
+"""The state of a run: names templates read, records of steps, and scopes (kernel-v0 §7).
+
+`root` is the data templates see. Values in it are never changed in place, so a fork is a copy of the outer maps
+alone, and what a lane or an iteration changed is known without comparing.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gert.kernel.engine.unknown import UNKNOWN, Unknown
+
+STEP = "step"
+SCOPE = "scope"
+REPEAT = "repeat"
+
+
+class Changes:
+    """What was set since a fork: names, records by step id, scopes, and which names were exported."""
+
+    __slots__ = ("exports", "names", "records", "scopes")
+
+    def __init__(self) -> None:
+        self.names: dict[str, Any] = {}
+        self.records: dict[str, tuple[Any, Any]] = {}
+        self.scopes: dict[tuple[str, ...], dict[str, Any]] = {}
+        self.exports: dict[str, Any] = {}
+
+    def archive(self) -> dict[str, Any]:
+        """What an iteration leaves behind: its names, and its records by step id."""
+        return {step_id: record for step_id, (record, _) in self.records.items()} | self.names
+
+
+class State:
+    """Names, records and scopes at one point of one lane."""
+
+    __slots__ = ("bare", "changes", "counts", "root")
+
+    def __init__(self, names: Mapping[str, Any]) -> None:
+        self.root: dict[str, Any] = {**names, STEP: {}, SCOPE: {}}
+        # Names that are no step ids: inputs, constants, outputs. They win over a step of the same name.
+        self.bare: set[str] = set(names)
+        self.counts: dict[str, int] = {}
+        self.changes: Changes | None = None
+
+    def fork(self) -> "State":
+        """A copy for a lane or an iteration, which remembers what it changes."""
+        copy = State.__new__(State)
+        copy.root = {**self.root, STEP: dict(self.root[STEP])}
+        copy.bare = set(self.bare)
+        copy.counts = dict(self.counts)
+        copy.changes = Changes()
+        return copy
+
+    # --- setting
+
+    def set_name(self, name: str, value: Any) -> None:
+        """Set a global name."""
+        self.root[name] = value
+        self.bare.add(name)
+        if self.changes is not None:
+            self.changes.names[name] = value
+
+    def export(self, name: str, value: Any) -> None:
+        """Make a value global; unlike other names it survives the iteration it is set in."""
+        self.set_name(name, value)
+        if self.changes is not None:
+            self.changes.exports[name] = value
+
+    def set_record(self, step_id: str, outputs: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+        """Set the record of a step: as `.id` its outputs come first, as `.step.id` what gert says of it."""
+        if step_id in self.counts:
+            facts = {**facts, "retry_count": self.counts[step_id]}
+        self._set_records(step_id, {**facts, **outputs}, {**outputs, **facts})
+
+    def set_results(self, step_id: str, results: Any, status: str) -> None:
+        """Set the results of a loop: a list or a map; its status is under `.step`."""
+        by_name = results if isinstance(results, dict) else {str(index): each for index, each in enumerate(results)}
+        self._set_records(step_id, results, {**by_name, "status": status})
+
+    def set_status(self, step_id: str, status: str) -> None:
+        """Note how a step ended that set nothing: what it set before stays."""
+        record, own = self._records(step_id)
+        is_output = "status" in record and record["status"] != own.get("status")
+        shown = record if is_output else {**record, "status": status}
+        self._set_records(step_id, shown, {**own, "status": status})
+
+    def _records(self, step_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        own = self.root[STEP].get(step_id)
+        record = None if step_id in self.bare else self.root.get(step_id)
+        return (record if isinstance(record, dict) else {}), (own if isinstance(own, dict) else {})
+
+    def _set_records(self, step_id: str, record: Any, own: Any) -> None:
+        self.root[STEP][step_id] = own
+        if step_id not in self.bare:
+            self.root[step_id] = record
+        if self.changes is not None:
+            self.changes.records[step_id] = (record, own)
+
+    def set_scoped(self, scope: tuple[str, ...], values: Mapping[str, Any]) -> None:
+        """Set values in a scope."""
+        self.root[SCOPE] = _grafted(self.root[SCOPE], scope, values)
+        if self.changes is not None:
+            self.changes.scopes.setdefault(scope, {}).update(values)
+
+    def count(self, step_id: str, jumps: int) -> None:
+        """Note how often a jump was taken, on a step it comes from or leads to."""
+        self.counts[step_id] = jumps
+        record, own = self._records(step_id)
+        self._set_records(step_id, {**record, "retry_count": jumps}, {**own, "retry_count": jumps})
+
+    # --- joining
+
+    def merge(self, changes: Changes) -> None:
+        """Take over everything a lane set."""
+        for scope, values in changes.scopes.items():
+            self.set_scoped(scope, values)
+        for name, value in changes.names.items():
+            self.set_name(name, value)
+        for step_id, (record, own) in changes.records.items():
+            self._set_records(step_id, record, own)
+        if self.changes is not None:
+            self.changes.exports.update(changes.exports)
+
+    def keep(self, changes: Changes) -> None:
+        """Take over what survives an iteration: exports, and scopes."""
+        for scope, values in changes.scopes.items():
+            self.set_scoped(scope, values)
+        for name, value in changes.exports.items():
+            self.export(name, value)
+
+    def doubt(self, ways: Iterable["State | None"]) -> None:
+        """Take over what several ways may have set, of which nobody knows which is taken; None is no change.
+
+        What all of them agree on is known afterwards.
+        """
+        ways = tuple(ways)
+        changed = [way.changes for way in ways if way is not None and way.changes is not None]
+        certain = len(changed) == len(ways)
+        for scope in dict.fromkeys(scope for each in changed for scope in each.scopes):
+            names = dict.fromkeys(name for each in changed for name in each.scopes.get(scope, ()))
+            self.set_scoped(scope, dict.fromkeys(names, UNKNOWN))
+        for name in dict.fromkeys(name for each in changed for name in each.names):
+            value = _agreed([each.names.get(name, UNKNOWN) for each in changed], certain=certain)
+            if any(name in each.exports for each in changed):
+                self.export(name, value)
+            else:
+                self.set_name(name, value)
+        for step_id in dict.fromkeys(step_id for each in changed for step_id in each.records):
+            both = [each.records.get(step_id, (UNKNOWN, UNKNOWN)) for each in changed]
+            agreed = _agreed([own for _, own in both], certain=certain)
+            known = not isinstance(agreed, Unknown)
+            self._set_records(step_id, both[0][0] if known else UNKNOWN, agreed)
+
+
+def _agreed(values: list[Any], *, certain: bool) -> Any:
+    return values[0] if certain and all(value == values[0] for value in values) else UNKNOWN
+
+
+def _grafted(tree: Any, path: tuple[str, ...], values: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a tree with values set at a path; what is not on the way is shared."""
+    node = dict(tree) if isinstance(tree, dict) else {}
+    if not path:
+        return {**node, **values}
+    node[path[0]] = _grafted(node.get(path[0]), path[1:], values)
+    return node

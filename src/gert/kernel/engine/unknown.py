@@ -1,0 +1,61 @@
+"""Values nobody has found out: what a dry run has in place of outputs, and conditions that depend on them.
+
+An unknown value prints, so that people see where it would go, and it is never taken for what it prints: whoever
+asks a condition that reads one is told so.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from gert.kernel.template import EACH, Template, templates_in
+
+_MAX_DEPTH: Final = 50
+
+
+class Unknown(str):
+    """A value that is not known; as text it shows what of it is."""
+
+    __slots__ = ()
+
+
+UNKNOWN: Final = Unknown("(unknown)")
+
+
+def is_unknown(value: Any, depth: int = _MAX_DEPTH) -> bool:
+    """Whether a value, or anything in it, is unknown."""
+    if isinstance(value, Unknown):
+        return True
+    if depth <= 0:
+        return False
+    if isinstance(value, Mapping):
+        return any(is_unknown(item, depth - 1) for item in value.values())
+    return isinstance(value, list | tuple) and any(is_unknown(item, depth - 1) for item in value)
+
+
+def reads_unknown(template: Template, data: Mapping[str, Any]) -> bool:
+    """Whether a template may read something unknown."""
+    return not template.is_text and any(_leads_to_unknown(data, each.path) for each in template.references)
+
+
+def any_reads_unknown(compiled: Any, data: Mapping[str, Any]) -> bool:
+    """Whether any template in a nested value may read something unknown."""
+    return any(reads_unknown(template, data) for _, template in templates_in(compiled))
+
+
+def _leads_to_unknown(value: Any, path: Iterable[Any]) -> bool:
+    if isinstance(value, Unknown):
+        return True
+    segments = tuple(path)
+    if not segments:
+        return is_unknown(value)
+    first, rest = segments[0], segments[1:]
+    if isinstance(value, Mapping):
+        if first is EACH:
+            return any(_leads_to_unknown(item, rest) for item in value.values())
+        return str(first) in value and _leads_to_unknown(value[str(first)], rest)
+    if isinstance(value, list | tuple):
+        if first is EACH:
+            return any(_leads_to_unknown(item, rest) for item in value)
+        text = str(first)
+        return text.isdecimal() and int(text) < len(value) and _leads_to_unknown(value[int(text)], rest)
+    return False

@@ -1,0 +1,84 @@
+"""References to secrets: what state holds in place of a secret input, so that the kernel never sees its value.
+
+A reference is the name of the input between two noncharacters, code points Unicode reserves for internal use.
+Whatever comes in from the world has them taken out, so a reference can only come from a declared input: no tool
+can print one, and no two texts can be joined into one. Whoever starts a process puts the value in its place.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from gert.errors import InputError
+from gert.kernel.foundation.spellings import PLACEHOLDER
+
+_OPEN: Final = "\ufdd0"
+_CLOSE: Final = "\ufdd1"
+_REFERENCE: Final = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
+_MARKS: Final = str.maketrans({_OPEN: "\ufffd", _CLOSE: "\ufffd"})
+_MAX_DEPTH: Final = 200
+
+
+def secret_ref(name: str) -> str:
+    """The reference to a secret input."""
+    return f"{_OPEN}{name}{_CLOSE}"
+
+
+def refs_in(text: str) -> list[str]:
+    """The names of the secrets a text refers to."""
+    return _REFERENCE.findall(text) if _OPEN in text else []
+
+
+def reveal(text: str, secrets: Mapping[str, str]) -> str:
+    """Put the values in place of their references; only where a process is about to be started.
+
+    A template that cuts or changes a reference would hand over something that is not the secret, so it is refused.
+    """
+    if _OPEN not in text and _CLOSE not in text:
+        return text
+    pieces = _REFERENCE.split(text)
+    literals, names = pieces[::2], pieces[1::2]
+    if any(name not in secrets for name in names) or any(_OPEN in each or _CLOSE in each for each in literals):
+        raise InputError("a secret can only be handed over whole", hint="use it in a template without a function")
+    pieces[1::2] = [secrets[name] for name in names]
+    return "".join(pieces)
+
+
+def masked(value: Any) -> Any:
+    """A value as it may be recorded and shown: every reference is a placeholder."""
+    return _mapped(value, lambda text: _REFERENCE.sub(PLACEHOLDER, text) if _OPEN in text else text, _MAX_DEPTH)
+
+
+def defused(value: Any) -> Any:
+    """A value from the world in which nothing can be taken for a reference."""
+    return _mapped(value, lambda text: text.translate(_MARKS) if _OPEN in text or _CLOSE in text else text, _MAX_DEPTH)
+
+
+def _mapped(value: Any, change: Callable[[str], str], depth: int) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        if depth <= 0:
+            return PLACEHOLDER
+        keys = _apart(value, change)
+        return {key: _mapped(item, change, depth - 1) for key, item in zip(keys, value.values(), strict=True)}
+    if isinstance(value, list | tuple):
+        if depth <= 0:
+            return PLACEHOLDER
+        items = [_mapped(item, change, depth - 1) for item in value]
+        return items if isinstance(value, list) else tuple(items)
+    return value
+
+
+def _apart(keys: Iterable[Any], change: Callable[[str], str]) -> list[Any]:
+    """The keys changed; two that become alike both stay."""
+    changed = [_mapped(key, change, 1) for key in keys]
+    if len(set(changed)) == len(changed):
+        return changed
+    seen: Counter[Any] = Counter()
+    apart = []
+    for key in changed:
+        seen[key] += 1
+        apart.append(key if seen[key] == 1 else f"{key}#{seen[key]}")
+    return apart
