@@ -14,15 +14,18 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 
 from gert.ecosystem.host.journal import Journal, Logged
-from gert.ecosystem.host.lanes import Block, Lane, Lanes
+from gert.ecosystem.host.lanes import Lane, Lanes
 from gert.ecosystem.host.worlds import World, answer_with
 from gert.errors import GertError, IntegrityError, TraceError
-from gert.kernel.engine.asks import AnyAnswer, Ask, RunLanes, Said, Steps
+from gert.kernel.engine.asks import AnyAnswer, Ask, PauseAnswer, RunLanes, Said, Steps
+from gert.kernel.engine.frame import written
 from gert.kernel.events.runbook import Failure, RunCancelled
 
 T = TypeVar("T")
 
 MAX_PARALLEL: Final = 16
+CANCEL: Final = "!cancel"
+"""The key of a cancellation in the log; no question has it."""
 _PATIENCE: Final = 500
 """How much a lane may say before the loop gets a chance to look up."""
 
@@ -45,8 +48,10 @@ class Driver:
         self._parked: dict[str, tuple[Lane, Ask[Any]]] = {}
         self._asked: list[tuple[Lane, Ask[Any]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._arrivals: deque[tuple[Lane, Ask[Any], AnyAnswer]] = deque()
+        self._arrivals: deque[tuple[Lane | None, Logged]] = deque()
         self._arrived = asyncio.Event()
+        # A cancellation that is wished for, and one the run is being told of.
+        self._wish: str | None = None
         self._reason: str | None = None
 
     async def drive(self, steps: Steps[T]) -> T:
@@ -54,11 +59,17 @@ class Driver:
         root = self._lanes.root(steps)
         try:
             while not root.done:
-                await self._advance_all()
-                await self._journal.settle()
-                if not root.done:
+                if self._lanes.ready:
+                    self._advance(*self._lanes.ready.popleft())
+                    if self._journal.is_full:
+                        await self._journal.settle()
+                        await asyncio.sleep(0)
+                elif not self._take_next():
+                    await self._journal.settle()
                     self._put()
-                    await self._take()
+                    await self._arrived.wait()
+                    self._arrived.clear()
+            await self._journal.settle()
             return cast("T", root.result)
         finally:
             for task in self._tasks:
@@ -67,32 +78,43 @@ class Driver:
 
     def cancel(self, reason: str) -> None:
         """Stop what is under way: every open question is answered with a cancellation, no lane begins any more."""
-        if self._reason is not None:
+        if self._wish is not None:
             return
-        self._reason = reason
+        self._wish = reason
+        # In its turn, as an answer to nobody's question: so it stands in the log where it happened.
+        self._arrivals.append((None, Logged(CANCEL, PauseAnswer(failure=Failure("cancelled", reason)))))
         for task in self._tasks:
             task.cancel()
-        self._lanes.drop_waiting()
         self._arrived.set()
 
     # --- turns
 
-    async def _advance_all(self) -> None:
-        """Advance lanes until every one of them waits for an answer."""
-        while True:
-            while self._lanes.ready:
-                lane, value = self._lanes.ready.popleft()
-                self._advance(lane, value)
-                if self._journal.is_full:
-                    await self._journal.settle()
-                    await asyncio.sleep(0)
-            if not self._recorded:
-                break
-            self._next_recorded()
-        if self._parked:
+    def _take_next(self) -> bool:
+        """Take the next answer, recorded or live, one at a time; false when there is none yet."""
+        if self._recorded:
+            entry = self._recorded.popleft()
+            if entry.key not in self._parked and entry.key != CANCEL:
+                raise IntegrityError(
+                    f"the log has an answer to `{entry.key}`, and the run does not ask that",
+                    hint="the runbook, its tools or its inputs are not those the log was made with",
+                )
+            lane = self._parked.pop(entry.key)[0] if entry.key in self._parked else None
+        elif self._parked:
             # The log ends here; what was asked last has no answer in it.
             self._asked += self._parked.values()
             self._parked.clear()
+            return False
+        elif self._arrivals:
+            lane, entry = self._arrivals.popleft()
+        else:
+            return False
+        self._journal.log(entry)
+        if lane is not None:
+            self._lanes.ready.append((lane, entry.answer))
+        elif entry.answer.failure is not None:
+            self._reason = entry.answer.failure.message
+            self._lanes.drop_waiting()
+        return True
 
     def _advance(self, lane: Lane, value: Any) -> None:
         """Let a lane go on until it asks something of the world, forks, ends, or has said a good deal."""
@@ -114,7 +136,7 @@ class Driver:
                     send = lane.steps.throw
                     continue
                 if self._reason is not None and type(item.payload) is RunCancelled:
-                    self._reason = None  # the run knows; what it asks from now on, it asks in `finally`
+                    self._reason = self._wish = None  # the run knows; what it asks now, it asks in `finally`
                 said += 1
                 if said >= _PATIENCE and self._journal.is_full:
                     self._lanes.ready.appendleft((lane, None))
@@ -134,8 +156,13 @@ class Driver:
     def _at_once(self, lane: Lane, ask: Ask[Any]) -> AnyAnswer | None:
         """An answer that needs no world; otherwise the question waits for its turn."""
         if self._recorded:
-            self._parked[ask.key] = (lane, ask)
-            return None
+            entry = self._recorded[0]
+            if entry.key != ask.key or not entry.at_once:
+                self._parked[ask.key] = (lane, ask)
+                return None
+            self._recorded.popleft()
+            self._journal.log(entry)
+            return entry.answer
         if self._reason is not None:
             answer: AnyAnswer | None = answer_with(ask, Failure("cancelled", self._reason))
         else:
@@ -143,20 +170,8 @@ class Driver:
         if answer is None:
             self._asked.append((lane, ask))
             return None
-        self._journal.log(ask.key, answer)
+        self._journal.log(Logged(ask.key, answer, at_once=True))
         return answer
-
-    def _next_recorded(self) -> None:
-        entry = self._recorded[0]
-        if entry.key not in self._parked:
-            raise IntegrityError(
-                f"the log has an answer to `{entry.key}`, and the run does not ask that",
-                hint="the runbook, its tools or its inputs are not those the log was made with",
-            )
-        self._recorded.popleft()
-        lane, _ = self._parked.pop(entry.key)
-        self._journal.log(entry.key, entry.answer)
-        self._lanes.ready.append((lane, entry.answer))
 
     # --- questions
 
@@ -164,51 +179,33 @@ class Driver:
         """Put the questions that wait; everything said before them is durable."""
         asked, self._asked = self._asked, []
         for lane, ask in asked:
-            if self._reason is not None:
-                self._arrive(lane, ask, answer_with(ask, Failure("cancelled", self._reason)))
+            if self._wish is not None and self._reason is None:
+                self._arrive(lane, ask, answer_with(ask, Failure("cancelled", self._wish)))
                 continue
             task = asyncio.create_task(self._answer(lane, ask))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _take(self) -> None:
-        """Wait for answers, and hand them on in the order they came."""
-        while not self._arrivals and not self._lanes.ready:
-            await self._arrived.wait()
-            self._arrived.clear()
-        while self._arrivals:
-            lane, ask, answer = self._arrivals.popleft()
-            self._journal.log(ask.key, answer)
-            self._lanes.ready.append((lane, answer))
-
     async def _answer(self, lane: Lane, ask: Ask[Any]) -> None:
         start = time.monotonic()
         try:
-            async with asyncio.timeout(ask.timeout) as limit:
+            async with asyncio.timeout(ask.timeout):
                 answer = await self._world.answer(ask)
         except TimeoutError:
-            late = limit.expired()
-            message = f"no answer within {_seconds(ask.timeout)}" if late else "the world gave up waiting"
-            answer = answer_with(ask, Failure("timeout", message))
+            answer = answer_with(ask, Failure("timeout", f"no answer within {written(ask.timeout or 0.0)}"))
         except asyncio.CancelledError:
-            if self._reason is None:
+            if self._wish is None:
                 raise
-            answer = answer_with(ask, Failure("cancelled", self._reason))
+            answer = answer_with(ask, Failure("cancelled", self._wish))
         except GertError as error:
             answer = answer_with(ask, Failure("transport", error.message))
+        except Exception as error:
+            # A bug must not pass for an answer: the run ends here, and its trace says why.
+            answer = answer_with(ask, Failure("internal", f"{type(error).__name__}: {error}"))
         if not answer.duration:
             answer = msgspec.structs.replace(answer, duration=round(time.monotonic() - start, 3))
         self._arrive(lane, ask, answer)
 
     def _arrive(self, lane: Lane, ask: Ask[Any], answer: AnyAnswer) -> None:
-        self._arrivals.append((lane, ask, answer))
+        self._arrivals.append((lane, Logged(ask.key, answer)))
         self._arrived.set()
-
-
-def _seconds(timeout: float | None) -> str:
-    from gert.kernel.engine.frame import written
-
-    return written(timeout or 0.0)
-
-
-__all__ = ["MAX_PARALLEL", "Block", "Driver"]

@@ -32,11 +32,12 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-class Logged(msgspec.Struct, frozen=True):
-    """One entry of the answer log."""
+class Logged(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One entry of the answer log; `at_once` if nobody had to be waited for, so that no other lane had a turn."""
 
     key: str
     answer: AnyAnswer
+    at_once: bool = False
 
 
 _ANSWERS = msgspec.json.Encoder(enc_hook=str)
@@ -116,9 +117,9 @@ class Journal:
         self._chain.append(line)
         self._lines.append(line)
 
-    def log(self, key: str, answer: AnyAnswer) -> None:
+    def log(self, entry: Logged) -> None:
         """Keep an answer."""
-        self._answers.append(_ANSWERS.encode(Logged(key, answer)))
+        self._answers.append(_ANSWERS.encode(entry))
 
     async def settle(self) -> None:
         """Make everything that was said and answered durable, then show it."""
