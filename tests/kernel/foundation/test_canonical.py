@@ -12,6 +12,7 @@ from gert.errors import CanonicalError
 from gert.kernel.foundation.canonical import (
     MAX_DEPTH,
     MAX_INTEGER,
+    Hasher,
     canonical,
     digest,
     digest_value,
@@ -174,3 +175,12 @@ def test_order_does_not_matter(value: dict[str, object], shuffle: random.Random)
 def test_different_values_have_different_digests(one: object, other: object) -> None:
     if json.loads(canonical(one), parse_int=float) != json.loads(canonical(other), parse_int=float):
         assert digest_value(one) != digest_value(other)
+
+
+@given(st.lists(st.binary(max_size=20), max_size=5))
+def test_a_hash_in_chunks_is_the_hash_of_the_whole(chunks: list[bytes]) -> None:
+    hasher = Hasher()
+    for chunk in chunks:
+        hasher.update(chunk)
+    assert hasher.digest() == digest(b"".join(chunks))
+    assert hasher.size == sum(map(len, chunks))

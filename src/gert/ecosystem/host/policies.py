@@ -3,6 +3,8 @@
 import os
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from gert.ecosystem.host.documents import Checked, Workspace
 from gert.ecosystem.host.files import yaml_files
 from gert.errors import DocumentError, UsageError
@@ -11,13 +13,28 @@ from gert.kernel.runbook.finding import Severity
 from gert.kernel.runbook.program import Program, policy_file, policy_of
 
 
+class Floor(msgspec.Struct, frozen=True):
+    """The policies of a run, the runbook's own first, and the digests of the files the others come from, by name."""
+
+    policies: list[Policy]
+    digests: dict[str, str]
+
+
 def policies_for(workspace: Workspace, file: str, program: Program, named: Iterable[str] = ()) -> list[Policy]:
     """The runbook's own policy, those of its project, and those named; the strictest decides."""
+    return floor_for(workspace, file, program, named).policies
+
+
+def floor_for(workspace: Workspace, file: str, program: Program, named: Iterable[str] = ()) -> Floor:
+    """The policies, and what was read."""
     folder = os.path.dirname(os.path.abspath(file))
     project, root = workspace.project(folder), workspace.project_root(folder)
     floor = [os.path.join(root, path) for path in project.policies] if project is not None and root is not None else []
     files = dict.fromkeys(os.path.normpath(path) for path in _files((*floor, *named)))
-    return [policy_of(program.runbook.meta.governance), *(_policy(workspace, path) for path in files)]
+    documents = [sound(workspace.check(path, kind="policy")).document for path in files]
+    policies = [policy_file(document.model) for document in documents]
+    digests = {policy.name: document.digest for policy, document in zip(policies, documents, strict=True)}
+    return Floor([policy_of(program.runbook.meta.governance), *policies], digests)
 
 
 def _files(paths: Iterable[str]) -> Iterator[str]:
@@ -30,10 +47,6 @@ def _files(paths: Iterable[str]) -> Iterator[str]:
             # An empty floor would let everything through without a word.
             raise UsageError(f"there are no policies in `{path}`")
         yield from found
-
-
-def _policy(workspace: Workspace, file: str) -> Policy:
-    return policy_file(sound(workspace.check(file, kind="policy")).document.model)
 
 
 def sound(checked: Checked) -> Checked:

@@ -11,7 +11,7 @@ import click
 
 from gert.ecosystem.host.version import version_line
 from gert.ecosystem.surfaces.cli.output import complain, no_more_output, speak_anyway
-from gert.errors import DocumentError, GertError, IntegrityError, UsageError
+from gert.errors import DocumentError, GertError, InputError, IntegrityError, UsageError
 
 # DECISIONS 46.
 EXIT_DONE: Final = 0
@@ -23,14 +23,17 @@ EXIT_READER_GONE: Final = 141  # as if by SIGPIPE
 
 EXIT_CODES: Final[Mapping[type[GertError], int]] = {
     UsageError: EXIT_USAGE,
+    InputError: EXIT_USAGE,
     DocumentError: EXIT_SAID_NO,
     IntegrityError: EXIT_SAID_NO,
 }
 
 # Name, module, and the line `gert --help` shows without loading it.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "exec": ("gert.ecosystem.surfaces.cli.exec", "Run a runbook, governed and recorded."),
     "validate": ("gert.ecosystem.surfaces.cli.validate", "Check runbooks, tools, policies and scenarios."),
     "explain": ("gert.ecosystem.surfaces.cli.explain", "Show contracts, risk and the rule that decides."),
+    "trace": ("gert.ecosystem.surfaces.cli.trace", "Verify, show and export the trace of a run."),
     "schema": ("gert.ecosystem.surfaces.cli.schema", "Print the JSON Schema of a document."),
     "version": ("gert.ecosystem.surfaces.cli.version", "Print the version and the commit."),
 }

@@ -1,0 +1,1 @@
+"""Ways to ask people for approval."""

@@ -1,0 +1,170 @@
+"""Approval at the terminal: whoever sits there sees what would run, and says yes or no.
+
+Only words are collected here. Which of them count, and whether they are enough, the kernel decides.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from gert.errors import InputError
+from gert.kernel.engine.asks import (
+    ApprovalAnswer,
+    ApprovalRequest,
+    AwaitApproval,
+    Response,
+    SubmitApproval,
+    TicketAnswer,
+)
+from gert.kernel.events.envelope import format_timestamp
+from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.foundation.secret_refs import masked
+from gert.kernel.foundation.text import printable
+
+METHOD: Final = "terminal"
+ATTEMPTS: Final = 5
+_MAX_SHOWN: Final = 2000
+_YES: Final = frozenset({"y", "yes"})
+_NO: Final = frozenset({"", "n", "no"})
+
+
+class Asker(Protocol):
+    """Where people read and type."""
+
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """Keep a dialogue together."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Show lines of text."""
+        ...
+
+    async def line(self, prompt: str, *, fresh: bool = False) -> str | None:
+        """Ask for a line; `fresh` takes nothing that was typed before the question was shown."""
+        ...
+
+
+class TerminalApprovals:
+    """Asks at the console of this run; an answer typed for an earlier question is never taken for this one."""
+
+    def __init__(self, console: Asker, actor: str, clock: Callable[[], datetime], new_id: Callable[[], str]) -> None:
+        self._console = console
+        self._actor = actor
+        self._clock = clock
+        self._new_id = new_id
+        self._expiry: dict[str, datetime] = {}
+
+    def submit(self, ask: SubmitApproval) -> TicketAnswer:
+        """Give a ticket at once; nobody is asked yet."""
+        ticket_id = self._new_id()
+        expires = self._clock() + timedelta(seconds=ask.request.approval_timeout)
+        self._expiry[ticket_id] = expires
+        return TicketAnswer(ticket_id=ticket_id, method=METHOD, expires_at=format_timestamp(expires))
+
+    async def wait(self, ask: AwaitApproval) -> ApprovalAnswer:
+        """Ask until there are enough approvals, somebody says no, nobody is there, or the time is over."""
+        request = ask.request
+        if request.require_signed_approvals:
+            message = "`require_signed_approvals` asks for signed answers, and the terminal cannot sign"
+            return ApprovalAnswer(failure=Failure("denied", message))
+        responses: list[Response] = []
+        try:
+            async with asyncio.timeout(self._left(ask)), self._console.turn():
+                for line in summary(request):
+                    self._console.say(line)
+                await self._gather(request, responses)
+        except TimeoutError:
+            return ApprovalAnswer(responses=tuple(responses), expired=True)
+        except InputError as problem:
+            # A line that cannot be read is no approval; those before it stand, and are too few.
+            self._console.say(f"  {problem.message}")
+        return ApprovalAnswer(responses=tuple(responses))
+
+    def _left(self, ask: AwaitApproval) -> float:
+        """The seconds a ticket still has; one of an earlier process is given its whole time again."""
+        expires = self._expiry.get(ask.ticket_id)
+        if expires is None:
+            return ask.request.approval_timeout
+        return max(0.0, (expires - self._clock()).total_seconds())
+
+    async def _gather(self, request: ApprovalRequest, responses: list[Response]) -> None:
+        while len(responses) < max(1, request.min_approvers):
+            approver = await self._approver(request, {response.approver for response in responses})
+            response = await self._verdict(approver) if approver is not None else None
+            if response is None:
+                return
+            responses.append(response)
+            if not response.approved:
+                return
+
+    async def _approver(self, request: ApprovalRequest, counted: set[str]) -> str | None:
+        """Who answers: the actor, unless it matters who it is."""
+        if request.min_approvers <= 1 and not request.approvers and not request.separation_of_duties:
+            return self._actor
+        barred = {request.requested_by} if request.separation_of_duties else set()
+        default = self._actor if self._actor not in counted | barred else ""
+        for _ in range(ATTEMPTS):
+            answer = await self._console.line(f"approver{f' [{default}]' if default else ''}: ", fresh=True)
+            if answer is None:
+                return None
+            name = answer.strip() or default
+            if name in barred:
+                self._console.say(f"  `{name}` started the run, and `separation_of_duties` asks for somebody else")
+            elif name in counted:
+                self._console.say(f"  `{name}` has already answered")
+            elif name:
+                return name
+        return None
+
+    async def _verdict(self, approver: str) -> Response | None:
+        for _ in range(ATTEMPTS):
+            answer = await self._console.line("approve? [y/N, and why if you like]: ", fresh=True)
+            if answer is None:
+                return None
+            word, _, reason = answer.strip().partition(" ")
+            if word.lower() in _YES | _NO:
+                return Response(
+                    approver=approver,
+                    approved=word.lower() in _YES,
+                    timestamp=format_timestamp(self._clock()),
+                    reason=reason.strip() or None,
+                )
+            self._console.say("  answer y to approve or n to reject; a reason may follow")
+        return None
+
+
+def summary(request: ApprovalRequest) -> Iterator[str]:
+    """What whoever decides must see, line by line; secrets are masked."""
+    title = f": {request.title}" if request.title else ""
+    yield from ("", f"approval needed for step `{request.step_id}`{title}")
+    rows: list[tuple[str, Any]] = [
+        ("runbook", request.runbook),
+        ("run", request.run_id),
+        ("target", request.target),
+        ("risk", request.risk_level),
+        ("rule", request.rule or "the default for this risk"),
+        *((name, value) for name, value in request.contract.items() if name not in ("inputs", "outputs")),
+        ("asked by", request.requested_by or "the kernel"),
+        ("approvers", " and ".join(f"one of {', '.join(names)}" for names in request.approvers) or "anyone"),
+        ("needed", f"{max(1, request.min_approvers)} of them" if request.min_approvers > 1 else "one"),
+        ("request", request.request_hash),
+    ]
+    for name, value in rows:
+        yield f"  {f'{name}:'.ljust(15)}{_shown(value)}"
+    if request.inputs:
+        yield "  inputs:"
+    for name, value in request.inputs.items():
+        yield f"    {printable(name)}: {_shown(value)}"
+
+
+def _shown(value: Any) -> str:
+    """A value on one line; how much was cut is said, since what is not seen is approved too."""
+    if value is None:
+        return "not declared"
+    plain = masked(value)
+    text = printable(plain if isinstance(plain, str) else msgspec.json.encode(plain).decode())
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}… ({len(text) - _MAX_SHOWN} more characters)"

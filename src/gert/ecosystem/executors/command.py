@@ -1,0 +1,151 @@
+"""The command an action stands for, with its templates filled in and everything that can be checked, checked."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from gert.ecosystem.executors.environment import environment_for, missing_secret
+from gert.ecosystem.executors.lookup import Programs, shown
+from gert.errors import InputError, TemplateEvalError
+from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.foundation.secret_refs import reveal
+from gert.kernel.runbook.documents.tool import ActionBlock, Tool
+from gert.kernel.template import Budget, Template, render
+
+_BUDGET: Final = Budget(max_output=64 * 1024 * 1024)
+"""What goes to standard input may be large; what the system does not take as an argument it refuses itself."""
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """A process to be started; the values of secrets are in it, so it goes nowhere else.
+
+    name: the program as the tool calls it
+    program: the file that is run
+    """
+
+    name: str
+    program: str
+    arguments: tuple[str, ...]
+    environment: dict[str, str]
+    folder: str
+    stdin: bytes | None = None
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What commands are made in, for all calls of a run.
+
+    secrets: the values of secret inputs, by input
+    withheld: environment variables that hold secrets, of whichever tool
+    working: the folder tools run in
+    platform: the running system by its GOOS name
+    """
+
+    environment: Mapping[str, str]
+    secrets: Mapping[str, str]
+    withheld: frozenset[str]
+    working: str
+    platform: str | None = None
+    programs: Programs = msgspec.field(default_factory=Programs)
+
+
+def command_for(tool: Tool, action: ActionBlock, inputs: Mapping[str, Any], here: Surroundings) -> Command | Failure:
+    """Fill in an action's templates, or say why it cannot be carried out."""
+    try:
+        return _command(tool, action, _Filling(inputs, here.secrets), here)
+    except TemplateEvalError as problem:
+        return Failure("evaluation", problem.message)
+    except InputError as problem:
+        return Failure("invalid_input", problem.message)
+
+
+def _command(tool: Tool, action: ActionBlock, filling: "_Filling", here: Surroundings) -> Command | Failure:
+    added = {name: filling.argument(value, f"env.{name}") for name, value in action.env.items()}
+    environment = environment_for(tool, here.environment, here.withheld, added)
+    missing = missing_secret(tool, environment)
+    if missing is not None:
+        return missing
+    name, arguments = _words(tool, action, filling)
+    folder = _folder(action.cwd, filling, here.working)
+    program = here.programs.find(name, folder, environment)
+    if isinstance(program, Failure):
+        return _elsewhere(program, tool, here.platform)
+    return Command(
+        name=name,
+        program=program,
+        arguments=arguments,
+        environment=environment,
+        folder=folder,
+        stdin=filling.text(action.stdin, "stdin").encode() if action.stdin is not None else None,
+    )
+
+
+def _words(tool: Tool, action: ActionBlock, filling: "_Filling") -> tuple[str, tuple[str, ...]]:
+    """The program's name and its arguments (kernel-v0 §12.2, DECISIONS 11)."""
+    argv = action.argv or ()
+    words = [filling.argument(word, f"argv[{at}]") for at, word in enumerate(argv)]
+    name = tool.meta.binary
+    if name is None:
+        name, words = (words[0], words[1:]) if words else ("", words)
+    elif argv and argv[0].is_text and not argv[0].source.startswith("-"):
+        words = words[1:]
+    _require_no_nul(name, "binary")
+    if not name:
+        raise InputError("the name of the program is empty")
+    return name, tuple(words)
+
+
+def _folder(cwd: Template | None, filling: "_Filling", working: str) -> str:
+    if cwd is None:
+        return working
+    given = filling.argument(cwd, "cwd")
+    folder = os.path.join(working, given)
+    if not os.path.isdir(folder):
+        raise InputError(f"`cwd`: there is no folder {shown(given)}")
+    return folder
+
+
+def _elsewhere(failure: Failure, tool: Tool, platform: str | None) -> Failure:
+    """Where a program is not found, that the tool is made for other systems may be why (kernel-v0 §12.1)."""
+    if platform is None or not tool.meta.platform or platform in tool.meta.platform:
+        return failure
+    made_for = ", ".join(f"`{name}`" for name in tool.meta.platform)
+    return Failure(failure.kind, f"{failure.message}; the tool is made for {made_for}, and this is `{platform}`")
+
+
+class _Filling:
+    """Renders templates over the inputs and puts secrets in place of their references."""
+
+    def __init__(self, inputs: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
+        self._inputs = inputs
+        self._secrets = secrets
+
+    def text(self, template: Template, place: str) -> str:
+        """What a template comes to; a message names the place it stands at."""
+        try:
+            text = reveal(render(template, self._inputs, _BUDGET), self._secrets)
+        except TemplateEvalError as problem:
+            raise TemplateEvalError(f"`{place}`: {problem.message}", hint=problem.hint) from None
+        except InputError as problem:
+            raise InputError(f"`{place}`: {problem.message}", hint=problem.hint) from None
+        _require_characters(text, place)
+        return text
+
+    def argument(self, template: Template, place: str) -> str:
+        """What a template comes to where the system takes no NUL."""
+        text = self.text(template, place)
+        _require_no_nul(text, place)
+        return text
+
+
+def _require_characters(text: str, place: str) -> None:
+    try:
+        text.isascii() or text.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"`{place}` contains a lone surrogate, which is no character") from None
+
+
+def _require_no_nul(text: str, place: str) -> None:
+    if "\0" in text:
+        raise InputError(f"`{place}` contains a NUL character, which no program can be given")

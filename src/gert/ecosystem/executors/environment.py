@@ -1,0 +1,29 @@
+"""The environment a tool sees: ours, without what is not its business (DECISIONS 12, ecosystem-v0 §12)."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.runbook.documents.tool import Tool
+
+OURS: Final = "GERT_"
+"""How gert's own variables begin; keys to traces and approvals are among them."""
+
+
+def environment_for(
+    tool: Tool, environment: Mapping[str, str], withheld: frozenset[str], added: Mapping[str, str]
+) -> dict[str, str]:
+    """What a tool inherits, and what its action adds: no variable of gert, no secret that only others declare."""
+    secrets = withheld.difference(secret.env for secret in tool.all_secrets) if withheld else withheld
+    inherited = {
+        name: value for name, value in environment.items() if not name.startswith(OURS) and name not in secrets
+    }
+    return {**inherited, **added}
+
+
+def missing_secret(tool: Tool, environment: Mapping[str, str]) -> Failure | None:
+    """The first secret the tool cannot do without and would not get."""
+    for secret in tool.all_secrets:
+        if secret.required and not environment.get(secret.env):
+            return Failure("missing_secret", f"tool `{tool.meta.name}` requires secret `{secret.env}`")
+    return None

@@ -1,0 +1,44 @@
+"""Finding the program a tool names (kernel-v0 §12.2)."""
+
+import os
+import shutil
+from collections.abc import Mapping
+
+from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.foundation.text import printable
+
+
+class Programs:
+    """Finds programs by name or path, and remembers where a name was found for as long as it is still there."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], str] = {}
+
+    def find(self, name: str, folder: str, environment: Mapping[str, str]) -> str | Failure:
+        """The file to run: a path is meant from the folder the process runs in, a name is looked up on its PATH."""
+        if os.sep in name or (os.altsep is not None and os.altsep in name):
+            return _at(os.path.join(folder, name), name)
+        path = environment.get("PATH", os.defpath)
+        known = self._found.get((path, name))
+        if known is not None and os.access(known, os.X_OK):
+            return known
+        found = shutil.which(name, path=path) if path else None
+        if found is None:
+            return Failure("not_found", f"{shown(name)} was not found on PATH")
+        self._found[path, name] = found = os.path.abspath(found)
+        return found
+
+
+def shown(name: str) -> str:
+    """The name of a program in a message."""
+    return f"`{printable(name)}`"
+
+
+def _at(file: str, name: str) -> str | Failure:
+    if not os.path.exists(file):
+        return Failure("not_found", f"{shown(name)} was not found in {shown(os.path.dirname(file))}")
+    if os.path.isdir(file):
+        return Failure("not_found", f"{shown(name)} is a folder, not a program")
+    if not os.access(file, os.X_OK):
+        return Failure("not_found", f"{shown(name)} is not executable")
+    return file

@@ -1,0 +1,165 @@
+"""One process: started in a group of its own, fed, listened to, and stopped together with what it started.
+
+Its group is what makes stopping honest: a signal reaches the children of a shell as well as the shell. On
+Windows, where there are no such groups, only the process itself is stopped.
+
+A process is done when it has exited and its output has ended. Something it left running on purpose may hold
+its output open; then it is done when nothing more has come for a moment, and what was left runs on.
+"""
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+import sys
+from typing import Any, Final
+
+from gert.ecosystem.executors.capture import Capture
+from gert.ecosystem.executors.command import Command
+from gert.ecosystem.executors.feeding import Feed
+from gert.ecosystem.executors.groups import is_running, signal_group
+
+if sys.platform == "win32":
+    _APART: dict[str, Any] = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    _POLITE, _KILL = signal.CTRL_BREAK_EVENT, signal.SIGTERM  # the second ends a process there at once
+else:
+    _APART: dict[str, Any] = {"start_new_session": True}
+    _POLITE, _KILL = signal.SIGTERM, signal.SIGKILL
+
+_MAX_QUIET_WAITS: Final = 8
+"""How often output that is held open and still comes may put off the end."""
+
+_FIRST_LOOK, _LONGEST_LOOK = 0.005, 0.05
+_REAP_WAIT: Final = 2.0
+"""Even a killed process may not go away, if it hangs in the kernel."""
+
+
+class Process(asyncio.SubprocessProtocol):
+    """A running process and what it prints."""
+
+    def __init__(self, stdout: Capture, stderr: Capture, quiet: float) -> None:
+        self._captures = {1: stdout, 2: stderr}
+        self._quiet = quiet
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._feed: Feed | None = None
+        self._exited = asyncio.Event()
+        self._done = asyncio.Event()
+        self._waits = 0
+        self._fed = -1
+        self._timer: asyncio.TimerHandle | None = None
+        self._problem: Exception | None = None
+        self._pid = 0
+
+    async def start(self, command: Command) -> None:
+        """Start it; OSError and ValueError say why the system would not."""
+        self._feed = Feed(command.stdin) if command.stdin is not None else None
+        starting = self._loop.create_task(self._start(command))
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # asyncio loses a process, or waits for it for ever, when it is cancelled while it starts one.
+            while not starting.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([starting])
+            starting.exception()
+            raise
+
+    async def _start(self, command: Command) -> None:
+        self._transport, _ = await self._loop.subprocess_exec(
+            lambda: self,
+            command.name,
+            *command.arguments,
+            executable=command.program,
+            stdin=self._feed.source if self._feed is not None else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=command.folder,
+            env=command.environment,
+            **_APART,
+        )
+        self._pid = self._transport.get_pid() or 0
+        if self._feed is not None:
+            await self._feed.begin(self._transport)
+
+    async def done(self) -> int:
+        """Wait until it is done, and give its exit status: below zero for a signal."""
+        await self._done.wait()
+        if self._problem is not None:
+            raise self._problem
+        for capture in self._captures.values():
+            capture.close()
+        status = self._transport.get_returncode() if self._transport is not None else None
+        return status if status is not None else -signal.SIGTERM
+
+    async def stop(self, grace: float) -> None:
+        """End its group: politely, then by force once the grace is over or nobody waits any longer."""
+        try:
+            self._signal(_POLITE)
+            await self._gone(grace)
+        finally:
+            self.kill()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_REAP_WAIT):
+                await self._exited.wait()
+
+    def kill(self) -> None:
+        """End its group by force, at once."""
+        self._signal(_KILL)
+
+    def close(self) -> None:
+        """Let go of it; output that is still open is no longer read."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._feed is not None:
+            self._feed.close()
+        if self._transport is not None:
+            self._transport.close()
+
+    # What asyncio tells a protocol.
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Keep what it printed; a listener that fails ends the process, not only the listening."""
+        try:
+            self._captures[fd].feed(data)
+        except Exception as problem:
+            self._problem = problem
+            self._done.set()
+
+    def process_exited(self) -> None:
+        """Wait a moment for output to end."""
+        self._exited.set()
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has exited and its output has ended."""
+        self._done.set()
+
+    def _look(self) -> None:
+        fed = sum(capture.fed for capture in self._captures.values())
+        if self._waits and (fed == self._fed or self._waits > _MAX_QUIET_WAITS):
+            self._done.set()
+            return
+        self._waits += 1
+        self._fed = fed
+        self._timer = self._loop.call_later(self._quiet, self._look)
+
+    async def _gone(self, grace: float) -> None:
+        """Wait until nothing of the group is left."""
+        until = self._loop.time() + grace
+        pause = _FIRST_LOOK
+        while self._is_running() and (left := until - self._loop.time()) > 0:
+            await asyncio.sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST_LOOK)
+
+    def _is_running(self) -> bool:
+        return not self._exited.is_set() if sys.platform == "win32" else bool(self._pid) and is_running(self._pid)
+
+    def _signal(self, number: int) -> None:
+        if self._transport is None or not self._pid:
+            return
+        if sys.platform == "win32":
+            with contextlib.suppress(OSError, ValueError):
+                self._transport.send_signal(number)
+        else:
+            signal_group(self._pid, number)

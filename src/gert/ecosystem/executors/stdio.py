@@ -1,0 +1,126 @@
+"""The stdio transport: an action is a process, and its outputs are in what it prints.
+
+What it prints is without secrets from the moment it is read (DECISIONS 36).
+"""
+
+import asyncio
+import errno
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from msgspec.structs import replace
+
+from gert.ecosystem.executors.capture import Capture
+from gert.ecosystem.executors.command import Command, Surroundings, command_for
+from gert.ecosystem.executors.lookup import shown
+from gert.ecosystem.executors.process import Process
+from gert.ecosystem.executors.reading import Ended, answer_of, reads_json, told
+from gert.kernel.engine.asks import CallTool, ToolAnswer
+from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.runbook.documents.tool import ActionBlock, Tool
+
+Listener = Callable[[str, str, str], None]
+"""Hears path, stream and text: whole lines, or parts of long ones. Control characters are still in the text."""
+
+DEFAULT_LIMIT: Final = 10 * 1024 * 1024
+
+_LARGE: Final = 512 * 1024
+"""More output than this is searched in a thread, so that other lanes go on meanwhile."""
+
+
+class Stdio:
+    """Calls actions as processes.
+
+    secrets: the values of secret inputs, by input
+    redactor: knows every secret, those of the environment and those of inputs
+    withheld: environment variables that hold secrets declared anywhere in the program
+    limit: bytes kept of each stream; what comes after is read and dropped
+    platform: the running system by its GOOS name
+    stop_grace: seconds between asking a process to end and making it
+    quiet: seconds without output after which a process that has exited is done, though its output is held open
+    """
+
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str],
+        secrets: Mapping[str, str],
+        redactor: Redactor,
+        withheld: frozenset[str],
+        working: str,
+        on_output: Listener | None = None,
+        limit: int = DEFAULT_LIMIT,
+        platform: str | None = None,
+        stop_grace: float = 2.0,
+        quiet: float = 0.25,
+    ) -> None:
+        self._here = Surroundings(
+            environment=environment, secrets=secrets, withheld=withheld, working=working, platform=platform
+        )
+        self._redactor = redactor
+        self._on_output = on_output
+        self._limit = limit
+        self._stop_grace = stop_grace
+        self._quiet = quiet
+        self._live: set[Process] = set()
+
+    async def call(self, tool: Tool, action_name: str, action: ActionBlock, ask: CallTool) -> ToolAnswer:
+        """Carry out an action; when cancelled, everything it started has ended before the caller goes on."""
+        started = time.monotonic()
+        answer = await self._answer(tool, action, ask)
+        return replace(answer, duration=round(time.monotonic() - started, 3))
+
+    def kill_all(self) -> None:
+        """End every running process by force, at once; their calls then answer that they were killed."""
+        for process in self._live:
+            process.kill()
+
+    async def _answer(self, tool: Tool, action: ActionBlock, ask: CallTool) -> ToolAnswer:
+        command = command_for(tool, action, ask.inputs, self._here)
+        if isinstance(command, Failure):
+            return ToolAnswer(failure=told(command, self._redactor))
+        stdout = self._capture(ask.path, "stdout", keeps_raw=reads_json(action))
+        stderr = self._capture(ask.path, "stderr")
+        status = await self._run(command, Process(stdout, stderr, self._quiet))
+        if isinstance(status, Failure):
+            return ToolAnswer(failure=told(status, self._redactor))
+        read = partial(answer_of, Ended(command.name, status, stdout, stderr), action, ask.contract, self._redactor)
+        return await asyncio.to_thread(read) if stdout.fed + stderr.fed > _LARGE else read()
+
+    async def _run(self, command: Command, process: Process) -> int | Failure:
+        """Start a process and see it through; give its status, or why it was not started."""
+        self._live.add(process)
+        try:
+            try:
+                await process.start(command)
+            except (OSError, ValueError) as problem:
+                return _not_started(command.name, problem)
+            return await process.done()
+        except BaseException:
+            await process.stop(self._stop_grace)
+            raise
+        finally:
+            process.close()
+            self._live.discard(process)
+
+    def _capture(self, path: str, stream: str, *, keeps_raw: bool = False) -> Capture:
+        show = partial(self._on_output, path, stream) if self._on_output is not None else None
+        return Capture(self._redactor, self._limit, show, keeps_raw=keeps_raw)
+
+
+def _not_started(name: str, problem: OSError | ValueError) -> Failure:
+    """Why the system would not start a program that is there."""
+    if isinstance(problem, ValueError):
+        return Failure("invalid_input", f"{shown(name)} cannot be given its arguments: {problem}")
+    if problem.errno == errno.E2BIG:
+        return Failure("invalid_input", f"the arguments of {shown(name)} are too long; large values go to `stdin`")
+    if problem.errno == errno.ENOENT:
+        return Failure("not_found", f"{shown(name)} cannot be started: its interpreter was not found")
+    if problem.errno == errno.ENOEXEC:
+        return Failure("transport", f"{shown(name)} cannot be started: it is neither a program nor a script with `#!`")
+    reason = os.strerror(problem.errno).lower() if problem.errno else "the system gives no reason"
+    return Failure("transport", f"{shown(name)} cannot be started: {reason}")

@@ -1,0 +1,25 @@
+"""Whoever watches a run: told what happened once it is recorded, and never asked."""
+
+from typing import Protocol
+
+from gert.kernel.events.envelope import Envelope
+from gert.kernel.events.payload import Payload
+
+
+class Observer(Protocol):
+    """Something that shows a run while it runs; nothing it does changes the run."""
+
+    def said(self, event: Envelope, payload: Payload) -> None:
+        """An event is durable; events come in the order of the trace."""
+
+    def printed(self, path: str, stream: str, text: str) -> None:
+        """A running tool printed something: redacted, in pieces of any size, and otherwise as it came."""
+
+    def pause(self) -> None:
+        """A question is about to be asked at the terminal: get out of the way."""
+
+    def unpause(self) -> None:
+        """The question has been answered; what happened in the meantime may be shown now."""
+
+    def close(self) -> None:
+        """Nothing more will happen; the terminal is left as it was found. May be called twice."""

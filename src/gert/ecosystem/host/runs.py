@@ -1,0 +1,90 @@
+"""Where runs are kept: the state directory, the folder of a run, and what is written there before it begins."""
+
+import os
+import secrets
+import sys
+import tempfile
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from gert.errors import TraceError, UsageError
+from gert.kernel.foundation.names import is_safe_name
+
+STATE_VERSION: Final = 1
+RUNS: Final = "runs"
+TRACE_FILE: Final = "trace.jsonl"
+ANSWERS_FILE: Final = "answers.jsonl"
+STATE_FILE: Final = "state.json"
+
+_ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+def new_run_id(moment: datetime) -> str:
+    """An id that sorts by time and is a safe file name everywhere."""
+    chance = "".join(secrets.choice(_ALPHABET) for _ in range(6))
+    return f"{moment:%Y%m%d-%H%M%S}-{moment.microsecond // 1000:03d}-{chance}"
+
+
+def state_dir(chosen: str | None, project_root: str | None, environ: Mapping[str, str]) -> str:
+    """The state directory: chosen, or the project's root, or the user's own (XDG)."""
+    if chosen:
+        return os.path.abspath(chosen)
+    if environ.get("GERT_STATE_DIR"):
+        return os.path.abspath(environ["GERT_STATE_DIR"])
+    if project_root is not None:
+        return project_root
+    if sys.platform == "win32":
+        base = environ.get("LOCALAPPDATA") or os.path.join(os.path.expanduser("~"), "AppData", "Local")
+    else:
+        base = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(base, "gert")
+
+
+class RunFolder:
+    """The folder of one run; only its owner can read it."""
+
+    def __init__(self, state: str, run_id: str) -> None:
+        if not is_safe_name(run_id):
+            raise UsageError(f"`{run_id}` is not a run id")
+        self.path = os.path.join(state, RUNS, run_id)
+
+    @property
+    def trace(self) -> str:
+        """The trace, unless it is kept elsewhere."""
+        return os.path.join(self.path, TRACE_FILE)
+
+    @property
+    def answers(self) -> str:
+        """The answer log."""
+        return os.path.join(self.path, ANSWERS_FILE)
+
+    def create(self) -> None:
+        """Make the folder; one that exists belongs to another run."""
+        try:
+            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            os.mkdir(self.path, 0o700)
+        except OSError as problem:
+            why = (problem.strerror or str(problem)).lower()
+            raise TraceError(
+                f"the run cannot be recorded in `{self.path}`: {why}",
+                hint="choose another place with --state-dir or GERT_STATE_DIR, or with --trace or --db",
+            ) from None
+
+    def write_state(self, identity: Mapping[str, Any]) -> None:
+        """Write what identifies the run, whole or not at all."""
+        data = msgspec.json.format(msgspec.json.encode({"version": STATE_VERSION, **identity}, enc_hook=str), indent=2)
+        target = os.path.join(self.path, STATE_FILE)
+        descriptor, temporary = tempfile.mkstemp(dir=self.path, prefix=".state-")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        except BaseException:
+            if os.path.exists(temporary):
+                os.unlink(temporary)
+            raise

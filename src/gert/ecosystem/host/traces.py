@@ -1,0 +1,185 @@
+"""Reading and verifying the trace of a run, wherever it is kept."""
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import BinaryIO, Final
+
+from gert.ecosystem.stores.append_file import read_lines
+from gert.ecosystem.stores.sqlite import SqliteStore
+from gert.errors import DocumentError, TraceError, UsageError
+from gert.kernel.events.chain import ChainReader, ChainReport
+from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode
+from gert.kernel.events.seal import SealReport, check_seal
+from gert.kernel.foundation.signature import Keys
+
+STDIN: Final = "-"
+_CHUNK: Final = 1 << 20
+_RUNS_SHOWN: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Where the lines of a trace come from.
+
+    name: what people call it
+    run_id: the run it has to be of, if someone asked for one
+    """
+
+    name: str
+    run_id: str | None
+    _chunks: Callable[[], Iterator[bytes]]
+    _lines: Callable[[], Iterator[bytes]]
+
+    def chunks(self) -> Iterator[bytes]:
+        """The trace byte for byte, whatever it holds."""
+        return self._chunks()
+
+    def lines(self) -> Iterator[bytes]:
+        """Its lines with their line breaks; of one that is too long, only enough to see that it is."""
+        return self._lines()
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A line that is not an event."""
+
+    line: int
+    reason: str
+
+
+def open_trace(file: str | None, db: str | None, run_id: str | None) -> Trace:
+    """Find a trace: in a file, on standard input (`-`), or as a run in a database."""
+    if file is not None and db is not None:
+        raise UsageError("expected a file or a database, found both", hint="leave out FILE or `--db`")
+    if db is not None:
+        return _trace_in_database(db, run_id)
+    if file is None:
+        raise UsageError("expected a trace", hint="name a file, `-` for standard input, or `--db FILE --run ID`")
+    if file == STDIN:
+        if sys.stdin is None:
+            raise UsageError("there is no standard input")
+        source = sys.stdin.buffer
+        return Trace("<stdin>", run_id, lambda: _chunks_of(source), lambda: read_lines(source, MAX_LINE_BYTES))
+    _require_file(file)
+    return Trace(file, run_id, lambda: _file_chunks(file), lambda: _file_lines(file))
+
+
+def verify_trace(
+    trace: Trace, keys: Keys, *, key_id: str | None = None, require_signature: bool = False
+) -> tuple[ChainReport, SealReport]:
+    """Read a trace once and check its chain and its seal.
+
+    A signature is demanded by whoever requires it, names a key, or holds one. A last line without its line
+    break was not written whole, even if all else of it is there.
+    """
+    reader, last = ChainReader(), b"\n"
+    for line in trace.lines():
+        reader.add(line)
+        last = line
+    report = reader.report()
+    if not last.endswith(b"\n") and report.torn is None:
+        report = replace(report, torn="it has no line break")
+    seal = check_seal(report, keys, require_signature=require_signature, key_id=key_id, run_id=trace.run_id)
+    return report, seal
+
+
+def events_of(trace: Trace) -> Iterator[Envelope | Unreadable]:
+    """The events of a trace, and in their place the lines that cannot be read."""
+    for number, line in enumerate(trace.lines(), start=1):
+        try:
+            yield decode(line.removesuffix(b"\n"))
+        except TraceError as error:
+            yield Unreadable(number, error.message)
+
+
+def _trace_in_database(db: str, run_id: str | None) -> Trace:
+    _require_file(db)
+    with _as_document():
+        store = SqliteStore(db, read_only=True)
+        run = _pick_run(store, db, run_id)
+    return Trace(f"run `{run}` in `{db}`", run, lambda: _run_chunks(store, run), lambda: _run_lines(store, run))
+
+
+def _pick_run(store: SqliteStore, db: str, run_id: str | None) -> str:
+    if run_id is not None:
+        if next(store.events(run_id), None) is not None:
+            return run_id
+        raise UsageError(f"there is no run `{run_id}` in `{db}`", hint=_runs_hint(store))
+    first = list(islice(store.runs(), 2))
+    if not first:
+        raise UsageError(f"there are no runs in `{db}`")
+    if len(first) > 1:
+        raise UsageError(f"there are several runs in `{db}`", hint=f"choose one with `--run`: {_runs_hint(store)}")
+    return first[0]
+
+
+def _runs_hint(store: SqliteStore) -> str:
+    runs = list(islice(store.runs(), _RUNS_SHOWN + 1))
+    listed = ", ".join(f"`{run}`" for run in runs[:_RUNS_SHOWN])
+    return (f"it has {listed}" if runs else "it has none") + (", and more" if len(runs) > _RUNS_SHOWN else "")
+
+
+def _run_chunks(store: SqliteStore, run_id: str) -> Iterator[bytes]:
+    with _as_document():
+        for line in store.events(run_id):
+            yield line + b"\n"
+
+
+def _run_lines(store: SqliteStore, run_id: str) -> Iterator[bytes]:
+    """The lines as an export would have them: what is verified is what is given away."""
+    for chunk in _run_chunks(store, run_id):
+        if chunk.index(b"\n") == len(chunk) - 1:
+            yield chunk
+        else:
+            yield from (part + b"\n" for part in chunk[:-1].split(b"\n"))
+
+
+def _file_chunks(path: str) -> Iterator[bytes]:
+    with _reading(path) as file:
+        yield from _chunks_of(file)
+
+
+def _file_lines(path: str) -> Iterator[bytes]:
+    with _reading(path) as file:
+        yield from read_lines(file, MAX_LINE_BYTES)
+
+
+def _chunks_of(file: BinaryIO) -> Iterator[bytes]:
+    while chunk := file.read(_CHUNK):
+        yield chunk
+
+
+def _require_file(path: str) -> None:
+    try:
+        # A pipe or device would block or never end.
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise DocumentError(f"`{path}` is not a regular file", hint="read it from standard input: `-`")
+    except FileNotFoundError:
+        raise UsageError(f"there is no file `{path}`") from None
+    except OSError as problem:
+        raise DocumentError(f"`{path}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
+    except ValueError:
+        raise UsageError(f"`{path}` is not a path") from None
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[BinaryIO]:
+    try:
+        with open(path, "rb") as file:
+            yield file
+    except OSError as problem:
+        raise DocumentError(f"`{path}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
+
+
+@contextmanager
+def _as_document() -> Iterator[None]:
+    """A database that cannot be read is a document that cannot be read, not a fault of the engine."""
+    try:
+        yield
+    except TraceError as error:
+        raise DocumentError(error.message, hint=error.hint) from error

@@ -1,0 +1,1 @@
+"""Stores: where the events of runs, and the answers that led to them, are kept."""

@@ -1,0 +1,140 @@
+"""One run in two files of lines: the trace, and beside it the log of answers."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from os import PathLike, fspath
+from threading import Lock
+from types import TracebackType
+from typing import Self
+
+from gert.ecosystem.stores.append_file import AppendFile, read_lines
+from gert.ecosystem.stores.batch import MAX_ANSWER_BYTES, check_batch, check_next
+from gert.ecosystem.stores.recovery import is_taken, whole_answers, whole_events
+from gert.errors import TraceError
+from gert.kernel.events.envelope import MAX_LINE_BYTES
+
+
+class JsonlStore:
+    """A new trace; without a file for its answers they are not kept, and the run cannot be resumed.
+
+    torn, torn_answers: what `reopen` found after the last whole line, and set aside
+    """
+
+    def __init__(self, trace: str | PathLike[str], answers: str | PathLike[str] | None, *, sync: bool = True) -> None:
+        self._open(fspath(trace), None if answers is None else fspath(answers), sync=sync, create=True)
+        try:
+            for file in self._files():
+                if file.size:
+                    raise is_taken(file)
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def reopen(
+        cls, trace: str | PathLike[str], answers: str | PathLike[str] | None, *, sync: bool = True
+    ) -> "JsonlStore":
+        """Go on with a trace that was begun: its chain is checked, and a torn last line is set aside."""
+        store = cls.__new__(cls)
+        # A run that died early may have left no answers; without a trace there is nothing to go on with.
+        store._open(fspath(trace), None if answers is None else fspath(answers), sync=sync, create=False)
+        try:
+            store._recover()
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def _open(self, trace: str, answers: str | None, *, sync: bool, create: bool) -> None:
+        self.durable = sync
+        self.torn: bytes | None = None
+        self.torn_answers: bytes | None = None
+        self._lock = Lock()
+        self._run_id: str | None = None
+        self._events_count = self._answers_count = 0
+        self._answers: AppendFile | None = None
+        self._trace = AppendFile(trace, sync=sync, create=create)
+        try:
+            if answers is not None:
+                self._answers = AppendFile(answers, sync=sync, create=True)
+        except BaseException:
+            self._trace.close()
+            raise
+
+    def append(self, run_id: str, first_seq: int, events: Sequence[bytes], answers: Sequence[bytes] = ()) -> None:
+        """Write a batch: first its answers, then its events."""
+        check_batch(run_id, first_seq, events, answers)
+        with self._lock:
+            if self._run_id not in (None, run_id):
+                raise TraceError(f"`{self._trace.path}` holds run `{self._run_id}`, and not `{run_id}`")
+            check_next(run_id, self._events_count, first_seq)
+            self._write(events, answers if self._answers is not None else ())
+            self._run_id = run_id
+
+    def _write(self, events: Sequence[bytes], answers: Sequence[bytes]) -> None:
+        # One after the other, never side by side: events that reached the disk before the answers they rest on
+        # would make a resumed run act a second time. Even writing the events while the answers are being synced
+        # could do that, because the system may put any written page on disk at any time.
+        before = 0
+        if answers and self._answers is not None:
+            before = self._answers.size
+            self._answers.append(answers)
+        if events:
+            try:
+                self._trace.append(events)
+            except BaseException:
+                if answers and self._answers is not None:
+                    self._answers.cut(before)
+                raise
+        self._answers_count += len(answers)
+        self._events_count += len(events)
+
+    def events(self, run_id: str, since: int = 0) -> Iterator[bytes]:
+        """The lines after the number `since`."""
+        with self._lock:
+            count = self._events_count if run_id == self._run_id else 0
+        return self._read(self._trace, since, count, MAX_LINE_BYTES)
+
+    def answers(self, run_id: str) -> Iterator[bytes]:
+        """The answers, in order."""
+        with self._lock:
+            count = self._answers_count if self._run_id in (None, run_id) else 0
+        return self._read(self._answers, 0, count, MAX_ANSWER_BYTES)
+
+    def runs(self) -> Iterator[str]:
+        """The run, if it has begun."""
+        with self._lock:
+            return iter([self._run_id] if self._run_id is not None and self._events_count else [])
+
+    def close(self) -> None:
+        """Close both files."""
+        for file in self._files():
+            file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _files(self) -> list[AppendFile]:
+        return [file for file in (self._trace, self._answers) if file is not None]
+
+    def _read(self, file: AppendFile | None, since: int, count: int, longest: int) -> Iterator[bytes]:
+        # Lines beyond the count belong to a batch that is being written.
+        if file is None or since >= count:
+            return
+        with file.reader() as lines:
+            for line in islice(read_lines(lines, longest), since, count):
+                yield line.removesuffix(b"\n")
+
+    def _recover(self) -> None:
+        events = whole_events(self._trace)
+        self.torn = events.set_aside(self._trace)
+        self._events_count, self._run_id = events.count, events.run_id
+        if self._answers is not None:
+            answers = whole_answers(self._answers)
+            self.torn_answers = answers.set_aside(self._answers)
+            self._answers_count = answers.count

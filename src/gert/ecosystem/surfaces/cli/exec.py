@@ -1,0 +1,170 @@
+"""`gert exec`: run a runbook, governed and recorded."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+import click
+
+from gert.ecosystem.host.driver import MAX_PARALLEL
+from gert.ecosystem.host.execute import MODES, Executed, RunOptions, execute
+from gert.ecosystem.host.variables import given_values
+from gert.ecosystem.surfaces.cli.output import complain, say, say_json
+from gert.ecosystem.surfaces.cli.view import make_view
+from gert.errors import InputError, UsageError
+from gert.kernel.events.runbook import Outcome
+from gert.kernel.foundation.duration import format_duration, parse_duration
+from gert.kernel.foundation.text import printable
+
+EXIT_COMPLETED: Final = 0
+EXIT_NOT_COMPLETED: Final = 3
+EXIT_INTERRUPTED: Final = 130
+
+
+@click.command(
+    name="exec",
+    epilog="Example: gert exec runbooks/restart-pod.yaml --var pod=web-1 --as oncall@example.com --trace run.jsonl",
+)
+@click.argument("file", metavar="FILE")
+@click.option("--var", "variables", multiple=True, metavar="NAME=TEXT", help="Value of an input, as text.")
+@click.option(
+    "--input", "inputs", multiple=True, metavar="NAME=VALUE", help="Value of an input as YAML; @FILE reads a file."
+)
+@click.option("--vars-file", "vars_files", multiple=True, metavar="FILE", help="Values of inputs, a YAML or JSON map.")
+@click.option("--mode", type=click.Choice(MODES), default="real", show_default=True, help="Who answers.")
+@click.option(
+    "--probe-allow-effects",
+    metavar="EFFECTS",
+    default="network",
+    show_default=True,
+    help="Effects a tool may have to be run by a probe, separated by commas.",
+)
+@click.option("--as", "actor", metavar="ACTOR", help="Who runs it; the user of this machine when left out.")
+@click.option("--trace", metavar="FILE", help="Record in this file instead of the state folder.")
+@click.option("--db", metavar="FILE", help="Record in this SQLite database instead.")
+@click.option("--state-dir", metavar="DIR", help="Where runs are kept; the project or your state folder otherwise.")
+@click.option(
+    "--sync",
+    type=click.Choice(["full", "none"]),
+    default="full",
+    show_default=True,
+    help="`none` does not wait for the disk; only for runs whose record may be lost.",
+)
+@click.option(
+    "--policy", "policies", multiple=True, metavar="FILE", help="A policy, or a folder of them, as the floor."
+)
+@click.option("--evidence", metavar="FILE", help="Evidence for manual steps, by step id.")
+@click.option(
+    "--max-parallel", type=click.IntRange(1, 1000), default=MAX_PARALLEL, show_default=True, help="Lanes at once."
+)
+@click.option("--timeout", metavar="DURATION", help="Longest time the run may take, such as 30m.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; progress goes to standard error.")
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing while it runs.")
+@click.option("--verbose", "-v", is_flag=True, help="Print what tools print.")
+def command(
+    file: str,
+    variables: tuple[str, ...],
+    inputs: tuple[str, ...],
+    vars_files: tuple[str, ...],
+    mode: str,
+    probe_allow_effects: str,
+    actor: str | None,
+    trace: str | None,
+    db: str | None,
+    state_dir: str | None,
+    sync: str,
+    policies: tuple[str, ...],
+    evidence: str | None,
+    max_parallel: int,
+    timeout: str | None,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+) -> int:
+    """Run a runbook: contracts checked, policy applied, every step recorded.
+
+    A real run is always recorded: under `runs/` of the project, of your state folder, or where --trace or --db says.
+    `--mode dry-run` runs nothing and shows every outcome that can be reached; `--mode probe` runs only tools that
+    write nothing. Ctrl-C stops what is under way and finishes the record; a second one ends at once.
+    Exits with 0 when the run completed, 1 when the runbook is not valid, 2 when it was called wrongly, 3 when the run
+    failed or was denied.
+    """
+    options = RunOptions(
+        file=file,
+        given=given_values(variables, inputs, vars_files),
+        mode=mode,  # type: ignore[arg-type]
+        actor=_named(actor),
+        trace=trace,
+        db=db,
+        state_dir=state_dir,
+        sync=sync == "full",
+        policies=policies,
+        evidence=evidence,
+        max_parallel=max_parallel,
+        timeout=_seconds(timeout),
+        probe_effects=frozenset(each.strip() for each in probe_allow_effects.split(",") if each.strip()),
+    )
+    view = make_view(stream=sys.stderr if as_json else sys.stdout, verbose=verbose, quiet=quiet)
+    try:
+        executed = asyncio.run(execute(options, observers=[view] if view is not None else []))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    finally:
+        if view is not None:
+            view.close()
+    if as_json:
+        say_json(executed.as_json())
+    elif not quiet:
+        for line in _summary(executed):
+            say(line)
+    elif executed.result.status != "completed":
+        complain(_why(executed))
+    return _exit_code(executed)
+
+
+def _named(actor: str | None) -> str | None:
+    if actor is not None and not actor.strip():
+        raise UsageError("`--as` needs a name", hint="for example --as oncall@example.com")
+    return actor
+
+
+def _seconds(timeout: str | None) -> float | None:
+    if timeout is None:
+        return None
+    try:
+        return parse_duration(timeout).total_seconds()
+    except InputError as problem:
+        raise UsageError(problem.message, hint=problem.hint) from None
+
+
+def _exit_code(executed: Executed) -> int:
+    if executed.result.status == "completed":
+        return EXIT_COMPLETED
+    return EXIT_INTERRUPTED if executed.interrupted and executed.result.status == "cancelled" else EXIT_NOT_COMPLETED
+
+
+def _summary(executed: Executed) -> Iterator[str]:
+    result = executed.result
+    if executed.mode != "real":
+        yield ""
+        yield "Outcomes that can be reached:" if result.reachable_outcomes else "No outcome can be reached."
+        yield from (f"  {_outcome(outcome)}" for outcome in result.reachable_outcomes)
+        yield f"This was a {executed.mode}: no outcome is claimed."
+    took = format_duration(timedelta(milliseconds=round(result.duration * 1000)))
+    yield f"{printable(executed.run_id)}: {result.status} in {took}, {executed.events} events"
+    if executed.trace is not None:
+        yield f"trace: {printable(executed.trace)}"
+    elif executed.db is not None:
+        yield f"recorded in {printable(executed.db)}"
+
+
+def _outcome(outcome: Outcome) -> str:
+    return f"{outcome.category}: {printable(outcome.code)}"
+
+
+def _why(executed: Executed) -> str:
+    failure = executed.result.failure
+    where = f" at `{executed.result.failed_step}`" if executed.result.failed_step else ""
+    return f"the run {executed.result.status}{where}: {failure.message}" if failure else "the run did not complete"

@@ -1,0 +1,166 @@
+"""What lines about events are made of: icons, colours, and data cut to a length and made harmless."""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from itertools import islice
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from gert.errors import InputError
+from gert.kernel.events.payload import Payload
+from gert.kernel.events.runbook import Failure, Outcome
+from gert.kernel.foundation.duration import parse_duration
+from gert.kernel.foundation.text import printable
+
+BEGUN: Final = "▸"
+DONE: Final = "✓"
+FAILED: Final = "✗"
+SKIPPED: Final = "–"  # noqa: RUF001  # it stands in a column of icons
+REFUSED: Final = "⊘"
+WARNING: Final = "!"
+ASKED: Final = "?"
+WENT: Final = "→"
+AGAIN: Final = "↻"
+ENDED: Final = "■"
+NOTED: Final = "·"
+QUOTED: Final = "│ "
+
+GOOD: Final = "green"
+BAD: Final = "red"
+DOUBTFUL: Final = "yellow"
+QUIET: Final = "bright_black"
+LIVELY: Final = "cyan"
+
+LONGEST_NAME: Final = 120
+LONGEST_VALUE: Final = 160
+LONGEST_LINE: Final = 400
+MOST_LINES: Final = 8
+
+# What tools print to colour text or redraw a line. It hides no text, so it can simply go.
+_CONTROL_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+
+
+class Words(NamedTuple):
+    """An event in words.
+
+    text: one line, beginning with the name of the step
+    notes: further lines, beneath
+    news: worth a line while the run runs; everything stands in a timeline
+    """
+
+    icon: str
+    text: str
+    colour: str | None = None
+    notes: tuple[str, ...] = ()
+    news: bool = True
+
+
+class Subject(NamedTuple):
+    """What an event is about: the name of its step (of its run, where it has none), and what the step does."""
+
+    name: str
+    does: str = ""
+
+
+Wording: TypeAlias = Mapping[type[Payload], Callable[[Any, Subject], Words]]
+"""For each class of event, what puts it into words."""
+
+STATUS: Final[Mapping[str, tuple[str, str]]] = {
+    "success": (DONE, GOOD),
+    "failed": (FAILED, BAD),
+    "error": (FAILED, BAD),
+    "skipped": (SKIPPED, QUIET),
+}
+CATEGORY: Final[Mapping[str, str]] = {
+    "resolved": GOOD,
+    "no_action": GOOD,
+    "escalated": DOUBTFUL,
+    "needs_rca": DOUBTFUL,
+}
+
+
+def clip(text: str, longest: int = LONGEST_LINE) -> str:
+    """One harmless line of limited length."""
+    # Cut first: whoever prints a megabyte does not wait for it to be read.
+    return printable(text) if len(text) <= longest else printable(text[: longest - 1]) + "…"
+
+
+def lines_of(text: str) -> tuple[str, ...]:
+    """The first lines of a text, each harmless and marked as quoted: none can pass for a line of ours."""
+    head = text[: LONGEST_LINE * MOST_LINES]
+    lines = [line for line in head.splitlines() if line.strip()]
+    cut = len(lines) > MOST_LINES or len(head) < len(text)
+    shown = tuple(f"{QUOTED}{tidy(line)}" for line in lines[:MOST_LINES])
+    return (*shown, f"{QUOTED}…") if cut else shown
+
+
+def tidy(line: str, longest: int = LONGEST_LINE) -> str:
+    """A line a tool wrote, without the colours it chose."""
+    head = line[: 4 * longest]
+    plain = _CONTROL_SEQUENCE.sub("", head).expandtabs(4).rstrip(" ")
+    return clip(plain if len(head) == len(line) else plain + "…", longest)
+
+
+def value_text(value: Any, longest: int = LONGEST_VALUE) -> str:
+    """A value of any type, short and on one line: text as it is, everything else as JSON."""
+    if isinstance(value, str):
+        return clip(value, longest)
+    try:
+        return clip(msgspec.json.encode(value).decode(), longest)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return "…"  # only a trace that somebody else wrote holds such a value
+
+
+def pairs(values: dict[str, Any]) -> tuple[str, ...]:
+    """`name = value`, one line each."""
+    first = islice(values.items(), MOST_LINES)
+    lines = [f"{clip(name, LONGEST_NAME)} = {value_text(value)}" for name, value in first]
+    return (*lines, f"… {len(values) - MOST_LINES} more") if len(values) > MOST_LINES else tuple(lines)
+
+
+def listed(names: tuple[str, ...]) -> str:
+    """Names on one line, the first few of many."""
+    shown = ", ".join(clip(name, LONGEST_NAME) for name in names[:MOST_LINES])
+    return f"{shown}, … {len(names) - MOST_LINES} more" if len(names) > MOST_LINES else shown
+
+
+def failure_lines(failure: Failure | None) -> tuple[str, ...]:
+    """Why something failed: its kind, and what was said about it."""
+    if failure is None:
+        return ()
+    first, *rest = lines_of(failure.message) or ("no message",)
+    return (f"{failure.kind}: {first.removeprefix(QUOTED)}", *rest)
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """`resolved: pod_restarted`."""
+    return f"{outcome.category}: {clip(outcome.code, LONGEST_NAME)}"
+
+
+def columns(*texts: str) -> str:
+    """Parts of a line, set apart; empty ones leave no gap."""
+    return "  ".join(text for text in texts if text)
+
+
+def elapsed(duration: timedelta) -> str:
+    """A duration at a glance: `132ms`, `4.2s`, `2m05s`, `1h02m`."""
+    millis = duration // timedelta(milliseconds=1)
+    if millis < 1000:
+        return f"{max(millis, 0)}ms"
+    if millis < 60_000:
+        return f"{millis // 100 / 10:.1f}s"
+    minutes, seconds = divmod(millis // 1000, 60)
+    if minutes < 60:
+        return f"{minutes}m{seconds:02}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m"
+
+
+def duration_text(text: str) -> str:
+    """A recorded duration at a glance, or as it stands if it is none."""
+    try:
+        return elapsed(parse_duration(text))
+    except InputError:
+        return clip(text, 20)

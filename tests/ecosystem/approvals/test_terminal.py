@@ -1,0 +1,188 @@
+"""Approval by whoever sits at the terminal."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from gert.ecosystem.approvals.terminal import TerminalApprovals, summary
+from gert.ecosystem.host.console import Console
+from gert.kernel.engine.asks import ApprovalAnswer, ApprovalRequest, AwaitApproval, Response, SubmitApproval
+from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.foundation.secret_refs import secret_ref
+
+from ..host.people import LIMIT, Stdin, a_terminal, at_terminal, piped  # noqa: TID252
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+STAMP = "2026-01-02T12:00:00.000000Z"
+REQUEST = ApprovalRequest(
+    run_id="r1",
+    runbook="restart-service",
+    step_id="restart",
+    title="Restart it",
+    risk_level="high",
+    rule="rules[0]",
+    contract={"effects": ["service"], "writes": ["service"], "idempotent": False, "inputs": {"x": {"type": "int"}}},
+    target="kubectl/restart",
+    inputs={"name": "web", "token": f"Bearer {secret_ref('key')}", "n": [1, {"a": None}]},
+    request_hash="sha256:00",
+    min_approvers=1,
+    approvers=(),
+    separation_of_duties=False,
+    require_signed_approvals=False,
+    requested_by="ann",
+    approval_timeout=float(LIMIT),
+)
+
+
+def request(**changes: Any) -> ApprovalRequest:
+    return msgspec.structs.replace(REQUEST, **changes)
+
+
+def approvals(console: Console, actor: str = "ann") -> TerminalApprovals:
+    return TerminalApprovals(console, actor, lambda: NOON, lambda: "t1")
+
+
+def waiting(asked: ApprovalRequest) -> AwaitApproval:
+    return AwaitApproval(key="k", path="restart", step_id="restart", ticket_id="t1", request=asked)
+
+
+def says(approver: str, approved: bool, reason: str | None = None) -> Response:
+    return Response(approver=approver, approved=approved, timestamp=STAMP, reason=reason)
+
+
+def test_a_ticket_is_given_at_once_and_says_until_when() -> None:
+    ticket = approvals(Console(None, print)).submit(
+        SubmitApproval(key="k", path="restart", step_id="restart", request=request(approval_timeout=90.0))
+    )
+    assert (ticket.ticket_id, ticket.method, ticket.expires_at) == ("t1", "terminal", "2026-01-02T12:01:30.000000Z")
+
+
+TWO = {"min_approvers": 2}
+APART = {"separation_of_duties": True}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said", "responses"),
+    [
+        pytest.param({}, b"y\n", [says("ann", True)], id="yes"),
+        pytest.param({}, b"YES it is fine\n", [says("ann", True, "it is fine")], id="yes, and why"),
+        pytest.param({}, b"n too late\n", [says("ann", False, "too late")], id="no, and why"),
+        pytest.param({}, b"\n", [says("ann", False)], id="an empty line is no"),
+        pytest.param({}, b"sure\nok\ny\n", [says("ann", True)], id="nonsense is asked about again"),
+        pytest.param({}, b"yesterday\n", [], id="a word that begins like yes is none"),
+        pytest.param({}, b"", [], id="nobody is there"),
+        pytest.param({}, b"what\n" * 50, [], id="nothing but nonsense is no answer"),
+        pytest.param({}, b"\xff\ny\n", [], id="a line that is not UTF-8 is no answer"),
+        pytest.param({}, b"\0y\n", [], id="a NUL is nonsense"),
+        pytest.param(TWO, b"\ny\nbob\ny\n", [says("ann", True), says("bob", True)], id="two people"),
+        pytest.param(TWO, b"ann\ny\nann\nbob\ny\n", [says("ann", True), says("bob", True)], id="one is not two"),
+        pytest.param(TWO, b"ann\ny\n\n\n\n\n\ny\n", [says("ann", True)], id="the second has no default"),
+        pytest.param(TWO, b"ann\ny\n", [says("ann", True)], id="the second never comes"),
+        pytest.param(TWO, b"ann\nn\nbob\ny\n", [says("ann", False)], id="one no is enough"),
+        pytest.param(APART, b"\nann\nbob\ny\n", [says("bob", True)], id="not whoever started the run"),
+        pytest.param(APART, b"ann\nann\nann\nann\nann\ny\n", [], id="not even if it is said often"),
+        pytest.param({"approvers": (("bob", "group:sre"),)}, b"bob\ny\n", [says("bob", True)], id="somebody named"),
+    ],
+)
+def test_what_is_said(changes: dict[str, Any], said: bytes, responses: list[Response]) -> None:
+    answer, _ = piped(lambda console: approvals(console).wait(waiting(request(**changes))), said)
+    assert answer == ApprovalAnswer(responses=tuple(responses))
+
+
+def test_the_terminal_cannot_sign_and_asks_nobody() -> None:
+    answer, shown = piped(
+        lambda console: approvals(console).wait(waiting(request(require_signed_approvals=True))), b"y\n"
+    )
+    assert answer.responses == ()
+    assert answer.failure == Failure(
+        "denied", "`require_signed_approvals` asks for signed answers, and the terminal cannot sign"
+    )
+    assert shown == ""
+
+
+def test_a_person_at_a_terminal_decides() -> None:
+    answer, shown = at_terminal(
+        lambda console: approvals(console).wait(waiting(request(min_approvers=2))),
+        ("approver [ann]: ", "\n"),
+        ("approve? ", "hm\n"),
+        ("approve? ", "y\n"),
+        ("approver: ", "bob\n"),
+        ("approve? ", "n not now\n"),
+    )
+    assert answer == ApprovalAnswer(responses=(says("ann", True), says("bob", False, "not now")))
+    assert "approval needed for step `restart`: Restart it" in shown
+
+
+def test_what_is_shown_is_all_that_matters_and_nothing_secret() -> None:
+    asked = request(
+        title="\x1b[2Jx", approvers=(("bob",), ("group:sre", "eve")), inputs={**REQUEST.inputs, "big": "x" * 5000}
+    )
+    shown = "\n".join(summary(asked))
+    for words in (
+        "restart-service",
+        "kubectl/restart",
+        "high",
+        "rules[0]",
+        '["service"]',
+        "one of bob and one of group:sre, eve",
+        "sha256:00",
+        "    name: web",
+        "    token: Bearer [REDACTED]",
+        '    n: [1,{"a":null}]',
+        "… (3000 more characters)",
+    ):
+        assert words in shown
+    assert "\ufdd0" not in shown
+
+
+def test_an_answer_that_comes_too_late_is_none() -> None:
+    stdin: Stdin = a_terminal()
+    shown: list[str] = []
+    console = Console(stdin.reads, shown.append, seen=True)
+
+    async def main() -> list[ApprovalAnswer]:
+        late = await approvals(console).wait(waiting(request(approval_timeout=0.02)))
+        stdin.type(b"y\n")  # meant for the question that has lapsed
+        stdin.arrived()
+        again = await approvals(console).wait(waiting(request(approval_timeout=0.1)))
+        return [late, again]
+
+    try:
+        assert asyncio.run(main()) == [ApprovalAnswer(expired=True)] * 2
+    finally:
+        stdin.close()
+
+
+def test_the_time_of_a_ticket_runs_from_when_it_was_submitted() -> None:
+    now = [NOON]
+    stdin = a_terminal()
+    provider = TerminalApprovals(
+        Console(stdin.reads, lambda text: None, seen=True), "ann", lambda: now[0], lambda: "t1"
+    )
+    provider.submit(SubmitApproval(key="k", path="p", step_id="s", request=request(approval_timeout=3600.0)))
+    now[0] += timedelta(hours=2)
+    try:
+        assert asyncio.run(provider.wait(waiting(request(approval_timeout=3600.0)))) == ApprovalAnswer(expired=True)
+    finally:
+        stdin.close()
+
+
+def test_a_run_that_is_cancelled_stops_asking() -> None:
+    stdin = a_terminal()
+
+    async def main() -> None:
+        asking = asyncio.create_task(
+            approvals(Console(stdin.reads, lambda text: None, seen=True)).wait(waiting(REQUEST))
+        )
+        await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+    try:
+        asyncio.run(main())
+    finally:
+        stdin.close()
