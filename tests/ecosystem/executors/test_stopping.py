@@ -204,6 +204,21 @@ def test_kill_all_ends_every_group_at_once(tmp_path: Path) -> None:
     assert not any(map(is_alive, pids(tmp_path)))
 
 
+def test_kill_all_reaches_a_process_that_is_just_being_started(tmp_path: Path) -> None:
+    transport = stdio(working=str(tmp_path))
+    tool = tool_of({"argv": ["sleep", "60"]})
+
+    async def story(turns: int) -> ToolAnswer:
+        task = asyncio.create_task(call(transport, tool))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        transport.kill_all()
+        return await task
+
+    for turns in range(1, 8):
+        failed(finished(lambda turns=turns: story(turns)), "exit_code", "killed by SIGKILL")  # type: ignore[misc]
+
+
 def test_kill_all_without_calls_does_nothing() -> None:
     stdio().kill_all()
 

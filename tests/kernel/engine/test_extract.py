@@ -16,10 +16,11 @@ from gert.kernel.runbook.documents.tool import ActionBlock, ExtractBlock
 
 def action(**extracts: dict[str, str]) -> ActionBlock:
     blocks = {
-        name: ExtractBlock(from_=said["from"], pattern=said.get("pattern"), json_path=said.get("path"))
-        for name, said in extracts.items()
+        name: ExtractBlock(from_=where["from"], pattern=where.get("pattern"), json_path=where.get("path"))
+        for name, where in extracts.items()
     }
-    block = ActionBlock(extract=blocks)
+    said: dict[str, Any] = {"extract": blocks}
+    block = ActionBlock(**said)
     block.__dict__["path"] = ("actions", "check")
     return block
 

@@ -50,6 +50,7 @@ class Process(asyncio.SubprocessProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._problem: Exception | None = None
         self._pid = 0
+        self._is_doomed = False
 
     async def start(self, command: Command) -> None:
         """Start it; OSError and ValueError say why the system would not."""
@@ -79,6 +80,8 @@ class Process(asyncio.SubprocessProtocol):
             **_APART,
         )
         self._pid = self._transport.get_pid() or 0
+        if self._is_doomed:
+            self.kill()
         if self._feed is not None:
             await self._feed.begin(self._transport)
 
@@ -102,9 +105,11 @@ class Process(asyncio.SubprocessProtocol):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_REAP_WAIT):
                 await self._exited.wait()
+                await self._gone(_REAP_WAIT)
 
     def kill(self) -> None:
-        """End its group by force, at once."""
+        """End its group by force, at once, or as soon as it is started."""
+        self._is_doomed = True
         self._signal(_KILL)
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
 """The cyclic garbage collector, told to wait while a large tree is built that will be kept anyway."""
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -27,3 +28,19 @@ def without_collector(work: Callable[P, T]) -> Callable[P, T]:
             gc.enable()
 
     return paused
+
+
+@contextmanager
+def settled_heap() -> Iterator[None]:
+    """What is loaded by now stays loaded while a run goes on: the collector need not look at it again and again.
+
+    A run makes no cycles worth speaking of, so it is looked through rarely.
+    """
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
+from gert.ecosystem.host.collector import settled_heap
 from gert.ecosystem.host.journal import Journal, Logged
 from gert.ecosystem.host.lanes import Lane, Lanes
 from gert.ecosystem.host.worlds import World, answer_with
@@ -56,6 +57,10 @@ class Driver:
 
     async def drive(self, steps: Steps[T]) -> T:
         """Run to the end, and return what the run returns."""
+        with settled_heap():
+            return await self._drive(steps)
+
+    async def _drive(self, steps: Steps[T]) -> T:
         root = self._lanes.root(steps)
         try:
             while not root.done:
@@ -119,7 +124,7 @@ class Driver:
     def _advance(self, lane: Lane, value: Any) -> None:
         """Let a lane go on until it asks something of the world, forks, ends, or has said a good deal."""
         said = 0
-        send = lane.steps.send
+        say, send = self._journal.say, lane.steps.send
         while True:
             try:
                 item = send(value)
@@ -129,7 +134,7 @@ class Driver:
             value = None
             if type(item) is Said:
                 try:
-                    self._journal.say(item)
+                    say(item)
                 except TraceError as error:
                     # Too large to write down: the step that made it hears of it, and fails.
                     value = error
@@ -138,7 +143,7 @@ class Driver:
                 if self._reason is not None and type(item.payload) is RunCancelled:
                     self._reason = self._wish = None  # the run knows; what it asks now, it asks in `finally`
                 said += 1
-                if said >= _PATIENCE and self._journal.is_full:
+                if said >= _PATIENCE:
                     self._lanes.ready.appendleft((lane, None))
                     return
             elif type(item) is RunLanes:

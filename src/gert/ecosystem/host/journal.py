@@ -5,6 +5,7 @@ unannounced action. Answers go into a log of their own, durable no later than th
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -19,7 +20,6 @@ from gert.kernel.events.envelope import Envelope, encode, encode_payload, format
 from gert.kernel.events.payload import Payload, to_data
 from gert.kernel.events.runbook import RunComplete
 from gert.kernel.events.seal import seal
-from gert.kernel.foundation.principal import KERNEL
 from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.foundation.signature import Key
 
@@ -30,6 +30,11 @@ MOST_WAITING = 1000
 def now() -> datetime:
     """The time, in UTC."""
     return datetime.now(UTC)
+
+
+def micros() -> int:
+    """The time in microseconds, as the journal counts it."""
+    return time.time_ns() // 1000
 
 
 class Logged(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -58,7 +63,7 @@ class Journal:
         run_id: str,
         *,
         key: Key | None = None,
-        clock: Callable[[], datetime] = now,
+        clock: Callable[[], int] = micros,
         observers: Iterable[Observer] = (),
         has_secrets: bool = False,
     ) -> None:
@@ -73,6 +78,8 @@ class Journal:
         self._answers: list[bytes] = []
         self._shown: list[tuple[Envelope, Payload]] = []
         self._written = 0
+        self._second = -1
+        self._prefix = ""
         # One thread, so that appends follow each other, and the loop goes on reading while the disk is slow.
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="gert-journal") if store.durable else None
 
@@ -96,26 +103,24 @@ class Journal:
         payload, path, principal = said
         if self._has_secrets:
             payload = _without_references(payload)
-        if principal == KERNEL:
-            principal = None
-        timestamp = format_timestamp(self._clock())
+        chain = self._chain
+        timestamp = self._stamp()
         if type(payload) is RunComplete:
             line = encode(seal(self._envelope(payload, path, timestamp), self._key))
         else:
-            line = encode_payload(
-                payload,
-                seq=self._chain.next_seq,
-                run_id=self._run_id,
-                timestamp=timestamp,
-                principal=principal,
-                path=path,
-                prev_hash=self._chain.head,
-            )
+            line = encode_payload(payload, chain.count + 1, self._run_id, timestamp, principal, path, chain.head)
         if self._observers:
             envelope = msgspec.structs.replace(self._envelope(payload, path, timestamp), principal=principal)
             self._shown.append((envelope, payload))
-        self._chain.append(line)
+        chain.append(line)
         self._lines.append(line)
+
+    def _stamp(self) -> str:
+        """The time as events carry it; all but the microseconds stays the same for a second."""
+        second, micros = divmod(self._clock(), 1_000_000)
+        if second != self._second:
+            self._second, self._prefix = second, format_timestamp(datetime.fromtimestamp(second, UTC))[:-7]
+        return f"{self._prefix}{micros:06d}Z"
 
     def log(self, entry: Logged) -> None:
         """Keep an answer."""

@@ -9,7 +9,7 @@ from threading import Lock
 from types import TracebackType
 from typing import Final, Self
 
-from gert.ecosystem.stores.batch import MAX_ANSWER_BYTES, check_batch, check_next
+from gert.ecosystem.stores.batch import MAX_ANSWER_BYTES, check_batch, check_next, columns_of
 from gert.ecosystem.stores.sqlite_file import check_ours, create, is_empty, make_ours, uri, worded
 from gert.errors import TraceError
 
@@ -54,8 +54,8 @@ class SqliteStore:
 
     def append(self, run_id: str, first_seq: int, events: Sequence[bytes], answers: Sequence[bytes] = ()) -> None:
         """Write a batch in one transaction."""
-        columns = check_batch(run_id, first_seq, events, answers)
-        rows = [(run_id, at.seq, at.type, at.timestamp, line) for at, line in zip(columns, events, strict=True)]
+        check_batch(run_id, first_seq, events, answers)
+        rows = [(run_id, at.seq, at.type, at.timestamp, line) for line in events for at in (columns_of(line),)]
         with self._lock, self._refusing():
             if self._writer is None:
                 raise TraceError("the store is closed, or open only for reading")

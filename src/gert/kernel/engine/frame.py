@@ -9,7 +9,7 @@ from msgspec import field
 
 from gert.errors import CanonicalError, TemplateError, TemplateEvalError
 from gert.kernel.engine.asks import Answer, Ask, Said, Steps
-from gert.kernel.engine.plan import Plan, plan_step
+from gert.kernel.engine.plan import Planner
 from gert.kernel.engine.results import Result
 from gert.kernel.engine.state import State
 from gert.kernel.engine.unknown import UNKNOWN, Unknown, any_reads_unknown, reads_unknown
@@ -20,6 +20,7 @@ from gert.kernel.events.runbook import Outcome
 from gert.kernel.events.vocabulary import RunMode, SkipReason
 from gert.kernel.foundation.canonical import require_canonical
 from gert.kernel.foundation.duration import format_duration
+from gert.kernel.foundation.globs import Visibility
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.documents.steps import Step
@@ -58,7 +59,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 class Run:
     """What all lanes of a run share: plans, what deterministic steps gave before, and outcomes found in a dry run."""
 
-    __slots__ = ("_plans", "_remembered", "actor", "assumption", "outcomes", "program", "setup")
+    __slots__ = ("_remembered", "actor", "assumption", "outcomes", "plan", "program", "setup")
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
@@ -67,17 +68,8 @@ class Run:
         self.assumption: SkipReason | None = None
         """Why something in the state is unknown; nothing is, until an answer was assumed."""
         self.outcomes: list[Outcome] = []
-        self._plans: dict[int, Plan | None] = {}
+        self.plan = Planner(setup.program, setup.policies).plan
         self._remembered: dict[str, dict[bytes, dict[str, Any]]] = {}
-
-    def plan(self, step: Step) -> Plan | None:
-        """The plan of a step; none for those that only direct flow."""
-        key = id(step)
-        if key not in self._plans:
-            contract = self.program.contract_of(step)
-            planned = plan_step(step, contract, self.program, self.setup.policies) if contract is not None else None
-            self._plans[key] = planned
-        return self._plans[key]
 
     def reach(self, outcome: Outcome) -> None:
         """Note an outcome that can be reached."""
@@ -111,62 +103,76 @@ def written(seconds: float) -> str:
     return format_duration(timedelta(milliseconds=round(seconds * 1000))) if seconds > 0 else "0s"
 
 
-class Frame(msgspec.Struct, frozen=True, kw_only=True):
-    """One place in a run.
+class Strand(msgspec.Struct, frozen=True, kw_only=True):
+    """What all steps of one lane, or one item of a loop, share.
 
-    path: where, as events carry it
-    key: the same, and how often the run has been there; questions are named after it
     items: the current items of the loops around, by the name the author gave them
-    item_key: the key of the innermost keyed item
-    targets: how many items the innermost loop has
+    item_key, item: of the innermost keyed loop
+    targets: how many items the loops around have, at most
     """
 
     run: Run
     state: State
     clock: Clock
-    path: str | None = None
-    key: str | None = None
-    step_id: str = ""
     items: Mapping[str, Any] = field(default_factory=dict)
     item_key: str | None = None
     item: Any = None
     targets: int = 1
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One place in a run.
+
+    path: where, as events carry it
+    key: the same, and how often the run has been there; questions are named after it
+    view: what the step may see, where that is not everything
+    principal: who acts in the step
+    """
+
+    strand: Strand
+    path: str | None = None
+    key: str | None = None
+    step_id: str = ""
     view: Mapping[str, Any] | None = None
     principal: Principal | None = None
+
+    @property
+    def run(self) -> Run:
+        """The run."""
+        return self.strand.run
+
+    @property
+    def state(self) -> State:
+        """The state of this lane."""
+        return self.strand.state
+
+    @property
+    def clock(self) -> Clock:
+        """The time of this lane."""
+        return self.strand.clock
 
     # --- moving
 
     def at_step(self, name: str, visit: int) -> "Frame":
         """The frame of a step of this list; a later visit has a key of its own."""
         path = child(self.path, name)
-        again = path if self.key == self.path else child_key(self.key, name)
-        return Frame(
-            run=self.run,
-            state=self.state,
-            clock=self.clock,
-            path=path,
-            key=again if visit == 1 else f"{again}~{visit}",
-            step_id=name,
-            items=self.items,
-            item_key=self.item_key,
-            item=self.item,
-            targets=self.targets,
-        )
+        key = path if self.key == self.path else child_key(self.key, name)
+        return Frame(self.strand, path, key if visit == 1 else f"{key}~{visit}", name)
 
     def inside(self, segment: str | int, state: State | None = None, clock: Clock | None = None) -> "Frame":
         """The frame of an arm, a lane or an iteration of this block."""
         path = child(self.path, segment)
-        return Frame(
-            run=self.run,
-            state=state if state is not None else self.state,
-            clock=clock if clock is not None else self.clock,
-            path=path,
-            key=path if self.key == self.path else child_key(self.key, segment),
-            items=self.items,
-            item_key=self.item_key,
-            item=self.item,
-            targets=self.targets,
-        )
+        key = path if self.key == self.path else child_key(self.key, segment)
+        return Frame(self._strand(state, clock), path, key)
+
+    def on(self, state: State) -> "Frame":
+        """This place, on another state."""
+        return Frame(self._strand(state, None), self.path, self.key, self.step_id)
+
+    def _strand(self, state: State | None, clock: Clock | None) -> Strand:
+        if state is None and clock is None:
+            return self.strand
+        return msgspec.structs.replace(self.strand, state=state or self.state, clock=clock or self.clock)
 
     def each(
         self, name: str, value: Any, index: int, key: str | None, targets: int, state: State, clock: Clock
@@ -175,18 +181,22 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
         bracket = index if key is None else key
         path = item(self.path or "", bracket)
         state.root[name] = value
-        return Frame(
-            run=self.run,
+        outer = self.strand
+        strand = Strand(
+            run=outer.run,
             state=state,
             clock=clock,
-            path=path,
-            key=path if self.key == self.path else item(self.key or "", bracket),
-            step_id=item(self.step_id, bracket),
-            items={**self.items, name: value},
-            item_key=key if key is not None else self.item_key,
-            item=value if key is not None else self.item,
-            targets=max(self.targets, targets),
+            items={**outer.items, name: value},
+            item_key=key if key is not None else outer.item_key,
+            item=value if key is not None else outer.item,
+            targets=max(outer.targets, targets),
         )
+        own_key = path if self.key == self.path else item(self.key or "", bracket)
+        return Frame(strand, path, own_key, item(self.step_id, bracket))
+
+    def by(self, principal: Principal) -> "Frame":
+        """This place, with somebody else acting."""
+        return Frame(self.strand, self.path, self.key, self.step_id, self.view, principal)
 
     # --- saying and asking
 
@@ -197,9 +207,13 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     def ask(self, question: Ask[A]) -> Steps[A]:
         """Put a question; the time it takes passes in this lane."""
         answer: A = yield question
-        self.clock.spent += answer.duration
+        return self.heard(answer)
+
+    def heard(self, answer: A) -> A:
+        """Take note of an answer: its time passes, and what was assumed is unknown from now on."""
+        self.strand.clock.spent += answer.duration
         if answer.assumed is not None:
-            self.run.assumption = answer.assumed
+            self.strand.run.assumption = answer.assumed
         return answer
 
     # --- rendering
@@ -209,20 +223,18 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
         """What templates of the step see."""
         return self.state.root if self.view is None else self.view
 
-    def seeing(self, plan: Plan, principal: Principal | None) -> "Frame":
+    def seeing(self, visibility: Visibility | None, principal: Principal) -> "Frame":
         """This frame with the step's principal, and the view its visibility leaves."""
-        if plan.visibility is None:
-            view = None
-        else:
-            view = visible(self.state.root, plan.visibility, self.items)
-        return msgspec.structs.replace(self, view=view, principal=principal)
+        view = None if visibility is None else visible(self.state.root, visibility, self.strand.items)
+        return Frame(self.strand, self.path, self.key, self.step_id, view, principal)
 
     def render(self, compiled: Any) -> Any:
         """A value with its templates evaluated; what depends on something unknown is unknown itself."""
         if self.run.assumption is not None and any_reads_unknown(compiled, self.data):
             return self._render_unknown(compiled)
-        value = render_value(compiled, self.data)
-        _require_json(value)
+        value = evaluate(compiled, self.data) if type(compiled) is Template else render_value(compiled, self.data)
+        if type(value) is not str or not value.isascii():
+            _require_json(value)
         return value
 
     def render_text(self, template: Template) -> str:

@@ -4,18 +4,27 @@ Whoever answers at the other end, whether the answers are enough is decided here
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from gert.kernel.engine.asks import ApprovalAnswer, ApprovalRequest, AwaitApproval, Response, Steps, SubmitApproval
+from gert.kernel.engine.asks import (
+    ApprovalAnswer,
+    ApprovalRequest,
+    AwaitApproval,
+    Response,
+    Said,
+    Steps,
+    SubmitApproval,
+)
 from gert.kernel.engine.frame import Frame
-from gert.kernel.engine.plan import Plan
+from gert.kernel.engine.plan import Terms
 from gert.kernel.engine.results import Result, failed
 from gert.kernel.events.runbook import (
     ApprovalResolved,
     ApprovalResponse,
     ApprovalSubmitted,
+    ContractViolation,
     GovernanceDecision,
 )
 from gert.kernel.events.vocabulary import ApprovalStatus
@@ -27,24 +36,27 @@ from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.documents.steps import Step
 
 
-def permit(step: Step, frame: Frame, plan: Plan) -> Steps[Result | None]:
-    """Say what governance decides; a result is a refusal."""
-    decided = _of_iteration(plan.decided, frame)
-    breach = _breach(plan.decision.limits, frame)
+def permit(step: Step, frame: Frame, terms: Terms) -> tuple[Said, Result | None]:
+    """What governance decides, to be said; a result is a refusal."""
+    if terms.is_free:
+        return frame.say(_decision(frame, terms)), None
+    breach = _breach(terms.decision.limits, frame)
     if breach is not None:
-        yield frame.say(msgspec.structs.replace(decided, decision="deny", reasons=(breach,)))
-        return _denied(step, breach)
-    yield frame.say(decided)
-    if plan.decision.verdict is Verdict.DENY:
-        return _denied(step, f"denied by {plan.decision.rule}")
-    return None
+        denied = msgspec.structs.replace(_decision(frame, terms), decision="deny", reasons=(breach,))
+        return frame.say(denied), _denied(breach)
+    said = frame.say(_decision(frame, terms))
+    if terms.decision.verdict is Verdict.DENY:
+        return said, _denied(f"{step.label} is denied by {terms.rule}")
+    return said, None
 
 
-def approve(step: Step, frame: Frame, plan: Plan, inputs: dict[str, Any], names: Iterator[str]) -> Steps[Result | None]:
+def approve(
+    step: Step, frame: Frame, terms: Terms, inputs: dict[str, Any], names: Iterator[str]
+) -> Steps[Result | None]:
     """Get the approval a decision asks for; a result is a refusal."""
-    if plan.decision.verdict is not Verdict.REQUIRE_APPROVAL:
+    if terms.decision.verdict is not Verdict.REQUIRE_APPROVAL:
         return None
-    request = _request(step, frame, plan, inputs)
+    request = _request(step, frame, terms, inputs)
     ticket = yield from frame.ask(
         SubmitApproval(key=next(names), path=frame.path or "", step_id=frame.step_id, request=request)
     )
@@ -64,8 +76,8 @@ def approve(step: Step, frame: Frame, plan: Plan, inputs: dict[str, Any], names:
     )
     if answer.failure is not None and answer.failure.kind == "cancelled":
         return _refused(answer.failure.kind, answer.failure.message)
-    counted, objections = tally(plan.decision, answer.responses, frame.run.setup.actor, frame.run.setup.groups)
-    for response, objection in zip(answer.responses, objections, strict=True):
+    count = tally(terms.decision, answer.responses, frame.run.setup.actor, frame.run.setup.groups)
+    for response, objection in zip(answer.responses, count.objections, strict=True):
         said = ApprovalResponse(
             ticket_id=ticket.ticket_id,
             step_id=frame.step_id,
@@ -77,23 +89,40 @@ def approve(step: Step, frame: Frame, plan: Plan, inputs: dict[str, Any], names:
             objection=objection,
         )
         yield frame.say(said, Principal("human", response.approver))
-    status, why = _verdict(plan.decision, answer, counted)
-    by = counted[-1].approver if counted and status != "expired" else None
+        if objection == UNSIGNED:
+            message = f"the approval by `{response.approver}` is not validly signed"
+            yield frame.say(
+                ContractViolation(step_id=frame.step_id, kind="invalid_signature", message=message, severity="error")
+            )
+    status, why = _verdict(answer, count)
+    by = count.resolved_by
     resolved = ApprovalResolved(
         ticket_id=ticket.ticket_id,
         step_id=frame.step_id,
         approved=status == "approved",
         status=status,
         method=ticket.method,
-        approver_id=by,
-        approvers=tuple(each.approver for each in counted if each.approved),
+        approver_id=by.approver if by is not None else None,
+        approvers=tuple(each.approver for each in count.approvals),
         reason=why,
     )
-    yield frame.say(resolved, Principal("human", by) if by else None)
-    yield frame.say(msgspec.structs.replace(_of_iteration(plan.decided, frame), approval_result=status))
+    yield frame.say(resolved, Principal("human", by.approver) if by is not None else None)
+    yield frame.say(msgspec.structs.replace(_decision(frame, terms), approval_result=status))
     if status == "approved":
         return None
     return failed("denied", why or "the request for approval was rejected", reason="approval_rejected")
+
+
+UNSIGNED: Final = "the answer is not validly signed"
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """What answers to a request come to: the approvals that count, for each answer why it does not, and who decided."""
+
+    needed: int
+    approvals: list[Response]
+    objections: list[str | None]
+    resolved_by: Response | None
 
 
 def tally(
@@ -101,81 +130,87 @@ def tally(
     responses: Iterable[Response],
     started_by: str,
     groups: Mapping[str, Iterable[str]],
-) -> tuple[list[Response], list[str | None]]:
-    """The answers that count, and for each answer why it does not."""
-    counted: list[Response] = []
+) -> Tally:
+    """Count answers in the order they came: one refusal, or enough approvals, closes the ticket."""
+    needed = max(1, decision.min_approvers)
+    approvals: list[Response] = []
     objections: list[str | None] = []
-    seen: set[str] = set()
+    resolved_by: Response | None = None
     for response in responses:
-        # (1) It is this person's first answer: `min_approvers` counts people.
-        if person_key(response.approver) in seen:
-            objection: str | None = f"`{response.approver}` has answered already"
-        # (2) Signed answers are asked for only where they can be given.
-        elif decision.require_signed_approvals and response.approved:
-            objection = "the answer is not validly signed"
-        # (3) The person may decide on this step. Anyone may say no.
+        objection: str | None = None
+        # (1) The ticket is still open.
+        if resolved_by is not None:
+            objection = f"the ticket is closed: `{resolved_by.approver}` has decided"
+        # (2) It is this person's first answer: `min_approvers` counts people.
+        elif any(person_key(each.approver) == person_key(response.approver) for each in approvals):
+            objection = f"`{response.approver}` has answered already"
+        # (3) An approval is signed where policy asks for it. (4) The person may approve. Anyone may say no.
         elif response.approved:
-            objection = decision.objection(response.approver, started_by=started_by, groups=groups)
-        else:
-            objection = None
+            unsigned = decision.require_signed_approvals
+            by = response.approver
+            objection = UNSIGNED if unsigned else decision.objection(by, started_by=started_by, groups=groups)
         objections.append(objection)
         if objection is None:
-            seen.add(person_key(response.approver))
-            counted.append(response)
-    return counted, objections
+            approvals += [response] if response.approved else []
+            if not response.approved or len(approvals) >= needed:
+                resolved_by = response
+    return Tally(needed, approvals, objections, resolved_by)
 
 
-def _verdict(decision: Decision, answer: ApprovalAnswer, counted: list[Response]) -> tuple[ApprovalStatus, str | None]:
-    refusal = next((each for each in counted if not each.approved), None)
-    if refusal is not None:
-        because = f": {refusal.reason}" if refusal.reason else ""
-        return "rejected", f"rejected by `{refusal.approver}`{because}"
-    if len(counted) >= max(1, decision.min_approvers):
+def _verdict(answer: ApprovalAnswer, count: Tally) -> tuple[ApprovalStatus, str | None]:
+    by = count.resolved_by
+    if by is not None and by.approved:
         return "approved", None
+    if by is not None:
+        return "rejected", f"rejected by `{by.approver}`" + (f": {by.reason}" if by.reason else "")
     if answer.expired:
         return "expired", "nobody approved in time"
     if answer.failure is not None:
         return "rejected", answer.failure.message
-    needed = max(1, decision.min_approvers)
-    return "rejected", f"expected {needed} approvals, found {len(counted)}" if counted else "nobody approved"
+    found = len(count.approvals)
+    return "rejected", f"expected {count.needed} approvals, found {found}" if found else "nobody approved"
 
 
-def _of_iteration(decided: GovernanceDecision, frame: Frame) -> GovernanceDecision:
-    return decided if decided.step_id == frame.step_id else msgspec.structs.replace(decided, step_id=frame.step_id)
+def _decision(frame: Frame, terms: Terms) -> GovernanceDecision:
+    return GovernanceDecision(
+        step_id=frame.step_id,
+        risk_level=terms.risk,  # type: ignore[arg-type]
+        decision=terms.verdict,  # type: ignore[arg-type]
+        rule=terms.rule,
+        min_approvers=terms.min_approvers,
+    )
 
 
 def _breach(limits: Limits, frame: Frame) -> str | None:
     """Why a circuit breaker is open."""
-    if limits.max_targets is not None and frame.targets > limits.max_targets:
-        return f"expected at most {limits.max_targets} targets, found {frame.targets}"
+    if limits.max_targets is not None and frame.strand.targets > limits.max_targets:
+        return f"expected at most {limits.max_targets} targets, found {frame.strand.targets}"
     if limits.max_per_hour is not None:
         # Only a ledger of earlier runs could tell; a limit nobody can check is not a limit that holds.
         return "`max_per_hour` cannot be checked without a ledger of earlier runs"
     return None
 
 
-def _denied(step: Step, message: str) -> Result:
-    return failed(
-        "denied", f"{step.label} is {message}" if message.startswith("denied") else message, reason="governance_denied"
-    )
+def _denied(message: str) -> Result:
+    return failed("denied", message, reason="governance_denied")
 
 
 def _refused(kind: Any, message: str) -> Result:
     return failed(kind, message, reason="approval_rejected" if kind == "denied" else None)
 
 
-def _request(step: Step, frame: Frame, plan: Plan, inputs: dict[str, Any]) -> ApprovalRequest:
-    setup, decision = frame.run.setup, plan.decision
-    contract = plan.evaluated.resolved_contract
+def _request(step: Step, frame: Frame, terms: Terms, inputs: dict[str, Any]) -> ApprovalRequest:
+    setup, decision = frame.run.setup, terms.decision
+    contract = terms.full
     return ApprovalRequest(
         run_id=setup.run_id,
         runbook=setup.program.runbook.meta.name,
         step_id=frame.step_id,
         title=frame.render_text(step.title) if step.title is not None else None,
-        risk_level=plan.risk,
-        rule=decision.rule,
+        risk_level=terms.risk,
+        rule=terms.rule,
         contract=contract,
-        target=plan.target,
+        target=terms.target,
         inputs=inputs,
         request_hash=digest_value(
             {"runbook": setup.runbook_hash, "step": frame.step_id, "contract": contract, "inputs": inputs}

@@ -10,7 +10,7 @@ from gert.kernel.engine.state import STEP
 from gert.kernel.engine.unknown import is_unknown
 from gert.kernel.foundation.secret_refs import refs_in
 from gert.kernel.foundation.values import coerce, objection
-from gert.kernel.governance.contract import Parameter
+from gert.kernel.governance.contract import Contract, Parameter
 from gert.kernel.runbook.documents.steps import ExtensionStep, ToolStep
 from gert.kernel.template.values import field
 
@@ -19,28 +19,36 @@ FACTS: Final = frozenset({"status", "exit_code", "retry_count"})
 
 def inputs_for(step: ToolStep | ExtensionStep, frame: Frame, plan: Plan) -> dict[str, Any]:
     """The inputs of a step as it hands them over; InputError where one is missing or does not fit."""
-    inputs = _spread(step, frame, plan) if step.inputs_from is not None else {}
-    rendered: dict[str, Any] = frame.render(plan.inputs)
-    # A template that leads nowhere gives nothing, and leaves the place to a default.
-    inputs.update((name, value) for name, value in rendered.items() if value is not None)
-    for name, parameter in plan.contract.inputs.items():
+    contract = plan.terms.contract
+    inputs = _spread(step, frame, contract) if step.inputs_from is not None else {}
+    for name, value in plan.inputs.items():
+        rendered = value if type(value) is str else frame.render(value)
+        # A template that leads nowhere gives nothing, and leaves the place to a default.
+        if rendered is not None:
+            inputs[name] = rendered
+    for name, parameter in contract.inputs.items():
         if name in inputs:
             inputs[name] = _fitting(name, inputs[name], parameter)
         elif parameter.has_default:
             inputs[name] = parameter.default
         elif parameter.required:
-            raise InputError(f"no value for the required input `{name}` of `{plan.target}`")
+            raise InputError(f"no value for the required input `{name}` of `{plan.terms.target}`")
     return inputs
 
 
 def _fitting(name: str, value: Any, parameter: Parameter) -> Any:
-    if is_unknown(value) or (isinstance(value, str) and refs_in(value)):
-        return value  # nobody here knows what it will be
+    if type(value) is str:
+        if refs_in(value):
+            return value  # nobody here knows what it will be
+        if parameter.type == "string" and parameter.is_unbounded:
+            return value
+    elif is_unknown(value):
+        return value
     try:
         value = coerce(value, parameter.type)
     except InputError as error:
         raise InputError(f"the input `{name}`: {error.message}", hint=error.hint) from None
-    if parameter.enum is not None or parameter.pattern is not None or (parameter.min, parameter.max) != (None, None):
+    if not parameter.is_unbounded:
         flaw = objection(
             value,
             type=parameter.type,
@@ -54,7 +62,7 @@ def _fitting(name: str, value: Any, parameter: Parameter) -> Any:
     return value
 
 
-def _spread(step: ToolStep | ExtensionStep, frame: Frame, plan: Plan) -> dict[str, Any]:
+def _spread(step: ToolStep | ExtensionStep, frame: Frame, contract: Contract) -> dict[str, Any]:
     """The keys of the objects `inputs_from` names; later ones win."""
     inputs: dict[str, Any] = {}
     for source, _ in step.spread:
@@ -69,7 +77,7 @@ def _spread(step: ToolStep | ExtensionStep, frame: Frame, plan: Plan) -> dict[st
         inputs.update(
             (name, each)
             for name, each in value.items()
-            if each is not None and not (is_record and name in FACTS and name not in plan.contract.inputs)
+            if each is not None and not (is_record and name in FACTS and name not in contract.inputs)
         )
     return inputs
 

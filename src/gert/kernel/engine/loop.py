@@ -1,6 +1,6 @@
 """Run a step once for each item of a list: `for_each`, one after the other or side by side (kernel-v0 §6.4)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -16,7 +16,7 @@ from gert.kernel.runbook.documents.modifiers import ForEachBlock
 from gert.kernel.runbook.documents.steps import Step
 from gert.kernel.template import Template, render
 
-RunOnce: TypeAlias = Callable[[Step, Frame], Steps[Result]]
+RunItem: TypeAlias = Callable[[Frame], Steps[Result]]
 
 MAX_ITEMS: Final = 100_000
 
@@ -29,16 +29,13 @@ class Item(msgspec.Struct, frozen=True):
     key: str | None
 
 
-def run_loop(step: Step, block: ForEachBlock, frame: Frame, run_once: RunOnce) -> Steps[Result]:
+def run_loop(step: Step, block: ForEachBlock, frame: Frame, run_item: RunItem) -> Steps[Result]:
     """Run the step for every item, and keep the results under its id: a list, or with keys a map."""
     items = list(_items(block, frame))
-    over = block.over.source if isinstance(block.over, Template) else block.over
     yield frame.say(
         ForEachStart(
             step_id=frame.step_id,
-            over=[value.source if isinstance(value, Template) else value for value in over]
-            if isinstance(over, list)
-            else over,
+            over=_as_written(block.over),
             item_count=len(items),
             parallel=block.parallel,
             variable=block.as_,
@@ -46,7 +43,7 @@ def run_loop(step: Step, block: ForEachBlock, frame: Frame, run_once: RunOnce) -
         )
     )
     run_items = _side_by_side if block.parallel else _in_turn
-    results = yield from run_items(step, block, items, frame, run_once)
+    results = yield from run_items(step, block, items, frame, run_item)
     records = [_record(step, result) for result in results]
     total = _total(results, [each.index if each.key is None else each.key for each in items], step)
     collected: Any = records
@@ -57,12 +54,21 @@ def run_loop(step: Step, block: ForEachBlock, frame: Frame, run_once: RunOnce) -
     return total
 
 
+def _as_written(over: Any) -> Any:
+    """A list as its author wrote it, templates and all."""
+    if isinstance(over, Template):
+        return over.source
+    if isinstance(over, Mapping):
+        return {key: _as_written(value) for key, value in over.items()}
+    return [_as_written(value) for value in over] if isinstance(over, list) else over
+
+
 def _record(step: Step, result: Result) -> dict[str, Any]:
     return {**result.facts, **result.outputs} if step.executes else result.outputs
 
 
 def _in_turn(
-    step: Step, block: ForEachBlock, items: list[Item], frame: Frame, run_once: RunOnce
+    step: Step, block: ForEachBlock, items: list[Item], frame: Frame, run_item: RunItem
 ) -> Steps[list[Result]]:
     """One item after the other; a failure that is not continued ends the loop."""
     results: list[Result] = []
@@ -70,7 +76,7 @@ def _in_turn(
     for each in items:
         state = frame.state if step.executes else frame.state.fork()
         inside = frame.each(block.as_, each.value, each.index, each.key, len(items), state, frame.clock)
-        result = yield from _run_item(step, each, inside, run_once)
+        result = yield from _run_item(each, inside, run_item)
         if state is not frame.state:
             result = _collected(result, inside, frame)
         results.append(result)
@@ -85,23 +91,23 @@ def _in_turn(
 
 
 def _side_by_side(
-    step: Step, block: ForEachBlock, items: list[Item], frame: Frame, run_once: RunOnce
+    step: Step, block: ForEachBlock, items: list[Item], frame: Frame, run_item: RunItem
 ) -> Steps[list[Result]]:
     """All items at once, each on its own copy of the state; iterations of one loop never conflict."""
     frames = [
         frame.each(block.as_, each.value, each.index, each.key, len(items), frame.state.fork(), Clock())
         for each in items
     ]
-    lanes = tuple(_run_item(step, each, inside, run_once) for each, inside in zip(items, frames, strict=True))
+    lanes = tuple(_run_item(each, inside, run_item) for each, inside in zip(items, frames, strict=True))
     ended: tuple[Result | None, ...] = yield RunLanes(lanes, (frozenset(),) * len(lanes))
     frame.clock.spent += max((inside.clock.spent for inside in frames), default=0.0)
     results = [each if each is not None else failed("cancelled", "the item was not started") for each in ended]
     return [_collected(result, inside, frame) for result, inside in zip(results, frames, strict=True)]
 
 
-def _run_item(step: Step, each: Item, frame: Frame, run_once: RunOnce) -> Steps[Result]:
+def _run_item(each: Item, frame: Frame, run_item: RunItem) -> Steps[Result]:
     yield frame.say(ForEachItem(step_id=frame.step_id, index=each.index, value=each.value, key=each.key))
-    return (yield from run_once(step, frame))
+    return (yield from run_item(frame))
 
 
 def _collected(result: Result, inside: Frame, frame: Frame) -> Result:

@@ -8,13 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.kernel.events.runbook import ContractEvaluated, GovernanceDecision
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.globs import Visibility
-from gert.kernel.governance.contract import Contract, Parameter
+from gert.kernel.governance.contract import Contract
 from gert.kernel.governance.decide import Decision, decide
 from gert.kernel.governance.risk import risk_of
-from gert.kernel.governance.rules import Policy
+from gert.kernel.governance.rules import NO_LIMITS, Policy
 from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.documents.modifiers import RetryBlock
 from gert.kernel.runbook.documents.steps import ExtensionStep, Step, ToolStep
@@ -43,61 +42,98 @@ class Retry(msgspec.Struct, frozen=True):
 NO_RETRY: Final = Retry(0, 0.0, 0.0, frozenset())
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything about one step that does not depend on state."""
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for every step that runs the same action under the same contract and with the same modifiers."""
 
     contract: Contract
     decision: Decision
-    evaluated: ContractEvaluated
-    decided: GovernanceDecision
+    verdict: str
+    rule: str | None
+    min_approvers: int | None
+    risk: str
+    full: dict[str, Any]
     summary: dict[str, Any]
-    inputs: Mapping[str, Any]
-    outputs: Mapping[str, Parameter]
-    extracted: frozenset[str]
+    expected: frozenset[str]
+    """Outputs that must be there when the step succeeds: required, or extracted."""
     target: str
     action: str | None
     timeout: float | None
     retry: Retry
     visibility: Visibility | None
     secrets: tuple[str, ...]
-
-    @property
-    def risk(self) -> str:
-        """The risk of the contract, in its word."""
-        return self.decided.risk_level
+    is_free: bool
+    """Nobody has to be asked, and no limit watched."""
 
 
-def plan_step(step: Step, contract: Contract, program: Program, policies: Iterable[Policy]) -> Plan:
-    """Plan a step that has a contract."""
-    step_id = step.id or ""
-    action = program.action_of(step) if isinstance(step, ToolStep) else None
-    tool = program.tool_of(step) if isinstance(step, ToolStep) else None
-    within = program.base_contract_of(step) if isinstance(step, ToolStep) else None
-    decision = decide(contract, policies, within=within)
-    risk = max(risk_of(each) for each in (contract, within) if each is not None)
-    block = action[1] if action is not None else None
-    return Plan(
-        contract=contract,
-        decision=decision,
-        evaluated=ContractEvaluated(step_id=step_id, resolved_contract=contract.full()),
-        decided=GovernanceDecision(
-            step_id=step_id,
-            risk_level=risk.word,  # type: ignore[arg-type]
-            decision=decision.verdict.word,  # type: ignore[arg-type]
+class Plan(msgspec.Struct, frozen=True):
+    """A step and its terms; `inputs` as its author wrote them."""
+
+    step_id: str
+    terms: Terms
+    inputs: Mapping[str, Any]
+
+
+class Planner:
+    """Plans the steps of a program, each once; steps that are alike share their terms."""
+
+    __slots__ = ("_plans", "_policies", "_program", "_terms")
+
+    def __init__(self, program: Program, policies: Iterable[Policy]) -> None:
+        self._program = program
+        self._policies = tuple(policies)
+        self._plans: dict[int, Plan | None] = {}
+        # By identity: a program resolves each contract once and keeps it, and contracts are not hashable.
+        self._terms: dict[tuple[Any, ...], Terms] = {}
+
+    def plan(self, step: Step) -> Plan | None:
+        """The plan of a step; none for those that only direct flow."""
+        key = id(step)
+        if key not in self._plans:
+            contract = self._program.contract_of(step)
+            self._plans[key] = self._plan(step, contract) if contract is not None else None
+        return self._plans[key]
+
+    def _plan(self, step: Step, contract: Contract) -> Plan:
+        named = (step.tool, step.action) if isinstance(step, ToolStep) else (step.type, id(step))
+        key = (id(contract), *named, step.timeout, id(step.retry), id(step.visibility))
+        terms = self._terms.get(key)
+        if terms is None:
+            terms = self._terms[key] = self._settle(step, contract)
+        inputs = self._program.inputs_of(step) if isinstance(step, ToolStep | ExtensionStep) else {}
+        return Plan(step.id or "", terms, inputs)
+
+    def _settle(self, step: Step, contract: Contract) -> Terms:
+        is_tool = isinstance(step, ToolStep)
+        within = self._program.base_contract_of(step) if isinstance(step, ToolStep) else None
+        action = self._program.action_of(step) if isinstance(step, ToolStep) else None
+        tool = self._program.tool_of(step) if isinstance(step, ToolStep) else None
+        block = action[1] if action is not None else None
+        decision = decide(contract, self._policies, within=within)
+        risk = max(risk_of(each) for each in (contract, within) if each is not None).word
+        asks = decision.verdict is Verdict.REQUIRE_APPROVAL
+        return Terms(
+            contract=contract,
+            decision=decision,
+            verdict=decision.verdict.word,
             rule=decision.rule,
-            min_approvers=decision.min_approvers if decision.verdict is Verdict.REQUIRE_APPROVAL else None,
-        ),
-        summary=contract.summary() | {"risk": risk.word},
-        inputs=program.inputs_of(step) if isinstance(step, ToolStep | ExtensionStep) else {},
-        outputs=contract.outputs,
-        extracted=frozenset(block.extract) if block is not None else frozenset(),
-        target=_target(step, action),
-        action=action[0] if action is not None else None,
-        timeout=_timeout(step, block),
-        retry=_retry(step, block) if contract.idempotent else NO_RETRY,
-        visibility=Visibility(step.visibility.allow, step.visibility.deny) if step.visibility is not None else None,
-        secrets=tuple(dict.fromkeys(secret.env for secret in tool.all_secrets)) if tool is not None else (),
-    )
+            min_approvers=decision.min_approvers if asks else None,
+            risk=risk,
+            full=contract.full(),
+            summary=contract.summary() | {"risk": risk},
+            expected=_expected(contract, block),
+            target=_target(step, action),
+            action=action[0] if is_tool and action is not None else None,
+            timeout=_timeout(step, block),
+            retry=_retry(step, block) if contract.idempotent else NO_RETRY,
+            visibility=Visibility(step.visibility.allow, step.visibility.deny) if step.visibility is not None else None,
+            secrets=tuple(dict.fromkeys(secret.env for secret in tool.all_secrets)) if tool is not None else (),
+            is_free=decision.verdict is Verdict.ALLOW and decision.limits == NO_LIMITS,
+        )
+
+
+def _expected(contract: Contract, action: ActionBlock | None) -> frozenset[str]:
+    extracted = action.extract if action is not None else {}
+    return frozenset(name for name, each in contract.outputs.items() if each.required or name in extracted)
 
 
 def _target(step: Step, action: tuple[str, ActionBlock] | None) -> str:

@@ -7,7 +7,7 @@ import msgspec
 
 from gert.errors import GertError
 from gert.kernel.engine.asks import Said, Steps
-from gert.kernel.engine.frame import Clock, Frame, Run, Setup
+from gert.kernel.engine.frame import Clock, Frame, Run, Setup, Strand
 from gert.kernel.engine.handover import said
 from gert.kernel.engine.results import Result, failed
 from gert.kernel.engine.state import State
@@ -47,7 +47,7 @@ def run(setup: Setup) -> Steps[RunResult]:
     for event in _inputs(setup):
         yield Said(event, None, None)
     state = State({**setup.inputs, **constants})
-    frame = Frame(run=context, state=state, clock=Clock())
+    frame = Frame(Strand(run=context, state=state, clock=Clock()))
     steps = setup.program.runbook.steps
     result = flaw if flaw is not None else (yield from run_list(steps, frame))
     if not result.stops:

@@ -65,7 +65,6 @@ def encode(event: Envelope) -> bytes:
 
 def encode_payload(
     payload: Payload,
-    *,
     seq: int,
     run_id: str,
     timestamp: str,
@@ -77,18 +76,7 @@ def encode_payload(
 
     For the engine's own events, whose values were checked when they came in; a test holds the two together.
     """
-    line = _ENCODER.encode(
-        _Line(
-            seq=seq,
-            run_id=run_id,
-            type=payload.type,
-            timestamp=timestamp,
-            principal=principal,
-            path=path,
-            prev_hash=prev_hash,
-            data=payload,
-        )
-    )
+    line = _encode(_Line(seq, run_id, payload.type, timestamp, principal, None, path, prev_hash, payload))
     if len(line) > MAX_LINE_BYTES:
         raise TraceError(f"the event `{payload.type}` is too large: expected at most {MAX_LINE_BYTES} bytes")
     return line
@@ -128,20 +116,25 @@ def parse_timestamp(text: str) -> datetime:
     return moment.astimezone(UTC)
 
 
-class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An envelope around a payload that is not yet plain data; the fields stand in the same order."""
+class _Line(msgspec.Struct, omit_defaults=True, gc=False):
+    """An envelope around a payload that is not yet plain data; the fields stand in the same order.
+
+    Only those that are left out when they have nothing to say have a default that is ever equal.
+    """
 
     seq: int
     run_id: str
     type: str
     timestamp: str
     principal: Principal | None = None
+    tenant: str | None = None
     path: str | None = None
-    prev_hash: str
-    data: Payload
+    prev_hash: str = ""
+    data: Payload | None = None
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=plain)
+_encode = _ENCODER.encode
 _DECODER = msgspec.json.Decoder(Envelope)
 _TEXTS = ("run_id", "type", "timestamp", "prev_hash")
 _OPTIONAL_TEXTS = ("tenant", "path")

@@ -48,4 +48,6 @@ def split(path: str) -> tuple[PathSegment, ...]:
 def _escape(name: str) -> str:
     if not name:
         raise TraceError("a segment of a path cannot be empty")
+    if _UNSAFE.search(name) is None:
+        return name
     return _UNSAFE.sub(lambda match: f"%{ord(match.group()):02X}", name)

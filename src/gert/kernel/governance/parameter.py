@@ -35,6 +35,11 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a caller has to supply it: required, and no default stands in."""
         return self.required and not self.has_default
 
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether any value of the type will do."""
+        return self.enum is None and self.pattern is None and self.min is None and self.max is None
+
     def summary(self) -> dict[str, Any]:
         """What was said, as JSON; a secret's default is not repeated."""
         said: dict[str, Any] = {"type": self.type}

@@ -41,6 +41,11 @@ def render(template: Template, data: Any, budget: Budget | None = None) -> str:
 
 def evaluate(template: Template, data: Any, budget: Budget | None = None) -> Any:
     """The value of a template that is one action, otherwise its text."""
+    if template.path is not None:
+        value = data
+        for segment in template.path:
+            value = field(value, segment)
+        return None if value is MISSING else value
     try:
         return template.source if template.is_text else evaluated(template, data, Meter(budget))
     except RecursionError:

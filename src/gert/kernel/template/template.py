@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from gert.errors import TemplateSyntaxError
 from gert.kernel.template.budget import too_deep
 from gert.kernel.template.parser import statements_of
-from gert.kernel.template.tree import Output, Statement, Text
+from gert.kernel.template.tree import Output, Path, Statement, Text
 
 if TYPE_CHECKING:
     from gert.kernel.template.references import Reference
@@ -24,6 +24,11 @@ class Template:
         """There is no action in it."""
         self.is_value = len(statements) == 1 and type(statements[0]) is Output
         """It is one output action and nothing else, so that its value keeps its type."""
+        self.path: tuple[str, ...] | None = None
+        """It is nothing but a name, such as `{{ .probe.status_code }}`: most templates are."""
+        first = statements[0] if self.is_value else None
+        if type(first) is Output and type(first.value) is Path:
+            self.path = first.value.segments
 
     @cached_property
     def references(self) -> "tuple[Reference, ...]":

@@ -21,13 +21,16 @@ def run_extension(
             key=next(names),
             path=frame.path or "",
             step_id=frame.step_id,
-            timeout=plan.timeout,
+            timeout=plan.terms.timeout,
             extension=step.extension,
             inputs=inputs,
             view=dict(frame.data),
-            contract=plan.contract,
+            contract=plan.terms.contract,
         )
     )
     if answer.redacted:
         yield frame.say(RedactionApplied(step_id=frame.step_id, pattern_count=answer.redacted))
-    return (yield from keep_declared(answer, frame, plan, inputs))
+    result, violations = keep_declared(answer, frame, plan, inputs)
+    for violation in violations:
+        yield frame.say(violation)
+    return result

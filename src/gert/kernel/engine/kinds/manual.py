@@ -21,14 +21,14 @@ def run_manual(
             key=next(names),
             path=frame.path or "",
             step_id=frame.step_id,
-            timeout=plan.timeout,
+            timeout=plan.terms.timeout,
             instructions=inputs["instructions"],
             title=frame.render_text(step.title) if step.title is not None else None,
             evidence=tuple(
                 Wanted(kind=each.kind, name=each.name, description=each.description, items=each.items)  # type: ignore[arg-type]
                 for each in step.required_evidence
             ),
-            contract=plan.contract,
+            contract=plan.terms.contract,
         )
     )
     if answer.redacted:
@@ -40,7 +40,7 @@ def _judged(step: ManualStep, answer: EvidenceAnswer, frame: Frame, plan: Plan) 
     if answer.assumed is not None:
         return assumed(frame, plan)
     given = answer.evidence
-    outputs = {name: given[name] for name in plan.contract.outputs if name in given}
+    outputs = {name: given[name] for name in plan.terms.contract.outputs if name in given}
     if answer.failure is not None:
         return Result(
             status=status_of(answer.failure),
@@ -51,5 +51,6 @@ def _judged(step: ManualStep, answer: EvidenceAnswer, frame: Frame, plan: Plan) 
         )
     missing = next((each.name for each in step.required_evidence if each.name not in given), None)
     if missing is not None:
-        return failed("evidence", f"no evidence `{missing}` was given", outputs=outputs, evidence=given)
+        message = f"no evidence `{missing}` was given"
+        return failed("evidence", message, outputs=outputs, evidence=given, principal=answer.by)
     return Result(outputs=outputs, evidence=given, principal=answer.by)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from gert.kernel.engine.asks import CallTool, Steps
+from gert.kernel.engine.asks import CallTool, Steps, ToolAnswer
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.keeping import keep_declared
 from gert.kernel.engine.plan import Plan
@@ -14,18 +14,22 @@ from gert.kernel.runbook.documents.steps import ToolStep
 
 def run_tool(step: ToolStep, frame: Frame, plan: Plan, inputs: dict[str, Any], names: Iterator[str]) -> Steps[Result]:
     """Call the tool, and keep its declared outputs."""
-    answer = yield from frame.ask(
+    answer: ToolAnswer = yield (
         CallTool(
             key=next(names),
             path=frame.path or "",
             step_id=frame.step_id,
-            timeout=plan.timeout,
+            timeout=plan.terms.timeout,
             tool=step.tool,
-            action=plan.action or "",
+            action=plan.terms.action or "",
             inputs=inputs,
-            contract=plan.contract,
+            contract=plan.terms.contract,
         )
     )
+    frame.heard(answer)
     if answer.redacted:
         yield frame.say(RedactionApplied(step_id=frame.step_id, pattern_count=answer.redacted))
-    return (yield from keep_declared(answer, frame, plan, inputs))
+    result, violations = keep_declared(answer, frame, plan, inputs)
+    for violation in violations:
+        yield frame.say(violation)
+    return result

@@ -1,0 +1,263 @@
+"""The engine: what a step costs beside its bare events, a real run beside a bare spawn loop, and how both grow."""
+
+import asyncio
+import gc
+import hashlib
+import os
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench.ratio import Ratio, report, timed
+from gert.ecosystem.executors.stdio import Stdio
+from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.driver import Driver
+from gert.ecosystem.host.intake import Intake
+from gert.ecosystem.host.journal import Journal
+from gert.ecosystem.host.policies import sound
+from gert.ecosystem.host.worlds import Real, World
+from gert.ecosystem.stores.jsonl import JsonlStore
+from gert.ecosystem.stores.memory import MemoryStore
+from gert.ecosystem.stores.port import Store
+from gert.kernel.engine.asks import AnyAnswer, Ask, ToolAnswer
+from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.run import RunResult, run
+from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.runbook.program import Program, policy_of
+
+TOOL = """\
+apiVersion: tool/v0
+meta: { name: look, binary: "true" }
+contract:
+  effects: [network]
+  writes: []
+  idempotent: true
+  inputs: { host: { type: string, required: true }, tries: { type: int, default: 3 } }
+  outputs: { code: { type: int } }
+actions:
+  get: { argv: ["true", "{{ .host }}"], extract: { code: { from: exit_code } } }
+  wait: { argv: [sleep, "0.05"] }
+"""
+HEAD = """\
+apiVersion: kernel/v0
+meta:
+  name: bench
+  inputs: { host: { type: string, default: web-1 } }
+  governance: { rules: [ { risk: critical, action: deny }, { default: allow } ] }
+tools: [look]
+steps:
+"""
+END = "  - { type: end, outcome: { category: resolved, code: done } }\n"
+STEPS = 2_000
+SPAWNS = 200
+LANES, SLEEP, PARALLEL = 200, 0.05, 50
+LOOPS = 2_500
+
+
+class Immediate:
+    """A world that answers at once, as a replay does."""
+
+    def __init__(self) -> None:
+        self._answer = ToolAnswer(outputs={"code": 200}, exit_code=0)
+
+    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+        """Always the same."""
+        return self._answer
+
+    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+        """Never comes to this."""
+        return self._answer
+
+
+class Nowhere(MemoryStore):
+    """A store that keeps nothing, to see what a run itself holds on to."""
+
+    def append(self, run_id: str, first_seq: int, events: Any, answers: Any = ()) -> None:
+        """Forget."""
+
+
+def program_of(folder: Path, steps: str) -> tuple[Program, str]:
+    """A program from its steps."""
+    (folder / "tools").mkdir(exist_ok=True)
+    (folder / "tools" / "look.tool.yaml").write_text(TOOL)
+    file = folder / "bench.yaml"
+    file.write_text(HEAD + steps + END)
+    checked = sound(Workspace().check(str(file)))
+    assert checked.program is not None
+    return checked.program, checked.document.digest
+
+
+def setup_of(program: Program, digest: str) -> Setup:
+    """A run of it."""
+    return Setup(
+        program=program,
+        run_id="run-1",
+        runbook_hash=digest,
+        mode="real",
+        actor="bench",
+        host="here",
+        gert_version="gert",
+        policies=(policy_of(program.runbook.meta.governance),),
+        inputs={"host": "web-1"},
+        input_sources={"host": "default"},
+    )
+
+
+def drive(program: tuple[Program, str], world: World, store: Store, most: int = 16) -> RunResult:
+    """Run to the end."""
+
+    async def go() -> RunResult:
+        journal = Journal(store, "run-1")
+        try:
+            return await Driver(world, journal, max_parallel=most).drive(run(setup_of(*program)))
+        finally:
+            journal.close()
+
+    result = asyncio.run(go())
+    assert result.status == "completed", result
+    return result
+
+
+def real(program: Program) -> World:
+    """The real world."""
+    stdio = Stdio(
+        environment=dict(os.environ), secrets={}, redactor=Redactor(), withheld=frozenset(), working=os.getcwd()
+    )
+    nobody: Any = type("Nobody", (), {"wait": None})()
+    return Real(program, Intake(Redactor()), transports={"stdio": stdio}, approvals=nobody, collect=nobody.wait)
+
+
+def calls(count: int, action: str = "get") -> str:
+    """That many tool steps, one after the other."""
+    line = '  - {{ id: s{0}, type: tool, tool: look, action: {1}, inputs: {{ host: "{{{{ .host }}}}" }} }}\n'
+    return "".join(line.format(number, action) for number in range(count))
+
+
+def fastest(work: Callable[[], object], rounds: int) -> float:
+    """The shortest of several measurements: what is above it is other people's work."""
+    taken = []
+    for _ in range(rounds):
+        gc.collect()
+        taken.append(timed(work))
+    return min(taken)
+
+
+def bare_events(lines: list[bytes]) -> Callable[[], None]:
+    """Encode and hash the same events, and nothing else."""
+    decoded = [msgspec.json.decode(line) for line in lines]
+    encoder = msgspec.json.Encoder()
+
+    def work() -> None:
+        for event in decoded:
+            hashlib.sha256(encoder.encode(event)).hexdigest()
+
+    return work
+
+
+def cost_of_a_step(folder: Path) -> list[Ratio]:
+    """A tool step in a world that answers at once, beside its own events; and ten and a hundred times as many."""
+    ratios = []
+    taken: dict[int, float] = {}
+    for count in (100, STEPS, 10_000):
+        program = program_of(folder, calls(count))
+        store = MemoryStore()
+        drive(program, Immediate(), store)
+        taken[count] = fastest(lambda program=program: drive(program, Immediate(), MemoryStore()), 5)  # type: ignore[misc]
+        if count == STEPS:
+            floor = fastest(bare_events(list(store.events("run-1"))), 9)
+            ratios.append(Ratio(f"{count} tool steps / encoding and hashing their events", taken[count], floor, 8))
+            print(f"     {count / taken[count]:,.0f} steps a second")
+    ratios.append(Ratio("10,000 steps / 100 times 100 steps", taken[10_000], 100 * taken[100], 1.5))
+    ratios.append(Ratio("10,000 steps / 5 times 2,000 steps", taken[10_000], 5 * taken[STEPS], 1.3))
+    return ratios
+
+
+def real_rate(folder: Path) -> Ratio:
+    """Real processes with durable events, beside a bare loop that spawns the same command."""
+    program = program_of(folder, calls(SPAWNS))
+
+    async def spawn() -> None:
+        for _ in range(SPAWNS):
+            process = await asyncio.create_subprocess_exec(
+                "true", "web-1", stdin=-3, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+            )
+            await process.communicate()
+
+    def governed() -> None:
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            with JsonlStore(f"{place}/trace.jsonl", f"{place}/answers.jsonl") as store:
+                drive(program, real(program[0]), store)
+
+    pairs = [(timed(lambda: asyncio.run(spawn())), timed(governed)) for _ in range(5)]
+    floor, measured = (statistics.median(each) for each in zip(*pairs, strict=True))
+    print(f"     {SPAWNS / floor:,.0f} bare spawns a second, {SPAWNS / measured:,.0f} governed: {floor / measured:.0%}")
+    return Ratio(f"{SPAWNS} real steps, durable / bare spawn loop", measured, floor, 1 / 0.6)
+
+
+def fan_out(folder: Path) -> Ratio:
+    """Many lanes that sleep, bounded, beside the time the sleeping alone takes."""
+    steps = f"""\
+  - id: fan
+    type: tool
+    tool: look
+    action: wait
+    for_each: {{ as: n, over: [{", ".join(map(str, range(LANES)))}], parallel: true }}
+    inputs: {{ host: "{{{{ .n }}}}" }}
+"""
+    program = program_of(folder, steps)
+
+    def governed() -> None:
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            with JsonlStore(f"{place}/trace.jsonl", f"{place}/answers.jsonl") as store:
+                drive(program, real(program[0]), store, PARALLEL)
+
+    measured = min(timed(governed) for _ in range(3))
+    return Ratio(f"{LANES} lanes of {SLEEP * 1e3:.0f} ms, {PARALLEL} at once / ideal", measured, SLEEP * LANES / PARALLEL, 1.5)
+
+
+def memory(folder: Path) -> Ratio:
+    """What a run of 100,000 events holds on to, beside one of 10,000."""
+    body = "".join(
+        f'    - {{ id: w{number}, type: tool, tool: look, action: get, inputs: {{ host: "{{{{ .host }}}}" }} }}\n'
+        for number in range(10)
+    )
+
+    def peak(times: int) -> float:
+        # Jumps keep nothing of a round: the memory of a run must not grow with their number.
+        steps = calls(9).replace("id: s8,", f"id: s8, next: {{ step: s0, max: {times} }},")
+        program = program_of(folder, steps)
+        gc.collect()
+        child = os.fork()
+        if child == 0:
+            drive(program, Immediate(), Nowhere())
+            os._exit(0)
+        _, status, usage = os.wait4(child, 0)
+        assert status == 0
+        return usage.ru_maxrss / 1024
+
+    del body
+    small, large = peak(LOOPS // 10), peak(LOOPS)
+    print(f"     {small:.1f} MiB at {LOOPS // 10 * 37:,} events, {large:.1f} MiB at {LOOPS * 37:,}")
+    return Ratio("memory of about 100,000 events / of 10,000", large / 1e3, small / 1e3, 1.1)
+
+
+def main() -> int:
+    """Measure and report."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        ratios = [*cost_of_a_step(folder), real_rate(folder), fan_out(folder), memory(folder)]
+    return report(ratios)
+
+
+if __name__ == "__main__":
+    started = time.perf_counter()
+    code = main()
+    print(f"     {time.perf_counter() - started:.0f} s, {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB")
+    sys.exit(code)

@@ -1,0 +1,115 @@
+"""What a step says when it begins and ends, and what it leaves in the state."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gert.errors import InputError
+from gert.kernel.engine.asks import Said
+from gert.kernel.engine.frame import Frame
+from gert.kernel.engine.plan import Terms
+from gert.kernel.engine.results import NEVER_CONTINUED, Result
+from gert.kernel.engine.unknown import is_unknown
+from gert.kernel.events.runbook import ScopeExport, StepComplete, StepStart
+from gert.kernel.foundation.globs import split_path
+from gert.kernel.runbook.documents.steps import AssertStep, ExtensionStep, Step, ToolStep
+
+_DEEPEST_SCOPE = 50
+
+
+def starts(step: Step, frame: Frame) -> Said:
+    """A step that only directs flow, or a loop, begins."""
+    return Said(StepStart(step_id=frame.step_id, step_type=step.type, extensions=step.extensions), frame.path, None)
+
+
+def executes(step: Step, frame: Frame, terms: Terms, inputs: Mapping[str, Any]) -> Said:
+    """A step is about to execute."""
+    scope = frame.render_text(step.scope) if step.scope is not None else None
+    if isinstance(step, ToolStep):
+        started = StepStart(
+            step_id=frame.step_id,
+            step_type="tool",
+            contract_summary=terms.summary,
+            tool=step.tool,
+            action=terms.action,
+            inputs=dict(inputs),
+            scope=scope,
+            secrets=terms.secrets,
+            extensions=step.extensions,
+        )
+    else:
+        started = StepStart(
+            step_id=frame.step_id,
+            step_type=step.type,
+            contract_summary=terms.summary,
+            extension=step.extension if isinstance(step, ExtensionStep) else None,
+            inputs=dict(inputs) if isinstance(step, ExtensionStep) else {},
+            scope=scope,
+            extensions=step.extensions,
+        )
+    return Said(started, frame.path, frame.principal)
+
+
+def keep(step: Step, result: Result, frame: Frame) -> Said | None:
+    """Set the outputs where they belong: global or in a scope, and exported; the export is worth saying."""
+    state, outputs = frame.strand.state, result.outputs
+    scope: str | None = None
+    if step.scope is not None:
+        scope = frame.render_text(step.scope)
+        if outputs:
+            state.set_scoped(_segments(scope), outputs)
+    elif step.for_each is None and not isinstance(step, AssertStep):
+        for name, value in outputs.items():
+            state.set_name(name, value)
+    if not step.export or step.for_each is not None:
+        return None
+    exported = tuple(name for name in step.export if name in outputs)
+    for name in exported:
+        state.export(name, outputs[name])
+    if not exported:
+        return None
+    return frame.say(ScopeExport(step_id=frame.step_id, exported_vars=exported, scope=scope))
+
+
+def settled(step: Step, result: Result, frame: Frame) -> Result:
+    """The result as the run sees it: continued where the author says so, and with the step that failed."""
+    if result.failure is not None:
+        continued = step.continue_on_fail and result.failure.kind not in NEVER_CONTINUED
+        result = msgspec.structs.replace(
+            result,
+            failed_step=result.failed_step or frame.path,
+            continued=continued,
+            # The failure of one lane goes on record; the end another lane reached stands.
+            ended=result.ended or (continued and result.outcome is not None),
+        )
+    if step.for_each is None and step.id is not None:
+        frame.strand.state.set_record(step.id, result.outputs, result.facts)
+    return result
+
+
+def completes(step: Step, result: Result, frame: Frame, start: float) -> Said:
+    """A step ended. What a loop or a block collects is recorded with the steps that gave it."""
+    completed = StepComplete(
+        step_id=frame.step_id,
+        status=result.status,
+        duration=frame.strand.clock.since(start),
+        outputs=result.outputs if step.executes else {},
+        failure=result.failure,
+        reason=result.reason,
+        exit_code=result.exit_code,
+        evidence=result.evidence,
+        attempts=result.attempts,
+        continued=result.continued,
+        assumed=result.assumed,
+    )
+    return Said(completed, frame.path, result.principal or frame.principal)
+
+
+def _segments(scope: str) -> tuple[str, ...]:
+    if is_unknown(scope):
+        return (scope,)
+    segments = split_path(scope)
+    if not all(segments) or len(segments) > _DEEPEST_SCOPE:
+        raise InputError(f"`{scope}` is not the path of a scope", hint="write for example `round/0`")
+    return segments

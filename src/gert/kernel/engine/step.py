@@ -1,0 +1,217 @@
+"""One step and what happens around it: guard, contract, decision, approval, act, record."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from gert.errors import GertError, InputError
+from gert.kernel.engine.asks import Pause, Steps
+from gert.kernel.engine.frame import Frame, RunBlock, questions, written
+from gert.kernel.engine.govern import approve, permit
+from gert.kernel.engine.handover import inputs_for, said
+from gert.kernel.engine.kinds.assertion import run_assert
+from gert.kernel.engine.kinds.branch import run_branch
+from gert.kernel.engine.kinds.end import run_end
+from gert.kernel.engine.kinds.extension import run_extension
+from gert.kernel.engine.kinds.manual import run_manual
+from gert.kernel.engine.kinds.parallel import run_parallel
+from gert.kernel.engine.kinds.repeat import run_repeat
+from gert.kernel.engine.kinds.tool import run_tool
+from gert.kernel.engine.leaving import completes, executes, keep, settled, starts
+from gert.kernel.engine.loop import DuplicateKey, run_loop
+from gert.kernel.engine.plan import Plan
+from gert.kernel.engine.results import DONE, NEVER_CONTINUED, Result, failed
+from gert.kernel.events.runbook import ContractEvaluated, StepRetry, VisibilityApplied
+from gert.kernel.foundation.canonical import digest_value
+from gert.kernel.foundation.principal import Principal, principal_of
+from gert.kernel.runbook.documents.modifiers import ForEachBlock, PrincipalBlock
+from gert.kernel.runbook.documents.steps import ExtensionStep, ManualStep, Step, ToolStep
+
+Act: TypeAlias = Callable[[Any, Frame, Plan, dict[str, Any], Iterator[str]], Steps[Result]]
+Direct: TypeAlias = Callable[[Any, Frame, RunBlock], Steps[Result]]
+
+ACT: Final[Mapping[str, Act]] = {
+    "tool": run_tool,
+    "manual": run_manual,
+    "assert": run_assert,
+    "extension": run_extension,
+}
+
+DIRECT: Final[Mapping[str, Direct]] = {
+    "branch": run_branch,
+    "parallel": run_parallel,
+    "repeat": run_repeat,
+    "end": run_end,
+}
+
+
+def run_step(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
+    """Run one step of a list with its modifiers, and record what it set."""
+    if step.for_each is not None:
+        return _run_each(step, step.for_each, frame, run_block)
+    return _run_once(step, frame, run_block)
+
+
+def _run_each(step: Step, block: ForEachBlock, frame: Frame, run_block: RunBlock) -> Steps[Result]:
+    """Run a step for each item of a list."""
+
+    def run_item(inside: Frame) -> Steps[Result]:
+        return _run_once(step, inside, run_block)
+
+    start = frame.clock.spent
+    yield starts(step, frame)
+    try:
+        result = yield from run_loop(step, block, frame, run_item)
+    except DuplicateKey as duplicate:
+        result = _without_items(step, frame, failed("duplicate_key", f"two items have the key `{duplicate}`"))
+    except GertError as error:
+        result = _without_items(step, frame, failed("evaluation", said(error)))
+    result = settled(step, result, frame)
+    yield completes(step, result, frame, start)
+    return result
+
+
+def _without_items(step: Step, frame: Frame, result: Result) -> Result:
+    """A loop that failed before its first item has a status like any other, and no results."""
+    if step.id is not None:
+        frame.state.set_results(step.id, [], result.status)
+    return result
+
+
+def _run_once(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
+    """Run a step, or one iteration of it, if its guard allows."""
+    start = frame.strand.clock.spent
+    if step.when is not None:
+        try:
+            holds = frame.holds(step.when)
+        except GertError as error:
+            result = settled(step, failed("evaluation", said(error)), frame)
+            yield completes(step, result, frame, start)
+            return result
+        if holds is None:
+            return (yield from _explore(step, frame, run_block))
+        if not holds:
+            if step.for_each is None and step.id is not None:
+                frame.state.set_status(step.id, "skipped")
+            result = Result(status="skipped", reason="when_false")
+            yield completes(step, result, frame, start)
+            return result
+    return (yield from _run(step, frame, run_block))
+
+
+def _explore(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
+    """Nobody knows whether the guard holds: run the step, and doubt what it sets and how it ends."""
+    state = frame.state.fork()
+    result = yield from _run(step, frame.on(state), run_block)
+    frame.state.doubt([state, None])
+    is_cancelled = result.failure is not None and result.failure.kind == "cancelled"
+    return result if is_cancelled else DONE
+
+
+def _run(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
+    start = frame.strand.clock.spent
+    plan = frame.strand.run.plan(step)
+    try:
+        if plan is None:
+            yield starts(step, frame)
+            result = yield from DIRECT[step.type](step, frame, run_block)
+        else:
+            frame = frame.seeing(plan.terms.visibility, frame.strand.run.actor)
+            frame = frame if _acts_itself(step, frame) else frame.by(_principal(step.principal, frame))
+            result = yield from _execute(step, frame, plan)
+    except InputError as error:
+        result = failed("invalid_input", said(error))
+    except GertError as error:
+        result = failed("evaluation", said(error))
+    result = settled(step, result, frame)
+    yield completes(step, result, frame, start)
+    return result
+
+
+def _acts_itself(step: Step, frame: Frame) -> bool:
+    return step.principal is None and frame.strand.item_key is None
+
+
+def _execute(step: Step, frame: Frame, plan: Plan) -> Steps[Result]:
+    """Contract, visibility, decision, inputs, approval, then the step itself."""
+    terms = plan.terms
+    yield frame.say(ContractEvaluated(step_id=frame.step_id, resolved_contract=terms.full))
+    if frame.view is not None and step.visibility is not None:
+        yield frame.say(
+            VisibilityApplied(
+                step_id=frame.step_id,
+                view_hash=digest_value(frame.view),
+                allow=step.visibility.allow,
+                deny=step.visibility.deny or (),
+            )
+        )
+    decided, refusal = permit(step, frame, terms)
+    yield decided
+    if refusal is not None:
+        return refusal
+    names = questions(frame)
+    inputs = _prepared(step, frame, plan)
+    if not terms.is_free:
+        refusal = yield from approve(step, frame, terms, inputs, names)
+        if refusal is not None:
+            return refusal
+    yield executes(step, frame, terms, inputs)
+    if terms.retry.max:
+        result = yield from _attempts(step, frame, plan, inputs, names)
+    else:
+        result = yield from ACT[step.type](step, frame, plan, inputs, names)
+    exported = keep(step, result, frame)
+    if exported is not None:
+        yield exported
+    return result
+
+
+def _prepared(step: Step, frame: Frame, plan: Plan) -> dict[str, Any]:
+    if isinstance(step, ToolStep | ExtensionStep):
+        return inputs_for(step, frame, plan)
+    return {"instructions": frame.render_text(step.instructions)} if isinstance(step, ManualStep) else {}
+
+
+def _attempts(step: Step, frame: Frame, plan: Plan, inputs: dict[str, Any], names: Iterator[str]) -> Steps[Result]:
+    """Act, and again while the failure is one the author wants retried."""
+    act, retry = ACT[step.type], plan.terms.retry
+    attempt = 1
+    while True:
+        result = yield from act(step, frame, plan, inputs, names)
+        failure = result.failure
+        if failure is None or attempt > retry.max or failure.kind in NEVER_CONTINUED:
+            break
+        if ("timeout" if failure.kind == "timeout" else result.status) not in retry.on:
+            break
+        delay = retry.delay(attempt)
+        attempt += 1
+        yield frame.say(
+            StepRetry(
+                step_id=frame.step_id,
+                attempt=attempt,
+                max=retry.max + 1,
+                delay=written(delay),
+                failure=failure,
+            )
+        )
+        if delay > 0:
+            waited = yield from frame.ask(
+                Pause(key=next(names), path=frame.path or "", step_id=frame.step_id, seconds=delay)
+            )
+            if waited.failure is not None:
+                return failed(waited.failure.kind, waited.failure.message, attempts=attempt - 1)
+    return msgspec.structs.replace(result, attempts=attempt) if attempt > 1 else result
+
+
+def _principal(block: PrincipalBlock | None, frame: Frame) -> Principal:
+    """Who acts: declared on the step, else the keyed item, else whoever runs the runbook."""
+    declared = None
+    if block is not None:
+        declared = Principal(
+            block.kind,  # type: ignore[arg-type]
+            frame.render_text(block.id),
+            frame.render_text(block.role) if block.role is not None else None,
+            frame.render_text(block.model) if block.model is not None else None,
+        )
+    return principal_of(declared, frame.strand.item_key, frame.strand.item, frame.run.actor)

@@ -1,0 +1,335 @@
+"""A runbook of thirty steps that leaves marks in the world, and what must hold after its process was killed."""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from gert.ecosystem.approvals.terminal import TerminalApprovals
+from gert.ecosystem.executors.stdio import Stdio
+from gert.ecosystem.host.console import Console
+from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.driver import Driver
+from gert.ecosystem.host.evidence import EvidenceFile, collect
+from gert.ecosystem.host.intake import Intake
+from gert.ecosystem.host.journal import Journal, Logged, now, read_answers
+from gert.ecosystem.host.policies import Floor, floor_for
+from gert.ecosystem.host.traces import open_trace, verify_trace
+from gert.ecosystem.host.version import version_line
+from gert.ecosystem.host.worlds import Real
+from gert.ecosystem.stores.jsonl import JsonlStore
+from gert.ecosystem.stores.memory import MemoryStore
+from gert.ecosystem.stores.sqlite import SqliteStore
+from gert.kernel.engine.asks import ToolAnswer
+from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.run import RunResult, run
+from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.foundation.signature import Keys
+from gert.kernel.runbook.program import Program
+
+from .workbench import PATIENCE, Project, Recorded, environment, events_in, of_type, snapshot
+
+KILLER = Path(__file__).with_name("killer.py")
+STAMPS = ("timestamp", "prev_hash")
+MOST_OPEN = 3
+APPROVE = {"name": "restarts", "effects": ["restart"], "action": "require-approval"}
+
+
+def _note(step: str, word: str | None = None, **more: Any) -> dict[str, Any]:
+    return {
+        "id": step,
+        "type": "tool",
+        "tool": more.pop("tool", "mark"),
+        "inputs": {"word": word or step, "folder": "{{ .folder }}"},
+        **more,
+    }
+
+
+def _assert(step: str, value: str, expected: str) -> dict[str, Any]:
+    return {"id": step, "type": "assert", "assert": [{"type": "equals", "value": value, "expected": expected}]}
+
+
+STEPS: list[dict[str, Any]] = [
+    _note("s01"),
+    _note("s02"),
+    _assert("s03", "{{ .step.s02.said }}", "s02"),
+    {
+        "id": "s04",
+        "type": "branch",
+        "branches": [
+            {"condition": '{{ eq .step.s01.said "no" }}', "label": "never", "steps": [_note("never")]},
+            {
+                "condition": "default",
+                "label": "taken",
+                "steps": [_note("s05"), _assert("s06", "{{ .step.s05.said }}", "s05"), _note("s07")],
+            },
+        ],
+    },
+    _note("s08", "s08-{{ .item }}", for_each={"as": "item", "over": ["a", "b", "c"]}),
+    {
+        "id": "s09",
+        "type": "parallel",
+        "branches": [
+            {"label": "left", "steps": [_note("s10", scope="left"), _note("s11", scope="left")]},
+            {"label": "right", "steps": [_note("s12", scope="right"), _note("s13", scope="right")]},
+            {"label": "first", "steps": [_note("s14", scope="first", contract={"writes": ["door"]})]},
+            {"label": "second", "steps": [_note("s15", scope="second", contract={"writes": ["door"]})]},
+        ],
+    },
+    {
+        "id": "s16",
+        "type": "repeat",
+        "repeat": {"max": 2},
+        "steps": [_note("s17", "s17-{{ .repeat.index }}"), _note("s18", "s18-{{ .repeat.index }}")],
+    },
+    {
+        "id": "s19",
+        "type": "manual",
+        "instructions": "look at it",
+        "contract": {"effects": [], "idempotent": True},
+        "required_evidence": [{"kind": "text", "name": "seen"}],
+    },
+    _assert("s20", "{{ .seen }}", "all is well"),
+    _note("s21", tool="flaky", retry={"max": 2, "backoff": "1ms"}),
+    _note("s22", contract={"effects": ["files", "restart"]}),
+    _note("s23", "s23-{{ .each }}", for_each={"as": "each", "over": ["x", "y"], "parallel": True}),
+    _note("s24", when='{{ eq .seen "nothing" }}'),
+    _note("s25"),
+    _assert("s26", "{{ .step.s25.said }}", "s25"),
+    _note("s27"),
+    _note("s28"),
+    {
+        "type": "end",
+        "outcome": {"category": "resolved", "code": "all_done", "meta": {"last": "{{ .step.s28.said }}"}},
+    },
+]
+AFTER = [_note("s30")]
+WORDS = {
+    *(f"s{number:02}" for number in (1, 2, 5, 7, 10, 11, 12, 13, 14, 15, 21, 22, 25, 27, 28, 30)),
+    *("s08-a", "s08-b", "s08-c", "s17-0", "s17-1", "s18-0", "s18-1", "s21-2", "s23-x", "s23-y"),
+}
+
+
+def thirty(root: Path) -> Project:
+    """A project with the runbook, its tools, and everything people say."""
+    project = Project(root)
+    inputs = {"word": {"type": "string", "required": True}, "folder": {"type": "string", "required": True}}
+    extract = {"said": {"from": "stdout", "pattern": "noted (.*)"}}
+    mark = 'printf "%s\\n" "$1" >> "$2/effects"; printf "noted %s\\n" "$1"'
+    project.tool("mark", ["sh", "-c", mark, "sh", "{{ .word }}", "{{ .folder }}"], inputs=inputs, extract=extract)
+    flaky = f'if [ -e "$2/again" ]; then set -- "$1-2" "$2"; {mark}; else : > "$2/again"; {mark}; exit 1; fi'
+    project.tool("flaky", ["sh", "-c", flaky, "sh", "{{ .word }}", "{{ .folder }}"], inputs=inputs, extract=extract)
+    project.runbook(
+        *STEPS,
+        tools=["mark", "flaky"],
+        after=AFTER,
+        ends=False,
+        inputs={"folder": {"type": "string", "required": True}},
+        governance={"rules": [APPROVE, {"default": "allow"}]},
+    )
+    project.write("evidence.yaml", {"s19": {"seen": "all is well"}})
+    project.write("stdin", "y go on\n")
+    return project
+
+
+def kill_at(project: Project, points: Iterable[tuple[str, int]]) -> list["Killed"]:
+    """Run the runbook once for each point, and kill it there."""
+    job = {
+        "book": str(project.root / "book.yaml"),
+        "evidence": str(project.root / "evidence.yaml"),
+        "stdin": str(project.root / "stdin"),
+        "points": [{"what": what, "n": n, "at": str(project.root / f"{what}-{n}")} for what, n in points],
+    }
+    ended = subprocess.run(
+        [sys.executable, str(KILLER)],
+        input=json.dumps(job).encode(),
+        capture_output=True,
+        cwd=project.root,
+        env=environment(),
+        timeout=4 * PATIENCE,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert not ended.stderr, ended.stderr.decode()
+    return [Killed(project, Path(each["at"]), each["status"], each["files"]) for each in json.loads(ended.stdout)]
+
+
+@dataclass(frozen=True)
+class Killed:
+    """A run whose process is gone, and the folder it left.
+
+    files: what was in the folder of the run the moment its process was gone, by digest
+    """
+
+    project: Project
+    at: Path
+    status: int
+    files: dict[str, str]
+
+    @property
+    def run(self) -> Recorded:
+        (only,) = (self.at / "runs").iterdir()
+        return Recorded(only)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the run was begun with."""
+        state: dict[str, Any] = json.loads(self.run.state.read_bytes())
+        return state
+
+    def words(self) -> list[str]:
+        effects = self.at / "effects"
+        return effects.read_text().splitlines() if effects.exists() else []
+
+    def events(self) -> list[dict[str, Any]]:
+        return events_in(self.run.trace)
+
+    def logged(self) -> list[Logged]:
+        """The whole answers; a torn one is set aside."""
+        with JsonlStore.reopen(self.run.trace, self.run.answers) as store:
+            return list(read_answers(store.answers(self.run.folder.name)))
+
+
+class KilledInDatabase(Killed):
+    """The same, of a run that is kept in a database."""
+
+    @property
+    def db(self) -> Path:
+        return self.at / "runs.db"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        start = self.events()[0]
+        return {**start["data"], "run_id": start["run_id"], "file": str(self.project.root / "book.yaml")}
+
+    def events(self) -> list[dict[str, Any]]:
+        with SqliteStore(self.db, read_only=True) as store:
+            return [json.loads(line) for run_id in store.runs() for line in store.events(run_id)]
+
+    def logged(self) -> list[Logged]:
+        with SqliteStore(self.db, read_only=True) as store:
+            return [each for run_id in store.runs() for each in read_answers(store.answers(run_id))]
+
+
+def bare(event: dict[str, Any]) -> dict[str, Any]:
+    """An event without its stamps."""
+    data = {name: value for name, value in event["data"].items() if name not in ("chain_hash", "signature")}
+    return {**{name: value for name, value in event.items() if name not in STAMPS}, "data": data}
+
+
+def announced(events: Iterable[dict[str, Any]]) -> set[str]:
+    """The words of the steps that were announced."""
+    starts = of_type(list(events), "step_start")
+    return {start["data"]["inputs"]["word"] for start in starts if "word" in start["data"].get("inputs", {})}
+
+
+def check_record(killed: Killed) -> None:
+    """The chain holds up to the kill, nothing was done that it does not announce, and nobody writes it any more."""
+    trace = killed.run.trace.read_bytes()
+    events = killed.events()
+    report, seal = verify_trace(open_trace(str(killed.run.trace), None, None), Keys())
+    assert report.events == len(events) == trace.count(b"\n"), report
+    assert (report.torn is not None) == (trace != b"" and not trace.endswith(b"\n")), report
+    assert report.intact == bool(events), report
+    assert report.complete == seal.holds == (report.torn is None and events[-1:] != [] and is_over(events)), seal
+    check_announced(killed)
+    assert snapshot(killed.run.folder) == killed.files
+
+
+def check_announced(killed: Killed) -> None:
+    """Nothing was done that the record does not announce."""
+    unannounced = {word.removesuffix("-2") for word in killed.words()} - announced(killed.events())
+    assert unannounced == set(), unannounced
+
+
+def is_over(events: list[dict[str, Any]]) -> bool:
+    return events[-1]["type"] == "run_complete"
+
+
+def done_words(logged: Iterable[Logged]) -> list[str]:
+    """The words of the calls whose answers were kept."""
+    return [each.answer.stdout.split()[1] for each in logged if isinstance(each.answer, ToolAnswer)]
+
+
+@lru_cache(maxsize=4)
+def _loaded(file: str) -> tuple[Program, str, Floor]:
+    workspace = Workspace(str(Path(file).parent))
+    checked = workspace.program(file)
+    assert checked.program is not None
+    return checked.program, checked.document.digest, floor_for(workspace, file, checked.program)
+
+
+def redrive(killed: Killed, logged: list[Logged]) -> tuple[RunResult, list[dict[str, Any]]]:
+    """Run again: what was answered is not asked again, what was not is asked of the live world."""
+    project, identity = killed.project, killed.identity
+    program, digest, floor = _loaded(identity["file"])
+    setup = Setup(
+        program=program,
+        run_id=identity["run_id"],
+        runbook_hash=digest,
+        mode="real",
+        actor=identity["actor"],
+        host=socket.gethostname(),
+        gert_version=version_line(),
+        policies=tuple(floor.policies),
+        policy_hashes=floor.digests,
+        inputs=identity["inputs"],
+        input_sources=identity["input_sources"],
+    )
+    stdin = os.open(project.root / "stdin", os.O_RDONLY)
+    store = MemoryStore()
+
+    async def drive() -> RunResult:
+        stdio = Stdio(
+            environment=environment(),
+            secrets={},
+            redactor=Redactor(),
+            withheld=frozenset(),
+            working=str(project.root),
+        )
+        evidence = EvidenceFile(str(project.root / "evidence.yaml"), "kim")
+        world = Real(
+            program,
+            Intake(Redactor()),
+            transports={"stdio": stdio},
+            approvals=TerminalApprovals(Console(stdin, lambda _: None), "kim", now, lambda: "ticket-again"),
+            collect=lambda ask: collect(ask, evidence),
+        )
+        journal = Journal(store, setup.run_id)
+        async with asyncio.timeout(PATIENCE):
+            return await Driver(world, journal, recorded=logged).drive(run(setup))
+
+    try:
+        result = asyncio.run(drive())
+    finally:
+        os.close(stdin)
+    return result, [json.loads(line) for line in store.events(setup.run_id)]
+
+
+def check_redrive(killed: Killed) -> None:
+    """A run that is gone on with writes what it wrote, does nothing twice that was answered, and ends as it should."""
+    before = [bare(event) for event in killed.events()]
+    logged = killed.logged()
+    done = done_words(logged)
+    result, events = redrive(killed, logged)
+    again = [bare(event) for event in events]
+    differ = [(mine, its) for mine, its in zip(again, before, strict=False) if mine != its]
+    assert not differ, differ[0]
+    assert len(again) >= len(before)
+    assert result.outcome is not None
+    assert (result.status, result.outcome.code, result.outcome.meta) == ("completed", "all_done", {"last": "s28"})
+    assert result.finally_failure is None
+    counts = Counter(killed.words())
+    twice = {word for word in counts if counts[word] != 1}
+    assert twice.isdisjoint(done), twice
+    assert set(counts) == WORDS, set(counts) ^ WORDS
+    # What was under way is in doubt, and that is never more than the lanes that were open.
+    assert len(twice) <= MOST_OPEN and all(counts[word] == 2 for word in twice), counts

@@ -1,0 +1,149 @@
+"""A run whose process is killed, at every point of its record and at any time: nothing is lost but the last answer."""
+
+import random
+import signal
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .killing import (
+    WORDS,
+    Killed,
+    KilledInDatabase,
+    bare,
+    check_announced,
+    check_record,
+    check_redrive,
+    done_words,
+    is_over,
+    kill_at,
+    redrive,
+    thirty,
+)
+from .workbench import Project, finish, snapshot, until
+
+SHARES = 4
+"""In how many parts the points are killed, so that parts can run side by side."""
+shares = pytest.mark.parametrize("share", [pytest.param(n, id=f"share {n + 1} of {SHARES}") for n in range(SHARES)])
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return thirty(tmp_path_factory.mktemp("kills"))
+
+
+@pytest.fixture(scope="module")
+def whole(project: Project) -> Killed:
+    """A run that nobody kills."""
+    (run,) = kill_at(project, [("none", 0)])
+    assert run.status == 0
+    return run
+
+
+def kill_and_check(project: Project, points: Iterator[tuple[str, int]]) -> int:
+    """Kill at each point, and check what is left; says how many really were killed."""
+    kills = 0
+    for killed in kill_at(project, points):
+        assert killed.status in (-signal.SIGKILL, 0), killed.at
+        kills += killed.status == -signal.SIGKILL
+        check_record(killed)
+        check_redrive(killed)
+    return kills
+
+
+def test_a_run_nobody_kills_does_everything_once_and_is_whole(whole: Killed) -> None:
+    check_record(whole)
+    assert sorted(whole.words()) == sorted(WORDS)
+    assert is_over(whole.events())
+
+
+def test_a_whole_log_gives_the_same_events_and_asks_nobody(whole: Killed) -> None:
+    logged = whole.logged()
+    assert sorted(done_words(logged)) == sorted(WORDS)
+    _, events = redrive(whole, logged)
+    assert [bare(event) for event in events] == [bare(event) for event in whole.events()]
+    assert sorted(whole.words()) == sorted(WORDS)
+
+
+@shares
+def test_killed_after_each_event(project: Project, whole: Killed, share: int) -> None:
+    points = range(share + 1, len(whole.events()) + 1, SHARES)
+    assert kill_and_check(project, (("event", n) for n in points)) == len(points)
+
+
+@shares
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param("before", id="before it is written"),
+        pytest.param("answers", id="between its answers and its events"),
+    ],
+)
+def test_killed_around_each_batch(project: Project, whole: Killed, what: str, share: int) -> None:
+    # How many batches there are depends on how lanes fall together; a run with fewer is not killed.
+    points = range(share + 1, len(whole.logged()) + 2, SHARES)
+    assert kill_and_check(project, ((what, n) for n in points)) >= len(points) - 1
+
+
+@pytest.mark.parametrize(
+    ("what", "every"),
+    [pytest.param("torn", 9, id="of the trace"), pytest.param("halved", 4, id="of the answers")],
+)
+def test_killed_while_a_line_is_written(project: Project, whole: Killed, what: str, every: int) -> None:
+    points = range(every // 2, len(whole.events() if what == "torn" else whole.logged()), every)
+    assert kill_and_check(project, ((what, n) for n in points)) == len(points)
+
+
+# --- from outside
+
+
+def kill_outside(project: Project, at: Path, seed: int, *options: str) -> int:
+    """Start the plain command, and kill it once some of its side effects are there, and a moment later."""
+    chance = random.Random(seed)
+    at.mkdir()
+    words, moment = chance.randrange(len(WORDS)), chance.random() * 0.004
+    process = project.start(
+        *("--var", f"folder={at}", "--as", "kim", "--evidence", str(project.root / "evidence.yaml"), *options),
+        stdin=project.root / "stdin",
+    )
+    effects = at / "effects"
+    until(lambda: process.poll() is not None or (effects.exists() and effects.read_bytes().count(b"\n") > words))
+    try:
+        process.wait(moment)
+    except TimeoutError:
+        pass
+    except Exception:
+        process.kill()
+    return finish(process).code
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_killed_from_outside_at_any_time(tmp_path: Path, project: Project, seed: int) -> None:
+    at = tmp_path / "at"
+    code = kill_outside(project, at, seed, "--state-dir", str(at))
+    killed = Killed(project, at, code, snapshot(at / "runs" / next((at / "runs").iterdir()).name))
+    assert code in (-signal.SIGKILL, 0)
+    check_record(killed)
+    check_redrive(killed)
+
+
+@pytest.mark.parametrize("seed", range(100, 104))
+def test_killed_from_outside_with_a_database(tmp_path: Path, project: Project, seed: int) -> None:
+    at = tmp_path / "at"
+    code = kill_outside(project, at, seed, "--db", str(at / "runs.db"))
+    killed = KilledInDatabase(project, at, code, {})
+    check_announced(killed)
+    verified = project.gert("trace", "verify", "--db", killed.db)
+    assert verified.code == (0 if is_over(killed.events()) else 1), verified
+    with sqlite3.connect(f"file:{killed.db}?mode=ro", uri=True) as found:
+        assert found.execute("pragma integrity_check").fetchone() == ("ok",)
+    check_redrive(killed)
+
+
+def test_the_command_says_that_a_killed_trace_is_incomplete(project: Project, tmp_path: Path) -> None:
+    (killed,) = kill_at(thirty(tmp_path), [("torn", 40)])
+    verified = project.gert("trace", "verify", killed.run.trace)
+    assert verified.code == 1
+    assert "40 events" in verified.out + verified.err

@@ -1,0 +1,273 @@
+"""A project in a folder, and `gert` as a real process on it."""
+
+import hashlib
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+GERT = [sys.executable, "-m", "gert"]
+PATIENCE = 30.0
+"""How long anything here may take before it counts as hanging."""
+
+END: dict[str, Any] = {"type": "end", "outcome": {"category": "resolved", "code": "done"}}
+ALLOW: dict[str, Any] = {"rules": [{"default": "allow"}]}
+
+# Appends a word to a file of side effects: what really happened, whatever the trace says.
+NOTE = 'printf "%s\\n" "$1" >> "$2"; printf "noted %s\\n" "$1"'
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A `gert` that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """The document that `--json` prints."""
+        document: dict[str, Any] = json.loads(self.out)
+        return document
+
+    def ended(self, code: int) -> "Ran":
+        """Check the exit code, showing everything where it is another."""
+        assert self.code == code, f"exit {self.code}, expected {code}\n--- out\n{self.out}\n--- err\n{self.err}"
+        return self
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The folder of a run."""
+
+    folder: Path
+
+    @property
+    def trace(self) -> Path:
+        return self.folder / "trace.jsonl"
+
+    @property
+    def answers(self) -> Path:
+        return self.folder / "answers.jsonl"
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "state.json"
+
+    def events(self) -> list[dict[str, Any]]:
+        return events_in(self.trace)
+
+
+def events_in(trace: Path) -> list[dict[str, Any]]:
+    """The events of a trace; a last line without its end is left out."""
+    lines = trace.read_bytes().split(b"\n")[:-1] if trace.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def of_type(events: Sequence[Mapping[str, Any]], *types: str) -> list[dict[str, Any]]:
+    return [dict(event) for event in events if event["type"] in types]
+
+
+def completed(events: Sequence[Mapping[str, Any]], step: str) -> dict[str, Any]:
+    """What the last `step_complete` of a step says."""
+    found = [event["data"] for event in events if event["type"] == "step_complete" and event["data"]["step_id"] == step]
+    assert found, f"no step_complete of {step}"
+    data: dict[str, Any] = found[-1]
+    return data
+
+
+class Project:
+    """A folder with runbooks and tools, and a file of side effects."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.effects = root / "effects"
+        (root / "tools").mkdir(parents=True, exist_ok=True)
+        self.write("gert-project.yaml", {"apiVersion": "project/v0", "meta": {"name": "bench"}})
+        self.note_tool("note")
+
+    def write(self, name: str, document: Any) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(document if isinstance(document, str) else json.dumps(document, ensure_ascii=False, indent=1))
+        return path
+
+    def tool(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        outputs: Mapping[str, Any] | None = None,
+        extract: Mapping[str, Any] | None = None,
+        contract: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        action: Mapping[str, Any] | None = None,
+        **document: Any,
+    ) -> None:
+        """A tool with the one action `go`; what it extracts, it declares."""
+        declared = outputs if outputs is not None else {each: {"type": "any"} for each in extract or {}}
+        self.write(
+            f"tools/{name}.tool.yaml",
+            {
+                "apiVersion": "tool/v0",
+                "meta": {"name": name},
+                "contract": {
+                    "effects": ["files"],
+                    "writes": [],
+                    "idempotent": True,
+                    "inputs": dict(inputs or {}),
+                    "outputs": dict(declared),
+                    **(contract or {}),
+                },
+                "actions": {"go": {"argv": list(argv), "extract": dict(extract or {}), **(action or {})}},
+                **document,
+            },
+        )
+
+    def note_tool(self, name: str, *, before: str = "", after: str = "", **tool: Any) -> None:
+        """A tool that writes down that it ran; `before` and `after` are shell around it."""
+        self.tool(
+            name,
+            ["sh", "-c", f"{before}\n{NOTE}\n{after}", "sh", "{{ .word }}", str(self.effects)],
+            inputs={"word": {"type": "string", "required": True}},
+            extract={"said": {"from": "stdout", "pattern": "noted (.*)"}},
+            **tool,
+        )
+
+    def script(self, name: str, source: str, **tool: Any) -> None:
+        """A tool that is a shell script."""
+        self.tool(name, ["sh", "-c", source, "sh"], **tool)
+
+    def runbook(
+        self,
+        *steps: Mapping[str, Any],
+        name: str = "book",
+        file: str | None = None,
+        tools: Sequence[str] = ("note",),
+        governance: Mapping[str, Any] | None = None,
+        after: Sequence[Mapping[str, Any]] = (),
+        ends: bool = True,
+        **meta: Any,
+    ) -> Path:
+        """A runbook of these steps, an `end` after them, and `finally` steps."""
+        document: dict[str, Any] = {
+            "apiVersion": "kernel/v0",
+            "meta": {"name": name, "governance": dict(governance or ALLOW), **meta},
+            "tools": list(tools),
+            "steps": [*steps, END] if ends else list(steps),
+        }
+        if after:
+            document["finally"] = list(after)
+        return self.write(file or f"{name}.yaml", document)
+
+    def noted(self) -> list[str]:
+        """The words that tools wrote down, in order."""
+        return self.effects.read_text().splitlines() if self.effects.exists() else []
+
+    def runs(self) -> list[Recorded]:
+        folder = self.root / "runs"
+        return [Recorded(each) for each in sorted(folder.iterdir())] if folder.exists() else []
+
+    def run(self) -> Recorded:
+        """The one run that was recorded."""
+        (only,) = self.runs()
+        return only
+
+    def gert(self, *words: str | Path, stdin: str | bytes | None = None, **environ: str) -> Ran:
+        """Run `gert` to its end, with standard input from a pipe or closed at once."""
+        ended = subprocess.run(
+            [*GERT, *map(str, words)],
+            input=(stdin.encode() if isinstance(stdin, str) else stdin) if stdin is not None else b"",
+            capture_output=True,
+            cwd=self.root,
+            env=environment(environ),
+            timeout=PATIENCE,
+            check=False,
+        )
+        return Ran(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+
+    def exec(self, *words: str | Path, stdin: str | bytes | None = None, **environ: str) -> Ran:
+        """`gert exec` of `book.yaml`, unless the first word names another runbook."""
+        file = [] if words and str(words[0]).endswith(".yaml") else [self.root / "book.yaml"]
+        return self.gert("exec", *file, *words, stdin=stdin, **environ)
+
+    def start(self, *words: str | Path, stdin: Path = Path(os.devnull), **environ: str) -> "subprocess.Popen[bytes]":
+        """Start `gert exec` of `book.yaml` and do not wait."""
+        with stdin.open("rb") as source:
+            return subprocess.Popen(
+                [*GERT, "exec", str(self.root / "book.yaml"), *map(str, words)],
+                stdin=source,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=self.root,
+                env=environment(environ),
+            )
+
+    def verifies(self, run: Recorded | None = None) -> None:
+        """The trace of a run is whole."""
+        self.gert("trace", "verify", (run or self.run()).trace).ended(0)
+
+
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This environment without anything of gert's, and more."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("GERT_")}
+    return {**ours, "HOME": "/nonexistent", **(more or {})}
+
+
+def note(step: str, word: str | None = None, *, tool: str = "note", **more: Any) -> dict[str, Any]:
+    """A step that writes a word down, its own id where none is given."""
+    return {"id": step, "type": "tool", "tool": tool, "inputs": {"word": word or step}, **more}
+
+
+def call(step: str, tool: str, **more: Any) -> dict[str, Any]:
+    return {"id": step, "type": "tool", "tool": tool, **more}
+
+
+def until(condition: Callable[[], Any]) -> None:
+    """Wait for something to become true."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.005)
+
+
+def finish(process: "subprocess.Popen[bytes]") -> Ran:
+    """Wait for a process; what hangs is killed, and fails the test."""
+    try:
+        out, err = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        raise
+    return Ran(process.returncode, out.decode(), err.decode())
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and not only waiting to be reaped."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def snapshot(folder: Path) -> dict[str, str]:
+    """Everything in a folder, by content."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files_under(folder)
+    }
+
+
+def files_under(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
