@@ -189,14 +189,14 @@ def test_a_run_that_does_not_complete_says_why(
 
 
 def test_json_is_the_only_thing_on_standard_output(project: Project) -> None:
-    project.runbook(note("one"), name="höhe-1", file="book.yaml")
+    project.runbook(note("one"))
     ran = project.exec("--json", "--as", "kim").ended(0)
     said = ran.said
     run = project.run()
     events = run.events()
     assert said == {
         "run_id": run.folder.name,
-        "runbook": "höhe-1",
+        "runbook": "book",
         "mode": "real",
         "status": "completed",
         "duration": said["duration"],

@@ -1,5 +1,6 @@
 """A project in a folder, and `gert` as a real process on it."""
 
+import atexit
 import hashlib
 import json
 import os
@@ -7,13 +8,16 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 GERT = [sys.executable, "-m", "gert"]
+ZYGOTE = Path(__file__).with_name("zygote.py")
 PATIENCE = 30.0
 """How long anything here may take before it counts as hanging."""
 
@@ -182,10 +186,12 @@ class Project:
         return only
 
     def gert(self, *words: str | Path, stdin: str | bytes | None = None, **environ: str) -> Ran:
-        """Run `gert` to its end, with standard input from a pipe or closed at once."""
+        """Run `gert` to its end, with standard input from a pipe, or without any."""
+        if stdin is None:
+            return called(self.root, [str(word) for word in words], environment(environ))
         ended = subprocess.run(
             [*GERT, *map(str, words)],
-            input=(stdin.encode() if isinstance(stdin, str) else stdin) if stdin is not None else b"",
+            input=stdin.encode() if isinstance(stdin, str) else stdin,
             capture_output=True,
             cwd=self.root,
             env=environment(environ),
@@ -214,6 +220,28 @@ class Project:
     def verifies(self, run: Recorded | None = None) -> None:
         """The trace of a run is whole."""
         self.gert("trace", "verify", (run or self.run()).trace).ended(0)
+
+
+@cache
+def zygote() -> "subprocess.Popen[bytes]":
+    """A loaded `gert` that starts copies of itself."""
+    process = subprocess.Popen([sys.executable, str(ZYGOTE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    atexit.register(process.communicate)
+    return process
+
+
+def called(folder: Path, words: list[str], environ: dict[str, str]) -> Ran:
+    """Run `gert` in a process of its own that need not load it first."""
+    process = zygote()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with tempfile.TemporaryDirectory() as place:
+        out, err = Path(place, "out"), Path(place, "err")
+        call = {"words": words, "folder": str(folder), "environment": environ, "out": str(out), "err": str(err)}
+        process.stdin.write(json.dumps({**call, "patience": int(PATIENCE)}).encode() + b"\n")
+        process.stdin.flush()
+        code = int(process.stdout.readline())
+        return Ran(code, out.read_text(), err.read_text())
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:

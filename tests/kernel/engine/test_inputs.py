@@ -11,7 +11,6 @@ from gert.kernel.engine.inputs import (
     Given,
     ResolveBatch,
     ResolvedInputs,
-    input_events,
     resolve_inputs,
 )
 from gert.kernel.events.runbook.parts import Failure
@@ -384,13 +383,10 @@ def test_state_holds_only_a_reference_to_a_secret(kind: str, value: str, text: s
     assert resolved.values == {"key": secret_ref("key")}
     assert resolved.secrets == {"key": text}
     assert "hunter2" not in repr(resolved)
-    [event] = input_events(resolved)
-    assert (event.name, event.source, event.value) == ("key", "env/KEY", None)
+    assert resolved.sources == {"key": "env/KEY"}
 
 
-def test_there_is_one_event_for_each_input_with_a_value() -> None:
+def test_there_is_a_source_for_each_input_with_a_value() -> None:
     resolved, _ = drive("a: {type: int}\nb: {type: string}\nc: {type: list, default: [1]}", {"a": "1"})
-    assert [(event.name, event.source, event.value) for event in input_events(resolved)] == [
-        ("a", "cli", 1),
-        ("c", "default", [1]),
-    ]
+    assert resolved.values == {"a": 1, "c": [1]}
+    assert resolved.sources == {"a": "cli", "c": "default"}

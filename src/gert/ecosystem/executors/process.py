@@ -97,6 +97,8 @@ class Process(asyncio.SubprocessProtocol):
 
     async def stop(self, grace: float) -> None:
         """End its group: politely, then by force once the grace is over or nobody waits any longer."""
+        if not self._pid:
+            return
         try:
             self._signal(_POLITE)
             await self._gone(grace)
@@ -158,7 +160,7 @@ class Process(asyncio.SubprocessProtocol):
             pause = min(2 * pause, _LONGEST_LOOK)
 
     def _is_running(self) -> bool:
-        return not self._exited.is_set() if sys.platform == "win32" else bool(self._pid) and is_running(self._pid)
+        return not self._exited.is_set() if sys.platform == "win32" else is_running(self._pid)
 
     def _signal(self, number: int) -> None:
         if self._transport is None or not self._pid:

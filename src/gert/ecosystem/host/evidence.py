@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, BinaryIO, Final, Protocol
 
 from gert.ecosystem.host.files import read_document
@@ -93,6 +93,15 @@ class EvidenceFile:
                     hint=f"write {shorten(step)}: {{name: value}}",
                 )
 
+    def require_steps(self, known: Collection[str]) -> None:
+        """Refuse an entry for a step that is not there: it would be passed over, and the step left without."""
+        for key in self._steps:
+            name = key.rpartition("/")[2].partition("[")[0]
+            if name not in known:
+                guess = did_you_mean(name, known)
+                hint = f"did you mean `{guess}`?" if guess else "evidence is given for manual steps, by their id"
+                raise DocumentError(f"{self._name}: there is no manual step `{shorten(name)}`", hint=hint)
+
     async def give(self, ask: CollectEvidence) -> EvidenceAnswer | None:
         """The entry of a step, checked against what it wants."""
         key = next((key for key in _keys(ask) if key in self._steps), None)
@@ -157,8 +166,9 @@ def _keys(ask: CollectEvidence) -> list[str]:
         last = split(ask.path)[-1]
     except GertError:
         return [ask.step_id]
-    iteration = [] if last.item is None else [f"{ask.step_id}[{last.item}]"]
-    return [ask.path, *iteration, ask.step_id]
+    # The id of an iteration is escaped as paths are; people write the key as it is.
+    iteration = [] if last.item is None else [f"{last.name}[{last.item}]"]
+    return [ask.path, *iteration, ask.step_id, last.name]
 
 
 def _unconfirmed(piece: Wanted, item: str) -> _NoEvidence:

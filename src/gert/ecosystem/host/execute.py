@@ -36,13 +36,14 @@ from gert.ecosystem.stores.jsonl import JsonlStore
 from gert.ecosystem.stores.memory import MemoryStore
 from gert.ecosystem.stores.port import Store
 from gert.ecosystem.stores.sqlite import SqliteStore
-from gert.errors import DocumentError, InputError, UsageError
+from gert.errors import DocumentError, InputError, TraceError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import Given, ResolvedInputs
 from gert.kernel.engine.run import RunResult, run, secret_names
 from gert.kernel.events.vocabulary import RunMode
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.runbook.documents.steps import ManualStep
 from gert.kernel.runbook.program import Program
 
 MODES: Final[tuple[RunMode, ...]] = ("real", "dry-run", "probe")
@@ -226,12 +227,16 @@ def _world(
         environment=prepared.environ,
         secrets=inputs.secrets,
         redactor=redactor,
-        withheld=frozenset(secret_names(program)),
+        withheld=frozenset((*secret_names(program), *_bound(program, inputs))),
         working=os.getcwd(),
         on_output=printed if observers else None,
         platform=platform(),
     )
-    givers: list[EvidenceGiver] = [EvidenceFile(options.evidence, setup.actor)] if options.evidence else []
+    givers: list[EvidenceGiver] = []
+    if options.evidence:
+        file = EvidenceFile(options.evidence, setup.actor)
+        file.require_steps({step.id for step in program.steps if isinstance(step, ManualStep)})
+        givers.append(file)
     givers.append(EvidenceDialogue(console, setup.actor))
     real = Real(
         program,
@@ -243,6 +248,14 @@ def _world(
     return (Probe(real, options.probe_effects) if setup.mode == "probe" else real), stdio.kill_all
 
 
+def _bound(program: Program, inputs: ResolvedInputs) -> Iterator[str]:
+    """The environment variables secret inputs come from; a tool gets them as inputs, or not at all."""
+    for name in inputs.secrets:
+        source = program.runbook.meta.inputs[name].from_
+        if source is not None and source.startswith("env/"):
+            yield source.removeprefix("env/")
+
+
 def _store(options: RunOptions, setup: Setup, prepared: _Prepared) -> tuple[Store, RunFolder | None]:
     """Where the run is recorded. Every real run is; others only where somebody asks for it."""
     if options.db:
@@ -252,7 +265,11 @@ def _store(options: RunOptions, setup: Setup, prepared: _Prepared) -> tuple[Stor
     folder = RunFolder(prepared.state, setup.run_id)
     folder.create()
     trace = os.path.abspath(options.trace) if options.trace else folder.trace
-    store = JsonlStore(trace, folder.answers, sync=options.sync)
+    try:
+        store = JsonlStore(trace, folder.answers, sync=options.sync)
+    except TraceError as problem:
+        folder.discard()
+        raise UsageError(problem.message, hint=problem.hint) from None
     folder.write_state(
         {
             "run_id": setup.run_id,

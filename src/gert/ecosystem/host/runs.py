@@ -5,6 +5,7 @@ import secrets
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
@@ -72,6 +73,13 @@ class RunFolder:
                 f"the run cannot be recorded in `{self.path}`: {why}",
                 hint="choose another place with --state-dir or GERT_STATE_DIR, or with --trace or --db",
             ) from None
+
+    def discard(self) -> None:
+        """Take the folder away again: nothing ran."""
+        with suppress(OSError):
+            for name in os.listdir(self.path):
+                os.unlink(os.path.join(self.path, name))
+            os.rmdir(self.path)
 
     def write_state(self, identity: Mapping[str, Any]) -> None:
         """Write what identifies the run, whole or not at all."""

@@ -13,7 +13,6 @@ from msgspec import field
 
 from gert.errors import CanonicalError, InputError
 from gert.kernel.events.runbook.parts import Failure
-from gert.kernel.events.runbook.run import InputResolved
 from gert.kernel.foundation.canonical import canonical, require_canonical
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.foundation.secret_refs import defused, secret_ref
@@ -164,13 +163,6 @@ def resolve_inputs(
     if resolution.problems:
         raise _everything(resolution.problems)
     return resolution.result()
-
-
-def input_events(resolved: ResolvedInputs) -> Iterator[InputResolved]:
-    """One event per input; the value of a secret is left out."""
-    for name, source in resolved.sources.items():
-        value = None if name in resolved.secrets else resolved.values[name]
-        yield InputResolved(name=name, source=source, value=value)
 
 
 def fit(value: Any, parameter: Parameter) -> Any:

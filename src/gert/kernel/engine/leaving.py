@@ -11,6 +11,7 @@ from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.plan import Terms
 from gert.kernel.engine.results import NEVER_CONTINUED, Result
 from gert.kernel.engine.unknown import is_unknown
+from gert.kernel.events.path import split
 from gert.kernel.events.runbook import ScopeExport, StepComplete, StepStart
 from gert.kernel.foundation.globs import split_path
 from gert.kernel.runbook.documents.steps import AssertStep, ExtensionStep, Step, ToolStep
@@ -23,9 +24,31 @@ def starts(step: Step, frame: Frame) -> Said:
     return Said(StepStart(step_id=frame.step_id, step_type=step.type, extensions=step.extensions), frame.path, None)
 
 
-def executes(step: Step, frame: Frame, terms: Terms, inputs: Mapping[str, Any]) -> Said:
+class Scope(msgspec.Struct, frozen=True):
+    """The scope of a step: as its author wrote it, rendered, and where in it the outputs go."""
+
+    text: str
+    segments: tuple[str, ...]
+
+
+def scope_of(step: Step, frame: Frame) -> Scope | None:
+    """Where the outputs of a step go, if it declares a scope; InputError where that is no path.
+
+    A loop that shares one scope keeps the results of each item under its key or index: one must not replace another.
+    """
+    if step.scope is None:
+        return None
+    text = frame.render_text(step.scope)
+    segments = _segments(text)
+    block = step.for_each
+    if block is not None and not any(each.path[:1] == (block.as_,) for each in step.scope.references):
+        _, name = split(frame.path or "")[-1]
+        segments = (*segments, name or "")
+    return Scope(text, segments)
+
+
+def executes(step: Step, frame: Frame, terms: Terms, inputs: Mapping[str, Any], scope: str | None) -> Said:
     """A step is about to execute."""
-    scope = frame.render_text(step.scope) if step.scope is not None else None
     if isinstance(step, ToolStep):
         started = StepStart(
             step_id=frame.step_id,
@@ -51,14 +74,12 @@ def executes(step: Step, frame: Frame, terms: Terms, inputs: Mapping[str, Any]) 
     return Said(started, frame.path, frame.principal)
 
 
-def keep(step: Step, result: Result, frame: Frame) -> Said | None:
+def keep(step: Step, result: Result, frame: Frame, scope: Scope | None) -> Said | None:
     """Set the outputs where they belong: global or in a scope, and exported; the export is worth saying."""
     state, outputs = frame.strand.state, result.outputs
-    scope: str | None = None
-    if step.scope is not None:
-        scope = frame.render_text(step.scope)
+    if scope is not None:
         if outputs:
-            state.set_scoped(_segments(scope), outputs)
+            state.set_scoped(scope.segments, outputs)
     elif step.for_each is None and not isinstance(step, AssertStep):
         for name, value in outputs.items():
             state.set_name(name, value)
@@ -69,7 +90,8 @@ def keep(step: Step, result: Result, frame: Frame) -> Said | None:
         state.export(name, outputs[name])
     if not exported:
         return None
-    return frame.say(ScopeExport(step_id=frame.step_id, exported_vars=exported, scope=scope))
+    text = scope.text if scope is not None else None
+    return frame.say(ScopeExport(step_id=frame.step_id, exported_vars=exported, scope=text))
 
 
 def settled(step: Step, result: Result, frame: Frame) -> Result:

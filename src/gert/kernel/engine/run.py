@@ -1,6 +1,5 @@
 """A whole run: from `run_start` over the steps and `finally` to `run_complete`."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -44,8 +43,9 @@ def run(setup: Setup) -> Steps[RunResult]:
     context = Run(setup)
     constants, flaw = _constants(setup)
     yield Said(_run_start(setup, constants), None, context.actor)
-    for event in _inputs(setup):
-        yield Said(event, None, None)
+    for name, source in setup.input_sources.items():
+        # Of a secret this is the reference, which is written as a placeholder.
+        yield Said(InputResolved(name=name, source=source, value=setup.inputs.get(name)), None, None)
     state = State({**setup.inputs, **constants})
     frame = Frame(Strand(run=context, state=state, clock=Clock()))
     steps = setup.program.runbook.steps
@@ -134,12 +134,6 @@ def secret_names(program: Program) -> list[str]:
     tools = [lookup.tool for lookup in program.lookups.values() if lookup.tool is not None]
     declared = [*program.runbook.meta.secrets, *(secret for tool in tools for secret in tool.all_secrets)]
     return list(dict.fromkeys(secret.env for secret in declared))
-
-
-def _inputs(setup: Setup) -> Iterator[InputResolved]:
-    for name, source in setup.input_sources.items():
-        value = None if name in setup.secret_inputs else setup.inputs.get(name)
-        yield InputResolved(name=name, source=source, value=value)
 
 
 def _run_complete(ended: RunResult, frame: Frame, setup: Setup) -> RunComplete:

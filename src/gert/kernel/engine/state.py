@@ -33,13 +33,15 @@ class Changes:
 class State:
     """Names, records and scopes at one point of one lane."""
 
-    __slots__ = ("bare", "changes", "counts", "root")
+    __slots__ = ("bare", "changes", "counts", "root", "shadowed")
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self.root: dict[str, Any] = {**names, STEP: {}, SCOPE: {}}
         # Names that are no step ids: inputs, constants, outputs. They win over a step of the same name.
         self.bare: set[str] = set(names)
         self.counts: dict[str, int] = {}
+        # Steps with an output called `status`, which is what `.id.status` then reads.
+        self.shadowed: set[str] = set()
         self.changes: Changes | None = None
 
     def fork(self) -> "State":
@@ -48,6 +50,7 @@ class State:
         copy.root = {**self.root, STEP: dict(self.root[STEP])}
         copy.bare = set(self.bare)
         copy.counts = dict(self.counts)
+        copy.shadowed = set(self.shadowed)
         copy.changes = Changes()
         return copy
 
@@ -68,6 +71,8 @@ class State:
 
     def set_record(self, step_id: str, outputs: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
         """Set the record of a step: as `.id` its outputs come first, as `.step.id` what gert says of it."""
+        if "status" in outputs:
+            self.shadowed.add(step_id)
         if step_id in self.counts:
             facts = {**facts, "retry_count": self.counts[step_id]}
         self._set_records(step_id, {**facts, **outputs}, {**outputs, **facts})
@@ -80,8 +85,7 @@ class State:
     def set_status(self, step_id: str, status: str) -> None:
         """Note how a step ended that set nothing: what it set before stays."""
         record, own = self._records(step_id)
-        is_output = "status" in record and record["status"] != own.get("status")
-        shown = record if is_output else {**record, "status": status}
+        shown = record if step_id in self.shadowed else {**record, "status": status}
         self._set_records(step_id, shown, {**own, "status": status})
 
     def _records(self, step_id: str) -> tuple[dict[str, Any], dict[str, Any]]:

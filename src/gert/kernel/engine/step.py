@@ -18,7 +18,7 @@ from gert.kernel.engine.kinds.manual import run_manual
 from gert.kernel.engine.kinds.parallel import run_parallel
 from gert.kernel.engine.kinds.repeat import run_repeat
 from gert.kernel.engine.kinds.tool import run_tool
-from gert.kernel.engine.leaving import completes, executes, keep, settled, starts
+from gert.kernel.engine.leaving import completes, executes, keep, scope_of, settled, starts
 from gert.kernel.engine.loop import DuplicateKey, run_loop
 from gert.kernel.engine.plan import Plan
 from gert.kernel.engine.results import DONE, NEVER_CONTINUED, Result, failed
@@ -151,17 +151,18 @@ def _execute(step: Step, frame: Frame, plan: Plan) -> Steps[Result]:
     if refusal is not None:
         return refusal
     names = questions(frame)
+    scope = scope_of(step, frame) if step.scope is not None else None
     inputs = _prepared(step, frame, plan)
     if not terms.is_free:
         refusal = yield from approve(step, frame, terms, inputs, names)
         if refusal is not None:
             return refusal
-    yield executes(step, frame, terms, inputs)
+    yield executes(step, frame, terms, inputs, scope.text if scope is not None else None)
     if terms.retry.max:
         result = yield from _attempts(step, frame, plan, inputs, names)
     else:
         result = yield from ACT[step.type](step, frame, plan, inputs, names)
-    exported = keep(step, result, frame)
+    exported = keep(step, result, frame, scope)
     if exported is not None:
         yield exported
     return result

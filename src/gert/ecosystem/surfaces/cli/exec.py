@@ -3,7 +3,6 @@
 import asyncio
 import sys
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Final
 
 import click
@@ -11,11 +10,11 @@ import click
 from gert.ecosystem.host.driver import MAX_PARALLEL
 from gert.ecosystem.host.execute import MODES, Executed, RunOptions, execute
 from gert.ecosystem.host.variables import given_values
-from gert.ecosystem.surfaces.cli.output import complain, say, say_json
+from gert.ecosystem.surfaces.cli.output import complain, plural, say, say_json
 from gert.ecosystem.surfaces.cli.view import make_view
 from gert.errors import InputError, UsageError
 from gert.kernel.events.runbook import Outcome
-from gert.kernel.foundation.duration import format_duration, parse_duration
+from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.text import printable
 
 EXIT_COMPLETED: Final = 0
@@ -116,11 +115,12 @@ def command(
             view.close()
     if as_json:
         say_json(executed.as_json())
-    elif not quiet:
-        for line in _summary(executed):
+    else:
+        # What a dry run found out is its result, not its progress.
+        for line in (*_reachable(executed), *(() if quiet else _summary(executed))):
             say(line)
-    elif executed.result.status != "completed":
-        complain(_why(executed))
+        if quiet and executed.result.status != "completed":
+            complain(_why(executed))
     return _exit_code(executed)
 
 
@@ -145,19 +145,19 @@ def _exit_code(executed: Executed) -> int:
     return EXIT_INTERRUPTED if executed.interrupted and executed.result.status == "cancelled" else EXIT_NOT_COMPLETED
 
 
+def _reachable(executed: Executed) -> Iterator[str]:
+    if executed.mode == "real":
+        return
+    outcomes = executed.result.reachable_outcomes
+    yield "Outcomes that can be reached:" if outcomes else "No outcome can be reached."
+    yield from (f"  {_outcome(outcome)}" for outcome in outcomes)
+    yield f"This was a {executed.mode}: no outcome is claimed."
+
+
 def _summary(executed: Executed) -> Iterator[str]:
-    result = executed.result
-    if executed.mode != "real":
-        yield ""
-        yield "Outcomes that can be reached:" if result.reachable_outcomes else "No outcome can be reached."
-        yield from (f"  {_outcome(outcome)}" for outcome in result.reachable_outcomes)
-        yield f"This was a {executed.mode}: no outcome is claimed."
-    took = format_duration(timedelta(milliseconds=round(result.duration * 1000)))
-    yield f"{printable(executed.run_id)}: {result.status} in {took}, {executed.events} events"
-    if executed.trace is not None:
-        yield f"trace: {printable(executed.trace)}"
-    elif executed.db is not None:
-        yield f"recorded in {printable(executed.db)}"
+    where = executed.trace or executed.db
+    recorded = f" in {printable(where)}" if where is not None else ", not recorded"
+    yield f"{printable(executed.run_id)}: {plural(executed.events, 'event')}{recorded}"
 
 
 def _outcome(outcome: Outcome) -> str:
@@ -167,4 +167,5 @@ def _outcome(outcome: Outcome) -> str:
 def _why(executed: Executed) -> str:
     failure = executed.result.failure
     where = f" at `{executed.result.failed_step}`" if executed.result.failed_step else ""
-    return f"the run {executed.result.status}{where}: {failure.message}" if failure else "the run did not complete"
+    ended = {"error": "ended in an error", "cancelled": "was cancelled"}.get(executed.result.status, "failed")
+    return f"the run {ended}{where}: {failure.message}" if failure else "the run did not complete"

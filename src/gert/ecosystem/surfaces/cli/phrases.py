@@ -84,6 +84,7 @@ CATEGORY: Final[Mapping[str, str]] = {
 def clip(text: str, longest: int = LONGEST_LINE) -> str:
     """One harmless line of limited length."""
     # Cut first: whoever prints a megabyte does not wait for it to be read.
+    text = text.rstrip("\n")
     return printable(text) if len(text) <= longest else printable(text[: longest - 1]) + "…"
 
 

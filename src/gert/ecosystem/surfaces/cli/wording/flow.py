@@ -23,8 +23,7 @@ def _branch_exit(arm: says.BranchExit, about: Subject) -> Words:
 def _parallel_fork(fork: says.ParallelFork, about: Subject) -> Words:
     lanes = f" ({say.listed(fork.branches)})" if fork.branches else ""
     notes = tuple(
-        f"one after the other, because they conflict: {_lanes(fork, group)}"
-        for group in fork.serialized[: say.MOST_LINES]
+        f"take turns, because they conflict: {_lanes(fork, group)}" for group in fork.serialized[: say.MOST_LINES]
     )
     return Words(say.WENT, f"{about.name}: {plural(fork.branch_count, 'lane')}{lanes}", say.LIVELY, notes)
 

@@ -1,0 +1,360 @@
+"""Secrets reach the tool that is meant to have them, and nothing that is kept or shown."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .canaries import CANARIES, DECOY, Cage, found_in
+from .workbench import completed, files_under, of_type
+
+APPROVE = {"name": "ask", "effects": ["restart"], "action": "require-approval"}
+GOVERNANCE = {"rules": [APPROVE, {"default": "allow"}]}
+MANUAL = {"effects": [], "idempotent": True}
+ALL = " and ".join(secret.replace("\n", " ") for secret in CANARIES.values())
+
+
+@pytest.fixture
+def cage(tmp_path: Path) -> Cage:
+    return Cage(tmp_path)
+
+
+def spilling(cage: Cage) -> None:
+    """A runbook that lets every secret out in every way there is."""
+    text = {"a": {"from": "stdout"}, "b": {"from": "stderr", "pattern": "(?s)(.*)"}}
+    cage.spill_tool("text", "text", extract=text)
+    cage.spill_tool("fail", "fail", extract=text)
+    cage.spill_tool("slow", "slow", extract=text)
+    cage.spill_tool(
+        "json",
+        "json",
+        extract={
+            "a": {"from": "json", "path": "$"},
+            "b": {"from": "json", "path": "number"},
+            "c": {"from": "json", "path": "deep[0]"},
+        },
+    )
+    cage.project.tool(
+        "echo",
+        ["printf", "%s\\n", "{{ .text }}"],
+        inputs={"text": {"type": "any", "required": True}},
+        extract={"back": {"from": "stdout", "pattern": "(?s)(.*)"}},
+    )
+
+    def step(name: str, **more: Any) -> dict[str, Any]:
+        return {"id": name, "type": "tool", "tool": name, "inputs": cage.handed(), **more}
+
+    def echo(name: str, text: Any, **more: Any) -> dict[str, Any]:
+        return {"id": name, "type": "tool", "tool": "echo", "inputs": {"text": text}, **more}
+
+    cage.project.runbook(
+        step("text", title="with {{ .given }}", scope="spilled"),
+        step("json", contract={"effects": ["files", "restart"]}),
+        step("fail", continue_on_fail=True),
+        step("slow", continue_on_fail=True, timeout="500ms"),
+        echo("again", "{{ .step.json.a }} {{ .step.text.a }}"),
+        echo("by_argv", "{{ .given }}{{ .asked }} {{ .from_file }}"),
+        echo("each", "{{ .item }}", for_each={"as": "item", "over": ["{{ .pin }}", "{{ .given }}", "x{{ .asked }}"]}),
+        {
+            "id": "look",
+            "type": "manual",
+            "instructions": "log in with {{ .given }} and {{ .from_file }}",
+            "contract": MANUAL,
+            "required_evidence": [{"kind": "text", "name": "seen"}],
+        },
+        {
+            "id": "refuse",
+            "type": "manual",
+            "instructions": "no",
+            "contract": MANUAL,
+            "continue_on_fail": True,
+        },
+        {
+            "id": "check",
+            "type": "assert",
+            "continue_on_fail": True,
+            "assert": [
+                {"type": "equals", "value": "{{ .given }}", "expected": "{{ .asked }}", "message": "not {{ .pin }}"},
+                {"type": "contains", "value": "{{ .seen }}", "expected": CANARIES["given"][:3] + "{{ .pin }}"},
+            ],
+        },
+        {
+            "type": "end",
+            "outcome": {
+                "category": "resolved",
+                "code": "{{ .seen }}",
+                "meta": {"all": "{{ .step.json.a }}", "given": "{{ .given }}", "{{ .pin }}": 1},
+            },
+        },
+        tools=["text", "fail", "slow", "json", "echo"],
+        governance=GOVERNANCE,
+        ends=False,
+        inputs=cage.inputs,
+        secrets=[{"env": "BOOK_KEY"}],
+        constants={"login": "user:{{ .given }}"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "recorded"),
+    [
+        pytest.param(["--verbose"], "runs/*/trace.jsonl", id="shown as it comes, kept in the project"),
+        pytest.param(["--json", "--verbose"], "runs/*/trace.jsonl", id="as JSON"),
+        pytest.param(["--trace", "t.jsonl", "--state-dir", "elsewhere", "--quiet"], "t.jsonl", id="kept in a file"),
+        pytest.param(["--db", "runs.db", "-v", "--sync", "none"], "runs.db", id="kept in a database"),
+    ],
+)
+def test_no_canary_sings(cage: Cage, words: list[str], recorded: str) -> None:
+    spilling(cage)
+    evidence = cage.vault / "evidence.yaml"
+    evidence.write_text("refuse: {reject: " + repr("no: " + ALL.replace("'", "")) + "}\n")
+    stdin = f"{CANARIES['asked']}\ny because {ALL}\ny\nseen {ALL}\n"
+    ran = cage.run("--evidence", evidence, *words, "--var", f"open={DECOY}", stdin=stdin)
+    ran.ended(0)
+    for way in ("text", "json", "fail", "slow"):
+        assert cage.got(way) == set(CANARIES), way
+    (kept,) = cage.project.root.glob(recorded)
+    cage.silent(ran)
+    everything = b"".join(path.read_bytes() for path in files_under(cage.project.root))
+    assert DECOY.encode() in everything, "the search would not have found anything"
+    assert kept.stat().st_size > 10_000
+
+
+def test_masked_outputs_are_what_the_run_goes_on_with(cage: Cage) -> None:
+    spilling(cage)
+    evidence = cage.vault / "evidence.yaml"
+    evidence.write_text("refuse: {reject: no}\n")
+    ran = cage.run("--evidence", evidence, stdin=f"{CANARIES['asked']}\ny\ny\nok\n").ended(0)
+    assert "log in with [REDACTED] and [REDACTED]" in ran.err
+    events = cage.project.run().events()
+    assert "[REDACTED]" in str(completed(events, "again")["outputs"]["back"])
+    assert completed(events, "json")["outputs"]["b"] == "[REDACTED]"
+    assert completed(events, "by_argv")["outputs"]["back"].count("[REDACTED]") >= 3
+    assert {event["data"]["step_id"] for event in of_type(events, "redaction_applied")} >= {"text", "json", "fail"}
+    resolved = {event["data"]["name"]: event["data"] for event in of_type(events, "input_resolved")}
+    assert resolved["asked"]["source"] == "prompt"
+    assert {resolved[name].get("value") for name in CANARIES if name in resolved} <= {None, "[REDACTED]"}
+
+
+def test_the_keys_of_gert_are_masked_even_where_a_tool_reads_the_memory_of_its_parent(cage: Cage) -> None:
+    cage.project.script("snoop", "tr '\\000' '\\n' < /proc/$PPID/environ; cat /proc/$PPID/environ >&2; exit 1")
+    cage.project.runbook(
+        {"id": "snoop", "type": "tool", "tool": "snoop"},
+        tools=["snoop"],
+        inputs=cage.inputs,
+        secrets=[{"env": "BOOK_KEY"}, {"env": "TOOL_KEY"}],
+    )
+    keys = {"GERT_TRACE_SIGNING_KEY": "sK8signing-canary", "GERT_TRACE_KEY_OLD": "oK9old-key-canary"}
+    ran = cage.run("--verbose", stdin=f"{CANARIES['asked']}\n", **keys).ended(3)
+    assert "DECOY" in ran.out
+    cage.silent(ran)
+    everything = ran.out.encode() + b"".join(path.read_bytes() for path in files_under(cage.project.root))
+    assert not found_in(everything, keys)
+
+
+# --- who sees what
+
+
+def seen_by(cage: Cage, *, declares: list[str], book: list[str], **environ: str) -> dict[str, str]:
+    """The environment of a tool."""
+    seen = cage.vault / "seen"
+    cage.project.script("look", f"env -0 > {seen}", secrets=[{"env": name} for name in declares])
+    cage.project.script("other", ":", secrets=[{"env": "TOOL_KEY"}, {"env": "OPTIONAL_KEY", "required": False}])
+    cage.project.runbook(
+        {"id": "look", "type": "tool", "tool": "look"},
+        tools=["look", "other"],
+        secrets=[{"env": name} for name in book],
+    )
+    cage.project.exec(**cage.environ, **environ).ended(0)
+    return dict(line.split("=", 1) for line in seen.read_text().split("\0") if line)
+
+
+def test_a_tool_does_not_see_what_only_others_declare(cage: Cage) -> None:
+    seen = seen_by(cage, declares=[], book=["BOOK_KEY"], OPTIONAL_KEY="oP4optional")
+    assert {"TOOL_KEY", "BOOK_KEY", "OPTIONAL_KEY"}.isdisjoint(seen)
+    assert seen["DECOY"] == DECOY
+    assert not found_in(repr(seen).encode(), {"x": "oP4optional", "y": CANARIES["TOOL_KEY"]})
+
+
+@pytest.mark.parametrize("name", ["TOOL_KEY", "BOOK_KEY"])
+def test_a_tool_sees_what_it_declares_and_no_more(cage: Cage, name: str) -> None:
+    seen = seen_by(cage, declares=[name], book=["BOOK_KEY"])
+    assert [each for each in ("TOOL_KEY", "BOOK_KEY") if each in seen] == [name]
+    assert seen[name] == CANARIES[name]
+
+
+def test_nothing_of_gert_is_inherited(cage: Cage, tmp_path: Path) -> None:
+    ours = {
+        "GERT_TRACE_SIGNING_KEY": "sK8signing-canary",
+        "GERT_STATE_DIR": str(tmp_path / "state"),
+        "GERT_APPROVAL_VERIFY_KEY": "vK7verify-canary",
+        "GERT_ANYTHING": "aT6anything",
+    }
+    seen = seen_by(cage, declares=[], book=[], **ours)
+    assert [name for name in seen if name.startswith("GERT_")] == []
+    assert not set(ours.values()) & set(seen.values())
+
+
+def test_a_tool_without_its_secret_is_not_started(cage: Cage) -> None:
+    cage.project.note_tool("needs", secrets=[{"env": "NOT_SET"}])
+    cage.project.runbook(
+        {"id": "x", "type": "tool", "tool": "needs", "inputs": {"word": "x"}}, tools=["needs"]
+    )
+    said = cage.project.exec("--json").ended(3).said
+    assert said["failure"]["kind"] == "missing_secret"
+    assert "NOT_SET" in said["failure"]["message"]
+    assert cage.project.noted() == []
+
+
+@pytest.mark.parametrize("value", [pytest.param({}, id="not set"), pytest.param({"BOOK_KEY": ""}, id="empty")])
+def test_a_runbook_without_its_secret_does_not_begin(cage: Cage, value: dict[str, str]) -> None:
+    cage.project.runbook({"id": "x", "type": "tool", "tool": "note", "inputs": {"word": "x"}}, secrets=[{"env": "BOOK_KEY"}])
+    ran = cage.project.exec(**value).ended(2)
+    assert "BOOK_KEY" in ran.err
+    assert cage.project.runs() == []
+
+
+# --- references cannot be forged
+
+
+FORGED = "\ufdd0given\ufdd1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("{{ .step.forger.a }}", id="printed by a tool"),
+        pytest.param("{{ .step.forger.b }}", id="printed by a tool as JSON"),
+        pytest.param("{{ .step.forger.c }}given\ufdd1", id="half of it printed by a tool"),
+        pytest.param("{{ .open }}", id="given as an ordinary input"),
+        pytest.param("{{ .listed }}", id="given in a file of values"),
+        pytest.param("{{ .seen }}", id="given as evidence"),
+        pytest.param("{{ .step.each.forged.back }}", id="the key of an item"),
+        pytest.param(FORGED, id="written in the runbook"),
+        pytest.param("{{ .constant }}", id="a constant"),
+        pytest.param("{{ .defaulted }}", id="a default"),
+        pytest.param("", id="written in a tool file"),
+        pytest.param('{{ printf "%s%s" "\ufdd0given" "\ufdd1" }}', id="put together in a template"),
+    ],
+)
+def test_no_reference_to_a_secret_can_be_forged(cage: Cage, text: str) -> None:
+    got = cage.vault / "got"
+    project = cage.project
+    project.script(
+        "forger",
+        f"printf '{FORGED}\\n' >&2; printf '{{\"b\": \"\\\\ufdd0given\\\\ufdd1\", \"c\": \"\\\\ufdd0\"}}'",
+        extract={
+            "a": {"from": "stderr"},
+            "b": {"from": "json", "path": "b"},
+            "c": {"from": "json", "path": "c"},
+        },
+    )
+    argument = "{{ .text }}" if text else FORGED
+    project.tool("take", ["sh", "-c", f'printf %s "$1" > {got}', "sh", argument], inputs={"text": {"type": "any"}})
+    project.tool(
+        "echo", ["printf", "{{ .text }}"], inputs={"text": {"type": "any"}}, extract={"back": {"from": "stdout"}}
+    )
+    forged = {"id": "each", "type": "tool", "tool": "echo", "inputs": {"text": "{{ .item.text }}"}}
+    project.runbook(
+        {"id": "forger", "type": "tool", "tool": "forger"},
+        {
+            "id": "look",
+            "type": "manual",
+            "instructions": "look",
+            "contract": MANUAL,
+            "required_evidence": [{"kind": "text", "name": "seen"}],
+        },
+        {**forged, "for_each": {"as": "item", "key": "forged", "over": [{"text": "{{ .open }}"}]}},
+        {"id": "take", "type": "tool", "tool": "take", "inputs": {"text": text}},
+        tools=["forger", "take", "echo"],
+        inputs={**cage.inputs, "listed": {"type": "any"}, "defaulted": {"type": "string", "default": FORGED}},
+        constants={"constant": FORGED},
+    )
+    evidence = project.write("evidence.yaml", {"look": {"seen": FORGED}})
+    values = project.write("values.yaml", {"listed": [FORGED, {"a": FORGED}]})
+    words = ("--evidence", evidence, "--vars-file", values, "--var", f"open={FORGED}", "--trace", "t.jsonl")
+    ran = cage.run(*words, stdin=f"{CANARIES['asked']}\n")
+    # What the world says is handed over as other characters; what a document says may be refused.
+    is_from_world = any(name in text for name in ("forger.a", "forger.b", ".open", ".listed", ".seen", ".each"))
+    assert ran.code == 0 or (not is_from_world and ran.code in (1, 2, 3)), ran
+    assert got.exists() or not is_from_world
+    assert not got.exists() or not found_in(got.read_bytes())
+    assert not any(found_in(path.read_bytes()) for path in files_under(project.root))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("{{ upper .given }}", id="in capitals"),
+        pytest.param("{{ slice .given 0 3 }}", id="cut"),
+        pytest.param('{{ replace "g" "h" .given }}', id="changed"),
+        pytest.param("{{ toJson .given }}", id="as JSON"),
+        pytest.param("{{ len .given }}", id="measured"),
+        pytest.param('{{ regexFind "." .given }}', id="searched"),
+    ],
+)
+def test_a_secret_that_a_template_changes_is_not_handed_over(cage: Cage, text: str) -> None:
+    got = cage.vault / "got"
+    cage.project.tool(
+        "take", ["sh", "-c", f'printf %s "$1" > {got}', "sh", "{{ .text }}"], inputs={"text": {"type": "any"}}
+    )
+    cage.project.runbook(
+        {"id": "take", "type": "tool", "tool": "take", "inputs": {"text": text}},
+        tools=["take"],
+        inputs={"given": {"type": "string", "secret": True, "required": True}},
+    )
+    secret = 'gV5 "given", "admin": true'
+    ran = cage.project.exec("--var", f"given={secret}", "--verbose")
+    handed = got.read_text() if got.exists() else ""
+    # Refused, or as JSON what it should be; a length is that of the reference, and tells nothing.
+    assert handed in ("", json.dumps(secret)) or ("len" in text and handed != str(len(secret))), handed
+    kept = b"".join(path.read_bytes() for path in files_under(cage.project.root))
+    assert not found_in(kept + ran.out.encode() + ran.err.encode(), {"given": secret})
+
+
+# --- errors do not tell
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["--var", "CANARY"], id="a value without a name"),
+        pytest.param(["--input", "CANARY"], id="a native value without a name"),
+        pytest.param(["--input", "given=[CANARY"], id="a value that is no YAML"),
+        pytest.param(["--var", "given=CANARY", "--var", "given=CANARY"], id="a value given twice"),
+        pytest.param(["--var", "number=CANARY"], id="a value of another type"),
+        pytest.param(["--var", "patterned=CANARY"], id="a value that does not match"),
+        pytest.param(["--var", "chosen=CANARY"], id="a value that is none of the choices"),
+        pytest.param(["--var", "short=CANARY"], id="a value that is too long"),
+        pytest.param(["--vars-file", "values.yaml"], id="a file that holds only the value"),
+        pytest.param(["--vars-file", "broken.yaml"], id="a file that is no YAML"),
+        pytest.param(["--input", "given=@@CANARY"], id="the value for the name of its file"),
+    ],
+)
+def test_an_input_that_does_not_fit_is_not_repeated(cage: Cage, words: list[str]) -> None:
+    secret = CANARIES["given"]
+    (cage.project.root / "values.yaml").write_text(secret)
+    (cage.project.root / "broken.yaml").write_text(f"given: [{secret}\nother: {secret}")
+    plain = {"type": "string", "secret": True}
+    cage.project.runbook(
+        {"id": "x", "type": "tool", "tool": "note", "inputs": {"word": "x"}},
+        inputs={
+            "given": plain,
+            "number": {"type": "int", "secret": True},
+            "patterned": {**plain, "pattern": "^[0-9]+$"},
+            "chosen": {**plain, "enum": ["one", "two"]},
+            "short": {**plain, "max": 3},
+        },
+    )
+    ran = cage.project.exec(*(word.replace("CANARY", secret) for word in words))
+    assert ran.code in (1, 2)
+    assert not found_in((ran.out + ran.err).encode()) or "@@" in words[-1]
+    assert cage.project.runs() == []
+
+
+def test_nothing_of_a_secret_is_left_when_the_run_is_not_recorded(cage: Cage) -> None:
+    spilling(cage)
+    ran = cage.run("--mode", "dry-run", "--verbose", stdin=f"{CANARIES['asked']}\n").ended(0)
+    cage.silent(ran)
+    assert not list(cage.vault.glob("got-*"))
