@@ -86,10 +86,12 @@ class Scripted:
 
     def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
         """The next answer to a question."""
-        if self.cancel is not None and self.cancel["at"] in (ask.path, ask.step_id):
+        question = {Pause: "pause", AwaitApproval: "approval"}.get(type(ask), "first")
+        cancel = self.cancel
+        if cancel and cancel["at"] in (ask.path, ask.step_id) and cancel.get("question", question) == question:
             from gert.ecosystem.host.worlds import answer_with
 
-            return answer_with(ask, Failure("cancelled", self.cancel.get("reason", "interrupted")))
+            return answer_with(ask, Failure("cancelled", cancel.get("reason", "interrupted")))
         if isinstance(ask, CallTool):
             return self._tool(ask)
         if isinstance(ask, CallExtension):

@@ -26,7 +26,7 @@ CANARIES = {
 DECOY = "dC0/decoy+canary"
 
 # Reads what it is given, proves it, and then lets it out the way it is told.
-SPILL = '''
+SPILL = """
 import base64, hashlib, json, os, re, sys, time
 from urllib.parse import quote, quote_plus
 way, vault, argument = sys.argv[1:4]
@@ -70,7 +70,7 @@ if way == "json":
     }))
 if way == "halves":
     print(got["given"][:8]); print(got["given"][8:])
-'''
+"""
 
 
 def forms(secret: str) -> Iterator[bytes]:
@@ -130,7 +130,9 @@ class Cage:
     def words(self) -> list[str]:
         return ["--var", f"given={CANARIES['given']}", "--var", f"pin={CANARIES['pin']}"]
 
-    def spill_tool(self, name: str, way: str, *, declares: tuple[str, ...] = ("TOOL_KEY", "BOOK_KEY"), **more: Any) -> None:
+    def spill_tool(
+        self, name: str, way: str, *, declares: tuple[str, ...] = ("TOOL_KEY", "BOOK_KEY"), **more: Any
+    ) -> None:
         """A tool that is handed everything, and lets it out."""
         self.project.tool(
             name,

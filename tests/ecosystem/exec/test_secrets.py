@@ -198,9 +198,7 @@ def test_nothing_of_gert_is_inherited(cage: Cage, tmp_path: Path) -> None:
 
 def test_a_tool_without_its_secret_is_not_started(cage: Cage) -> None:
     cage.project.note_tool("needs", secrets=[{"env": "NOT_SET"}])
-    cage.project.runbook(
-        {"id": "x", "type": "tool", "tool": "needs", "inputs": {"word": "x"}}, tools=["needs"]
-    )
+    cage.project.runbook({"id": "x", "type": "tool", "tool": "needs", "inputs": {"word": "x"}}, tools=["needs"])
     said = cage.project.exec("--json").ended(3).said
     assert said["failure"]["kind"] == "missing_secret"
     assert "NOT_SET" in said["failure"]["message"]
@@ -209,7 +207,9 @@ def test_a_tool_without_its_secret_is_not_started(cage: Cage) -> None:
 
 @pytest.mark.parametrize("value", [pytest.param({}, id="not set"), pytest.param({"BOOK_KEY": ""}, id="empty")])
 def test_a_runbook_without_its_secret_does_not_begin(cage: Cage, value: dict[str, str]) -> None:
-    cage.project.runbook({"id": "x", "type": "tool", "tool": "note", "inputs": {"word": "x"}}, secrets=[{"env": "BOOK_KEY"}])
+    cage.project.runbook(
+        {"id": "x", "type": "tool", "tool": "note", "inputs": {"word": "x"}}, secrets=[{"env": "BOOK_KEY"}]
+    )
     ran = cage.project.exec(**value).ended(2)
     assert "BOOK_KEY" in ran.err
     assert cage.project.runs() == []
@@ -243,7 +243,7 @@ def test_no_reference_to_a_secret_can_be_forged(cage: Cage, text: str) -> None:
     project = cage.project
     project.script(
         "forger",
-        f"printf '{FORGED}\\n' >&2; printf '{{\"b\": \"\\\\ufdd0given\\\\ufdd1\", \"c\": \"\\\\ufdd0\"}}'",
+        f'printf \'{FORGED}\\n\' >&2; printf \'{{"b": "\\\\ufdd0given\\\\ufdd1", "c": "\\\\ufdd0"}}\'',
         extract={
             "a": {"from": "stderr"},
             "b": {"from": "json", "path": "b"},

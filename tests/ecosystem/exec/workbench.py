@@ -95,7 +95,7 @@ class Project:
         self.root = root
         self.effects = root / "effects"
         (root / "tools").mkdir(parents=True, exist_ok=True)
-        self.write("gert-project.yaml", {"apiVersion": "project/v0", "meta": {"name": "bench"}})
+        self.write("gert-project.yaml", {"name": "bench"})
         self.note_tool("note")
 
     def write(self, name: str, document: Any) -> Path:
@@ -205,11 +205,15 @@ class Project:
         file = [] if words and str(words[0]).endswith(".yaml") else [self.root / "book.yaml"]
         return self.gert("exec", *file, *words, stdin=stdin, **environ)
 
+    def command(self, *words: str | Path) -> list[str]:
+        """How `gert exec` is called."""
+        return [*GERT, "exec", *map(str, words)]
+
     def start(self, *words: str | Path, stdin: Path = Path(os.devnull), **environ: str) -> "subprocess.Popen[bytes]":
         """Start `gert exec` of `book.yaml` and do not wait."""
         with stdin.open("rb") as source:
             return subprocess.Popen(
-                [*GERT, "exec", str(self.root / "book.yaml"), *map(str, words)],
+                self.command(self.root / "book.yaml", *words),
                 stdin=source,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -241,6 +245,7 @@ def called(folder: Path, words: list[str], environ: dict[str, str]) -> Ran:
         process.stdin.write(json.dumps({**call, "patience": int(PATIENCE)}).encode() + b"\n")
         process.stdin.flush()
         code = int(process.stdout.readline())
+        assert code != -signal.SIGALRM, f"{words} took too long"
         return Ran(code, out.read_text(), err.read_text())
 
 

@@ -10,7 +10,7 @@ from gert.ecosystem.executors.environment import environment_for, missing_secret
 from gert.ecosystem.executors.lookup import Programs, shown
 from gert.errors import InputError, TemplateEvalError
 from gert.kernel.events.runbook.parts import Failure
-from gert.kernel.foundation.secret_refs import reveal
+from gert.kernel.foundation.secret_refs import all_refs, reveal
 from gert.kernel.runbook.documents.tool import ActionBlock, Tool
 from gert.kernel.template import Budget, Template, render
 
@@ -53,7 +53,9 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 def command_for(tool: Tool, action: ActionBlock, inputs: Mapping[str, Any], here: Surroundings) -> Command | Failure:
     """Fill in an action's templates, or say why it cannot be carried out."""
     try:
-        return _command(tool, action, _Filling(inputs, here.secrets), here)
+        # Only what the step handed over: a tool file cannot help itself to other secrets of the run.
+        handed = {name: here.secrets[name] for name in all_refs(inputs) if name in here.secrets}
+        return _command(tool, action, _Filling(inputs, handed), here)
     except TemplateEvalError as problem:
         return Failure("evaluation", problem.message)
     except InputError as problem:

@@ -22,6 +22,7 @@ from gert.kernel.engine.asks import CallTool, ToolAnswer
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.runbook.documents.tool import ActionBlock, Tool
+from gert.kernel.template import render_text
 
 Listener = Callable[[str, str, str], None]
 """Hears path, stream and text: whole lines, or parts of long ones. Control characters are still in the text."""
@@ -80,15 +81,16 @@ class Stdio:
             process.kill()
 
     async def _answer(self, tool: Tool, action: ActionBlock, ask: CallTool) -> ToolAnswer:
+        redactor = self._redactor_for(ask)
         command = command_for(tool, action, ask.inputs, self._here)
         if isinstance(command, Failure):
-            return ToolAnswer(failure=told(command, self._redactor))
-        stdout = self._capture(ask.path, "stdout", keeps_raw=reads_json(action))
-        stderr = self._capture(ask.path, "stderr")
+            return ToolAnswer(failure=told(command, redactor))
+        stdout = self._capture(ask, redactor, "stdout", keeps_raw=reads_json(action))
+        stderr = self._capture(ask, redactor, "stderr")
         status = await self._run(command, Process(stdout, stderr, self._quiet))
         if isinstance(status, Failure):
-            return ToolAnswer(failure=told(status, self._redactor))
-        read = partial(answer_of, Ended(command.name, status, stdout, stderr), action, ask.contract, self._redactor)
+            return ToolAnswer(failure=told(status, redactor))
+        read = partial(answer_of, Ended(command.name, status, stdout, stderr), action, ask.contract, redactor)
         return await asyncio.to_thread(read) if stdout.fed + stderr.fed > _LARGE else read()
 
     async def _run(self, command: Command, process: Process) -> int | Failure:
@@ -107,9 +109,16 @@ class Stdio:
             process.close()
             self._live.discard(process)
 
-    def _capture(self, path: str, stream: str, *, keeps_raw: bool = False) -> Capture:
-        show = partial(self._on_output, path, stream) if self._on_output is not None else None
-        return Capture(self._redactor, self._limit, show, keeps_raw=keeps_raw)
+    def _redactor_for(self, ask: CallTool) -> Redactor:
+        """Who knows the secrets of the run, and what this contract calls secret among its inputs."""
+        own = [name for name, parameter in ask.contract.inputs.items() if parameter.secret and name in ask.inputs]
+        return self._redactor.also(render_text(ask.inputs[name]) for name in own) if own else self._redactor
+
+    def _capture(self, ask: CallTool, redactor: Redactor, stream: str, *, keeps_raw: bool = False) -> Capture:
+        # What an action gives in secret is told apart only once it has ended, so nothing is shown before.
+        is_open = not any(parameter.secret for parameter in ask.contract.outputs.values())
+        show = partial(self._on_output, ask.path, stream) if self._on_output is not None and is_open else None
+        return Capture(redactor, self._limit, show, keeps_raw=keeps_raw)
 
 
 def _not_started(name: str, problem: OSError | ValueError) -> Failure:

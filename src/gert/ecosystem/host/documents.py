@@ -40,7 +40,7 @@ class Workspace:
     def __init__(self, working: str | None = None) -> None:
         self.working = working or os.getcwd()
         self._roots: dict[str, str | None] = {}
-        self._projects: dict[str, Project | None] = {}
+        self._projects: dict[str, Checked] = {}
         self._tools: dict[str, Document] = {}
         self._programs: dict[str, Checked] = {}
 
@@ -111,7 +111,16 @@ class Workspace:
             return None
         if root not in self._projects:
             file = os.path.join(root, PROJECT_FILE)
-            self._projects[root] = load(read_document(file), kind="project", file_name=file).model
+            self._projects[root] = Checked(file, load(read_document(file), kind="project", file_name=file))
+        model: Project | None = self._projects[root].document.model
+        return model
+
+    def project_file(self, folder: str) -> "Checked | None":
+        """The file of the project a folder belongs to, with what is wrong with it."""
+        root = self.project_root(folder)
+        if root is None:
+            return None
+        self.project(folder)
         return self._projects[root]
 
     def project_root(self, folder: str) -> str | None:

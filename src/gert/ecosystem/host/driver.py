@@ -184,8 +184,9 @@ class Driver:
         """Put the questions that wait; everything said before them is durable."""
         asked, self._asked = self._asked, []
         for lane, ask in asked:
-            if self._wish is not None and self._reason is None:
-                self._arrive(lane, ask, answer_with(ask, Failure("cancelled", self._wish)))
+            reason = self._reason or self._wish
+            if reason is not None:
+                self._arrive(lane, ask, answer_with(ask, Failure("cancelled", reason)))
                 continue
             task = asyncio.create_task(self._answer(lane, ask))
             self._tasks.add(task)

@@ -104,7 +104,7 @@ async def execute(
     *,
     observers: Iterable[Observer] = (),
     console: Console | None = None,
-    on_start: Callable[[str], object] | None = None,
+    on_start: Callable[[Setup], object] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Executed:
     """Run a runbook; an error that stops it before anything ran is raised, everything after is in the result."""
@@ -119,7 +119,7 @@ async def execute(
     key = signing_key(environ)
     store, folder = _store(options, setup, prepared)
     if on_start is not None:
-        on_start(setup.run_id)
+        on_start(setup)
     journal = Journal(store, setup.run_id, key=key, observers=observers, has_secrets=bool(inputs.secrets))
     try:
         driver = Driver(world, journal, max_parallel=options.max_parallel)

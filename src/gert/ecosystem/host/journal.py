@@ -20,6 +20,7 @@ from gert.kernel.events.envelope import Envelope, encode, encode_payload, format
 from gert.kernel.events.payload import Payload, to_data
 from gert.kernel.events.runbook import RunComplete
 from gert.kernel.events.seal import seal
+from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.foundation.signature import Key
 
@@ -102,7 +103,7 @@ class Journal:
         """Stamp and chain an event; it is durable once `settle` returns."""
         payload, path, principal = said
         if self._has_secrets:
-            payload = _without_references(payload)
+            payload, path, principal = _without_references(payload), masked(path), _unnamed(principal)
         chain = self._chain
         timestamp = self._stamp()
         if type(payload) is RunComplete:
@@ -162,6 +163,13 @@ class Journal:
             prev_hash=self._chain.head,
             data=to_data(payload),
         )
+
+
+def _unnamed(principal: Principal | None) -> Principal | None:
+    """A principal whose name is made from a secret is not called by it."""
+    if principal is None:
+        return None
+    return msgspec.convert(masked(msgspec.to_builtins(principal)), Principal)
 
 
 def _without_references(payload: Payload) -> Payload:

@@ -28,6 +28,10 @@ def policies_for(workspace: Workspace, file: str, program: Program, named: Itera
 def floor_for(workspace: Workspace, file: str, program: Program, named: Iterable[str] = ()) -> Floor:
     """The policies, and what was read."""
     folder = os.path.dirname(os.path.abspath(file))
+    checked = workspace.project_file(folder)
+    if checked is not None:
+        # A project that cannot be read might have set a floor: nothing runs on a guess.
+        sound(checked)
     project, root = workspace.project(folder), workspace.project_root(folder)
     floor = [os.path.join(root, path) for path in project.policies] if project is not None and root is not None else []
     files = dict.fromkeys(os.path.normpath(path) for path in _files((*floor, *named)))

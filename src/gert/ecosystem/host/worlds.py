@@ -27,6 +27,7 @@ from gert.kernel.engine.asks import (
     TicketAnswer,
     ToolAnswer,
 )
+from gert.kernel.engine.unknown import is_unknown
 from gert.kernel.events.runbook import Failure
 from gert.kernel.governance.contract import Contract
 from gert.kernel.runbook.documents.tool import ActionBlock, Tool
@@ -120,7 +121,7 @@ class Real:
 
     async def answer(self, ask: Ask[Any]) -> AnyAnswer:
         """Ask, and redact what comes back."""
-        return self._intake.take(await self._answers[type(ask)](ask))
+        return cast("AnyAnswer", self._intake.take(await self._answers[type(ask)](ask), ask))
 
     async def _call(self, ask: CallTool) -> ToolAnswer:
         tool = self._program.tool_names[ask.tool].tool
@@ -152,7 +153,10 @@ class Probe:
 
     def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
         """What is not asked is unknown."""
-        if isinstance(ask, Pause) or (isinstance(ask, CallTool) and self.may_run(ask.contract)):
+        if isinstance(ask, Pause):
+            return None
+        # Asked with something unknown, a tool would answer a question nobody asks.
+        if isinstance(ask, CallTool) and self.may_run(ask.contract) and not is_unknown(ask.inputs):
             return None
         return ANSWERS[type(ask)](assumed="probe")
 

@@ -12,7 +12,15 @@ from gert.kernel.engine.asks import Answer, Ask, Said, Steps
 from gert.kernel.engine.plan import Planner
 from gert.kernel.engine.results import Result
 from gert.kernel.engine.state import State
-from gert.kernel.engine.unknown import UNKNOWN, Unknown, any_reads_unknown, reads_unknown
+from gert.kernel.engine.unknown import (
+    UNKNOWN,
+    Guarded,
+    Unknown,
+    UnknownRead,
+    any_reads_unknown,
+    reads_unknown,
+    unwrapped,
+)
 from gert.kernel.engine.view import visible
 from gert.kernel.events.path import child, item
 from gert.kernel.events.payload import Payload
@@ -26,6 +34,7 @@ from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.documents.steps import Step
 from gert.kernel.runbook.program import Program
 from gert.kernel.template import Template, condition, evaluate, render, render_value
+from gert.kernel.template import render_text as text_of
 
 A = TypeVar("A", bound=Answer)
 
@@ -59,7 +68,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 class Run:
     """What all lanes of a run share: plans, what deterministic steps gave before, and outcomes found in a dry run."""
 
-    __slots__ = ("_remembered", "actor", "assumption", "outcomes", "plan", "program", "setup")
+    __slots__ = ("_remembered", "actor", "assumption", "guesses", "outcomes", "plan", "program", "setup")
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
@@ -67,13 +76,14 @@ class Run:
         self.actor = Principal("human", setup.actor)
         self.assumption: SkipReason | None = None
         """Why something in the state is unknown; nothing is, until an answer was assumed."""
+        self.guesses = 0
         self.outcomes: list[Outcome] = []
         self.plan = Planner(setup.program, setup.policies).plan
         self._remembered: dict[str, dict[bytes, dict[str, Any]]] = {}
 
-    def reach(self, outcome: Outcome) -> None:
-        """Note an outcome that can be reached."""
-        if outcome not in self.outcomes:
+    def reach(self, outcome: Outcome | None) -> None:
+        """Note an outcome that can be reached, if there is one."""
+        if outcome is not None and outcome not in self.outcomes:
             self.outcomes.append(outcome)
 
     def before(self, step_id: str, inputs: bytes, outputs: dict[str, Any]) -> dict[str, Any] | None:
@@ -108,7 +118,7 @@ class Strand(msgspec.Struct, frozen=True, kw_only=True):
 
     items: the current items of the loops around, by the name the author gave them
     item_key, item: of the innermost keyed loop
-    targets: how many items the loops around have, at most
+    targets: how often a step in the loops around runs, all its items together
     """
 
     run: Run
@@ -179,6 +189,8 @@ class Frame(msgspec.Struct, frozen=True):
     ) -> "Frame":
         """The frame of one item of this step's loop."""
         bracket = index if key is None else key
+        if isinstance(bracket, Unknown):
+            bracket = index  # keys nobody knows must not meet
         path = item(self.path or "", bracket)
         state.root[name] = value
         outer = self.strand
@@ -189,7 +201,7 @@ class Frame(msgspec.Struct, frozen=True):
             items={**outer.items, name: value},
             item_key=key if key is not None else outer.item_key,
             item=value if key is not None else outer.item,
-            targets=max(outer.targets, targets),
+            targets=outer.targets * targets,
         )
         own_key = path if self.key == self.path else item(self.key or "", bracket)
         return Frame(strand, path, own_key, item(self.step_id, bracket))
@@ -214,6 +226,7 @@ class Frame(msgspec.Struct, frozen=True):
         self.strand.clock.spent += answer.duration
         if answer.assumed is not None:
             self.strand.run.assumption = answer.assumed
+            self.strand.run.guesses += 1
         return answer
 
     # --- rendering
@@ -240,7 +253,8 @@ class Frame(msgspec.Struct, frozen=True):
     def render_text(self, template: Template) -> str:
         """A template as text."""
         if self.run.assumption is not None and reads_unknown(template, self.data):
-            return Unknown(self._shown(template))
+            shown = self._shown(template)
+            return shown if isinstance(shown, str) else text_of(shown)
         return render(template, self.data)
 
     def holds(self, template: Template | None) -> bool | None:
@@ -248,7 +262,10 @@ class Frame(msgspec.Struct, frozen=True):
         if template is None:
             return True
         if self.run.assumption is not None and reads_unknown(template, self.state.root):
-            return None
+            try:
+                return condition(template, Guarded(self.state.root))
+            except UnknownRead:
+                return None
         return condition(template, self.state.root)
 
     def count(self, limit: int | Template) -> int | None:
@@ -267,16 +284,21 @@ class Frame(msgspec.Struct, frozen=True):
         if isinstance(compiled, Template):
             if not reads_unknown(compiled, self.data):
                 return render_value(compiled, self.data)
-            return Unknown(self._shown(compiled))
+            return self._shown(compiled)
         if isinstance(compiled, Mapping):
             return {key: self._render_unknown(value) for key, value in compiled.items()}
         if isinstance(compiled, list):
             return [self._render_unknown(value) for value in compiled]
         return compiled
 
-    def _shown(self, template: Template) -> str:
+    def _shown(self, template: Template) -> Any:
+        """What a template gives that may read something unknown; as text, it shows what is known of it."""
         try:
-            return UNKNOWN if template.is_value else render(template, self.data)
+            return unwrapped(evaluate(template, Guarded(self.data)))
+        except UnknownRead:
+            pass
+        try:
+            return UNKNOWN if template.is_value else Unknown(render(template, self.data))
         except TemplateError:
             return UNKNOWN
 

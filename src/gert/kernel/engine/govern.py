@@ -18,6 +18,8 @@ from gert.kernel.engine.asks import (
     SubmitApproval,
 )
 from gert.kernel.engine.frame import Frame
+from gert.kernel.engine.handover import shown_inputs
+from gert.kernel.engine.keeping import assumed
 from gert.kernel.engine.plan import Terms
 from gert.kernel.engine.results import Result, failed
 from gert.kernel.events.runbook import (
@@ -61,7 +63,8 @@ def approve(
         SubmitApproval(key=next(names), path=frame.path or "", step_id=frame.step_id, request=request)
     )
     if ticket.assumed is not None:
-        return None
+        # Nobody was asked, so nobody has agreed: the step is not executed either.
+        return assumed(frame, terms)
     if ticket.failure is not None:
         return _refused(ticket.failure.kind, ticket.failure.message)
     yield frame.say(_submitted(request, ticket.ticket_id, ticket.method, ticket.expires_at), frame.run.actor)
@@ -211,9 +214,14 @@ def _request(step: Step, frame: Frame, terms: Terms, inputs: dict[str, Any]) -> 
         rule=terms.rule,
         contract=contract,
         target=terms.target,
-        inputs=inputs,
+        inputs=shown_inputs(inputs, terms.contract),
         request_hash=digest_value(
-            {"runbook": setup.runbook_hash, "step": frame.step_id, "contract": contract, "inputs": inputs}
+            {
+                "runbook": setup.runbook_hash,
+                "step": frame.step_id,
+                "contract": contract,
+                "inputs": shown_inputs(inputs, terms.contract),
+            }
         ),
         min_approvers=max(1, decision.min_approvers),
         approvers=tuple(sorted(tuple(sorted(each.listed)) for each in decision.approvers)),

@@ -8,6 +8,7 @@ from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.plan import Plan
 from gert.kernel.engine.state import STEP
 from gert.kernel.engine.unknown import is_unknown
+from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.foundation.secret_refs import refs_in
 from gert.kernel.foundation.values import coerce, objection
 from gert.kernel.governance.contract import Contract, Parameter
@@ -34,6 +35,12 @@ def inputs_for(step: ToolStep | ExtensionStep, frame: Frame, plan: Plan) -> dict
         elif parameter.required:
             raise InputError(f"no value for the required input `{name}` of `{plan.terms.target}`")
     return inputs
+
+
+def shown_inputs(inputs: Mapping[str, Any], contract: Contract) -> dict[str, Any]:
+    """The inputs as they are recorded and shown: those the contract calls secret are not."""
+    hidden = {name for name, parameter in contract.inputs.items() if parameter.secret}
+    return {name: PLACEHOLDER if name in hidden else value for name, value in inputs.items()}
 
 
 def _fitting(name: str, value: Any, parameter: Parameter) -> Any:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.errors import InputError
+from gert.errors import GertError
 from gert.kernel.engine.asks import ToolAnswer
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.plan import Plan, Terms
@@ -13,6 +13,8 @@ from gert.kernel.engine.results import Result, status_of
 from gert.kernel.engine.unknown import UNKNOWN
 from gert.kernel.events.runbook import ContractViolation, Failure
 from gert.kernel.events.vocabulary import Severity, ViolationKind
+from gert.kernel.foundation.canonical import require_canonical
+from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.foundation.values import coerce
 
 _NONE: Final[Sequence[ContractViolation]] = ()
@@ -24,7 +26,7 @@ def keep_declared(
 ) -> tuple[Result, Sequence[ContractViolation]]:
     """The result of a call, with the outputs its contract declares, and how the contract was not kept."""
     if answer.assumed is not None:
-        return assumed(frame, plan), _NONE
+        return assumed(frame, plan.terms), _NONE
     terms = plan.terms
     outputs, violations = _held(answer.outputs, terms, complete=answer.failure is None)
     if terms.contract.deterministic and answer.failure is None:
@@ -48,12 +50,12 @@ def keep_declared(
     ]
 
 
-def assumed(frame: Frame, plan: Plan) -> Result:
+def assumed(frame: Frame, terms: Terms) -> Result:
     """The result of a step nobody executed: everything it would have set is unknown."""
     return Result(
         status="skipped",
         reason=frame.run.assumption,
-        outputs=dict.fromkeys(plan.terms.contract.outputs, UNKNOWN),
+        outputs=dict.fromkeys(terms.contract.outputs, UNKNOWN),
         assumed=True,
     )
 
@@ -73,8 +75,8 @@ def _held(outputs: Mapping[str, Any], terms: Terms, *, complete: bool) -> tuple[
             violations.append(("undeclared_output", message, "warning"))
             continue
         try:
-            kept[name] = coerce(value, parameter.type)
-        except InputError as error:
+            kept[name] = PLACEHOLDER if parameter.secret else _fitting(value, parameter.type)
+        except GertError as error:
             violations.append(("wrong_type", f"the output `{name}` of `{terms.target}`: {error.message}", "warning"))
     if complete and not terms.expected <= outputs.keys():
         for name in declared:
@@ -82,6 +84,13 @@ def _held(outputs: Mapping[str, Any], terms: Terms, *, complete: bool) -> tuple[
                 message = f"`{terms.target}` did not produce the output `{name}`, which its contract declares"
                 violations.append(("missing_output", message, "warning"))
     return kept, violations
+
+
+def _fitting(value: Any, type_name: str) -> Any:
+    fitting = coerce(value, type_name)
+    if not isinstance(fitting, str | bool):
+        require_canonical(fitting)
+    return fitting
 
 
 def _differing(

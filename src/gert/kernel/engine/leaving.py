@@ -8,6 +8,7 @@ import msgspec
 from gert.errors import InputError
 from gert.kernel.engine.asks import Said
 from gert.kernel.engine.frame import Frame
+from gert.kernel.engine.handover import shown_inputs
 from gert.kernel.engine.plan import Terms
 from gert.kernel.engine.results import NEVER_CONTINUED, Result
 from gert.kernel.engine.unknown import is_unknown
@@ -56,7 +57,7 @@ def executes(step: Step, frame: Frame, terms: Terms, inputs: Mapping[str, Any], 
             contract_summary=terms.summary,
             tool=step.tool,
             action=terms.action,
-            inputs=dict(inputs),
+            inputs=shown_inputs(inputs, terms.contract) if terms.hides else dict(inputs),
             scope=scope,
             secrets=terms.secrets,
             extensions=step.extensions,
@@ -67,7 +68,7 @@ def executes(step: Step, frame: Frame, terms: Terms, inputs: Mapping[str, Any], 
             step_type=step.type,
             contract_summary=terms.summary,
             extension=step.extension if isinstance(step, ExtensionStep) else None,
-            inputs=dict(inputs) if isinstance(step, ExtensionStep) else {},
+            inputs=shown_inputs(inputs, terms.contract) if isinstance(step, ExtensionStep) else {},
             scope=scope,
             extensions=step.extensions,
         )

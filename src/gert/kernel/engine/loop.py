@@ -9,7 +9,7 @@ from gert.errors import TemplateEvalError
 from gert.kernel.engine.asks import RunLanes, Steps
 from gert.kernel.engine.frame import Clock, Frame
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
-from gert.kernel.engine.unknown import UNKNOWN, Unknown, is_unknown, reads_unknown
+from gert.kernel.engine.unknown import UNKNOWN, Unknown, is_unknown
 from gert.kernel.events.runbook import ForEachItem, ForEachStart
 from gert.kernel.foundation.values import show
 from gert.kernel.runbook.documents.modifiers import ForEachBlock
@@ -31,7 +31,10 @@ class Item(msgspec.Struct, frozen=True):
 
 def run_loop(step: Step, block: ForEachBlock, frame: Frame, run_item: RunItem) -> Steps[Result]:
     """Run the step for every item, and keep the results under its id: a list, or with keys a map."""
-    items = list(_items(block, frame))
+    values = _values(block, frame)
+    if isinstance(values, Unknown):
+        return (yield from _explore(step, block, frame, run_item))
+    items = list(_items(block, values, frame))
     yield frame.say(
         ForEachStart(
             step_id=frame.step_id,
@@ -52,6 +55,29 @@ def run_loop(step: Step, block: ForEachBlock, frame: Frame, run_item: RunItem) -
     if step.id is not None:
         frame.state.set_results(step.id, collected, total.status)
     return total
+
+
+def _explore(step: Step, block: ForEachBlock, frame: Frame, run_item: RunItem) -> Steps[Result]:
+    """Nobody knows what the loop goes over: one item shows what can happen, and nothing of it is certain."""
+    yield frame.say(
+        ForEachStart(
+            step_id=frame.step_id,
+            over=_as_written(block.over),
+            item_count=1,
+            parallel=block.parallel,
+            variable=block.as_,
+        )
+    )
+    state = frame.state.fork()
+    inside = frame.each(block.as_, UNKNOWN, 0, None, 1, state, frame.clock)
+    result = yield from _run_item(Item(0, UNKNOWN, None), inside, run_item)
+    if result.failure is not None and result.failure.kind == "cancelled":
+        return result
+    frame.run.reach(result.outcome)
+    frame.state.doubt([state, None])
+    if step.id is not None:
+        frame.state.set_unknown(step.id)
+    return Result(assumed=True, doubtful=True)
 
 
 def _as_written(over: Any) -> Any:
@@ -149,13 +175,12 @@ def _total(results: list[Result], names: list[str | int], step: Step) -> Result:
 _ABSENT: Final = object()
 
 
-def _items(block: ForEachBlock, frame: Frame) -> Iterator[Item]:
-    """The items, evaluated once before the loop; keys are unique."""
-    values = _values(block, frame)
+def _items(block: ForEachBlock, values: list[Any], frame: Frame) -> Iterator[Item]:
+    """The items; their keys are unique, as far as anyone knows them."""
     seen: set[str] = set()
     for index, value in enumerate(values):
         key = _key(block, value, frame) if block.key is not None else None
-        if key is not None:
+        if key is not None and not isinstance(key, Unknown):
             if key in seen:
                 raise DuplicateKey(key)
             seen.add(key)
@@ -166,11 +191,11 @@ class DuplicateKey(Exception):
     """Two items have one key."""
 
 
-def _values(block: ForEachBlock, frame: Frame) -> list[Any]:
-    root = frame.state.root
-    if isinstance(block.over, Template) and frame.run.assumption and reads_unknown(block.over, root):
-        return [UNKNOWN]
+def _values(block: ForEachBlock, frame: Frame) -> list[Any] | Unknown:
+    """What a loop goes over, evaluated once before it."""
     value = frame.render(block.over)
+    if isinstance(value, Unknown):
+        return value
     if isinstance(value, str):
         value = [piece.strip() for piece in value.split(",") if piece.strip()]
     if value is None:

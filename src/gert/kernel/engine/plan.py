@@ -61,6 +61,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     retry: Retry
     visibility: Visibility | None
     secrets: tuple[str, ...]
+    hides: bool
+    """An input is secret, and is not shown."""
     is_free: bool
     """Nobody has to be asked, and no limit watched."""
 
@@ -127,6 +129,7 @@ class Planner:
             retry=_retry(step, block) if contract.idempotent else NO_RETRY,
             visibility=Visibility(step.visibility.allow, step.visibility.deny) if step.visibility is not None else None,
             secrets=tuple(dict.fromkeys(secret.env for secret in tool.all_secrets)) if tool is not None else (),
+            hides=any(each.secret for each in contract.inputs.values()),
             is_free=decision.verdict is Verdict.ALLOW and decision.limits == NO_LIMITS,
         )
 

@@ -37,7 +37,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     ended: an `end` was reached, though in a dry run nobody knows which
     failed_step: the path of the step that failed first
     continued: the failure was recorded and the run goes on
-    facts: what gert says of a step beside its outputs, such as `exit_code`
+    doubtful: nobody knows whether it ran at all
     """
 
     status: StepStatus = "success"
@@ -53,6 +53,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     principal: Principal | None = None
     attempts: int = 1
     assumed: bool = False
+    doubtful: bool = False
 
     @property
     def stops(self) -> bool:

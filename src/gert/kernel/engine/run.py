@@ -10,6 +10,7 @@ from gert.kernel.engine.frame import Clock, Frame, Run, Setup, Strand
 from gert.kernel.engine.handover import said
 from gert.kernel.engine.results import Result, failed
 from gert.kernel.engine.state import State
+from gert.kernel.engine.unknown import plain
 from gert.kernel.engine.walk import run_list
 from gert.kernel.events.runbook import (
     Failure,
@@ -52,6 +53,7 @@ def run(setup: Setup) -> Steps[RunResult]:
     result = flaw if flaw is not None else (yield from run_list(steps, frame))
     if not result.stops:
         result = failed("no_outcome", "the run reached the end of its steps without an `end`")
+    context.reach(result.outcome if result.ended else None)
     status = _status(result)
     if status == "cancelled" and result.failure is not None:
         yield Said(RunCancelled(reason=result.failure.message), None, None)
@@ -62,11 +64,16 @@ def run(setup: Setup) -> Steps[RunResult]:
         outcome=None if setup.explores or status != "completed" else result.outcome,
         failure=result.failure if status != "completed" else None,
         failed_step=result.failed_step if status != "completed" else None,
-        reachable_outcomes=tuple(context.outcomes) if setup.explores else (),
+        reachable_outcomes=tuple(_told(each) for each in context.outcomes) if setup.explores else (),
         finally_failure=after,
     )
     yield Said(_run_complete(ended, frame, setup), None, None)
     return ended
+
+
+def _told(outcome: Outcome) -> Outcome:
+    """An outcome in plain text: nothing unknown leaves the run as anything else."""
+    return Outcome(outcome.category, str(outcome.code), plain(outcome.meta))
 
 
 def _status(result: Result) -> RunStatus:

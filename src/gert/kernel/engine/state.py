@@ -39,7 +39,7 @@ class State:
         self.root: dict[str, Any] = {**names, STEP: {}, SCOPE: {}}
         # Names that are no step ids: inputs, constants, outputs. They win over a step of the same name.
         self.bare: set[str] = set(names)
-        self.counts: dict[str, int] = {}
+        self.counts: dict[str, Any] = {}
         # Steps with an output called `status`, which is what `.id.status` then reads.
         self.shadowed: set[str] = set()
         self.changes: Changes | None = None
@@ -106,7 +106,15 @@ class State:
         if self.changes is not None:
             self.changes.scopes.setdefault(scope, {}).update(values)
 
-    def count(self, step_id: str, jumps: int) -> None:
+    def drop_scope(self, scope: tuple[str, ...]) -> None:
+        """Forget what a scope holds: a block that runs again begins anew."""
+        self.root[SCOPE] = _pruned(self.root[SCOPE], scope)
+
+    def set_unknown(self, step_id: str) -> None:
+        """Nobody knows what a loop gave, not even how much."""
+        self._set_records(step_id, UNKNOWN, UNKNOWN)
+
+    def count(self, step_id: str, jumps: int | Unknown) -> None:
         """Note how often a jump was taken, on a step it comes from or leads to."""
         self.counts[step_id] = jumps
         record, own = self._records(step_id)
@@ -158,6 +166,17 @@ class State:
 
 def _agreed(values: list[Any], *, certain: bool) -> Any:
     return values[0] if certain and all(value == values[0] for value in values) else UNKNOWN
+
+
+def _pruned(tree: Any, path: tuple[str, ...]) -> Any:
+    if not isinstance(tree, dict) or path[0] not in tree:
+        return tree
+    node = dict(tree)
+    if len(path) == 1:
+        del node[path[0]]
+    else:
+        node[path[0]] = _pruned(node[path[0]], path[1:])
+    return node
 
 
 def _grafted(tree: Any, path: tuple[str, ...], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,9 @@ from gert.kernel.engine.kinds.tool import run_tool
 from gert.kernel.engine.leaving import completes, executes, keep, scope_of, settled, starts
 from gert.kernel.engine.loop import DuplicateKey, run_loop
 from gert.kernel.engine.plan import Plan
-from gert.kernel.engine.results import DONE, NEVER_CONTINUED, Result, failed
+from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
+from gert.kernel.engine.state import State
+from gert.kernel.engine.unknown import UNKNOWN
 from gert.kernel.events.runbook import ContractEvaluated, StepRetry, VisibilityApplied
 from gert.kernel.foundation.canonical import digest_value
 from gert.kernel.foundation.principal import Principal, principal_of
@@ -62,7 +64,7 @@ def _run_each(step: Step, block: ForEachBlock, frame: Frame, run_block: RunBlock
     start = frame.clock.spent
     yield starts(step, frame)
     try:
-        result = yield from run_loop(step, block, frame, run_item)
+        result = yield from _run_block(step, frame, lambda inside: run_loop(step, block, inside, run_item))
     except DuplicateKey as duplicate:
         result = _without_items(step, frame, failed("duplicate_key", f"two items have the key `{duplicate}`"))
     except GertError as error:
@@ -104,9 +106,37 @@ def _explore(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
     """Nobody knows whether the guard holds: run the step, and doubt what it sets and how it ends."""
     state = frame.state.fork()
     result = yield from _run(step, frame.on(state), run_block)
+    return result if _is_cancelled(result) else _doubted(result, frame, state)
+
+
+def _doubted(result: Result, frame: Frame, state: State) -> Result:
+    """What is left of a step that may have ended otherwise, or not have run."""
+    frame.run.reach(result.outcome)
     frame.state.doubt([state, None])
-    is_cancelled = result.failure is not None and result.failure.kind == "cancelled"
-    return result if is_cancelled else DONE
+    return Result(
+        status="skipped",
+        reason=frame.run.assumption,
+        outputs=dict.fromkeys(result.outputs, UNKNOWN),
+        assumed=True,
+        doubtful=True,
+    )
+
+
+def _is_cancelled(result: Result) -> bool:
+    return result.failure is not None and result.failure.kind == "cancelled"
+
+
+def _run_block(step: Step, frame: Frame, run: Callable[[Frame], Steps[Result]]) -> Steps[Result]:
+    """Run a block whose failure would be continued: where something in it was assumed, it may have failed."""
+    if not (step.continue_on_fail and frame.run.setup.explores):
+        return (yield from run(frame))
+    state, guesses = frame.state.fork(), frame.run.guesses
+    result = yield from run(frame.on(state))
+    if frame.run.guesses > guesses and not _is_cancelled(result):
+        return _doubted(result, frame, state)
+    if state.changes is not None:
+        frame.state.merge(state.changes)
+    return result
 
 
 def _run(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
@@ -115,7 +145,7 @@ def _run(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
     try:
         if plan is None:
             yield starts(step, frame)
-            result = yield from DIRECT[step.type](step, frame, run_block)
+            result = yield from _run_block(step, frame, lambda inside: DIRECT[step.type](step, inside, run_block))
         else:
             frame = frame.seeing(plan.terms.visibility, frame.strand.run.actor)
             frame = frame if _acts_itself(step, frame) else frame.by(_principal(step.principal, frame))
@@ -155,10 +185,12 @@ def _execute(step: Step, frame: Frame, plan: Plan) -> Steps[Result]:
     inputs = _prepared(step, frame, plan)
     if not terms.is_free:
         refusal = yield from approve(step, frame, terms, inputs, names)
-        if refusal is not None:
+        if refusal is not None and not refusal.assumed:
             return refusal
     yield executes(step, frame, terms, inputs, scope.text if scope is not None else None)
-    if terms.retry.max:
+    if refusal is not None:
+        result = refusal
+    elif terms.retry.max:
         result = yield from _attempts(step, frame, plan, inputs, names)
     else:
         result = yield from ACT[step.type](step, frame, plan, inputs, names)

@@ -4,7 +4,7 @@ An unknown value prints, so that people see where it would go, and it is never t
 asks a condition that reads one is told so.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from gert.kernel.template import EACH, Template, templates_in
@@ -40,6 +40,56 @@ def reads_unknown(template: Template, data: Mapping[str, Any]) -> bool:
 def any_reads_unknown(compiled: Any, data: Mapping[str, Any]) -> bool:
     """Whether any template in a nested value may read something unknown."""
     return any(reads_unknown(template, data) for _, template in templates_in(compiled))
+
+
+class UnknownRead(Exception):
+    """An evaluation came upon an unknown value."""
+
+
+class Guarded(Mapping[str, Any]):
+    """State in which an unknown value cannot be read unnoticed: whoever comes upon one is stopped.
+
+    So `and false .unknown` is known to be false, and only what really depends on the unknown is unknown.
+    """
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self._data = data
+
+    def __getitem__(self, key: str) -> Any:
+        value = self._data[key]
+        if isinstance(value, Mapping):
+            return Guarded(value)
+        if is_unknown(value):
+            raise UnknownRead
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+
+def plain(value: Any) -> Any:
+    """A value in which what is unknown is the text it shows."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return str(value) if isinstance(value, Unknown) else value
+
+
+def unwrapped(value: Any) -> Any:
+    """What an evaluation on guarded state gave, as plain data; a whole that holds something unknown is unknown."""
+    if isinstance(value, Guarded):
+        if is_unknown(value._data):
+            raise UnknownRead
+        return value._data
+    if isinstance(value, Mapping):
+        return {key: unwrapped(item) for key, item in value.items()}
+    return [unwrapped(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _leads_to_unknown(value: Any, path: Iterable[Any]) -> bool:

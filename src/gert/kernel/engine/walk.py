@@ -6,6 +6,7 @@ from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.handover import said
 from gert.kernel.engine.results import DONE, Result, failed
 from gert.kernel.engine.step import run_step
+from gert.kernel.engine.unknown import UNKNOWN
 from gert.kernel.events.runbook import NextTaken
 from gert.kernel.runbook.documents.steps import Step
 
@@ -22,11 +23,20 @@ def run_list(steps: tuple[Step, ...], frame: Frame, *, to_the_end: bool = False)
         if result.failure is not None and not result.continued:
             first = first or result
         if result.stops and not (to_the_end and not result.ended and not _is_cancelled(result)):
-            return result
+            later = jumps.doubted(at) if not _is_cancelled(result) else None
+            if later is None:
+                return result
+            # A jump that may have been taken leads over what ends here.
+            frame.run.reach(result.outcome)
+            at = later
+            continue
         jump: NextTaken | None = None
         if step.next is not None and result.reason != "when_false":
             try:
-                jump = jumps.take(at, inside)
+                if result.doubtful:
+                    jumps.doubt(at)
+                else:
+                    jump = jumps.take(at, inside)
             except GertError as error:
                 return failed("evaluation", f"`next` of {step.label}: {said(error)}", failed_step=inside.path)
         if jump is not None:
@@ -44,13 +54,15 @@ def _is_cancelled(result: Result) -> bool:
 class _Jumps:
     """The jumps of one list: how often each was taken, and how often each step was visited."""
 
-    __slots__ = ("_reached", "_steps", "_taken", "_visits", "index")
+    __slots__ = ("_doubted", "_reached", "_state", "_steps", "_taken", "_visits", "index")
 
     def __init__(self, steps: tuple[Step, ...], frame: Frame) -> None:
         self._steps = steps
         self._taken: dict[int, int] = {}
         self._visits: dict[int, int] = {}
         self._reached: dict[str, int] = {}
+        self._doubted: list[int] = []
+        self._state = frame.state
         self.index: dict[str, int] = {}
         if any(step.next is not None for step in steps):
             self.index = {step.id: index for index, step in enumerate(steps) if step.id is not None}
@@ -65,6 +77,21 @@ class _Jumps:
             return 1
         self._visits[at] = self._visits.get(at, 0) + 1
         return self._visits[at]
+
+    def doubt(self, at: int) -> None:
+        """A jump that may be taken or not: forward, what it leads over is gone through first; back, nobody counts."""
+        block = self._steps[at].next
+        assert block is not None  # noqa: S101 - only called for steps with `next`
+        target = self.index[block.step]
+        if target > at:
+            self._doubted.append(target)
+        for name in (self._steps[at].id, block.step):
+            if name is not None:
+                self._state.count(name, UNKNOWN)
+
+    def doubted(self, at: int) -> int | None:
+        """Where a jump that may have been taken leads to from before a place to behind it."""
+        return min((target for target in self._doubted if target > at), default=None)
 
     def take(self, at: int, frame: Frame) -> NextTaken | None:
         """The jump a step makes, unless its bound is reached."""

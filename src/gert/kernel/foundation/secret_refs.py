@@ -1,8 +1,9 @@
 """References to secrets: what state holds in place of a secret input, so that the kernel never sees its value.
 
 A reference is the name of the input between two noncharacters, code points Unicode reserves for internal use.
-Whatever comes in from the world has them taken out, so a reference can only come from a declared input: no tool
-can print one, and no two texts can be joined into one. Whoever starts a process puts the value in its place.
+Documents may not contain them, templates do not make them, and whatever comes in from the world has them taken out:
+a reference can only come from a declared input, and no two texts can be joined into one. Whoever starts a process
+puts the values in place of those references that the step handed over.
 """
 
 import re
@@ -28,6 +29,24 @@ def secret_ref(name: str) -> str:
 def refs_in(text: str) -> list[str]:
     """The names of the secrets a text refers to."""
     return _REFERENCE.findall(text) if _OPEN in text else []
+
+
+def is_marked(text: str) -> bool:
+    """Whether a text holds a reference, or part of one."""
+    return _OPEN in text or _CLOSE in text
+
+
+def all_refs(value: Any, depth: int = _MAX_DEPTH) -> set[str]:
+    """The names of the secrets a nested value refers to."""
+    if isinstance(value, str):
+        return set(refs_in(value))
+    if depth <= 0:
+        return set()
+    if isinstance(value, Mapping):
+        return set().union(*(all_refs(each, depth - 1) for pair in value.items() for each in pair))
+    if isinstance(value, list | tuple):
+        return set().union(*(all_refs(each, depth - 1) for each in value))
+    return set()
 
 
 def reveal(text: str, secrets: Mapping[str, str]) -> str:

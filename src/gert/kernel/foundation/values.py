@@ -8,6 +8,7 @@ from typing import Any, Literal, cast, get_args
 from gert.errors import InputError
 from gert.kernel.foundation.canonical import MAX_INTEGER
 from gert.kernel.foundation.patterns import compile_pattern
+from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.foundation.text import a_noun, number_text, printable
 
 TypeName = Literal["string", "int", "float", "bool", "list", "object", "any"]
@@ -70,7 +71,7 @@ def show(value: object) -> str:
         return "a map"
     if isinstance(value, list | tuple):
         return "a list"
-    text = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    text = ("true" if value else "false") if isinstance(value, bool) else masked(str(value))
     line = printable(" ".join(text[: 4 * _MAX_SHOWN].split()))
     return f"`{line}`" if len(line) <= _MAX_SHOWN and len(text) <= 4 * _MAX_SHOWN else f"`{line[:_MAX_SHOWN]}…`"
 

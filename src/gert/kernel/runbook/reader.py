@@ -11,6 +11,7 @@ import msgspec
 import yaml
 from yaml._yaml import CParser
 
+from gert.kernel.foundation.secret_refs import is_marked
 from gert.kernel.foundation.text import printable
 from gert.kernel.runbook.finding import Finding, Path, Severity
 from gert.kernel.runbook.tree import Map, Seq, Tree
@@ -245,6 +246,9 @@ class _Builder:
         text: str | None = None
         index: int = event.start_mark.index
         self._count(1, index)
+        if not value.isascii() and is_marked(value):
+            # What marks a reference to a secret cannot be written down, so that nobody can make one up.
+            raise _Refusal("Y03", "the text has a noncharacter in it (U+FDD0 or U+FDD1)", "remove it", index=index)
         if event.tag is not None:
             self._refuse_tag(event)
         if not event.style:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from gert.errors import TemplateEvalError
+from gert.kernel.foundation.secret_refs import is_marked
 from gert.kernel.template.budget import Budget, Meter, too_deep
 from gert.kernel.template.functions import FUNCTIONS
 from gert.kernel.template.printing import sorted_items, written
@@ -232,6 +234,10 @@ class _Evaluation:
         if last is not _NO_VALUE:
             values.append(last)
         self.meter.offset = call.offset
+        if not function.whole:
+            for value in values:
+                if type(value) is str and is_marked(value):
+                    raise secret_refused(self.meter, call.name)
         return function.call(self.meter, *values)
 
     def arguments(self, call: Call, dot: Any, last: Any) -> Iterator[Any]:
@@ -240,6 +246,13 @@ class _Evaluation:
             yield self.value(argument, dot)
         if last is not _NO_VALUE:
             yield last
+
+
+def secret_refused(meter: Meter, name: str) -> TemplateEvalError:
+    """A template sees a reference in place of a secret; what a function makes of that is not what its author means."""
+    return meter.fault(
+        f"`{name}` cannot look into a secret", hint="a secret can only be handed over whole, as in `{{ .token }}`"
+    )
 
 
 def _elements(value: Any, meter: Meter) -> Iterable[tuple[Any, Any]]:

@@ -65,7 +65,7 @@ def _unescaped(inner: str, quote: str) -> str:
             pieces.append(code)
         else:
             code = int(short or long, 16)
-            if code > 0x10FFFF or 0xD800 <= code < 0xE000:
+            if code > 0x10FFFF or 0xD800 <= code < 0xE000 or 0xFDD0 <= code <= 0xFDEF:
                 raise ValueError(f"escape `{match.group()}` is not a character")
             pieces += chr(code).encode()
     pieces += inner[position:].encode("utf-8", "surrogatepass")

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gert.kernel.foundation.secret_refs import is_marked
 from gert.kernel.foundation.text import number_text
 from gert.kernel.template.budget import Meter, too_deep
 from gert.kernel.template.values import MISSING, is_list, is_map
@@ -76,6 +77,8 @@ def json_of(value: Any, meter: Meter) -> str:
 
 def _json(value: Any, meter: Meter, write: Callable[[str], None], depth: int) -> None:
     if isinstance(value, str):
+        if is_marked(value):
+            raise meter.fault("a secret cannot be written as JSON", hint="hand it over by itself, as in `{{ .token }}`")
         meter.make(len(value))
         write(quoted(value))
     elif value is None or value is MISSING:

@@ -2,20 +2,26 @@
 
 import asyncio
 import sys
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TextIO
 
 import click
 
 from gert.ecosystem.host.driver import MAX_PARALLEL
 from gert.ecosystem.host.execute import MODES, Executed, RunOptions, execute
+from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.variables import given_values
 from gert.ecosystem.surfaces.cli.output import complain, plural, say, say_json
-from gert.ecosystem.surfaces.cli.view import make_view
+from gert.ecosystem.surfaces.cli.plain import PlainView
+from gert.ecosystem.surfaces.cli.rehearsal import Rehearsal
+from gert.ecosystem.surfaces.cli.view import make_view, writer
 from gert.errors import InputError, UsageError
+from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.run import secret_names
 from gert.kernel.events.runbook import Outcome
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.text import printable
+from gert.kernel.runbook.program import Program
 
 EXIT_COMPLETED: Final = 0
 EXIT_NOT_COMPLETED: Final = 3
@@ -105,23 +111,44 @@ def command(
         timeout=_seconds(timeout),
         probe_effects=frozenset(each.strip() for each in probe_allow_effects.split(",") if each.strip()),
     )
-    view = make_view(stream=sys.stderr if as_json else sys.stdout, verbose=verbose, quiet=quiet)
-    try:
-        executed = asyncio.run(execute(options, observers=[view] if view is not None else []))
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
-    finally:
-        if view is not None:
-            view.close()
+    executed = _execute(options, sys.stderr if as_json else sys.stdout, verbose=verbose, quiet=quiet)
     if as_json:
         say_json(executed.as_json())
     else:
         # What a dry run found out is its result, not its progress.
-        for line in (*_reachable(executed), *(() if quiet else _summary(executed))):
+        for line in _reachable(executed) if quiet else _summary(executed):
             say(line)
         if quiet and executed.result.status != "completed":
             complain(_why(executed))
     return _exit_code(executed)
+
+
+def _execute(options: RunOptions, stream: TextIO, *, verbose: bool, quiet: bool) -> Executed:
+    """Run it, watched by whoever is at the other end of a stream."""
+    observers: list[Observer] = []
+    begin = None
+    if options.mode == "real":
+        observers += [view for view in (make_view(stream=stream, verbose=verbose, quiet=quiet),) if view is not None]
+    elif not quiet:
+        # Nothing takes long here, and there is more to read than a live view could hold.
+        rehearsal = Rehearsal(writer(stream))
+        observers += [PlainView(writer(stream), verbose=verbose, colour=stream.isatty()), rehearsal]
+        begin = rehearsal.begin
+    try:
+        return asyncio.run(execute(options, observers=observers, on_start=_starting(begin)))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    finally:
+        for observer in observers:
+            observer.close()
+
+
+def _starting(begin: Callable[[Program, list[str]], None] | None) -> Callable[[Setup], None]:
+    def start(setup: Setup) -> None:
+        if begin is not None:
+            begin(setup.program, secret_names(setup.program))
+
+    return start
 
 
 def _named(actor: str | None) -> str | None:

@@ -35,7 +35,7 @@ def run_assert(
                 break
             return failed("assertion", _message(assertion, value, expected, frame), outputs={"passed": False})
     if unknown:
-        return assumed(frame, plan)
+        return assumed(frame, plan.terms)
     return Result(outputs={"passed": True})
 
 

@@ -52,6 +52,7 @@ def _explore(step: BranchStep, frame: Frame, first: int, run_block: RunBlock) ->
         inside = frame.inside(arm.label or str(index), state)
         result = yield from _run_arm(arm, index, frame, inside, run_block, explored=True)
         ended = ended or result.ended
+        frame.run.reach(result.outcome)
         if not result.stops:
             ways.append(state)
         if holds:

@@ -12,5 +12,4 @@ def run_end(step: EndStep, frame: Frame, _: RunBlock) -> Steps[Result]:
     block = step.outcome
     outcome = Outcome(block.category, frame.render_text(block.code), frame.render(block.meta))  # type: ignore[arg-type]
     yield frame.say(OutcomeResolved(step_id=frame.step_id, structured_outcome=outcome))
-    frame.run.reach(outcome)
     return Result(outcome=outcome, ended=True)

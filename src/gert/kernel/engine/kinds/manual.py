@@ -9,6 +9,7 @@ from gert.kernel.engine.keeping import assumed
 from gert.kernel.engine.plan import Plan
 from gert.kernel.engine.results import Result, failed, status_of
 from gert.kernel.events.runbook import RedactionApplied
+from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.runbook.documents.steps import ManualStep
 
 
@@ -22,8 +23,9 @@ def run_manual(
             path=frame.path or "",
             step_id=frame.step_id,
             timeout=plan.terms.timeout,
-            instructions=inputs["instructions"],
-            title=frame.render_text(step.title) if step.title is not None else None,
+            # Whoever reads this is shown what everybody is shown.
+            instructions=masked(inputs["instructions"]),
+            title=masked(frame.render_text(step.title)) if step.title is not None else None,
             evidence=tuple(
                 Wanted(kind=each.kind, name=each.name, description=each.description, items=each.items)  # type: ignore[arg-type]
                 for each in step.required_evidence
@@ -38,7 +40,7 @@ def run_manual(
 
 def _judged(step: ManualStep, answer: EvidenceAnswer, frame: Frame, plan: Plan) -> Result:
     if answer.assumed is not None:
-        return assumed(frame, plan)
+        return assumed(frame, plan.terms)
     given = answer.evidence
     outputs = {name: given[name] for name in plan.terms.contract.outputs if name in given}
     if answer.failure is not None:
@@ -49,7 +51,7 @@ def _judged(step: ManualStep, answer: EvidenceAnswer, frame: Frame, plan: Plan) 
             evidence=given,
             principal=answer.by,
         )
-    missing = next((each.name for each in step.required_evidence if each.name not in given), None)
+    missing = next((each.name for each in step.required_evidence if given.get(each.name) is None), None)
     if missing is not None:
         message = f"no evidence `{missing}` was given"
         return failed("evidence", message, outputs=outputs, evidence=given, principal=answer.by)

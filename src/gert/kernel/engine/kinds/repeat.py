@@ -17,6 +17,7 @@ def run_repeat(step: RepeatStep, frame: Frame, run_block: RunBlock) -> Steps[Res
     # Nobody knows how often: one iteration shows what can happen.
     most = 1 if times is None else times
     yield frame.say(RepeatStart(step_id=frame.step_id, max=most, until=until.source if until is not None else None))
+    frame.state.drop_scope((REPEAT, step.id))
     for index in range(most):
         state = frame.state.fork()
         state.root[REPEAT] = {"index": index, "round": index}

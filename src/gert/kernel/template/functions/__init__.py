@@ -25,15 +25,17 @@ class Function(Struct, frozen=True):
     gives: Gives = "new"
     check: Callable[[str], object] | None = None
     """Checks the first argument at parse time, where it is a literal text."""
+    whole: bool = False
+    """It hands on its arguments as they are, so that even a secret may be one."""
     lazy: bool = False
     """It is given one iterator, which evaluates each argument as it is asked for."""
 
 
 FUNCTIONS: Mapping[str, Function] = {
     # Go's own.
-    "and": Function(choices.both, 1, None, "expects", "any argument", lazy=True),
-    "or": Function(choices.either, 1, None, "expects", "any argument", lazy=True),
-    "not": Function(choices.negated, 1, 1, "expects"),
+    "and": Function(choices.both, 1, None, "expects", "any argument", lazy=True, whole=True),
+    "or": Function(choices.either, 1, None, "expects", "any argument", lazy=True, whole=True),
+    "not": Function(choices.negated, 1, 1, "expects", whole=True),
     "eq": Function(choices.equals, 2, None, "expects"),
     "ne": Function(choices.differs, 2, 2, "expects"),
     "lt": Function(choices.before, 2, 2, "refuses"),
@@ -41,16 +43,16 @@ FUNCTIONS: Mapping[str, Function] = {
     "gt": Function(choices.after, 2, 2, "refuses"),
     "ge": Function(choices.not_before, 2, 2, "refuses"),
     "len": Function(lists.length, 1, 1),
-    "index": Function(lists.index, 1, None, gives="at path"),
+    "index": Function(lists.index, 1, None, gives="at path", whole=True),
     "slice": Function(lists.part, 1, 4, gives="part"),
-    "print": Function(texts.printed, 0, None),
-    "printf": Function(texts.printed_as, 1, None),
-    "println": Function(texts.printed_line, 0, None),
+    "print": Function(texts.printed, 0, None, whole=True),
+    "printf": Function(texts.printed_as, 1, None, whole=True),
+    "println": Function(texts.printed_line, 0, None, whole=True),
     "urlquery": Function(texts.url_query, 0, None),
     # Choosing.
-    "default": Function(choices.default, 2, 2, "expects", "any argument"),
-    "coalesce": Function(choices.coalesce, 1, None, "expects", "any argument"),
-    "ternary": Function(choices.ternary, 3, 3, "expects", "first or second"),
+    "default": Function(choices.default, 2, 2, "expects", "any argument", whole=True),
+    "coalesce": Function(choices.coalesce, 1, None, "expects", "any argument", whole=True),
+    "ternary": Function(choices.ternary, 3, 3, "expects", "first or second", whole=True),
     # Text.
     "contains": Function(texts.contains, 2, 2),
     "hasPrefix": Function(texts.has_prefix, 2, 2),
@@ -60,18 +62,18 @@ FUNCTIONS: Mapping[str, Function] = {
     "trim": Function(texts.trim, 1, 1),
     "replace": Function(texts.replace, 3, 3),
     "split": Function(texts.split, 2, 2),
-    "join": Function(texts.join, 2, 2),
+    "join": Function(texts.join, 2, 2, whole=True),
     "quote": Function(texts.quote, 1, 1),
-    "toString": Function(texts.to_string, 1, 1),
+    "toString": Function(texts.to_string, 1, 1, whole=True),
     "toJson": Function(texts.to_json, 1, 1),
     "fromJson": Function(texts.from_json, 1, 1),
     "regexMatch": Function(texts.regex_match, 2, 2, check=compile_pattern),
     "regexFind": Function(texts.regex_find, 2, 2, check=compile_pattern),
     # Lists and maps.
-    "first": Function(lists.first, 1, 1, gives="element"),
-    "last": Function(lists.last, 1, 1, gives="element"),
+    "first": Function(lists.first, 1, 1, gives="element", whole=True),
+    "last": Function(lists.last, 1, 1, gives="element", whole=True),
     "keys": Function(lists.keys, 1, 1),
-    "values": Function(lists.values, 1, 1, gives="part"),
+    "values": Function(lists.values, 1, 1, gives="part", whole=True),
     # Numbers.
     "int": Function(numbers.to_int, 1, 1, "refuses"),
     "float": Function(numbers.to_float, 1, 1, "refuses"),

@@ -303,7 +303,9 @@ def _boolean(verb: Verb, value: Any, meter: Meter) -> str:
 
 def _character(verb: Verb, value: Any, meter: Meter) -> str:
     code = _integer(value, verb.written, meter)
-    return chr(code) if 0 <= code <= 0x10FFFF and not 0xD800 <= code < 0xE000 else "\ufffd"
+    # Neither surrogates nor the noncharacters that mark references to secrets.
+    sound = 0 <= code <= 0x10FFFF and not 0xD800 <= code < 0xE000 and not 0xFDD0 <= code <= 0xFDEF
+    return chr(code) if sound else "\ufffd"
 
 
 def _code_point(verb: Verb, value: Any, meter: Meter) -> str:
