@@ -25,6 +25,9 @@ CANARIES = {
 # Set, but nobody declares it: no secret, so it may be seen. What finds the others has to find this one.
 DECOY = "dC0/decoy+canary"
 
+# How a reference to a secret begins; it says nothing, but it is not for eyes either.
+REFERENCE = "\ufdd0".encode()
+
 # Reads what it is given, proves it, and then lets it out the way it is told.
 SPILL = """
 import base64, hashlib, json, os, re, sys, time
@@ -130,22 +133,19 @@ class Cage:
     def words(self) -> list[str]:
         return ["--var", f"given={CANARIES['given']}", "--var", f"pin={CANARIES['pin']}"]
 
-    def spill_tool(
-        self, name: str, way: str, *, declares: tuple[str, ...] = ("TOOL_KEY", "BOOK_KEY"), **more: Any
-    ) -> None:
+    def spill_tool(self, name: str, way: str, *, extract: dict[str, Any]) -> None:
         """A tool that is handed everything, and lets it out."""
         self.project.tool(
             name,
             [sys.executable, "-S", str(self.vault / "spill.py"), way, str(self.vault), "{{ .asked }}"],
             inputs={each: {"type": "any", "required": True} for each in self.inputs},
-            secrets=[{"env": each} for each in declares],
+            secrets=[{"env": "TOOL_KEY"}, {"env": "BOOK_KEY"}],
             action={
                 "stdin": "{{ .from_file }}",
                 "env": {"IN_GIVEN": "{{ .given }}", "IN_FROM_ENV": "{{ .from_env }}", "IN_PIN": "{{ .pin }}"},
-                "extract": more.pop("extract", {}),
+                "extract": extract,
             },
-            outputs=more.pop("outputs", None) or {"a": {"type": "any"}, "b": {"type": "any"}, "c": {"type": "any"}},
-            **more,
+            outputs={each: {"type": "any"} for each in "abc"},
         )
 
     def handed(self) -> dict[str, str]:
@@ -173,7 +173,9 @@ class Cage:
         """No canary sings: not in any file of the project, not in what gert printed."""
         for where, data in (("stdout", ran.out.encode()), ("stderr", ran.err.encode())):
             assert not found_in(data), (where, found_in(data), data)
+            assert REFERENCE not in data, (where, data)
         files = list(files_under(self.project.root))
         assert files
         for path in files:
             assert not found_in(path.read_bytes()), (path, found_in(path.read_bytes()))
+            assert REFERENCE not in path.read_bytes(), (path, path.read_text())

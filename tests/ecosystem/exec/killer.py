@@ -21,10 +21,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gert.ecosystem.host import execute
 from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.execute import RunOptions, execute
 from gert.ecosystem.stores.jsonl import JsonlStore
 from gert.kernel.engine.inputs import Given
+
+append = JsonlStore.append
 
 
 def die() -> NoReturn:
@@ -32,41 +34,47 @@ def die() -> NoReturn:
     raise AssertionError("still alive")
 
 
-class KillingStore(JsonlStore):
-    """Writes what it is given, up to a point."""
+class Killing:
+    """Appends what a store is given, up to a point."""
 
-    what = "none"
-    n = 0
-
-    def __init__(self, trace: Any, answers: Any, *, sync: bool = True) -> None:
-        super().__init__(trace, answers, sync=sync)
-        self._paths = {"events": Path(trace), "answers": Path(answers)}
+    def __init__(self, what: str, n: int, at: Path) -> None:
+        self._what = what
+        self._n = n
+        self._at = at
         self._batches = 0
 
-    def append(self, run_id: str, first_seq: int, events: Sequence[bytes], answers: Sequence[bytes] = ()) -> None:
+    def append(
+        self,
+        store: JsonlStore,
+        run_id: str,
+        first_seq: int,
+        events: Sequence[bytes],
+        answers: Sequence[bytes] = (),
+    ) -> None:
         self._batches += 1
-        if self._batches == self.n and self.what in ("before", "answers", "halved"):
-            self._break_batch(run_id, first_seq, answers)
-        left = self.n - first_seq + 1
-        if self.what in ("event", "torn") and left < len(events):
-            super().append(run_id, first_seq, events[:left], answers)
-            if self.what == "torn":
-                self._half("events", events[left])
+        if self._batches == self._n and self._what in ("before", "answers", "halved"):
+            self._break_batch(store, run_id, first_seq, answers)
+        left = self._n - first_seq + 1
+        if self._what in ("event", "torn") and left < len(events):
+            append(store, run_id, first_seq, events[:left], answers)
+            if self._what == "torn":
+                self._half("trace", events[left])
             die()
-        super().append(run_id, first_seq, events, answers)
-        if self.what in ("event", "torn") and left == len(events):
+        append(store, run_id, first_seq, events, answers)
+        if self._what in ("event", "torn") and left == len(events):
             die()
 
-    def _break_batch(self, run_id: str, first_seq: int, answers: Sequence[bytes]) -> NoReturn:
-        if self.what == "answers" and answers:
-            super().append(run_id, first_seq, (), answers)
-        if self.what == "halved" and answers:
-            super().append(run_id, first_seq, (), answers[:-1])
+    def _break_batch(self, store: JsonlStore, run_id: str, first_seq: int, answers: Sequence[bytes]) -> NoReturn:
+        if self._what == "answers" and answers:
+            append(store, run_id, first_seq, (), answers)
+        if self._what == "halved" and answers:
+            append(store, run_id, first_seq, (), answers[:-1])
             self._half("answers", answers[-1])
         die()
 
     def _half(self, which: str, line: bytes) -> None:
-        with self._paths[which].open("ab") as file:
+        (path,) = self._at.glob(f"runs/*/{which}.jsonl")
+        with path.open("ab") as file:
             file.write(line[: len(line) // 2])
 
 
@@ -76,24 +84,24 @@ def run(job: dict[str, Any], point: dict[str, Any]) -> None:
     at.mkdir(parents=True)
     os.dup2(os.open(job["stdin"], os.O_RDONLY), 0)
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - this process only ever dies
-    KillingStore.what, KillingStore.n = point["what"], point["n"]
-    execute.JsonlStore = KillingStore  # type: ignore[misc]
-    options = execute.RunOptions(
+    killing = Killing(point["what"], point["n"], at)
+    # A function, not a bound method: the store is its first argument.
+    JsonlStore.append = lambda store, *batch: killing.append(store, *batch)  # type: ignore[method-assign]  # noqa: PLW0108
+    options = RunOptions(
         file=job["book"],
         given={"folder": Given(str(at))},
         actor="kim",
         state_dir=str(at),
         evidence=job["evidence"],
     )
-    asyncio.run(execute.execute(options))
+    asyncio.run(execute(options))
 
 
 def main() -> None:
     job = json.load(sys.stdin)
     # Read and checked once, for all of them.
-    workspace = Workspace()
-    workspace.program(job["book"])
-    execute.Workspace = lambda: workspace  # type: ignore[misc, assignment]
+    checked = Workspace().program(job["book"])
+    Workspace.program = lambda self, file: checked  # type: ignore[method-assign]
     for point in job["points"]:
         child = os.fork()
         if not child:

@@ -239,7 +239,7 @@ def check_record(killed: Killed) -> None:
     assert report.events == len(events) == trace.count(b"\n"), report
     assert (report.torn is not None) == (trace != b"" and not trace.endswith(b"\n")), report
     assert report.intact == bool(events), report
-    assert report.complete == seal.holds == (report.torn is None and events[-1:] != [] and is_over(events)), seal
+    assert report.complete == seal.holds == (report.torn is None and is_over(events)), seal
     check_announced(killed)
     assert snapshot(killed.run.folder) == killed.files
 
@@ -251,7 +251,7 @@ def check_announced(killed: Killed) -> None:
 
 
 def is_over(events: list[dict[str, Any]]) -> bool:
-    return events[-1]["type"] == "run_complete"
+    return events[-1:] != [] and bool(events[-1]["type"] == "run_complete")
 
 
 def done_words(logged: Iterable[Logged]) -> list[str]:
@@ -332,4 +332,5 @@ def check_redrive(killed: Killed) -> None:
     assert twice.isdisjoint(done), twice
     assert set(counts) == WORDS, set(counts) ^ WORDS
     # What was under way is in doubt, and that is never more than the lanes that were open.
-    assert len(twice) <= MOST_OPEN and all(counts[word] == 2 for word in twice), counts
+    assert len(twice) <= MOST_OPEN, counts
+    assert max(counts.values()) <= 2, counts

@@ -31,7 +31,7 @@ class Terminal:
             cwd=project.root,
             env=environment({"TERM": "dumb", **(environ or {})}),
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - no threads are running here
         )
         os.close(slave)
 
@@ -48,7 +48,8 @@ class Terminal:
         """Wait until something is shown, after what was waited for before."""
         end = time.monotonic() + PATIENCE
         while (at := self.screen.find(text, self._seen)) < 0:
-            assert time.monotonic() < end and self._read(), f"expected {text!r}, found:\n{self.screen[self._seen :]}"
+            goes_on = time.monotonic() < end and self._read()
+            assert goes_on, f"expected {text!r}, found:\n{self.screen[self._seen :]}"
         self._seen = at + len(text)
 
     def type(self, text: str) -> None:

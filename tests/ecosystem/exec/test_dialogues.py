@@ -124,7 +124,7 @@ def test_somebody_gives_evidence(project: Project) -> None:
         terminal.answer("it is warm [y/n]", "y")
         terminal.ended(0)
     assert project.noted() == ["saw grün"]
-    done = [event for event in project.run().events() if event["type"] == "step_complete"][0]
+    done = next(event for event in project.run().events() if event["type"] == "step_complete")
     assert done["data"]["evidence"] == {"seen": "grün", "checks": ["it is on", "it is warm"]}
     assert done["principal"]["id"] == "kim"
 

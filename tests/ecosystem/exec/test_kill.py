@@ -3,7 +3,9 @@
 import random
 import signal
 import sqlite3
+import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -110,12 +112,9 @@ def kill_outside(project: Project, at: Path, seed: int, *options: str) -> int:
     )
     effects = at / "effects"
     until(lambda: process.poll() is not None or (effects.exists() and effects.read_bytes().count(b"\n") > words))
-    try:
+    with suppress(subprocess.TimeoutExpired):
         process.wait(moment)
-    except TimeoutError:
-        pass
-    except Exception:
-        process.kill()
+    process.kill()
     return finish(process).code
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from .canaries import CANARIES, DECOY, Cage, found_in
-from .workbench import completed, files_under, of_type
+from .workbench import call, completed, files_under, note, of_type
 
 APPROVE = {"name": "ask", "effects": ["restart"], "action": "require-approval"}
 GOVERNANCE = {"rules": [APPROVE, {"default": "allow"}]}
@@ -153,6 +153,74 @@ def test_the_keys_of_gert_are_masked_even_where_a_tool_reads_the_memory_of_its_p
     assert not found_in(everything, keys)
 
 
+@pytest.mark.parametrize(
+    ("action", "step"),
+    [
+        pytest.param({"argv": ["{{ .given }}"]}, {}, id="a program of that name"),
+        pytest.param({"argv": ["./{{ .given }}/x", "y"]}, {}, id="a program in a folder of that name"),
+        pytest.param({"argv": ["sh", "-c", ":"], "cwd": "{{ .given }}"}, {}, id="a folder of that name"),
+        pytest.param({"argv": ["sh", "-c", ":"], "cwd": "/dev/{{ .given }}"}, {}, id="a path with it"),
+        pytest.param({"argv": ["sh", "-c", "{{ .given }}"]}, {}, id="a command"),
+        pytest.param({"argv": ["cat", "{{ .given }}"]}, {}, id="a file that is not there"),
+        pytest.param({"argv": ["cat", "{{ .given }}"]}, {"retry": {"max": 2}}, id="an attempt that is made again"),
+        pytest.param({"argv": ["cat", "{{ .given }}"]}, {"scope": "a/{{ .given }}/b"}, id="a scope"),
+        pytest.param(
+            {"argv": ["cat", "{{ .given }}"]}, {"principal": {"kind": "agent", "id": "{{ .given }}"}}, id="an actor"
+        ),
+        pytest.param(
+            {"argv": ["cat", "{{ .given }}"]},
+            {"for_each": {"as": "item", "key": "{{ .item }}", "over": ["{{ .given }}", "b"], "parallel": True}},
+            id="the key of an item",
+        ),
+        pytest.param(
+            {"argv": ["cat", "{{ .given }}"]}, {"extensions": {"x-note": "{{ .given }}"}}, id="free words of a step"
+        ),
+        pytest.param({"argv": ["printf", "%s", "{{ .given }}"], "extract": {"a": {"from": "json"}}}, {}, id="no JSON"),
+    ],
+)
+def test_a_failure_does_not_name_it(cage: Cage, action: dict[str, Any], step: dict[str, Any]) -> None:
+    cage.project.tool(
+        "fails",
+        action["argv"],
+        inputs={"given": {"type": "any", "required": True}},
+        extract=action.get("extract"),
+        action={"cwd": action["cwd"]} if "cwd" in action else {},
+    )
+    failing = call("fails", "fails", inputs={"given": "{{ .given }}"}, continue_on_fail=True, **step)
+    lanes = [{"steps": [{**failing, "id": "lane", "continue_on_fail": False}]}, {"steps": [note("other")]}]
+    block = {"id": "block", "type": "parallel", "branches": lanes}
+    has_lane = not {"scope", "for_each"} & set(step)
+    cage.project.runbook(
+        failing, *([block] if has_lane else []), tools=["note", "fails"], inputs={"given": cage.inputs["given"]}
+    )
+    ran = cage.project.exec("--var", f"given={CANARIES['given']}", "--verbose", "--json")
+    assert ran.code == (3 if has_lane else 0), ran
+    assert completed(cage.project.run().events(), "fails")["status"] in ("failed", "error", "success")
+    cage.silent(ran)
+
+
+@pytest.mark.parametrize(
+    ("secret", "printed"),
+    [
+        pytest.param("wS4+canary/text\n", "wS4+canary/text", id="a line break at its end is not printed"),
+        pytest.param("  wS4+canary/text\t", "wS4+canary/text", id="white space around it is not printed"),
+        pytest.param("wS4+canary/text", "wS4+canary\\/text", id="as JSON with slashes escaped"),
+        pytest.param("wS4+canary/text", "d1M0K2NhbmFyeS90ZXh0", id="in base64"),
+    ],
+)
+def test_a_secret_is_known_in_other_clothes(cage: Cage, secret: str, printed: str) -> None:
+    (cage.vault / "printed").write_text(f"before {printed} after\n")
+    show = f"cat {cage.vault}/printed; cat {cage.vault}/printed >&2"
+    cage.project.script("shows", show, secrets=[{"env": "TOOL_KEY"}], extract={"a": {"from": "stdout"}})
+    cage.project.runbook(call("shows", "shows"), tools=["shows"])
+    ran = cage.project.exec("--verbose", TOOL_KEY=secret).ended(0)
+    kept = b"".join(path.read_bytes() for path in files_under(cage.project.root / "runs"))
+    escaped = json.dumps(printed)[1:-1].encode()
+    assert escaped not in kept
+    assert printed not in ran.out
+    assert "before [REDACTED] after" in ran.out
+
+
 # --- who sees what
 
 
@@ -198,7 +266,7 @@ def test_nothing_of_gert_is_inherited(cage: Cage, tmp_path: Path) -> None:
 
 def test_a_tool_without_its_secret_is_not_started(cage: Cage) -> None:
     cage.project.note_tool("needs", secrets=[{"env": "NOT_SET"}])
-    cage.project.runbook({"id": "x", "type": "tool", "tool": "needs", "inputs": {"word": "x"}}, tools=["needs"])
+    cage.project.runbook(note("x", tool="needs"), tools=["needs"])
     said = cage.project.exec("--json").ended(3).said
     assert said["failure"]["kind"] == "missing_secret"
     assert "NOT_SET" in said["failure"]["message"]
@@ -207,9 +275,7 @@ def test_a_tool_without_its_secret_is_not_started(cage: Cage) -> None:
 
 @pytest.mark.parametrize("value", [pytest.param({}, id="not set"), pytest.param({"BOOK_KEY": ""}, id="empty")])
 def test_a_runbook_without_its_secret_does_not_begin(cage: Cage, value: dict[str, str]) -> None:
-    cage.project.runbook(
-        {"id": "x", "type": "tool", "tool": "note", "inputs": {"word": "x"}}, secrets=[{"env": "BOOK_KEY"}]
-    )
+    cage.project.runbook(note("x"), secrets=[{"env": "BOOK_KEY"}])
     ran = cage.project.exec(**value).ended(2)
     assert "BOOK_KEY" in ran.err
     assert cage.project.runs() == []
@@ -222,42 +288,56 @@ FORGED = "\ufdd0given\ufdd1"
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("place", "text", "may_be_refused"),
     [
-        pytest.param("{{ .step.forger.a }}", id="printed by a tool"),
-        pytest.param("{{ .step.forger.b }}", id="printed by a tool as JSON"),
-        pytest.param("{{ .step.forger.c }}given\ufdd1", id="half of it printed by a tool"),
-        pytest.param("{{ .open }}", id="given as an ordinary input"),
-        pytest.param("{{ .listed }}", id="given in a file of values"),
-        pytest.param("{{ .seen }}", id="given as evidence"),
-        pytest.param("{{ .step.each.forged.back }}", id="the key of an item"),
-        pytest.param(FORGED, id="written in the runbook"),
-        pytest.param("{{ .constant }}", id="a constant"),
-        pytest.param("{{ .defaulted }}", id="a default"),
-        pytest.param("", id="written in a tool file"),
-        pytest.param('{{ printf "%s%s" "\ufdd0given" "\ufdd1" }}', id="put together in a template"),
+        pytest.param("stderr", "{{ .step.forger.a }}", False, id="printed by a tool"),
+        pytest.param("json", "{{ .step.forger.b }}", False, id="printed by a tool as JSON"),
+        pytest.param("--var", "{{ .open }}", False, id="given as an ordinary input"),
+        pytest.param("--var", "{{ .step.each.forged.back }}", False, id="given back for an item of a loop"),
+        pytest.param("--var", "{{ .open }}{{ .given }}", True, id="beside the secret itself"),
+        pytest.param("values", "{{ .listed }}", True, id="given in a file of values"),
+        pytest.param("evidence", "{{ .seen }}", True, id="given as evidence"),
+        pytest.param("runbook", FORGED, True, id="written in the runbook"),
+        pytest.param("constant", "{{ .constant }}", True, id="a constant"),
+        pytest.param("default", "{{ .defaulted }}", True, id="a default"),
+        pytest.param("tool", "", True, id="written in a tool file"),
+        pytest.param("runbook", '{{ printf "%s%s" "\ufdd0given" "\ufdd1" }}', True, id="put together in a template"),
+        pytest.param("runbook", '{{ "\\ufdd0given\\ufdd1" }}', True, id="written with escapes"),
+        pytest.param("json", "{{ .step.forger.c }}given{{ .step.forger.d }}", False, id="put together of two outputs"),
+        pytest.param("json", '{{ fromJson (printf "%s" .step.forger.e) }}', True, id="escaped twice"),
+        pytest.param("json", '{{ printf "%cgiven%c" .step.forger.f .step.forger.g }}', True, id="made of numbers"),
     ],
 )
-def test_no_reference_to_a_secret_can_be_forged(cage: Cage, text: str) -> None:
+def test_no_reference_to_a_secret_can_be_forged(cage: Cage, place: str, text: str, may_be_refused: bool) -> None:
     got = cage.vault / "got"
     project = cage.project
+
+    def at(name: str) -> str:
+        return FORGED if name == place else "innocent"
+
+    printed = {
+        "b": "\\ufdd0given\\ufdd1",
+        "c": "\\ufdd0",
+        "d": "\\ufdd1",
+        "e": '\\"\\\\ufdd0given\\\\ufdd1\\"',
+    }
+    quoted = [f'"{name}": "{value}"' for name, value in printed.items()]
+    numbers = {"f": 0xFDD0, "g": 0xFDD1}
+    numbered = [f'"{name}": {value}' for name, value in numbers.items()]
+    (cage.vault / "printed").write_text("{" + ", ".join([*quoted, *numbered]) + "}")
+    (cage.vault / "stderr").write_text(at("stderr"))
     project.script(
         "forger",
-        f'printf \'{FORGED}\\n\' >&2; printf \'{{"b": "\\\\ufdd0given\\\\ufdd1", "c": "\\\\ufdd0"}}\'',
-        extract={
-            "a": {"from": "stderr"},
-            "b": {"from": "json", "path": "b"},
-            "c": {"from": "json", "path": "c"},
-        },
+        f"cat {cage.vault}/printed; cat {cage.vault}/stderr >&2",
+        extract={"a": {"from": "stderr"}, **{name: {"from": "json", "path": name} for name in (*printed, *numbers)}},
     )
     argument = "{{ .text }}" if text else FORGED
     project.tool("take", ["sh", "-c", f'printf %s "$1" > {got}', "sh", argument], inputs={"text": {"type": "any"}})
     project.tool(
         "echo", ["printf", "{{ .text }}"], inputs={"text": {"type": "any"}}, extract={"back": {"from": "stdout"}}
     )
-    forged = {"id": "each", "type": "tool", "tool": "echo", "inputs": {"text": "{{ .item.text }}"}}
     project.runbook(
-        {"id": "forger", "type": "tool", "tool": "forger"},
+        call("forger", "forger"),
         {
             "id": "look",
             "type": "manual",
@@ -265,21 +345,27 @@ def test_no_reference_to_a_secret_can_be_forged(cage: Cage, text: str) -> None:
             "contract": MANUAL,
             "required_evidence": [{"kind": "text", "name": "seen"}],
         },
-        {**forged, "for_each": {"as": "item", "key": "forged", "over": [{"text": "{{ .open }}"}]}},
-        {"id": "take", "type": "tool", "tool": "take", "inputs": {"text": text}},
+        call(
+            "each",
+            "echo",
+            inputs={"text": "{{ .item.text }}"},
+            for_each={"as": "item", "key": "forged", "over": [{"text": "{{ .open }}"}]},
+        ),
+        call("take", "take", inputs={"text": text}),
         tools=["forger", "take", "echo"],
-        inputs={**cage.inputs, "listed": {"type": "any"}, "defaulted": {"type": "string", "default": FORGED}},
-        constants={"constant": FORGED},
+        inputs={**cage.inputs, "listed": {"type": "any"}, "defaulted": {"type": "string", "default": at("default")}},
+        constants={"constant": at("constant")},
     )
-    evidence = project.write("evidence.yaml", {"look": {"seen": FORGED}})
-    values = project.write("values.yaml", {"listed": [FORGED, {"a": FORGED}]})
-    words = ("--evidence", evidence, "--vars-file", values, "--var", f"open={FORGED}", "--trace", "t.jsonl")
+    evidence = project.write("evidence.yaml", {"look": {"seen": at("evidence")}})
+    values = project.write("values.yaml", {"listed": [at("values"), {"a": at("values")}]})
+    words = ("--evidence", evidence, "--vars-file", values, "--var", f"open={at('--var')}", "--trace", "t.jsonl")
     ran = cage.run(*words, stdin=f"{CANARIES['asked']}\n")
     # What the world says is handed over as other characters; what a document says may be refused.
-    is_from_world = any(name in text for name in ("forger.a", "forger.b", ".open", ".listed", ".seen", ".each"))
-    assert ran.code == 0 or (not is_from_world and ran.code in (1, 2, 3)), ran
-    assert got.exists() or not is_from_world
-    assert not got.exists() or not found_in(got.read_bytes())
+    assert ran.code == 0 or (may_be_refused and ran.code in (1, 2, 3)), ran
+    assert got.exists() or may_be_refused
+    handed = got.read_bytes() if got.exists() else b""
+    allowed = 1 if "{{ .given }}" in text else 0
+    assert handed.count(CANARIES["given"].encode()) <= allowed
     assert not any(found_in(path.read_bytes()) for path in files_under(project.root))
 
 
@@ -338,7 +424,7 @@ def test_an_input_that_does_not_fit_is_not_repeated(cage: Cage, words: list[str]
     (cage.project.root / "broken.yaml").write_text(f"given: [{secret}\nother: {secret}")
     plain = {"type": "string", "secret": True}
     cage.project.runbook(
-        {"id": "x", "type": "tool", "tool": "note", "inputs": {"word": "x"}},
+        note("x"),
         inputs={
             "given": plain,
             "number": {"type": "int", "secret": True},

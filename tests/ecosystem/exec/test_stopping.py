@@ -157,8 +157,8 @@ def test_a_cancelled_run_answers_open_retries_and_loops(project: Project) -> Non
 
 @pytest.mark.parametrize("declared", [False, True], ids=["asked for by the caller", "declared in the runbook"])
 def test_a_run_has_only_so_much_time(project: Project, declared: bool) -> None:
-    waiting(project, **({"timeout": "700ms"} if declared else {}))
-    said = project.exec("--json", *(("--timeout", "1h") if declared else ("--timeout", "700ms"))).ended(3).said
+    waiting(project, timeout="700ms" if declared else "1h")
+    said = project.exec("--json", "--timeout", "1h" if declared else "700ms").ended(3).said
     assert said["status"] == "cancelled"
     assert not any(map(is_alive, pids(project, 2)))
     check_cancelled(project, "timeout")

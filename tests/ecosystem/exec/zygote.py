@@ -10,9 +10,12 @@ import signal
 import sys
 from typing import Any
 
-import gert.ecosystem.surfaces.cli.exec  # noqa: F401 - loaded here, so that calls need not
-import gert.ecosystem.surfaces.cli.trace  # noqa: F401
+from gert.ecosystem.surfaces.cli.exec import command as exec_command
 from gert.ecosystem.surfaces.cli.main import main
+from gert.ecosystem.surfaces.cli.trace import command as trace_command
+
+# Loaded here, so that no call needs to.
+LOADED = (exec_command, trace_command)
 
 
 def become(call: dict[str, Any]) -> int:

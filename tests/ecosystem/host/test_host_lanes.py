@@ -101,7 +101,7 @@ def drive(lanes: Lanes, root: Lane, chance: random.Random) -> None:
             lanes.ready.append((waiting.pop(chance.randrange(len(waiting))), None))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(trees(), st.integers(1, 4), st.integers(0, 10**6))
 def test_blocks_inside_blocks_never_get_stuck_nor_exceed_their_bound(tree: Tree, most: int, seed: int) -> None:
     log = Log()
@@ -110,12 +110,7 @@ def test_blocks_inside_blocks_never_get_stuck_nor_exceed_their_bound(tree: Tree,
     drive(lanes, root, random.Random(seed))
     assert root.result == expected(tree)
     assert log.running == set()
-    # The one whose block ends goes on at once, so a block inside a block may be one over for that moment.
-    assert log.most <= most + _depth(tree)
-
-
-def _depth(tree: Tree) -> int:
-    return max((1 + _depth(each) for lanes, _ in tree.blocks for each in lanes), default=0)
+    assert log.most <= most
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 7])

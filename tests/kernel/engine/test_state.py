@@ -65,7 +65,9 @@ def seen(state: State) -> Any:
 
 @BRIEFLY
 @given(ACTS, ACTS, ACTS)
-def test_what_a_fork_sets_is_never_seen_by_its_parent_or_siblings(before: list[Act], one: list[Act], two: list[Act]) -> None:
+def test_what_a_fork_sets_is_never_seen_by_its_parent_or_siblings(
+    before: list[Act], one: list[Act], two: list[Act]
+) -> None:
     parent = made(before)
     first, second = parent.fork(), parent.fork()
     was = seen(parent)

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -190,19 +191,25 @@ class Driver:
                 continue
             task = asyncio.create_task(self._answer(lane, ask))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(partial(self._ended, lane, ask))
+
+    def _ended(self, lane: Lane, ask: Ask[Any], task: "asyncio.Task[None]") -> None:
+        """A question that was cancelled has its answer here: one that had not begun never gets to say so itself."""
+        self._tasks.discard(task)
+        reason = self._reason or self._wish
+        if task.cancelled() and reason is not None:
+            self._arrive(lane, ask, answer_with(ask, Failure("cancelled", reason)))
 
     async def _answer(self, lane: Lane, ask: Ask[Any]) -> None:
         start = time.monotonic()
         try:
-            async with asyncio.timeout(ask.timeout):
+            async with asyncio.timeout(ask.timeout) as limit:
                 answer = await self._world.answer(ask)
-        except TimeoutError:
-            answer = answer_with(ask, Failure("timeout", f"no answer within {written(ask.timeout or 0.0)}"))
-        except asyncio.CancelledError:
-            if self._wish is None:
-                raise
-            answer = answer_with(ask, Failure("cancelled", self._wish))
+        except TimeoutError as error:
+            if limit.expired():
+                answer = answer_with(ask, Failure("timeout", f"no answer within {written(ask.timeout or 0.0)}"))
+            else:
+                answer = answer_with(ask, Failure("transport", f"the world gave up: {error or 'it took too long'}"))
         except GertError as error:
             answer = answer_with(ask, Failure("transport", error.message))
         except Exception as error:

@@ -140,6 +140,24 @@ async def execute(
     )
 
 
+def _named(options: RunOptions) -> Iterator[tuple[str, str]]:
+    """What the caller gave in words, by the name of its option."""
+    yield "FILE", options.file
+    for name in ("actor", "trace", "db", "state_dir", "evidence"):
+        value = getattr(options, name)
+        if value is not None:
+            yield {"actor": "--as"}.get(name, f"--{name.replace('_', '-')}"), value
+    yield from (("--policy", each) for each in options.policies)
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class _Prepared:
     """Everything that is known before inputs are resolved."""
 
@@ -148,6 +166,9 @@ class _Prepared:
             raise UsageError(f"`{options.mode}` is not a mode", hint=f"one of {', '.join(MODES)}")
         if options.trace and options.db:
             raise UsageError("a run is recorded in one place", hint="give --trace or --db, not both")
+        for name, value in _named(options):
+            if not _is_text(value):
+                raise UsageError(f"{name} is not UTF-8 text")
         self.options = options
         self.environ = environ
         workspace = Workspace()
@@ -175,7 +196,10 @@ class _Prepared:
         """Everything that must not be shown: declared secrets, secret inputs, and our own keys."""
         ours = [value for name, value in self.environ.items() if name.startswith("GERT_") and "KEY" in name]
         declared = [self.environ.get(name, "") for name in secret_names(self.program)]
-        return Redactor([*declared, *inputs.secrets.values(), *ours])
+        known = [*declared, *inputs.secrets.values(), *ours]
+        # Output is read as UTF-8, whatever it is: a secret that is not has a second look.
+        read = [each.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for each in known]
+        return Redactor([*known, *read])
 
     def setup(self, inputs: ResolvedInputs, redactor: Redactor) -> Setup:
         """The run, as the engine is given it."""
@@ -349,6 +373,8 @@ def _interruptible(driver: Driver, abort: Callable[[], object]) -> Iterator[list
 
     caught = []
     for number in _STOPS:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            continue  # whoever started us wants it so: `nohup`, or a job in the background
         try:
             loop.add_signal_handler(number, press)
             caught.append(number)

@@ -7,7 +7,9 @@ alone, and what a lane or an iteration changed is known without comparing.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gert.kernel.engine.unknown import UNKNOWN, Unknown
+import msgspec
+
+from gert.kernel.engine.unknown import UNKNOWN, Unknown, is_unknown
 
 STEP = "step"
 SCOPE = "scope"
@@ -17,13 +19,14 @@ REPEAT = "repeat"
 class Changes:
     """What was set since a fork: names, records by step id, scopes, and which names were exported."""
 
-    __slots__ = ("exports", "names", "records", "scopes")
+    __slots__ = ("exports", "names", "records", "scopes", "shadowed")
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {}
         self.records: dict[str, tuple[Any, Any]] = {}
         self.scopes: dict[tuple[str, ...], dict[str, Any]] = {}
         self.exports: dict[str, Any] = {}
+        self.shadowed: set[str] = set()
 
     def archive(self) -> dict[str, Any]:
         """What an iteration leaves behind: its names, and its records by step id."""
@@ -33,7 +36,7 @@ class Changes:
 class State:
     """Names, records and scopes at one point of one lane."""
 
-    __slots__ = ("bare", "changes", "counts", "root", "shadowed")
+    __slots__ = ("bare", "changes", "counts", "loops", "root", "shadowed")
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self.root: dict[str, Any] = {**names, STEP: {}, SCOPE: {}}
@@ -42,6 +45,8 @@ class State:
         self.counts: dict[str, Any] = {}
         # Steps with an output called `status`, which is what `.id.status` then reads.
         self.shadowed: set[str] = set()
+        # Steps whose record is the results of a loop.
+        self.loops: set[str] = set()
         self.changes: Changes | None = None
 
     def fork(self) -> "State":
@@ -51,6 +56,7 @@ class State:
         copy.bare = set(self.bare)
         copy.counts = dict(self.counts)
         copy.shadowed = set(self.shadowed)
+        copy.loops = set(self.loops)
         copy.changes = Changes()
         return copy
 
@@ -72,19 +78,31 @@ class State:
     def set_record(self, step_id: str, outputs: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
         """Set the record of a step: as `.id` its outputs come first, as `.step.id` what gert says of it."""
         if "status" in outputs:
-            self.shadowed.add(step_id)
+            self._shadow({step_id})
         if step_id in self.counts:
             facts = {**facts, "retry_count": self.counts[step_id]}
         self._set_records(step_id, {**facts, **outputs}, {**outputs, **facts})
 
     def set_results(self, step_id: str, results: Any, status: str) -> None:
-        """Set the results of a loop: a list or a map; its status is under `.step`."""
+        """Set the results of a loop: a list or a map; what gert says of it is under `.step`."""
         by_name = results if isinstance(results, dict) else {str(index): each for index, each in enumerate(results)}
-        self._set_records(step_id, results, {**by_name, "status": status})
+        facts = {"status": status}
+        if step_id in self.counts:
+            facts["retry_count"] = self.counts[step_id]
+        self.loops.add(step_id)
+        self._set_records(step_id, results, {**by_name, **facts})
+
+    def _shadow(self, step_ids: set[str]) -> None:
+        self.shadowed |= step_ids
+        if self.changes is not None:
+            self.changes.shadowed |= step_ids
 
     def set_status(self, step_id: str, status: str) -> None:
         """Note how a step ended that set nothing: what it set before stays."""
         record, own = self._records(step_id)
+        if step_id in self.loops:
+            self._set_records(step_id, self.root.get(step_id), {**own, "status": status})
+            return
         shown = record if step_id in self.shadowed else {**record, "status": status}
         self._set_records(step_id, shown, {**own, "status": status})
 
@@ -118,7 +136,9 @@ class State:
         """Note how often a jump was taken, on a step it comes from or leads to."""
         self.counts[step_id] = jumps
         record, own = self._records(step_id)
-        self._set_records(step_id, {**record, "retry_count": jumps}, {**own, "retry_count": jumps})
+        # The results of a loop are a list, or a map of the author's keys: nothing of ours belongs among them.
+        shown = self.root.get(step_id) if step_id in self.loops else {**record, "retry_count": jumps}
+        self._set_records(step_id, shown, {**own, "retry_count": jumps})
 
     # --- joining
 
@@ -130,6 +150,7 @@ class State:
             self.set_name(name, value)
         for step_id, (record, own) in changes.records.items():
             self._set_records(step_id, record, own)
+        self._shadow(changes.shadowed)
         if self.changes is not None:
             self.changes.exports.update(changes.exports)
 
@@ -159,13 +180,21 @@ class State:
                 self.set_name(name, value)
         for step_id in dict.fromkeys(step_id for each in changed for step_id in each.records):
             both = [each.records.get(step_id, (UNKNOWN, UNKNOWN)) for each in changed]
-            agreed = _agreed([own for _, own in both], certain=certain)
-            known = not isinstance(agreed, Unknown)
-            self._set_records(step_id, both[0][0] if known else UNKNOWN, agreed)
+            records = _agreed([record for record, _ in both], certain=certain)
+            self._set_records(step_id, records, _agreed([own for _, own in both], certain=certain))
+        for each in changed:
+            self._shadow(each.shadowed)
 
 
 def _agreed(values: list[Any], *, certain: bool) -> Any:
-    return values[0] if certain and all(value == values[0] for value in values) else UNKNOWN
+    """What all ways have come to, if it is one value and known; `1` is not `true`."""
+    if not certain or any(is_unknown(value) for value in values):
+        return UNKNOWN
+    first = _COMPARED.encode(values[0])
+    return values[0] if all(_COMPARED.encode(value) == first for value in values[1:]) else UNKNOWN
+
+
+_COMPARED = msgspec.json.Encoder(order="sorted")
 
 
 def _pruned(tree: Any, path: tuple[str, ...]) -> Any:

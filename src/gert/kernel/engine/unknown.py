@@ -7,9 +7,11 @@ asks a condition that reads one is told so.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from gert.kernel.template import EACH, Template, templates_in
+from gert.kernel.template import EACH, MISSING, Template, templates_in
+from gert.kernel.template.values import field
 
-_MAX_DEPTH: Final = 50
+_MAX_DEPTH: Final = 220
+"""Deeper than any data may be."""
 
 
 class Unknown(str):
@@ -23,10 +25,8 @@ UNKNOWN: Final = Unknown("(unknown)")
 
 def is_unknown(value: Any, depth: int = _MAX_DEPTH) -> bool:
     """Whether a value, or anything in it, is unknown."""
-    if isinstance(value, Unknown):
-        return True
-    if depth <= 0:
-        return False
+    if isinstance(value, Unknown) or depth <= 0:
+        return True  # what cannot be looked into may be anything
     if isinstance(value, Mapping):
         return any(is_unknown(item, depth - 1) for item in value.values())
     return isinstance(value, list | tuple) and any(is_unknown(item, depth - 1) for item in value)
@@ -107,5 +107,9 @@ def _leads_to_unknown(value: Any, path: Iterable[Any]) -> bool:
         if first is EACH:
             return any(_leads_to_unknown(item, rest) for item in value)
         text = str(first)
-        return text.isdecimal() and int(text) < len(value) and _leads_to_unknown(value[int(text)], rest)
+        if text.isascii() and text.isdecimal():
+            found = field(value, text)
+            return found is not MISSING and _leads_to_unknown(found, rest)
+        # A function may read a position in another way than a path does.
+        return any(_leads_to_unknown(item, rest) for item in value)
     return False

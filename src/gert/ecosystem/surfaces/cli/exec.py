@@ -123,11 +123,13 @@ def command(
     return _exit_code(executed)
 
 
-def _execute(options: RunOptions, stream: TextIO, *, verbose: bool, quiet: bool) -> Executed:
+def _execute(options: RunOptions, stream: TextIO | None, *, verbose: bool, quiet: bool) -> Executed:
     """Run it, watched by whoever is at the other end of a stream."""
     observers: list[Observer] = []
     begin = None
-    if options.mode == "real":
+    if stream is None:
+        pass  # it is closed: nobody watches
+    elif options.mode == "real":
         observers += [view for view in (make_view(stream=stream, verbose=verbose, quiet=quiet),) if view is not None]
     elif not quiet:
         # Nothing takes long here, and there is more to read than a live view could hold.
