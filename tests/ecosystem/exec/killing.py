@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from gert.ecosystem.host.worlds import Real
 from gert.ecosystem.stores.jsonl import JsonlStore
 from gert.ecosystem.stores.memory import MemoryStore
 from gert.ecosystem.stores.sqlite import SqliteStore
+from gert.errors import TraceError
 from gert.kernel.engine.asks import ToolAnswer
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.run import RunResult, run
@@ -194,8 +196,19 @@ class Killed:
 
     def logged(self) -> list[Logged]:
         """The whole answers; a torn one is set aside."""
-        with JsonlStore.reopen(self.run.trace, self.run.answers) as store:
+        with self._reopened() as store:
             return list(read_answers(store.answers(self.run.folder.name)))
+
+    def _reopened(self) -> JsonlStore:
+        """The record, once nobody holds it: a child that was just being started holds its lock for a moment."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return JsonlStore.reopen(self.run.trace, self.run.answers)
+            except TraceError as problem:
+                if "is being written" not in problem.message or time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
 
 
 class KilledInDatabase(Killed):

@@ -101,21 +101,30 @@ def test_killed_while_a_line_is_written(project: Project, whole: Killed, what: s
 # --- from outside
 
 
-def kill_outside(project: Project, at: Path, seed: int, *options: str) -> int:
-    """Start the plain command, and kill it once some of its side effects are there, and a moment later."""
-    chance = random.Random(seed)
+def start(project: Project, at: Path, *options: str) -> "subprocess.Popen[bytes]":
+    """Start the plain command."""
     at.mkdir()
-    words, moment = chance.randrange(len(WORDS)), chance.random() * 0.004
-    process = project.start(
+    return project.start(
         *("--var", f"folder={at}", "--as", "kim", "--evidence", str(project.root / "evidence.yaml"), *options),
         stdin=project.root / "stdin",
     )
+
+
+def signal_after(process: "subprocess.Popen[bytes]", at: Path, words: int, moment: float, number: int) -> int:
+    """Send a signal once some side effects are there, and a moment later."""
     effects = at / "effects"
     until(lambda: process.poll() is not None or (effects.exists() and effects.read_bytes().count(b"\n") > words))
     with suppress(subprocess.TimeoutExpired):
         process.wait(moment)
-    process.kill()
+    process.send_signal(number)
     return finish(process).code
+
+
+def kill_outside(project: Project, at: Path, seed: int, *options: str) -> int:
+    """Start the plain command, and kill it at any time."""
+    chance = random.Random(seed)
+    words, moment = chance.randrange(len(WORDS)), chance.random() * 0.004
+    return signal_after(start(project, at, *options), at, words, moment, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -139,6 +148,24 @@ def test_killed_from_outside_with_a_database(tmp_path: Path, project: Project, s
     with sqlite3.connect(f"file:{killed.db}?mode=ro", uri=True) as found:
         assert found.execute("pragma integrity_check").fetchone() == ("ok",)
     check_redrive(killed)
+
+
+@pytest.mark.parametrize("words", [0, 4, 7, 8, 9, 12, 17, 21, 25])
+def test_a_run_that_was_interrupted_is_told_again_in_the_same_words(
+    tmp_path: Path, project: Project, words: int
+) -> None:
+    """A cancellation stands in the log where it happened, between the answers of whichever lanes were open."""
+    at = tmp_path / "at"
+    code = signal_after(start(project, at, "--state-dir", str(at)), at, words, 0.001, signal.SIGINT)
+    assert code in (130, 0)
+    killed = Killed(project, at, code, snapshot(at / "runs" / next((at / "runs").iterdir()).name))
+    check_record(killed)
+    done = killed.words()
+    assert "s30" in done, "what stands in finally did not run"
+    result, events = redrive(killed, killed.logged())
+    assert [bare(event) for event in events] == [bare(event) for event in killed.events()]
+    assert result.status == ("cancelled" if code else "completed")
+    assert killed.words() == done, "something ran again"
 
 
 def test_the_command_says_that_a_killed_trace_is_incomplete(project: Project, tmp_path: Path) -> None:

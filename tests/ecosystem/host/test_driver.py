@@ -31,7 +31,7 @@ from gert.kernel.governance.contract import Contract
 
 RUN = "run-1"
 NONE: frozenset[int] = frozenset()
-PATIENCE = 20.0
+PATIENCE = 10.0
 """How long anything may take before it counts as hanging."""
 
 
@@ -132,21 +132,14 @@ def driven(
             try:
                 return await driver.drive(steps)
             finally:
+                journal.close()
                 if beside is not None:
                     beside.cancel()
                     await asyncio.gather(beside, return_exceptions=True)
+                assert asyncio.all_tasks() == {asyncio.current_task()}, "something is still under way"
 
     result = asyncio.run(drive())
-    assert len(asyncio_leftovers()) == 0
     return Driven(result, kept)
-
-
-def asyncio_leftovers() -> list[Any]:
-    """Tasks that nobody waits for any more."""
-    try:
-        return list(asyncio.all_tasks(asyncio.get_running_loop()))
-    except RuntimeError:
-        return []
 
 
 # --- the same again

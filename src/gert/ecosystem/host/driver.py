@@ -209,7 +209,9 @@ class Driver:
             if limit.expired():
                 answer = answer_with(ask, Failure("timeout", f"no answer within {written(ask.timeout or 0.0)}"))
             else:
-                answer = answer_with(ask, Failure("transport", f"the world gave up: {error or 'it took too long'}"))
+                answer = answer_with(
+                    ask, Failure("transport", f"the world gave up: {str(error) or 'it took too long'}")
+                )
         except GertError as error:
             answer = answer_with(ask, Failure("transport", error.message))
         except Exception as error:

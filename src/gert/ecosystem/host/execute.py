@@ -43,6 +43,7 @@ from gert.kernel.engine.run import RunResult, run, secret_names
 from gert.kernel.events.vocabulary import RunMode
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.runbook.documents.steps import ManualStep
 from gert.kernel.runbook.program import Program
 
@@ -86,7 +87,7 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
 
     def as_json(self) -> dict[str, Any]:
         """The result as machines read it."""
-        said: dict[str, Any] = msgspec.to_builtins(self.result, enc_hook=str)
+        said: dict[str, Any] = masked(msgspec.to_builtins(self.result, enc_hook=str))
         return {
             "run_id": self.run_id,
             "runbook": self.runbook,

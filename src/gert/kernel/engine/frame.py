@@ -77,6 +77,7 @@ class Run:
         self.assumption: SkipReason | None = None
         """Why something in the state is unknown; nothing is, until an answer was assumed."""
         self.guesses = 0
+        """How many steps were assumed to have gone well so far."""
         self.outcomes: list[Outcome] = []
         self.plan = Planner(setup.program, setup.policies).plan
         self._remembered: dict[str, dict[bytes, dict[str, Any]]] = {}
@@ -226,7 +227,6 @@ class Frame(msgspec.Struct, frozen=True):
         self.strand.clock.spent += answer.duration
         if answer.assumed is not None:
             self.strand.run.assumption = answer.assumed
-            self.strand.run.guesses += 1
         return answer
 
     # --- rendering

@@ -52,6 +52,7 @@ def keep_declared(
 
 def assumed(frame: Frame, terms: Terms) -> Result:
     """The result of a step nobody executed: everything it would have set is unknown."""
+    frame.run.guesses += 1
     return Result(
         status="skipped",
         reason=frame.run.assumption,

@@ -15,6 +15,7 @@ from gert.kernel.engine.unknown import is_unknown
 from gert.kernel.events.path import split
 from gert.kernel.events.runbook import ScopeExport, StepComplete, StepStart
 from gert.kernel.foundation.globs import split_path
+from gert.kernel.foundation.secret_refs import is_marked
 from gert.kernel.runbook.documents.steps import AssertStep, ExtensionStep, Step, ToolStep
 
 _DEEPEST_SCOPE = 50
@@ -132,6 +133,8 @@ def completes(step: Step, result: Result, frame: Frame, start: float) -> Said:
 def _segments(scope: str) -> tuple[str, ...]:
     if is_unknown(scope):
         return (scope,)
+    if is_marked(scope):
+        raise InputError("a secret cannot be part of a scope", hint="scopes are recorded and shown")
     segments = split_path(scope)
     if not all(segments) or len(segments) > _DEEPEST_SCOPE:
         raise InputError(f"`{scope}` is not the path of a scope", hint="write for example `round/0`")

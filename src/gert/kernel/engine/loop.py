@@ -11,6 +11,7 @@ from gert.kernel.engine.frame import Clock, Frame
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
 from gert.kernel.engine.unknown import UNKNOWN, Unknown, is_unknown
 from gert.kernel.events.runbook import ForEachItem, ForEachStart
+from gert.kernel.foundation.secret_refs import is_marked
 from gert.kernel.foundation.values import show
 from gert.kernel.runbook.documents.modifiers import ForEachBlock
 from gert.kernel.runbook.documents.steps import Step
@@ -211,6 +212,8 @@ def _key(block: ForEachBlock, value: Any, frame: Frame) -> str:
     if is_unknown(value) and block.key is not None:
         return Unknown("?")
     text = render(block.key, {**frame.state.root, block.as_: value}) if block.key is not None else ""
+    if is_marked(text):
+        raise TemplateEvalError("a secret cannot be the key of an item", hint="keys are recorded and shown")
     if not text.strip():
         raise TemplateEvalError("the key of an item is empty", hint="every item needs a key of its own")
     return text

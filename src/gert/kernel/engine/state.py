@@ -99,6 +99,8 @@ class State:
 
     def set_status(self, step_id: str, status: str) -> None:
         """Note how a step ended that set nothing: what it set before stays."""
+        if isinstance(self.root[STEP].get(step_id), Unknown):
+            return  # nothing is known of it, and one fact does not change that
         record, own = self._records(step_id)
         if step_id in self.loops:
             self._set_records(step_id, self.root.get(step_id), {**own, "status": status})
@@ -135,6 +137,8 @@ class State:
     def count(self, step_id: str, jumps: int | Unknown) -> None:
         """Note how often a jump was taken, on a step it comes from or leads to."""
         self.counts[step_id] = jumps
+        if isinstance(self.root[STEP].get(step_id), Unknown):
+            return
         record, own = self._records(step_id)
         # The results of a loop are a list, or a map of the author's keys: nothing of ours belongs among them.
         shown = self.root.get(step_id) if step_id in self.loops else {**record, "retry_count": jumps}

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast, get_args
 from gert.errors import InputError
 from gert.kernel.foundation.canonical import MAX_INTEGER
 from gert.kernel.foundation.patterns import compile_pattern
-from gert.kernel.foundation.secret_refs import masked
+from gert.kernel.foundation.secret_refs import defused, masked
 from gert.kernel.foundation.text import a_noun, number_text, printable
 
 TypeName = Literal["string", "int", "float", "bool", "list", "object", "any"]
@@ -154,7 +154,8 @@ def _from_json(value: object, kind: type) -> object:
         decoded = msgspec.json.decode(value)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return _NO
-    return decoded if isinstance(decoded, kind) else _NO
+    # Escapes in JSON may spell what marks a reference to a secret.
+    return defused(decoded) if isinstance(decoded, kind) else _NO
 
 
 class _Type:

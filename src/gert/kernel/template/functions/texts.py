@@ -7,6 +7,7 @@ import msgspec
 
 from gert.errors import PatternError
 from gert.kernel.foundation.patterns import Match, compile_pattern
+from gert.kernel.foundation.secret_refs import defused
 from gert.kernel.template.budget import Meter
 from gert.kernel.template.comparing import equal
 from gert.kernel.template.printing import json_of, written
@@ -179,7 +180,8 @@ def from_json(meter: Meter, value: Any) -> Any:
         return None
     meter.make(len(plain))
     try:
-        return msgspec.json.decode(plain)
+        # Escapes in JSON may spell what marks a reference to a secret.
+        return defused(msgspec.json.decode(plain))
     except (ValueError, RecursionError):  # DecodeError is a ValueError, and so is a lone surrogate
         raise meter.fault("`fromJson` needs JSON, found other text") from None
 
