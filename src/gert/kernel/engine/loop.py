@@ -55,6 +55,10 @@ def run_loop(step: Step, block: ForEachBlock, frame: Frame, run_item: RunItem) -
         collected = {each.key: record for each, record in zip(items, records, strict=False)}
     if step.id is not None:
         frame.state.set_results(step.id, collected, total.status)
+    if step.continue_on_fail:
+        # In a dry run any item may fail, and the end of another stands.
+        for result in results:
+            frame.run.reach(result.outcome)
     return total
 
 

@@ -49,6 +49,10 @@ def run_parallel(step: ParallelStep, frame: Frame, run_block: RunBlock) -> Steps
         for index, result in enumerate(results)
     )
     yield frame.say(ParallelMerge(step_id=frame.step_id, branch_outcomes=outcomes, merged_outputs=_shown(merged)))
+    if step.continue_on_fail:
+        # In a dry run any lane may fail, and the end of another stands.
+        for result in results:
+            frame.run.reach(result.outcome)
     return joined(results, labels)
 
 

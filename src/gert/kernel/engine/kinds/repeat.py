@@ -1,13 +1,17 @@
 """Run a block of steps several times, or until a condition holds."""
 
+from typing import Final
+
 from gert.kernel.engine.asks import Steps
 from gert.kernel.engine.frame import Frame, RunBlock
 from gert.kernel.engine.results import DONE, Result, block_result
-from gert.kernel.engine.state import REPEAT
-from gert.kernel.engine.unknown import reads_unknown
+from gert.kernel.engine.state import REPEAT, State
 from gert.kernel.events.runbook import RepeatIteration, RepeatStart
 from gert.kernel.runbook.documents.steps import RepeatStep
-from gert.kernel.template import condition
+from gert.kernel.template import Template
+
+MOST_EXPLORED: Final = 100
+"""Iterations that are gone through when nobody knows whether there are so many."""
 
 
 def run_repeat(step: RepeatStep, frame: Frame, run_block: RunBlock) -> Steps[Result]:
@@ -18,21 +22,29 @@ def run_repeat(step: RepeatStep, frame: Frame, run_block: RunBlock) -> Steps[Res
     most = 1 if times is None else times
     yield frame.say(RepeatStart(step_id=frame.step_id, max=most, until=until.source if until is not None else None))
     frame.state.drop_scope((REPEAT, step.id))
+    in_doubt = False
     for index in range(most):
-        state = frame.state.fork()
+        # Once nobody knows whether the block goes on, what it sets may not be set.
+        kept = frame.state.fork() if in_doubt else frame.state
+        state = kept.fork()
         state.root[REPEAT] = {"index": index, "round": index}
         result = yield from run_block(step.body, frame.inside(index, state))
-        met: bool | None = None
-        unknown = False
-        if not result.stops and until is not None:
-            unknown = frame.run.assumption is not None and reads_unknown(until, state.root)
-            met = None if unknown else condition(until, state.root)
+        met = _met(until, frame, state) if not result.stops else None
         yield frame.say(RepeatIteration(step_id=frame.step_id, index=index, until_result=met))
         assert state.changes is not None  # noqa: S101 - a fork always notes its changes
-        frame.state.keep(state.changes)
-        frame.state.set_scoped((REPEAT, step.id, str(index)), state.changes.archive())
-        if result.stops:
+        kept.keep(state.changes)
+        kept.set_scoped((REPEAT, step.id, str(index)), state.changes.archive())
+        if in_doubt:
+            frame.run.reach(result.outcome)
+            frame.state.doubt([kept, None])
+        elif result.stops:
             return block_result(result)
-        if met or unknown:
+        if result.stops or met or (in_doubt and index >= MOST_EXPLORED):
             break
+        in_doubt = in_doubt or (met is None and until is not None)
     return DONE
+
+
+def _met(until: Template | None, frame: Frame, state: State) -> bool | None:
+    """Whether the condition to stop is met; None without one, or where nobody knows."""
+    return frame.on(state).holds(until) if until is not None else None
