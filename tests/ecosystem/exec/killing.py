@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -24,7 +23,6 @@ from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.journal import Journal, Logged, now, read_answers
 from gert.ecosystem.host.policies import Floor, floor_for
 from gert.ecosystem.host.traces import open_trace, verify_trace
-from gert.ecosystem.host.version import version_line
 from gert.ecosystem.host.worlds import Real
 from gert.ecosystem.stores.jsonl import JsonlStore
 from gert.ecosystem.stores.memory import MemoryStore
@@ -290,8 +288,8 @@ def redrive(killed: Killed, logged: list[Logged]) -> tuple[RunResult, list[dict[
         runbook_hash=digest,
         mode="real",
         actor=identity["actor"],
-        host=socket.gethostname(),
-        gert_version=version_line(),
+        host=identity["host"],
+        gert_version=identity["gert_version"],
         policies=tuple(floor.policies),
         policy_hashes=floor.digests,
         inputs=identity["inputs"],

@@ -192,13 +192,6 @@ def test_a_value_that_contains_itself_is_a_failure() -> None:
     assert taken.failure is not None
 
 
-@pytest.mark.parametrize("value", [object(), lambda: None, 1j], ids=["an object", "a function", "a complex number"])
-def test_what_has_no_json_form_is_a_failure(value: Any) -> None:
-    taken = INTAKE.take(ToolAnswer(outputs={"v": value}))
-    assert taken.failure is not None
-    assert taken.failure.kind == "extraction"
-
-
 # --- size
 
 

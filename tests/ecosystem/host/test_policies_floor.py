@@ -18,7 +18,7 @@ apiVersion: kernel/v0
 meta: {name: book%s}
 steps: [{type: end, outcome: {category: resolved, code: x}}]
 """
-PROJECT = "apiVersion: project/v0\nmeta: {name: p}\n"
+PROJECT = "name: p\n"
 
 
 def policy(name: str, rule: str = "{default: allow}") -> str:

@@ -134,6 +134,15 @@ class State:
         """Nobody knows what a loop gave, not even how much."""
         self._set_records(step_id, UNKNOWN, UNKNOWN)
 
+    def blur(self, step_id: str | None, names: Iterable[str]) -> None:
+        """Forget what a step has set, wherever it did: nobody knows how often it ran."""
+        for name in names:
+            if name in self.bare:
+                self.set_name(name, UNKNOWN)
+        if step_id is not None and step_id in self.root[STEP]:
+            self.set_unknown(step_id)
+        self.root[SCOPE] = _blurred(self.root[SCOPE])
+
     def count(self, step_id: str, jumps: int | Unknown) -> None:
         """Note how often a jump was taken, on a step it comes from or leads to."""
         self.counts[step_id] = jumps
@@ -199,6 +208,10 @@ def _agreed(values: list[Any], *, certain: bool) -> Any:
 
 
 _COMPARED = msgspec.json.Encoder(order="sorted")
+
+
+def _blurred(tree: Any) -> Any:
+    return {key: _blurred(value) for key, value in tree.items()} if isinstance(tree, dict) else UNKNOWN
 
 
 def _pruned(tree: Any, path: tuple[str, ...]) -> Any:

@@ -9,6 +9,7 @@ from gert.kernel.engine.step import run_step
 from gert.kernel.engine.unknown import UNKNOWN
 from gert.kernel.events.runbook import NextTaken
 from gert.kernel.runbook.documents.steps import Step
+from gert.kernel.runbook.program import walk
 
 
 def run_list(steps: tuple[Step, ...], frame: Frame, *, to_the_end: bool = False) -> Steps[Result]:
@@ -34,7 +35,10 @@ def run_list(steps: tuple[Step, ...], frame: Frame, *, to_the_end: bool = False)
         if step.next is not None and result.reason != "when_false":
             try:
                 if result.doubtful:
-                    jumps.doubt(at)
+                    again = jumps.doubt(at)
+                    if again is not None:
+                        at = again
+                        continue
                 else:
                     jump = jumps.take(at, inside)
             except GertError as error:
@@ -54,7 +58,7 @@ def _is_cancelled(result: Result) -> bool:
 class _Jumps:
     """The jumps of one list: how often each was taken, and how often each step was visited."""
 
-    __slots__ = ("_doubted", "_reached", "_state", "_steps", "_taken", "_visits", "index")
+    __slots__ = ("_again", "_doubted", "_program", "_reached", "_state", "_steps", "_taken", "_visits", "index")
 
     def __init__(self, steps: tuple[Step, ...], frame: Frame) -> None:
         self._steps = steps
@@ -62,6 +66,8 @@ class _Jumps:
         self._visits: dict[int, int] = {}
         self._reached: dict[str, int] = {}
         self._doubted: list[int] = []
+        self._again: set[int] = set()
+        self._program = frame.run.program
         self._state = frame.state
         self.index: dict[str, int] = {}
         if any(step.next is not None for step in steps):
@@ -78,16 +84,27 @@ class _Jumps:
         self._visits[at] = self._visits.get(at, 0) + 1
         return self._visits[at]
 
-    def doubt(self, at: int) -> None:
-        """A jump that may be taken or not: forward, what it leads over is gone through first; back, nobody counts."""
+    def doubt(self, at: int) -> int | None:
+        """A jump that may be taken or not.
+
+        Forward, what it leads over is gone through first. Back, nobody knows what the steps between have set last;
+        with all of it unknown they are gone through once more, which shows everything any further time could.
+        """
         block = self._steps[at].next
         assert block is not None  # noqa: S101 - only called for steps with `next`
         target = self.index[block.step]
-        if target > at:
-            self._doubted.append(target)
         for name in (self._steps[at].id, block.step):
             if name is not None:
                 self._state.count(name, UNKNOWN)
+        if target > at:
+            self._doubted.append(target)
+            return None
+        for step in walk(self._steps[target : at + 1]):
+            self._state.blur(step.id, self._program.outputs_of(step))
+        if at in self._again:
+            return None
+        self._again.add(at)
+        return target
 
     def doubted(self, at: int) -> int | None:
         """Where a jump that may have been taken leads to from before a place to behind it."""
