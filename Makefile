@@ -36,10 +36,10 @@ drift: setup
 docs: setup  ## regenerate the generated parts of docs/
 	$(BIN)/python -m scripts.generate
 
-demo: setup  ## validate and explain the bundled runbooks
+demo: setup  ## run a bundled runbook for real against a small service, and verify its trace
 	@sh scripts/demo $(BIN)
 
-bench: setup  ## measure validation and start-up against their floors
+bench: setup  ## measure validation, start-up and the engine against their floors
 	$(BIN)/python -m bench
 
 clean:

@@ -1,10 +1,10 @@
-"""Run every benchmark, or those named: `python -m bench validate startup`."""
+"""Run every benchmark, or those named: `python -m bench engine`."""
 
 import sys
 
-from bench import startup, validate
+from bench import engine, startup, validate
 
-BENCHES = {"validate": validate.main, "startup": startup.main}
+BENCHES = {"validate": validate.main, "startup": startup.main, "engine": engine.main}
 
 
 def main(names: list[str]) -> int:

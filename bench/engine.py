@@ -4,12 +4,10 @@ import asyncio
 import gc
 import hashlib
 import os
-import resource
 import statistics
-import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +132,15 @@ def real(program: Program) -> World:
     return Real(program, Intake(Redactor()), transports={"stdio": stdio}, approvals=nobody, collect=nobody.wait)
 
 
+@contextmanager
+def recording(folder: Path) -> Iterator[Store]:
+    """A durable record, as a real run has one."""
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        store = JsonlStore(f"{place}/trace.jsonl", f"{place}/answers.jsonl")
+        with store:
+            yield store
+
+
 def calls(count: int, action: str = "get") -> str:
     """That many tool steps, one after the other."""
     line = '  - {{ id: s{0}, type: tool, tool: look, action: {1}, inputs: {{ host: "{{{{ .host }}}}" }} }}\n'
@@ -191,9 +198,8 @@ def real_rate(folder: Path) -> Ratio:
             await process.communicate()
 
     def governed() -> None:
-        with tempfile.TemporaryDirectory(dir=folder) as place:
-            with JsonlStore(f"{place}/trace.jsonl", f"{place}/answers.jsonl") as store:
-                drive(program, real(program[0]), store)
+        with recording(folder) as store:
+            drive(program, real(program[0]), store)
 
     pairs = [(timed(lambda: asyncio.run(spawn())), timed(governed)) for _ in range(5)]
     floor, measured = (statistics.median(each) for each in zip(*pairs, strict=True))
@@ -214,20 +220,16 @@ def fan_out(folder: Path) -> Ratio:
     program = program_of(folder, steps)
 
     def governed() -> None:
-        with tempfile.TemporaryDirectory(dir=folder) as place:
-            with JsonlStore(f"{place}/trace.jsonl", f"{place}/answers.jsonl") as store:
-                drive(program, real(program[0]), store, PARALLEL)
+        with recording(folder) as store:
+            drive(program, real(program[0]), store, PARALLEL)
 
     measured = min(timed(governed) for _ in range(3))
-    return Ratio(f"{LANES} lanes of {SLEEP * 1e3:.0f} ms, {PARALLEL} at once / ideal", measured, SLEEP * LANES / PARALLEL, 1.5)
+    ideal = SLEEP * LANES / PARALLEL
+    return Ratio(f"{LANES} lanes of {SLEEP * 1e3:.0f} ms, {PARALLEL} at once / ideal", measured, ideal, 1.5)
 
 
 def memory(folder: Path) -> Ratio:
     """What a run of 100,000 events holds on to, beside one of 10,000."""
-    body = "".join(
-        f'    - {{ id: w{number}, type: tool, tool: look, action: get, inputs: {{ host: "{{{{ .host }}}}" }} }}\n'
-        for number in range(10)
-    )
 
     def peak(times: int) -> float:
         # Jumps keep nothing of a round: the memory of a run must not grow with their number.
@@ -242,7 +244,6 @@ def memory(folder: Path) -> Ratio:
         assert status == 0
         return usage.ru_maxrss / 1024
 
-    del body
     small, large = peak(LOOPS // 10), peak(LOOPS)
     print(f"     {small:.1f} MiB at {LOOPS // 10 * 37:,} events, {large:.1f} MiB at {LOOPS * 37:,}")
     return Ratio("memory of about 100,000 events / of 10,000", large / 1e3, small / 1e3, 1.1)
@@ -254,10 +255,3 @@ def main() -> int:
         folder = Path(name)
         ratios = [*cost_of_a_step(folder), real_rate(folder), fan_out(folder), memory(folder)]
     return report(ratios)
-
-
-if __name__ == "__main__":
-    started = time.perf_counter()
-    code = main()
-    print(f"     {time.perf_counter() - started:.0f} s, {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB")
-    sys.exit(code)

@@ -558,7 +558,9 @@ def test_a_thousand_lanes() -> None:
 
 def test_a_run_that_says_a_great_deal_without_asking_is_written_on_the_way() -> None:
     class Counting(MemoryStore):
-        batches: list[int] = []
+        def __init__(self) -> None:
+            super().__init__()
+            self.batches: list[int] = []
 
         def append(self, run_id: str, first_seq: int, events: Any, answers: Any = ()) -> None:
             self.batches.append(len(events))
@@ -568,9 +570,10 @@ def test_a_run_that_says_a_great_deal_without_asking_is_written_on_the_way() -> 
         for number in range(5 * MOST_WAITING):
             yield said(str(number))
 
-    made = driven(run(), World(), store=Counting())
+    store = Counting()
+    made = driven(run(), World(), store=store)
     assert [name for name, _ in made.says] == [str(number) for number in range(5 * MOST_WAITING)]
-    assert max(Counting.batches) <= 2 * MOST_WAITING
+    assert max(store.batches) <= 2 * MOST_WAITING
 
 
 def test_a_run_that_only_talks_can_be_cancelled_by_its_next_question() -> None:

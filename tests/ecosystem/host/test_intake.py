@@ -226,7 +226,9 @@ def test_an_answer_just_below_the_bound_is_taken() -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 10**20) | st.floats() | st.text() | st.just(SECRET),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4) | st.just(SECRET), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4) | st.just(SECRET), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 

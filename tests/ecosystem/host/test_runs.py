@@ -1,8 +1,9 @@
-"""Where runs are kept: ids that sort and are safe, a state directory in a known order, folders for their owner alone."""
+"""Where runs are kept: ids that sort and are safe, a state directory in a known order, folders for one owner."""
 
 import json
 import os
 import stat
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gert.ecosystem.host import runs
 from gert.ecosystem.host.runs import RunFolder, new_run_id, state_dir
 from gert.errors import GertError, TraceError, UsageError
 from gert.kernel.engine.unknown import UNKNOWN
@@ -78,7 +78,7 @@ def test_without_anything_it_is_in_the_home_folder(environ: dict[str, str], monk
 
 
 def test_on_windows_it_is_where_programs_keep_such_things(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs.sys, "platform", "win32")
+    monkeypatch.setattr(sys, "platform", "win32")
     assert state_dir(None, None, {"LOCALAPPDATA": "/l", "XDG_STATE_HOME": "/x"}) == os.path.join("/l", "gert")
 
 
@@ -95,8 +95,10 @@ def test_a_relative_one_is_seen_from_where_we_are(
 
 @pytest.mark.parametrize(
     "name",
-    ["..", ".", "", "../x", "a/b", "/etc", "a\\b", ".hidden", "x.", "con", "NUL.txt", "a b", "a\x00b", "ü", "a" * 129]
-    + ["-rf", "a\n", "c:x", "~", "*", "%2e%2e"],
+    [
+        *("..", ".", "", "../x", "a/b", "/etc", "a\\b", ".hidden", "x.", "con", "NUL.txt", "a b", "a\x00b", "ü"),
+        *("a" * 129, "-rf", "a\n", "c:x", "~", "*", "%2e%2e"),
+    ],
     ids=repr,
 )
 def test_a_name_that_is_no_run_id_is_refused(name: str, tmp_path: Path) -> None:
@@ -128,7 +130,7 @@ def test_a_folder_is_where_it_is_said_to_be(tmp_path: Path) -> None:
 
 def test_a_folder_that_exists_belongs_to_another_run(tmp_path: Path) -> None:
     RunFolder(str(tmp_path), "run-1").create()
-    with pytest.raises(TraceError, match="cannot be recorded in .*: file exists"):
+    with pytest.raises(TraceError, match=r"cannot be recorded in .*: file exists"):
         RunFolder(str(tmp_path), "run-1").create()
 
 

@@ -56,7 +56,7 @@ EVERY_ASK = pytest.mark.parametrize(("ask", "kind"), ASKS, ids=[type(ask).__name
 
 
 def test_there_is_an_answer_to_every_question() -> None:
-    assert ANSWERS == {type(ask): kind for ask, kind in ASKS}
+    assert {type(ask): kind for ask, kind in ASKS} == ANSWERS
 
 
 @EVERY_ASK

@@ -31,8 +31,10 @@ def asking(count: int = 1, *people: str, groups: tuple[str, ...] = (), **more: A
     return msgspec.structs.replace(ASKS, min_approvers=count, **restriction, **more)
 
 
-def counted(decision: Decision, *responses: Response, by: str = "starter", **groups: tuple[str, ...]) -> Tally:
-    return tally(decision, responses, by, groups)
+def counted(
+    decision: Decision, *responses: Response, by: str = "starter", groups: dict[str, tuple[str, ...]] | None = None
+) -> Tally:
+    return tally(decision, responses, by, groups or {})
 
 
 def approved(count: Tally) -> bool:
@@ -89,6 +91,7 @@ def test_answers_after_the_decision_say_who_decided() -> None:
         pytest.param("jos\u00e9", "jose\u0301", id="composed and decomposed"),
         pytest.param("stra\u00dfe", "STRASSE", id="a sharp s and its capitals"),
         pytest.param("\u03c3", "\u03c2", id="two forms of sigma"),
+        pytest.param("\u00df\u0301", "SS\u0301", id="a sharp s with an accent, and its capitals"),
         pytest.param("\u212blice", "\u00c5lice", id="an Angstrom sign"),
     ],
 )
@@ -106,12 +109,6 @@ def test_two_spellings_are_one_person(one: str, other: str) -> None:
 def test_two_names_are_two_people(one: str, other: str) -> None:
     assert approved(counted(asking(2), yes(one), yes(other)))
     assert not approved(counted(asking(1, one), yes(other)))
-
-
-@BRIEFLY
-@given(st.text(min_size=1))
-def test_how_a_name_is_compared_does_not_depend_on_how_it_was_compared_before(name: str) -> None:
-    assert person_key(person_key(name)) == person_key(name)
 
 
 # --- who may approve
@@ -140,11 +137,11 @@ def test_anyone_may_refuse() -> None:
     ],
 )
 def test_a_group_admits(groups: dict[str, tuple[str, ...]], may: bool) -> None:
-    assert approved(counted(asking(1, groups=("sre",)), yes(ALICE), **groups)) is may
+    assert approved(counted(asking(1, groups=("sre",)), yes(ALICE), groups=groups)) is may
 
 
 def test_the_name_of_a_group_is_nobody() -> None:
-    assert not approved(counted(asking(1, groups=("sre",)), yes("sre"), yes("group:sre"), sre=(ALICE,)))
+    assert not approved(counted(asking(1, groups=("sre",)), yes("sre"), yes("group:sre"), groups={"sre": (ALICE,)}))
 
 
 def test_every_policy_that_names_approvers_must_admit_them() -> None:

@@ -139,7 +139,9 @@ def test_a_step_that_claims_more_is_judged_by_its_tool_as_well() -> None:
 def test_outputs_that_are_required_or_extracted_are_expected() -> None:
     settled = terms(
         call(),
-        contract={"outputs": {"need": {"type": "any", "required": True}, "got": {"type": "any"}, "may": {"type": "any"}}},
+        contract={
+            "outputs": {"need": {"type": "any", "required": True}, "got": {"type": "any"}, "may": {"type": "any"}}
+        },
         extract={"got": {"from": "stdout"}},
     )
     assert settled.expected == {"need", "got"}

@@ -4,7 +4,7 @@
 alone, and what a lane or an iteration changed is known without comparing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ REPEAT = "repeat"
 class Changes:
     """What was set since a fork: names, records by step id, scopes, and which names were exported."""
 
-    __slots__ = ("exports", "names", "records", "scopes", "shadowed")
+    __slots__ = ("exports", "loops", "names", "records", "scopes", "shadowed")
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {}
@@ -27,6 +27,7 @@ class Changes:
         self.scopes: dict[tuple[str, ...], dict[str, Any]] = {}
         self.exports: dict[str, Any] = {}
         self.shadowed: set[str] = set()
+        self.loops: set[str] = set()
 
     def archive(self) -> dict[str, Any]:
         """What an iteration leaves behind: its names, and its records by step id."""
@@ -78,7 +79,7 @@ class State:
     def set_record(self, step_id: str, outputs: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
         """Set the record of a step: as `.id` its outputs come first, as `.step.id` what gert says of it."""
         if "status" in outputs:
-            self._shadow({step_id})
+            self._mark(shadowed={step_id})
         if step_id in self.counts:
             facts = {**facts, "retry_count": self.counts[step_id]}
         self._set_records(step_id, {**facts, **outputs}, {**outputs, **facts})
@@ -89,13 +90,14 @@ class State:
         facts = {"status": status}
         if step_id in self.counts:
             facts["retry_count"] = self.counts[step_id]
-        self.loops.add(step_id)
+        self._mark(loops={step_id})
         self._set_records(step_id, results, {**by_name, **facts})
 
-    def _shadow(self, step_ids: set[str]) -> None:
-        self.shadowed |= step_ids
-        if self.changes is not None:
-            self.changes.shadowed |= step_ids
+    def _mark(self, *, shadowed: Set[str] = frozenset(), loops: Set[str] = frozenset()) -> None:
+        for known in (self, self.changes):
+            if known is not None:
+                known.shadowed |= shadowed
+                known.loops |= loops
 
     def set_status(self, step_id: str, status: str) -> None:
         """Note how a step ended that set nothing: what it set before stays."""
@@ -163,7 +165,7 @@ class State:
             self.set_name(name, value)
         for step_id, (record, own) in changes.records.items():
             self._set_records(step_id, record, own)
-        self._shadow(changes.shadowed)
+        self._mark(shadowed=changes.shadowed, loops=changes.loops)
         if self.changes is not None:
             self.changes.exports.update(changes.exports)
 
@@ -196,7 +198,7 @@ class State:
             records = _agreed([record for record, _ in both], certain=certain)
             self._set_records(step_id, records, _agreed([own for _, own in both], certain=certain))
         for each in changed:
-            self._shadow(each.shadowed)
+            self._mark(shadowed=each.shadowed, loops=each.loops)
 
 
 def _agreed(values: list[Any], *, certain: bool) -> Any:

@@ -19,6 +19,7 @@ def run_list(steps: tuple[Step, ...], frame: Frame, *, to_the_end: bool = False)
     at = 0
     while at < len(steps):
         step = steps[at]
+        jumps.arrive(at)
         inside = frame.at_step(step.id or f"{step.type}#{at + 1}", jumps.visit(at))
         result = yield from run_step(step, inside, run_list)
         if result.failure is not None and not result.continued:
@@ -65,7 +66,7 @@ class _Jumps:
         self._taken: dict[int, int] = {}
         self._visits: dict[int, int] = {}
         self._reached: dict[str, int] = {}
-        self._doubted: list[int] = []
+        self._doubted: list[tuple[int, int]] = []
         self._again: set[int] = set()
         self._program = frame.run.program
         self._state = frame.state
@@ -97,10 +98,9 @@ class _Jumps:
             if name is not None:
                 self._state.count(name, UNKNOWN)
         if target > at:
-            self._doubted.append(target)
+            self._doubted.append((at, target))
             return None
-        for step in walk(self._steps[target : at + 1]):
-            self._state.blur(step.id, self._program.outputs_of(step))
+        self._blur(target, at + 1)
         if at in self._again:
             return None
         self._again.add(at)
@@ -108,7 +108,17 @@ class _Jumps:
 
     def doubted(self, at: int) -> int | None:
         """Where a jump that may have been taken leads to from before a place to behind it."""
-        return min((target for target in self._doubted if target > at), default=None)
+        return min((target for _, target in self._doubted if target > at), default=None)
+
+    def arrive(self, at: int) -> None:
+        """Where a jump that may have been taken leads to, what it leads over may not have run."""
+        for source, target in self._doubted:
+            if target == at:
+                self._blur(source + 1, target)
+
+    def _blur(self, first: int, last: int) -> None:
+        for step in walk(self._steps[first:last]):
+            self._state.blur(step.id, self._program.outputs_of(step))
 
     def take(self, at: int, frame: Frame) -> NextTaken | None:
         """The jump a step makes, unless its bound is reached."""
