@@ -24,10 +24,14 @@ from gert.kernel.engine.asks import (
     Steps,
     ToolAnswer,
 )
+from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.run import run
 from gert.kernel.events.chain import read_chain
 from gert.kernel.events.envelope import MAX_LINE_BYTES, decode
 from gert.kernel.events.runbook import Failure, InputResolved, RunCancelled
 from gert.kernel.governance.contract import Contract
+from gert.kernel.runbook.document import load
+from gert.kernel.runbook.program import Program, ToolLookup
 
 RUN = "run-1"
 NONE: frozenset[int] = frozenset()
@@ -308,9 +312,15 @@ async def forever(ask: Ask[Any]) -> AnyAnswer:
     raise AssertionError
 
 
-async def soon(driver: Driver) -> None:
-    await asyncio.sleep(0.01)
-    driver.cancel("stop")
+def once_asked(world: World, *keys: str) -> Callable[[Driver], Awaitable[object]]:
+    """Cancel as soon as these questions are open."""
+
+    async def stop(driver: Driver) -> None:
+        while not set(keys) <= set(world.asked):
+            await asyncio.sleep(0)
+        driver.cancel("stop")
+
+    return stop
 
 
 def with_finally(steps: Steps[Any], name: str = "after") -> Steps[Any]:
@@ -335,7 +345,7 @@ def test_a_cancellation_before_the_first_question_leaves_the_world_alone() -> No
 
 def test_a_cancellation_answers_every_open_question() -> None:
     world = World(forever)
-    run = driven(block(lane("a", asks=2), lane("b")), world, meanwhile=soon)
+    run = driven(block(lane("a", asks=2), lane("b")), world, meanwhile=once_asked(world, "a.0", "b.0"))
     assert run.result == (["cancelled", "cancelled"], ["cancelled"])
     assert sorted(world.asked) == ["a.0", "b.0"]
     assert run.log[0].key == CANCEL
@@ -370,7 +380,9 @@ def test_a_log_that_ends_with_the_cancellation_cancels_what_was_open() -> None:
 
 def test_lanes_that_wait_for_a_place_never_begin() -> None:
     world = World(forever)
-    run = driven(block(*(lane(str(i)) for i in range(10))), world, max_parallel=2, meanwhile=soon)
+    run = driven(
+        block(*(lane(str(i)) for i in range(10))), world, max_parallel=2, meanwhile=once_asked(world, "0.0", "1.0")
+    )
     assert run.result == (["cancelled"], ["cancelled"], *[None] * 8)
     assert sorted(world.asked) == ["0.0", "1.0"]
 
@@ -382,7 +394,7 @@ def test_a_block_that_is_forked_after_the_cancellation_never_begins() -> None:
         return first, second
 
     world = World(forever)
-    made = driven(run(), world, meanwhile=soon)
+    made = driven(run(), world, meanwhile=once_asked(world, "a.0"))
     # A lane that has a place begins, and hears of the cancellation from its first question.
     assert made.result[0] == ["cancelled"]
     assert all(each in (None, ["cancelled"]) for each in made.result[1])
@@ -393,33 +405,35 @@ def test_finally_is_asked_live_after_a_cancellation() -> None:
     async def answer(ask: Ask[Any]) -> AnyAnswer:
         return ToolAnswer(outputs={"v": "live"}, duration=1.0) if ask.key == "after.0" else await forever(ask)
 
-    run = driven(with_finally(lane("a")), World(answer), meanwhile=soon)
+    world = World(answer)
+    run = driven(with_finally(lane("a")), world, meanwhile=once_asked(world, "a.0"))
     assert run.result == (["cancelled"], ["live"])
 
 
 def test_a_second_cancellation_before_the_run_knows_of_the_first_changes_nothing() -> None:
+    world = World(forever)
+
     async def twice(driver: Driver) -> None:
-        await asyncio.sleep(0.01)
-        driver.cancel("first")
+        await once_asked(world, "a")(driver)
         driver.cancel("second")
 
     def run() -> Steps[Any]:
         answer = yield tool("a")
         return answer.failure.message
 
-    made = driven(run(), World(forever), meanwhile=twice)
-    assert made.result == "first"
+    made = driven(run(), world, meanwhile=twice)
+    assert made.result == "stop"
     assert [each.key for each in made.log].count(CANCEL) == 1
 
 
 def test_a_second_cancellation_reaches_finally() -> None:
-    async def twice(driver: Driver) -> None:
-        await asyncio.sleep(0.01)
-        driver.cancel("first")
-        await asyncio.sleep(0.02)
-        driver.cancel("second")
+    world = World(forever)
 
-    made = driven(with_finally(lane("a")), World(forever), meanwhile=twice)
+    async def twice(driver: Driver) -> None:
+        await once_asked(world, "a.0")(driver)
+        await once_asked(world, "after.0")(driver)
+
+    made = driven(with_finally(lane("a")), world, meanwhile=twice)
     assert made.result == (["cancelled"], ["cancelled"])
     assert [each.key for each in made.log].count(CANCEL) == 2
 
@@ -446,7 +460,8 @@ def test_a_world_that_answers_although_it_is_cancelled_is_heard() -> None:
         except asyncio.CancelledError:
             return ToolAnswer(outputs={"v": "done anyway"}, duration=1.0)
 
-    assert driven(lane("a"), World(stubborn), meanwhile=soon).result == ["done anyway"]
+    world = World(stubborn)
+    assert driven(lane("a"), world, meanwhile=once_asked(world, "a.0")).result == ["done anyway"]
 
 
 # --- answers that are none
@@ -629,6 +644,44 @@ def test_after_something_too_large_the_lane_goes_on_with(then: str) -> None:
 
     wanted = {"ask": ["a.0"], "fork": (["a.0"],), "return": "returned", "huge again": "twice"}
     assert driven(run(), World()).result == wanted[then]
+
+
+def test_a_step_with_inputs_too_large_to_write_is_in_error_and_the_run_is_recorded_to_its_end() -> None:
+    tool_file = b"""
+apiVersion: tool/v0
+meta: {name: t}
+contract: {effects: [], writes: []}
+actions: {go: {argv: [t]}}
+"""
+    runbook = b"""
+apiVersion: kernel/v0
+meta: {name: b, inputs: {big: {type: string}}}
+tools: [t]
+steps:
+  - {id: a, type: tool, tool: t, inputs: {a: "{{ .big }}", b: "{{ .big }}", c: "{{ .big }}", d: "{{ .big }}"}}
+  - {type: end, outcome: {category: resolved, code: x}}
+finally:
+  - {id: last, type: tool, tool: t}
+"""
+    lookup = ToolLookup("t", (), "t.tool.yaml", load(tool_file, kind="tool"))
+    setup = Setup(
+        program=Program(load(runbook, kind="runbook").model, {"t": lookup}),
+        run_id=RUN,
+        runbook_hash="h",
+        mode="real",
+        actor="alice",
+        host="h",
+        gert_version="g",
+        inputs={"big": "x" * (MAX_LINE_BYTES // 4)},
+    )
+    world = World()
+    made = driven(run(setup), world)
+    assert made.result.status == "error"
+    assert "too large" in made.result.failure.message
+    assert made.result.failed_step == "a"
+    assert world.asked == ["finally/last"], "a step that cannot be announced is not executed"
+    assert decode(made.lines[-1]).type == "run_complete"
+    assert read_chain(made.lines).break_count == 0
 
 
 def test_something_too_large_that_nobody_catches_ends_the_drive() -> None:

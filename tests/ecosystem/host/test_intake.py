@@ -29,6 +29,31 @@ HIDDEN = "[REDACTED]"
 INTAKE = Intake(Redactor([SECRET]))
 
 
+PLACES = [
+    "an output",
+    "an output deep inside",
+    "the name of an output",
+    "what was printed",
+    "what was printed as an error",
+    "a second output",
+    "who an extension says acted",
+    "the role and model of who acted",
+    "the failure of a tool",
+    "evidence",
+    "who gave evidence",
+    "the failure of a person",
+    "a ticket",
+    "the method of a ticket",
+    "the end of a ticket",
+    "the failure of a ticket",
+    "the name of an approver",
+    "the reason of an approver",
+    "the time of an answer",
+    "the failure of an approval",
+    "the failure of a pause",
+]
+
+
 def answers(text: str) -> list[AnyAnswer]:
     """Answers of every kind with a text in every field that may hold one."""
     failure = Failure("exit_code", f"it said {text}")
@@ -61,7 +86,7 @@ def shown(answer: AnyAnswer) -> str:
     return msgspec.json.encode(answer).decode()
 
 
-@pytest.mark.parametrize("answer", answers(SECRET), ids=repr)
+@pytest.mark.parametrize("answer", answers(SECRET), ids=PLACES)
 def test_a_secret_is_masked_in(answer: AnyAnswer) -> None:
     taken = INTAKE.take(answer)
     assert type(taken) is type(answer)
@@ -70,7 +95,7 @@ def test_a_secret_is_masked_in(answer: AnyAnswer) -> None:
     assert taken.redacted == shown(answer).count(SECRET)
 
 
-@pytest.mark.parametrize("answer", answers(secret_ref("token")), ids=repr)
+@pytest.mark.parametrize("answer", answers(secret_ref("token")), ids=PLACES)
 def test_nothing_passes_for_a_reference_to_a_secret_in(answer: AnyAnswer) -> None:
     for intake in (INTAKE, Intake(Redactor())):
         taken = intake.take(answer)
@@ -79,7 +104,7 @@ def test_nothing_passes_for_a_reference_to_a_secret_in(answer: AnyAnswer) -> Non
         assert taken.redacted == 0
 
 
-@pytest.mark.parametrize("answer", answers("harmless ü \x00"), ids=repr)
+@pytest.mark.parametrize("answer", answers("harmless ü \x00"), ids=PLACES)
 def test_what_holds_nothing_of_the_kind_is_taken_as_it_is(answer: AnyAnswer) -> None:
     assert INTAKE.take(answer) == answer
 
@@ -172,7 +197,7 @@ def test_an_answer_that_is_not_plain_data_is_a_failure(value: Any, intake: Intak
 @pytest.mark.parametrize("intake", [INTAKE, Intake(Redactor())], ids=["with secrets", "without"])
 def test_what_is_nested_too_deep_is_cut_or_refused_and_never_breaks(intake: Intake, depth: int) -> None:
     taken = intake.take(ToolAnswer(outputs={"v": nested(depth)}))
-    require_canonical(msgspec.to_builtins(taken))
+    require_canonical(taken.outputs)
     assert (taken.failure is None) or taken.failure.kind == "extraction"
     if depth <= 150:
         assert taken.outputs == {"v": nested(depth)}
@@ -183,6 +208,12 @@ def test_what_is_nested_without_end_is_a_failure(depth: int) -> None:
     taken = INTAKE.take(ToolAnswer(outputs={"v": nested(depth)}))
     assert taken.failure is not None
     assert taken.failure.kind == "extraction"
+
+
+def test_what_is_said_of_a_flaw_holds_no_secret() -> None:
+    taken = INTAKE.take(ToolAnswer(outputs={"v": {SECRET: math.nan}}))
+    assert taken.failure is not None
+    assert SECRET not in taken.failure.message
 
 
 def test_a_value_that_contains_itself_is_a_failure() -> None:

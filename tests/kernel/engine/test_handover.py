@@ -191,10 +191,6 @@ def test_objects_are_spread(spread: Any, given: dict[str, Any]) -> None:
     assert handed(state=recorded(), spread=spread) == given
 
 
-def test_a_path_of_a_scope_may_be_written_with_a_slash() -> None:
-    assert handed(state=recorded(), spread="scope.round/0") == {"host": "c"}
-
-
 def test_what_the_contract_asks_for_is_spread_though_it_is_what_gert_says() -> None:
     given = handed(declared={"status": {"type": "string"}}, state=recorded(), spread="probe")
     assert given == {"host": "b", "status": "success"}

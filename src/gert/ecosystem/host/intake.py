@@ -1,13 +1,27 @@
 """The way in: every answer from the world is redacted, and checked to be plain data, before the engine sees it."""
 
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from gert.errors import CanonicalError
-from gert.kernel.engine.asks import Answer, Ask, CallExtension, CallTool, ToolAnswer
+from gert.kernel.engine.asks import (
+    Answer,
+    ApprovalAnswer,
+    Ask,
+    CallExtension,
+    CallTool,
+    CollectEvidence,
+    EvidenceAnswer,
+    PauseAnswer,
+    Response,
+    TicketAnswer,
+    ToolAnswer,
+)
 from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.canonical import require_canonical
+from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.foundation.secret_refs import defused
 from gert.kernel.template import render_text
@@ -17,8 +31,20 @@ A = TypeVar("A", bound=Answer)
 MOST_BYTES: Final = 4 * 1024 * 1024
 """What one answer may hold; more would not fit the line of an event."""
 
-_BASE: Final = frozenset({"duration", "redacted", "assumed"})
 _ENCODER = msgspec.json.Encoder(enc_hook=str)
+
+# What the world says, by the struct that holds it. The rest are words and numbers of ours: a secret that happens to
+# be called like one of them must not break an answer.
+_SAID: Final[Mapping[type, tuple[str, ...]]] = {
+    ToolAnswer: ("outputs", "again", "stdout", "stderr", "failure", "principal"),
+    EvidenceAnswer: ("evidence", "failure", "by"),
+    TicketAnswer: ("ticket_id", "method", "expires_at", "failure"),
+    ApprovalAnswer: ("responses", "failure"),
+    PauseAnswer: ("failure",),
+    Failure: ("message",),
+    Principal: ("id", "role", "model"),
+    Response: ("approver", "timestamp", "reason"),
+}
 
 
 class Intake:
@@ -29,22 +55,50 @@ class Intake:
 
     def take(self, answer: A, ask: Ask[A] | None = None) -> A:
         """The answer as it may be kept: nothing secret, nothing that passes for a reference, nothing too large."""
-        redactor = self._redactor.also(found) if (found := _secret_outputs(answer, ask)) else self._redactor
-        data: dict[str, Any] = {
-            name: msgspec.to_builtins(getattr(answer, name)) if name not in _BASE else getattr(answer, name)
-            for name in answer.__struct_fields__
-        }
-        masked = 0
-        for name, value in data.items():
-            if name not in _BASE and value:
-                shown = redactor.value(value)
-                masked += shown.masked
-                data[name] = defused(shown.value)
-        data["redacted"] = answer.redacted + masked
-        flaw = _flaw(data)
+        flaw = _flaw(answer)
         if flaw is not None:
             return type(answer)(failure=Failure("extraction", flaw), duration=answer.duration, redacted=answer.redacted)
-        return msgspec.convert(data, type(answer))
+        found = _secret_outputs(answer, ask)
+        mask = _Mask(self._redactor.also(found) if found else self._redactor, _names(ask))
+        taken: A = mask.struct(answer)
+        return msgspec.structs.replace(taken, redacted=answer.redacted + mask.count) if mask.count else taken
+
+
+class _Mask:
+    """Masks what the world said, and counts what was masked."""
+
+    def __init__(self, redactor: Redactor, names: frozenset[str]) -> None:
+        self._redactor = redactor
+        self._names = names
+        self.count = 0
+
+    def struct(self, value: Any) -> Any:
+        """A struct with everything masked that is not ours."""
+        said = {name: getattr(value, name) for name in _SAID[type(value)]}
+        return msgspec.structs.replace(value, **{name: self._said(each) for name, each in said.items() if each})
+
+    def _said(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(self.struct(each) for each in value)
+        if isinstance(value, dict):
+            # Names that were asked for are the author's; others, and what is inside them, are not.
+            own = {name: self._masked(each) for name, each in value.items() if name in self._names}
+            return {**own, **self._masked({name: each for name, each in value.items() if name not in self._names})}
+        return self.struct(value) if type(value) in _SAID else self._masked(value)
+
+    def _masked(self, value: Any) -> Any:
+        shown = self._redactor.value(value)
+        self.count += shown.masked
+        return defused(shown.value)
+
+
+def _names(ask: Ask[Any] | None) -> frozenset[str]:
+    """The names an answer may use: those the author gave to outputs and evidence."""
+    if isinstance(ask, CallTool | CallExtension):
+        return frozenset(ask.contract.outputs)
+    if isinstance(ask, CollectEvidence):
+        return frozenset((*ask.contract.outputs, *(each.name for each in ask.evidence)))
+    return frozenset()
 
 
 def _secret_outputs(answer: Answer, ask: Ask[Any] | None) -> list[str]:
@@ -56,10 +110,16 @@ def _secret_outputs(answer: Answer, ask: Ask[Any] | None) -> list[str]:
     return [render_text(value) for value in given]
 
 
-def _flaw(data: dict[str, Any]) -> str | None:
+def _flaw(answer: Answer) -> str | None:
+    """Why an answer cannot be kept: it is no plain data, or too much of it."""
     try:
-        require_canonical(data)
+        for name in _SAID[type(answer)]:
+            value = getattr(answer, name)
+            if isinstance(value, dict | str):
+                require_canonical({name: value})
+        size = len(_ENCODER.encode(answer))
     except CanonicalError as error:
         return f"the answer is not plain data: {error.message}"
-    size = len(_ENCODER.encode(data))
+    except (TypeError, ValueError, RecursionError):
+        return "the answer is not plain data"
     return f"the answer is too large: expected at most {MOST_BYTES} bytes, found {size}" if size > MOST_BYTES else None

@@ -37,7 +37,11 @@ def floor_for(workspace: Workspace, file: str, program: Program, named: Iterable
     files = dict.fromkeys(os.path.normpath(path) for path in _files((*floor, *named)))
     documents = [sound(workspace.check(path, kind="policy")).document for path in files]
     policies = [policy_file(document.model) for document in documents]
-    digests = {policy.name: document.digest for policy, document in zip(policies, documents, strict=True)}
+    digests: dict[str, str] = {}
+    for policy, document in zip(policies, documents, strict=True):
+        # Two files may call themselves alike, and both hold.
+        alike = sum(1 for name in digests if name.partition("#")[0] == policy.name)
+        digests[f"{policy.name}#{alike + 1}" if alike else policy.name] = document.digest
     return Floor([policy_of(program.runbook.meta.governance), *policies], digests)
 
 

@@ -7,7 +7,8 @@ from gert.errors import GertError, InputError
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.plan import Plan
 from gert.kernel.engine.state import STEP
-from gert.kernel.engine.unknown import is_unknown
+from gert.kernel.engine.unknown import UNKNOWN, is_unknown
+from gert.kernel.foundation.globs import split_path
 from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.foundation.secret_refs import refs_in
 from gert.kernel.foundation.values import coerce, objection
@@ -21,7 +22,7 @@ FACTS: Final = frozenset({"status", "exit_code", "retry_count"})
 def inputs_for(step: ToolStep | ExtensionStep, frame: Frame, plan: Plan) -> dict[str, Any]:
     """The inputs of a step as it hands them over; InputError where one is missing or does not fit."""
     contract = plan.terms.contract
-    inputs = _spread(step, frame, contract) if step.inputs_from is not None else {}
+    inputs, is_guess = _spread(step, frame, contract) if step.inputs_from is not None else ({}, False)
     for name, value in plan.inputs.items():
         rendered = value if type(value) is str else frame.render(value)
         # A template that leads nowhere gives nothing, and leaves the place to a default.
@@ -30,6 +31,8 @@ def inputs_for(step: ToolStep | ExtensionStep, frame: Frame, plan: Plan) -> dict
     for name, parameter in contract.inputs.items():
         if name in inputs:
             inputs[name] = _fitting(name, inputs[name], parameter)
+        elif is_guess:
+            inputs[name] = UNKNOWN
         elif parameter.has_default:
             inputs[name] = parameter.default
         elif parameter.required:
@@ -69,14 +72,16 @@ def _fitting(name: str, value: Any, parameter: Parameter) -> Any:
     return value
 
 
-def _spread(step: ToolStep | ExtensionStep, frame: Frame, contract: Contract) -> dict[str, Any]:
-    """The keys of the objects `inputs_from` names; later ones win."""
+def _spread(step: ToolStep | ExtensionStep, frame: Frame, contract: Contract) -> tuple[dict[str, Any], bool]:
+    """The keys of the objects `inputs_from` names, later ones win; and whether nobody knows what else there is."""
     inputs: dict[str, Any] = {}
+    is_guess = False
     for source, _ in step.spread:
         value: Any = frame.data
-        for segment in source.split("."):
+        for segment in split_path(source):
             value = field(value, segment)
         if is_unknown(value) and not isinstance(value, Mapping):
+            is_guess = True
             continue
         if not isinstance(value, Mapping):
             raise InputError(f"`inputs_from` names `{source}`, which is not an object here")
@@ -86,7 +91,7 @@ def _spread(step: ToolStep | ExtensionStep, frame: Frame, contract: Contract) ->
             for name, each in value.items()
             if each is not None and not (is_record and name in FACTS and name not in contract.inputs)
         )
-    return inputs
+    return inputs, is_guess
 
 
 def said(error: GertError) -> str:

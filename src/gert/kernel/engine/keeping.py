@@ -18,7 +18,7 @@ from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.foundation.values import coerce
 
 _NONE: Final[Sequence[ContractViolation]] = ()
-_AS_KEY = msgspec.json.Encoder(order="deterministic", enc_hook=str)
+_AS_KEY = msgspec.json.Encoder(order="sorted", enc_hook=str)
 
 
 def keep_declared(
@@ -101,9 +101,11 @@ def _differing(
     terms = plan.terms
     earlier = frame.run.before(f"{terms.target} {plan.step_id}", _AS_KEY.encode(inputs), outputs)
     again = None if answer.again is None else _held(answer.again, terms, complete=False)[0]
-    differing = next((each for each in (earlier, again) if each is not None and each != outputs), None)
+    given = _AS_KEY.encode(outputs)
+    differing = next((each for each in (earlier, again) if each is not None and _AS_KEY.encode(each) != given), None)
     if differing is not None:
-        names = sorted(n for n in {*outputs, *differing} if outputs.get(n) != differing.get(n))
+        both = {*outputs, *differing}
+        names = sorted(n for n in both if _AS_KEY.encode(outputs.get(n)) != _AS_KEY.encode(differing.get(n)))
         listed = ", ".join(f"`{name}`" for name in names)
         message = f"`{terms.target}` is declared deterministic and gave another {listed} for equal inputs"
         yield "nondeterministic", message, "error"

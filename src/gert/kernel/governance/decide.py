@@ -68,7 +68,8 @@ def person_key(name: str) -> str:
     """A person's name for comparison: two spellings of one address are one person."""
     from unicodedata import normalize
 
-    return normalize("NFC", name).strip().casefold()
+    # Folding may undo the normal form, so it is made again: this is Unicode's canonical caseless match.
+    return normalize("NFC", normalize("NFD", name).strip().casefold())
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
