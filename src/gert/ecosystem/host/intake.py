@@ -57,7 +57,9 @@ class Intake:
         """The answer as it may be kept: nothing secret, nothing that passes for a reference, nothing too large."""
         flaw = _flaw(answer)
         if flaw is not None:
-            return type(answer)(failure=Failure("extraction", flaw), duration=answer.duration, redacted=answer.redacted)
+            # The message may name a key, and a key may be a secret.
+            told = Failure("extraction", defused(self._redactor.text(flaw).value))
+            return type(answer)(failure=told, duration=answer.duration, redacted=answer.redacted)
         found = _secret_outputs(answer, ask)
         mask = _Mask(self._redactor.also(found) if found else self._redactor, _names(ask))
         taken: A = mask.struct(answer)
