@@ -28,7 +28,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     program: str
     arguments: tuple[str, ...]
-    environment: dict[str, str]
+    environment: dict[bytes, bytes]
     folder: str
     stdin: bytes | None = None
 
@@ -48,6 +48,17 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     working: str
     platform: str | None = None
     programs: Programs = msgspec.field(default_factory=Programs)
+    inherited: dict[int, tuple[dict[str, str], dict[bytes, bytes]]] = msgspec.field(default_factory=dict)
+    """What each tool inherits, and the same as the system takes it: it is the same for every call."""
+
+    def inherited_by(self, tool: Tool) -> tuple[dict[str, str], dict[bytes, bytes]]:
+        """What a tool inherits."""
+        known = self.inherited.get(id(tool))
+        if known is None:
+            texts = environment_for(tool, self.environment, self.withheld, {})
+            known = texts, {os.fsencode(name): os.fsencode(value) for name, value in texts.items()}
+            self.inherited[id(tool)] = known
+        return known
 
 
 def command_for(tool: Tool, action: ActionBlock, inputs: Mapping[str, Any], here: Surroundings) -> Command | Failure:
@@ -64,7 +75,10 @@ def command_for(tool: Tool, action: ActionBlock, inputs: Mapping[str, Any], here
 
 def _command(tool: Tool, action: ActionBlock, filling: "_Filling", here: Surroundings) -> Command | Failure:
     added = {name: filling.argument(value, f"env.{name}") for name, value in action.env.items()}
-    environment = environment_for(tool, here.environment, here.withheld, added)
+    environment, encoded = here.inherited_by(tool)
+    if added:
+        environment = {**environment, **added}
+        encoded = {**encoded, **{os.fsencode(name): os.fsencode(value) for name, value in added.items()}}
     missing = missing_secret(tool, environment)
     if missing is not None:
         return missing
@@ -77,7 +91,7 @@ def _command(tool: Tool, action: ActionBlock, filling: "_Filling", here: Surroun
         name=name,
         program=program,
         arguments=arguments,
-        environment=environment,
+        environment=encoded,
         folder=folder,
         stdin=filling.text(action.stdin, "stdin").encode() if action.stdin is not None else None,
     )

@@ -71,7 +71,7 @@ class Driver:
                         await self._journal.settle()
                         await asyncio.sleep(0)
                 elif not self._take_next():
-                    await self._journal.settle()
+                    await self._journal.settle(alone=not self._tasks)
                     self._put()
                     await self._arrived.wait()
                     self._arrived.clear()

@@ -109,7 +109,7 @@ async def execute(
     environ: Mapping[str, str] | None = None,
 ) -> Executed:
     """Run a runbook; an error that stops it before anything ran is raised, everything after is in the result."""
-    environ = os.environ if environ is None else environ
+    environ = dict(os.environ) if environ is None else environ
     observers = tuple(observers)
     prepared = _Prepared(options, environ)
     console = console if console is not None else Console.standard(_all(observers, "pause"), _all(observers, "unpause"))

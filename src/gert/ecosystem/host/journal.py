@@ -127,15 +127,18 @@ class Journal:
         """Keep an answer."""
         self._answers.append(_ANSWERS.encode(entry))
 
-    async def settle(self) -> None:
-        """Make everything that was said and answered durable, then show it."""
+    async def settle(self, *, alone: bool = False) -> None:
+        """Make everything that was said and answered durable, then show it.
+
+        alone: nothing else is under way that a slow disk could hold up, so nobody else need wait for it
+        """
         lines, answers = self._lines, self._answers
         if not lines and not answers:
             return
         first = self._written + 1
         self._lines, self._answers = [], []
         self._written += len(lines)
-        if self._writer is None:
+        if self._writer is None or alone:
             self._store.append(self._run_id, first, lines, answers)
         else:
             loop = asyncio.get_running_loop()

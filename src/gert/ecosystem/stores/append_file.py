@@ -37,23 +37,34 @@ class AppendFile:
             os.close(self._fd)
             raise
 
-    def append(self, lines: Sequence[bytes]) -> None:
-        """Write the lines in one piece and make them durable, or leave the file as it was."""
+    def write(self, lines: Sequence[bytes]) -> None:
+        """Write the lines in one piece, or leave the file as it was; durable once `make_durable` returns."""
         self._check_sound()
         data = b"\n".join(lines) + b"\n"
         try:
             written = os.write(self._fd, data)
             while written < len(data):
                 written += os.write(self._fd, data[written:])
-            self._make_durable()
         except BaseException as problem:
             self.cut(self.size)
             if isinstance(problem, OSError):
-                raise TraceError(
-                    f"`{self.path}` cannot be written: {_why(problem)}", hint="nothing of the batch was kept"
-                ) from problem
+                raise self._unwritten(problem) from problem
             raise
         self.size += len(data)
+
+    def make_durable(self) -> None:
+        """Wait until everything that was written is on disk."""
+        if not self._sync:
+            return
+        try:
+            sync_data(self._fd)
+        except OSError as problem:
+            # The system may have dropped what it could not write, and would call the next attempt a success.
+            self._failed = f"it could not be made durable: {_why(problem)}"
+            raise self._unwritten(problem) from problem
+
+    def _unwritten(self, problem: OSError) -> TraceError:
+        return TraceError(f"`{self.path}` cannot be written: {_why(problem)}", hint="nothing of the batch was kept")
 
     def cut(self, size: int) -> None:
         """Take back what was written beyond a size."""
@@ -102,16 +113,6 @@ class AppendFile:
         if found.st_size != self.size or found.st_nlink == 0:
             what = "removed" if found.st_nlink == 0 else "changed by someone else"
             raise TraceError(f"`{self.path}` was {what} while a run was writing it")
-
-    def _make_durable(self) -> None:
-        if not self._sync:
-            return
-        try:
-            sync_data(self._fd)
-        except OSError as problem:
-            # The system may have dropped what it could not write, and would call the next attempt a success.
-            self._failed = f"it could not be made durable: {_why(problem)}"
-            raise
 
     def _lock(self) -> None:
         if sys.platform == "win32":

@@ -1,6 +1,7 @@
 """One run in two files of lines: the trace, and beside it the log of answers."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from os import PathLike, fspath
 from threading import Lock
@@ -50,6 +51,7 @@ class JsonlStore:
         self.torn: bytes | None = None
         self.torn_answers: bytes | None = None
         self._lock = Lock()
+        self._helper: ThreadPoolExecutor | None = None
         self._run_id: str | None = None
         self._events_count = self._answers_count = 0
         self._answers: AppendFile | None = None
@@ -62,7 +64,7 @@ class JsonlStore:
             raise
 
     def append(self, run_id: str, first_seq: int, events: Sequence[bytes], answers: Sequence[bytes] = ()) -> None:
-        """Write a batch: first its answers, then its events."""
+        """Write a batch, and wait until it is durable."""
         check_batch(run_id, first_seq, events, answers)
         with self._lock:
             if self._run_id not in (None, run_id):
@@ -72,22 +74,37 @@ class JsonlStore:
             self._run_id = run_id
 
     def _write(self, events: Sequence[bytes], answers: Sequence[bytes]) -> None:
-        # One after the other, never side by side: events that reached the disk before the answers they rest on
-        # would make a resumed run act a second time. Even writing the events while the answers are being synced
-        # could do that, because the system may put any written page on disk at any time.
-        before = 0
-        if answers and self._answers is not None:
-            before = self._answers.size
-            self._answers.append(answers)
-        if events:
-            try:
-                self._trace.append(events)
-            except BaseException:
-                if answers and self._answers is not None:
-                    self._answers.cut(before)
-                raise
+        batches = [(file, lines) for file, lines in ((self._answers, answers), (self._trace, events)) if file and lines]
+        before = [(file, file.size) for file, _ in batches]
+        try:
+            # Answers are written first: whoever is killed leaves no event behind that rests on an answer he lost.
+            for file, lines in batches:
+                file.write(lines)
+            self._sync([file for file, _ in batches])
+        except BaseException:
+            for file, size in before:
+                file.cut(size)
+            raise
         self._answers_count += len(answers)
         self._events_count += len(events)
+
+    def _sync(self, files: list[AppendFile]) -> None:
+        """Make both files durable side by side, which takes little longer than one.
+
+        Both are before anyone goes on. Should the power fail in this very moment, events may have reached the disk
+        and not the answers they rest on: then the trace is ahead of the log, and says what the answers came to.
+        """
+        if len(files) < 2 or not self.durable:
+            for file in files:
+                file.make_durable()
+            return
+        if self._helper is None:
+            self._helper = ThreadPoolExecutor(1, thread_name_prefix="gert-answers")
+        answers = self._helper.submit(files[0].make_durable)
+        try:
+            files[1].make_durable()
+        finally:
+            answers.result()
 
     def events(self, run_id: str, since: int = 0) -> Iterator[bytes]:
         """The lines after the number `since`."""
@@ -108,6 +125,8 @@ class JsonlStore:
 
     def close(self) -> None:
         """Close both files."""
+        if self._helper is not None:
+            self._helper.shutdown()
         for file in self._files():
             file.close()
 

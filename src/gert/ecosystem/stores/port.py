@@ -21,9 +21,8 @@ class Store(Protocol):
         """Write lines, without their line breaks; when this returns they are durable.
 
         The first event has the number `first_seq`. A number that exists, a gap, or a line that is not the
-        event its place says raises `TraceError`, and nothing of the batch is written. Answers are durable
-        no later than the events of the same call: a run that is resumed must not act again on what it
-        already recorded as done.
+        event its place says raises `TraceError`, and nothing of the batch is written. Answers are written
+        before the events of the same call, so that a process that is killed leaves no event without them.
         """
         ...
 

@@ -1,0 +1,115 @@
+"""Laws of every run, on runbooks and answers drawn by chance; a seed that breaks one is told with its runbook."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from gert.ecosystem.host.worlds import DryRun, Probe, World
+from gert.errors import DocumentError
+from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.run import RunResult
+from gert.kernel.events.chain import read_chain
+from gert.kernel.events.envelope import Envelope
+from gert.kernel.events.payload import UnknownEvent
+
+from .runs import Refusing, events_of, execute, setup_of
+from .walks import Chancy, Walk
+
+WORLDS: Final = 6
+BATCHES: Final = [range(start, start + 50) for start in range(0, 500, 50)]
+
+
+def batches(what: str) -> Any:
+    """Run a test on every batch; small enough that two processes share them evenly."""
+    named = [pytest.param(seeds, id=f"{what} {seeds[0]} to {seeds[-1]}") for seeds in BATCHES]
+    return pytest.mark.parametrize("seeds", named)
+
+
+@contextmanager
+def told(walk: Walk, world: str) -> Iterator[None]:
+    """Say which runbook and which world broke a law."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"in the world `{world}`, {walk}")
+        raise
+
+
+def setups(seeds: range) -> Iterator[tuple[Walk, Setup]]:
+    """The runbooks of a batch that are sound, which are most."""
+    found = 0
+    for walk in map(Walk, seeds):
+        try:
+            setup = setup_of(walk)
+        except DocumentError:
+            continue
+        found += 1
+        yield walk, setup
+    assert found > len(seeds) * 0.8
+
+
+def exploring(setup: Setup, mode: Any) -> Setup:
+    """The same run in a mode that looks for outcomes."""
+    return msgspec.structs.replace(setup, mode=mode, explores=True)
+
+
+def lawful(setup: Setup, world: World) -> RunResult:
+    """Run once, and hold the run to what is promised of all runs."""
+    result, lines, answers = execute(setup, world)
+    report, events = read_chain(lines), events_of(lines)
+    # (1) The trace is chained and whole, and all of it is in the catalogue.
+    assert report.intact
+    assert report.complete
+    assert [event.type for event in events if isinstance(event.payload, UnknownEvent)] == []
+    # (2) Nothing went wrong in the engine itself: what was not raised would be on record.
+    assert [event for event in events if (event.data.get("failure") or {}).get("kind") == "internal"] == []
+    # (3) Every step that starts completes.
+    assert list(misplaced(events)) == []
+    # (4) The answers alone give the same run again, byte by byte.
+    assert execute(setup, Refusing(), recorded=answers) == (result, lines, answers)
+    return result
+
+
+def misplaced(events: list[Envelope]) -> Iterator[str]:
+    """The starts and ends that do not alternate, at each path of its own.
+
+    A step that was skipped, or failed before it could start, has an end only.
+    """
+    running: set[str | None] = set()
+    for event in events:
+        if event.type == "step_start":
+            if event.path in running:
+                yield f"`{event.path}` starts again before it is complete"
+            running.add(event.path)
+        elif event.type == "step_complete":
+            if event.path not in running and event.data["status"] == "success":
+                yield f"`{event.path}` is complete without a start"
+            running.discard(event.path)
+    yield from (f"`{path}` is never complete" for path in running)
+
+
+@batches("runbooks")
+def test_a_run_ends_in_an_outcome_its_dry_run_lists(seeds: range) -> None:
+    for walk, setup in setups(seeds):
+        with told(walk, "dry run"):
+            listed = lawful(exploring(setup, "dry-run"), DryRun()).reachable_outcomes
+        for number in range(WORLDS):
+            world = f"{walk.seed}/{number}"
+            with told(walk, world):
+                outcome = lawful(setup, Chancy(world)).outcome
+                assert outcome is None or outcome in listed
+
+
+@batches("runbooks")
+def test_a_run_ends_in_an_outcome_its_probe_lists_where_tools_answer_alike(seeds: range) -> None:
+    for walk, setup in setups(seeds):
+        for number in range(WORLDS // 2):
+            world = f"{walk.seed}/steady/{number}"
+            with told(walk, world):
+                outcome = lawful(setup, Chancy(world, steady=True)).outcome
+                probe = Probe(Chancy(world, steady=True))
+                listed = lawful(exploring(setup, "probe"), probe).reachable_outcomes
+                assert outcome is None or outcome in listed
