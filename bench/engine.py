@@ -17,6 +17,7 @@ from bench.ratio import Ratio, report, timed
 from gert.ecosystem.executors.stdio import Stdio
 from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.driver import Driver
+from gert.ecosystem.host.execute import watch_children
 from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.journal import Journal
 from gert.ecosystem.host.policies import sound
@@ -32,7 +33,7 @@ from gert.kernel.runbook.program import Program, policy_of
 
 TOOL = """\
 apiVersion: tool/v0
-meta: { name: look, binary: "true" }
+meta: { name: look }
 contract:
   effects: [network]
   writes: []
@@ -112,6 +113,7 @@ def drive(program: tuple[Program, str], world: World, store: Store, most: int = 
     """Run to the end."""
 
     async def go() -> RunResult:
+        watch_children()
         journal = Journal(store, "run-1")
         try:
             return await Driver(world, journal, max_parallel=most).drive(run(setup_of(*program)))
@@ -170,20 +172,23 @@ def bare_events(lines: list[bytes]) -> Callable[[], None]:
 
 def cost_of_a_step(folder: Path) -> list[Ratio]:
     """A tool step in a world that answers at once, beside its own events; and ten and a hundred times as many."""
-    ratios = []
-    taken: dict[int, float] = {}
-    for count in (100, STEPS, 10_000):
-        program = program_of(folder, calls(count))
-        store = MemoryStore()
-        drive(program, Immediate(), store)
-        taken[count] = fastest(lambda program=program: drive(program, Immediate(), MemoryStore()), 5)  # type: ignore[misc]
-        if count == STEPS:
-            floor = fastest(bare_events(list(store.events("run-1"))), 9)
-            ratios.append(Ratio(f"{count} tool steps / encoding and hashing their events", taken[count], floor, 8))
-            print(f"     {count / taken[count]:,.0f} steps a second")
-    ratios.append(Ratio("10,000 steps / 100 times 100 steps", taken[10_000], 100 * taken[100], 1.5))
-    ratios.append(Ratio("10,000 steps / 5 times 2,000 steps", taken[10_000], 5 * taken[STEPS], 1.3))
-    return ratios
+    program = program_of(folder, calls(STEPS))
+    store = MemoryStore()
+    drive(program, Immediate(), store)
+    bare = bare_events(list(store.events("run-1")))
+    # In turns, so that a slow moment of the machine hits both.
+    pairs = [(fastest(lambda: drive(program, Immediate(), MemoryStore()), 1), fastest(bare, 3)) for _ in range(15)]
+    measured, floor = (min(each) for each in zip(*pairs, strict=True))
+    print(f"     {STEPS / measured:,.0f} steps a second")
+    taken = {STEPS: measured}
+    for count in (100, 10_000):
+        sized = program_of(folder, calls(count))
+        taken[count] = fastest(lambda sized=sized: drive(sized, Immediate(), MemoryStore()), 7)  # type: ignore[misc]
+    return [
+        Ratio(f"{STEPS} tool steps / encoding and hashing their events", measured, floor, 8),
+        Ratio("10,000 steps / 100 times 100 steps", taken[10_000], 100 * taken[100], 1.5),
+        Ratio("10,000 steps / 5 times 2,000 steps", taken[10_000], 5 * taken[STEPS], 1.3),
+    ]
 
 
 def real_rate(folder: Path) -> Ratio:
@@ -253,5 +258,6 @@ def main() -> int:
     """Measure and report."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        ratios = [*cost_of_a_step(folder), real_rate(folder), fan_out(folder), memory(folder)]
+        # Processes first: starting one takes longer from a process that has grown.
+        ratios = [real_rate(folder), fan_out(folder), *cost_of_a_step(folder), memory(folder)]
     return report(ratios)

@@ -7,6 +7,9 @@ The public API on one page. Nothing is imported until it is used, so that `impor
     checked = gert.validate("runbooks/restart-pod.yaml")
     for finding in checked.findings:
         print(finding.line, finding.rule, finding.message)
+
+    executed = gert.run("runbooks/restart-pod.yaml", {"pod": "web-1"}, actor="oncall@example.com")
+    print(executed.result.status, executed.result.outcome)
 """
 
 from gert._version import __version__
@@ -17,14 +20,33 @@ if TYPE_CHECKING:
 
     from gert.ecosystem.host.documents import Checked as Checked
     from gert.ecosystem.host.documents import validate_file as validate
+    from gert.ecosystem.host.execute import Executed as Executed
+    from gert.ecosystem.host.execute import RunOptions as RunOptions
+    from gert.ecosystem.host.execute import execute as execute
+    from gert.ecosystem.host.execute import run_file as run
     from gert.ecosystem.host.explain import explain_runbook as explain
     from gert.kernel.runbook.finding import Finding as Finding
     from gert.kernel.runbook.schema import schema_of as schema
 
-__all__ = ["Checked", "Finding", "__version__", "explain", "schema", "validate"]
+__all__ = [
+    "Checked",
+    "Executed",
+    "Finding",
+    "RunOptions",
+    "__version__",
+    "execute",
+    "explain",
+    "run",
+    "schema",
+    "validate",
+]
 
 _PLACES = {
     "Checked": ("gert.ecosystem.host.documents", "Checked"),
+    "Executed": ("gert.ecosystem.host.execute", "Executed"),
+    "RunOptions": ("gert.ecosystem.host.execute", "RunOptions"),
+    "execute": ("gert.ecosystem.host.execute", "execute"),
+    "run": ("gert.ecosystem.host.execute", "run_file"),
     "Finding": ("gert.kernel.runbook.finding", "Finding"),
     "explain": ("gert.ecosystem.host.explain", "explain_runbook"),
     "schema": ("gert.kernel.runbook.schema", "schema_of"),

@@ -105,14 +105,20 @@ class Author:
     def steps(self, depth: int, *, least: int, most: int) -> list[Step]:
         """A list of steps, some of which jump to another one."""
         kinds = [self.kind(depth) for _ in range(self.chance.randint(least, most))]
-        names = ["" if kind == "end" else self.name(kind[0]) for kind in kinds]
-        jumps = self.jumps(names)
-        for target in jumps.values():
-            self.known.facts.append(f"eq .{target['step']}.retry_count {{n}}")
-        steps = [
-            self.step(kind, name, depth) | ({"next": jumps[name]} if name in jumps else {})
-            for kind, name in zip(kinds, names, strict=True)
-        ]
+        names = [self.name(kind[0]) for kind in kinds]
+        jumps = self.jumps([name for kind, name in zip(kinds, names, strict=True) if kind != "end"])
+        for jump in jumps.values():
+            self.known.facts += [f"eq .{jump['step']}.retry_count {{n}}"] * 2
+        avoided = {
+            each for name, jump in jumps.items() for each in names[names.index(name) : names.index(jump["step"])]
+        }
+        steps = []
+        for kind, name in zip(kinds, names, strict=True):
+            if kind == "end":
+                # Without a guard, an end may only stand where a jump leads over it: what follows must be reached.
+                steps.append(self.end(name, guarded=name not in avoided or self.often(0.4)))
+            else:
+                steps.append(self.step(kind, name, depth, jumps.get(name)))
         if self._ends and depth < DEPTH and self.often(0.15):
             steps.append(self.end(self.name("e")))
         return steps
@@ -129,7 +135,7 @@ class Author:
         targets = [name for name in names if name]
         found: dict[str, Step] = {}
         for at, name in enumerate(targets):
-            if self.often(0.15):
+            if self.often(0.25):
                 target = self.chance.randrange(len(targets))
                 found[name] = {"step": targets[target]}
                 if target <= at or self.often(0.5):
@@ -138,20 +144,20 @@ class Author:
 
     # --- steps
 
-    def step(self, kind: str, name: str, depth: int) -> Step:
+    def step(self, kind: str, name: str, depth: int, jump: Step | None) -> Step:
         """One step with its modifiers."""
-        if kind == "end":
-            return {"type": "end", "when": self.condition()} | self.end(self.name("e"))
         loop = self.loop() if self.often(0.2) else None
         before = self.known
         if loop is not None:
             self.known = before.copy()
             self.known.facts.append("eq .n {n}")
             self.known.values.append(".n")
-        guard = {"when": self.condition()} if self.often(0.25) else {}
+        guard = {"when": self.condition()} if self.often(0.25 if jump is None else 0.6) else {}
         step = {"id": name, "type": kind} | guard | WRITE[kind](self, depth)
         if self.often(0.45):
             step["continue_on_fail"] = True
+        if jump is not None:
+            step["next"] = jump
         if loop is not None:
             step["for_each"] = loop
             self.known = before
@@ -186,7 +192,7 @@ class Author:
 
     def tool(self, _: int) -> Step:
         """A tool that only looks, or one that writes, which a policy may deny and a probe never runs."""
-        step: Step = {"tool": "f-two" if self.often(0.8) else "f-writer"}
+        step: Step = {"tool": "f-two" if self.often(0.7) else "f-writer"}
         self.tools.add(step["tool"])
         # Lanes may not set one name both, unless each has a scope of its own.
         if self._lanes or self.often(0.5):
@@ -238,9 +244,10 @@ class Author:
         self.known = before
         return {"repeat": block, "steps": steps}
 
-    def end(self, code: str) -> Step:
+    def end(self, code: str, *, guarded: bool = False) -> Step:
         """The end of a run."""
-        return {"type": "end", "outcome": {"category": "resolved", "code": code}}
+        guard = {"when": self.condition()} if guarded else {}
+        return {"type": "end"} | guard | {"outcome": {"category": "resolved", "code": code}}
 
 
 WRITE: Final[Mapping[str, Callable[[Author, int], Step]]] = {

@@ -304,8 +304,25 @@ def test_time_is_written_to_the_microsecond(micros: int, stamp: str) -> None:
 
 def test_time_goes_over_the_end_of_a_second_and_back() -> None:
     ticks = iter([1_772_280_000_999_999, 1_772_280_001_000_000, 1_772_280_000_500_000])
-    _, lines = written(said("a"), said("b"), said("c"), clock=lambda: next(ticks))
-    assert [decode(line).timestamp[-10:] for line in lines] == ["00.999999Z", "01.000000Z", "00.500000Z"]
+    store = MemoryStore()
+    journal = Journal(store, RUN, clock=lambda: next(ticks))
+    for name in "abc":
+        journal.say(said(name))
+        asyncio.run(journal.settle())
+    assert [decode(line).timestamp[-10:] for line in store.events(RUN)] == ["00.999999Z", "01.000000Z", "00.500000Z"]
+
+
+def test_what_follows_from_one_answer_happens_at_one_moment() -> None:
+    ticks = iter(range(1_772_280_000_000_000, 1_772_280_000_000_009))
+    store = MemoryStore()
+    journal = Journal(store, RUN, clock=lambda: next(ticks))
+    for name in "ab":
+        journal.say(said(name))
+    journal.log(Logged("a", PauseAnswer()))
+    for name in "cd":
+        journal.say(said(name))
+    asyncio.run(journal.settle())
+    assert [decode(line).timestamp[-5:] for line in store.events(RUN)] == ["0000Z", "0000Z", "0001Z", "0001Z"]
 
 
 def test_the_clock_of_the_machine_is_used_otherwise() -> None:

@@ -9,6 +9,7 @@ its output open; then it is done when nothing more has come for a moment, and wh
 
 import asyncio
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -32,6 +33,29 @@ _MAX_QUIET_WAITS: Final = 8
 _FIRST_LOOK, _LONGEST_LOOK = 0.005, 0.05
 _REAP_WAIT: Final = 2.0
 """Even a killed process may not go away, if it hangs in the kernel."""
+
+
+def watch_by_descriptor() -> None:
+    """In the running loop, learn of the end of a process by a descriptor and not by a thread for each.
+
+    From 3.12 on Python does so by itself. Before, the way is one for the whole program, so this is for whoever owns it:
+    a command may call it, a library must not.
+    """
+    if sys.version_info >= (3, 12) or not _has_descriptors():
+        return
+    watcher = asyncio.PidfdChildWatcher()
+    watcher.attach_loop(asyncio.get_running_loop())
+    asyncio.get_event_loop_policy().set_child_watcher(watcher)
+
+
+def _has_descriptors() -> bool:
+    if not hasattr(os, "pidfd_open"):
+        return False
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError:
+        return False  # a system too old, or a sandbox that does not know it
+    return True
 
 
 class Process(asyncio.SubprocessProtocol):

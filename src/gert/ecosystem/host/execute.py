@@ -13,6 +13,7 @@ import msgspec
 from msgspec import field
 
 from gert.ecosystem.approvals.terminal import TerminalApprovals
+from gert.ecosystem.executors.process import watch_by_descriptor
 from gert.ecosystem.executors.stdio import Stdio
 from gert.ecosystem.host.console import Console
 from gert.ecosystem.host.documents import Checked, Workspace
@@ -100,6 +101,11 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
+def watch_children() -> None:
+    """For whoever owns the process, in its running loop: the quicker way to learn that a tool has ended."""
+    watch_by_descriptor()
+
+
 async def execute(
     options: RunOptions,
     *,
@@ -157,6 +163,15 @@ def _is_text(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def run_file(file: str, inputs: Mapping[str, Any] | None = None, **options: Any) -> Executed:
+    """Run a runbook and wait for it to end; `options` are those of `RunOptions`.
+
+    Within a running event loop, await `execute` instead.
+    """
+    given = {name: Given(value, "api") for name, value in (inputs or {}).items()}
+    return asyncio.run(execute(RunOptions(file=file, given=given, **options)))
 
 
 class _Prepared:

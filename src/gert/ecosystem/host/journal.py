@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -18,7 +19,7 @@ from gert.kernel.engine.asks import AnyAnswer, Said
 from gert.kernel.events.chain import Chain
 from gert.kernel.events.envelope import Envelope, encode, encode_payload, format_timestamp
 from gert.kernel.events.payload import Payload, to_data
-from gert.kernel.events.runbook import RunComplete
+from gert.kernel.events.runbook import ContractEvaluated, RunComplete
 from gert.kernel.events.seal import seal
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.secret_refs import masked
@@ -55,6 +56,14 @@ def read_answers(lines: Iterable[bytes]) -> Iterable[Logged]:
     return (_LOGGED.decode(line) for line in lines)
 
 
+class _Evaluated(Payload, frozen=True, kw_only=True):
+    """`contract_evaluated`, as it is written."""
+
+    type: ClassVar[str] = ContractEvaluated.type
+    step_id: str
+    resolved_contract: msgspec.Raw
+
+
 class Journal:
     """Writes one run."""
 
@@ -79,7 +88,9 @@ class Journal:
         self._answers: list[bytes] = []
         self._shown: list[tuple[Envelope, Payload]] = []
         self._written = 0
+        self._timestamp = ""
         self._second = -1
+        self._contracts: dict[int, tuple[dict[str, Any], msgspec.Raw]] = {}
         self._prefix = ""
         # One thread, so that appends follow each other, and the loop goes on reading while the disk is slow.
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="gert-journal") if store.durable else None
@@ -105,11 +116,14 @@ class Journal:
         if self._has_secrets:
             payload, path, principal = _without_references(payload), masked(path), _unnamed(principal)
         chain = self._chain
-        timestamp = self._stamp()
+        timestamp = self._timestamp or self._stamp()
+        written: Payload = payload
+        if type(payload) is ContractEvaluated:
+            written = self._evaluated(payload)
         if type(payload) is RunComplete:
             line = encode(seal(self._envelope(payload, path, timestamp), self._key))
         else:
-            line = encode_payload(payload, chain.count + 1, self._run_id, timestamp, principal, path, chain.head)
+            line = encode_payload(written, chain.count + 1, self._run_id, timestamp, principal, path, chain.head)
         if self._observers:
             envelope = msgspec.structs.replace(self._envelope(payload, path, timestamp), principal=principal)
             self._shown.append((envelope, payload))
@@ -121,10 +135,20 @@ class Journal:
         second, micros = divmod(self._clock(), 1_000_000)
         if second != self._second:
             self._second, self._prefix = second, format_timestamp(datetime.fromtimestamp(second, UTC))[:-7]
-        return f"{self._prefix}{micros:06d}Z"
+        self._timestamp = f"{self._prefix}{micros:06d}Z"
+        return self._timestamp
+
+    def _evaluated(self, payload: ContractEvaluated) -> "_Evaluated":
+        """The same event with its contract encoded before: many steps run under one contract."""
+        contract = payload.resolved_contract
+        known = self._contracts.get(id(contract))
+        if known is None or known[0] is not contract:
+            known = self._contracts[id(contract)] = (contract, msgspec.Raw(_ANSWERS.encode(contract)))
+        return _Evaluated(step_id=payload.step_id, resolved_contract=known[1])
 
     def log(self, entry: Logged) -> None:
-        """Keep an answer."""
+        """Keep an answer; what follows from it, follows at one moment."""
+        self._timestamp = ""
         self._answers.append(_ANSWERS.encode(entry))
 
     async def settle(self, *, alone: bool = False) -> None:
@@ -135,6 +159,7 @@ class Journal:
         lines, answers = self._lines, self._answers
         if not lines and not answers:
             return
+        self._timestamp = ""
         first = self._written + 1
         self._lines, self._answers = [], []
         self._written += len(lines)

@@ -89,9 +89,13 @@ def _held(outputs: Mapping[str, Any], terms: Terms, *, complete: bool) -> tuple[
 
 def _fitting(value: Any, type_name: str) -> Any:
     fitting = coerce(value, type_name)
-    if not isinstance(fitting, str | bool):
+    if type_name not in _SOUND:
         require_canonical(fitting)
     return fitting
+
+
+_SOUND: Final = frozenset({"string", "int", "float", "bool"})
+"""Types whose values are plain data once they fit."""
 
 
 def _differing(

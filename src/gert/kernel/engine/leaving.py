@@ -119,14 +119,18 @@ def completes(step: Step, result: Result, frame: Frame, start: float) -> Said:
         status=result.status,
         duration=frame.strand.clock.since(start),
         outputs=result.outputs if step.executes else {},
-        failure=result.failure,
-        reason=result.reason,
         exit_code=result.exit_code,
-        evidence=result.evidence,
-        attempts=result.attempts,
-        continued=result.continued,
-        assumed=result.assumed,
     )
+    if result.status != "success" or result.attempts > 1 or result.evidence or result.assumed:
+        completed = msgspec.structs.replace(
+            completed,
+            failure=result.failure,
+            reason=result.reason,
+            evidence=result.evidence,
+            attempts=result.attempts,
+            continued=result.continued,
+            assumed=result.assumed,
+        )
     return Said(completed, frame.path, result.principal or frame.principal)
 
 
