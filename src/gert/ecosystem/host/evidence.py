@@ -5,7 +5,7 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any, BinaryIO, Final, Protocol
 
-from gert.ecosystem.host.files import read_document
+from gert.ecosystem.host.files import read_map
 from gert.ecosystem.inputs.file import MAX_PATH, open_regular
 from gert.ecosystem.inputs.prompt import Asker
 from gert.errors import DocumentError, GertError, InputError
@@ -17,7 +17,7 @@ from gert.kernel.foundation.canonical import Hasher
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.runbook.model import describe
-from gert.kernel.runbook.reader import read, shorten
+from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.tree import Map, Seq
 
 MAX_ATTACHMENT: Final = 1024 * 1024 * 1024
@@ -78,13 +78,7 @@ class EvidenceFile:
         self._name = path
         self._folder = os.path.dirname(os.path.abspath(path))
         self._actor = actor
-        reading = read(read_document(path))
-        if reading.findings:
-            finding = reading.findings[0]
-            raise DocumentError(f"{path}:{finding.line}:{finding.column}: {finding.message}", hint=finding.hint)
-        root = reading.tree.root
-        if not isinstance(root, Map):
-            raise DocumentError(f"{path}: expected a map of evidence by step id")
+        root = read_map(path, "evidence by step id")
         self._steps = root
         for step, entry in root.items():
             if entry is not None and not isinstance(entry, Map):

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from gert.errors import DocumentError, UsageError
-from gert.kernel.runbook.reader import DEFAULT_LIMITS
+from gert.kernel.runbook.reader import DEFAULT_LIMITS, read
+from gert.kernel.runbook.tree import Map
 
 YAML_SUFFIXES: Final = (".yaml", ".yml")
 OUR_FOLDER: Final = ".gert"
@@ -27,6 +28,19 @@ def read_document(path: str) -> bytes:
         raise DocumentError(f"`{path}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
     except ValueError:
         raise UsageError(f"`{path}` is not a path") from None
+
+
+def read_map(path: str, what: str) -> Map:
+    """A YAML or JSON file that holds a map of something by name; of anything else nothing is repeated."""
+    reading = read(read_document(path))
+    if reading.findings:
+        finding = reading.findings[0]
+        raise DocumentError(f"{path}:{finding.line}:{finding.column}: {finding.message}", hint=finding.hint)
+    root = reading.tree.root
+    if not isinstance(root, Map):
+        # What was found is not said: somebody may have named the file of a token.
+        raise DocumentError(f"{path}: expected a map of {what}")
+    return root
 
 
 def is_file(path: str) -> bool:

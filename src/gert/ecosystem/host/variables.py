@@ -4,15 +4,14 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from gert.ecosystem.host.files import read_document
+from gert.ecosystem.host.files import read_map
 from gert.ecosystem.inputs import Resolvers
 from gert.ecosystem.inputs.file import MAX_PATH, read_text
-from gert.errors import DocumentError, InputError, UsageError
+from gert.errors import InputError, UsageError
 from gert.kernel.engine.inputs import BatchAnswer, Given, ResolvedInputs, resolve_inputs
 from gert.kernel.foundation.text import printable
 from gert.kernel.runbook.documents.contract import InputBlock
 from gert.kernel.runbook.reader import read, shorten
-from gert.kernel.runbook.tree import Map
 
 _EXAMPLES: Final = {
     "--var": "for example --var hostname=srv1",
@@ -39,14 +38,7 @@ def given_values(
 
 def read_vars_file(path: str) -> dict[str, Given]:
     """The values in a YAML or JSON file, native at every depth."""
-    reading = read(read_document(path))
-    if reading.findings:
-        finding = reading.findings[0]
-        raise DocumentError(f"{path}:{finding.line}:{finding.column}: {finding.message}", hint=finding.hint)
-    root = reading.tree.root
-    if not isinstance(root, Map):
-        # What was found is not said: somebody may have named the file of a token.
-        raise DocumentError(f"{path}: expected a map of values by name")
+    root = read_map(path, "values by name")
     source = f"file:{printable(os.path.basename(path))}"
     return {name: Given(value, source, root.texts.get(name)) for name, value in root.items()}
 

@@ -5,13 +5,13 @@ from typing import Any, Final
 
 from gert.errors import GertError, InputError
 from gert.kernel.engine.frame import Frame
+from gert.kernel.engine.inputs import fit
 from gert.kernel.engine.plan import Plan
 from gert.kernel.engine.state import STEP
 from gert.kernel.engine.unknown import UNKNOWN, is_unknown
 from gert.kernel.foundation.globs import split_path
 from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.foundation.secret_refs import refs_in
-from gert.kernel.foundation.values import coerce, objection
 from gert.kernel.governance.contract import Contract, Parameter
 from gert.kernel.runbook.documents.steps import ExtensionStep, ToolStep
 from gert.kernel.template.values import field
@@ -55,21 +55,9 @@ def _fitting(name: str, value: Any, parameter: Parameter) -> Any:
     elif is_unknown(value):
         return value
     try:
-        value = coerce(value, parameter.type)
+        return fit(value, parameter)
     except InputError as error:
         raise InputError(f"the input `{name}`: {error.message}", hint=error.hint) from None
-    if not parameter.is_unbounded:
-        flaw = objection(
-            value,
-            type=parameter.type,
-            enum=parameter.enum,
-            pattern=parameter.pattern,
-            min=parameter.min,
-            max=parameter.max,
-        )
-        if flaw is not None:
-            raise InputError(f"the input `{name}`: {flaw}")
-    return value
 
 
 def _spread(step: ToolStep | ExtensionStep, frame: Frame, contract: Contract) -> tuple[dict[str, Any], bool]:

@@ -11,22 +11,23 @@ from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.plan import Plan, Terms
 from gert.kernel.engine.results import Result, status_of
 from gert.kernel.engine.unknown import UNKNOWN
-from gert.kernel.events.runbook import ContractViolation, Failure
+from gert.kernel.events.payload import Payload
+from gert.kernel.events.runbook import ContractViolation, Failure, RedactionApplied
 from gert.kernel.events.vocabulary import Severity, ViolationKind
 from gert.kernel.foundation.canonical import require_canonical
 from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.foundation.values import coerce
 
-_NONE: Final[Sequence[ContractViolation]] = ()
+_NOTHING: Final[Sequence[Payload]] = ()
 _AS_KEY = msgspec.json.Encoder(order="sorted", enc_hook=str)
 
 
 def keep_declared(
     answer: ToolAnswer, frame: Frame, plan: Plan, inputs: Mapping[str, Any]
-) -> tuple[Result, Sequence[ContractViolation]]:
-    """The result of a call, with the outputs its contract declares, and how the contract was not kept."""
+) -> tuple[Result, Sequence[Payload]]:
+    """The result of a call, with the outputs its contract declares; and what there is to say about the answer."""
     if answer.assumed is not None:
-        return assumed(frame, plan.terms), _NONE
+        return assumed(frame, plan.terms), _NOTHING
     terms = plan.terms
     outputs, violations = _held(answer.outputs, terms, complete=answer.failure is None)
     if terms.contract.deterministic and answer.failure is None:
@@ -42,12 +43,14 @@ def keep_declared(
         exit_code=answer.exit_code,
         principal=answer.principal,
     )
-    if not violations:
-        return result, _NONE
-    return result, [
+    if not violations and not answer.redacted:
+        return result, _NOTHING
+    masked = [RedactionApplied(step_id=frame.step_id, pattern_count=answer.redacted)] if answer.redacted else []
+    broken = [
         ContractViolation(step_id=frame.step_id, kind=kind, message=message, severity=severity)
         for kind, message, severity in violations
     ]
+    return result, [*masked, *broken]
 
 
 def assumed(frame: Frame, terms: Terms) -> Result:

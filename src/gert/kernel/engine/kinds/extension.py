@@ -8,7 +8,6 @@ from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.keeping import keep_declared
 from gert.kernel.engine.plan import Plan
 from gert.kernel.engine.results import Result
-from gert.kernel.events.runbook import RedactionApplied
 from gert.kernel.runbook.documents.steps import ExtensionStep
 
 
@@ -28,9 +27,7 @@ def run_extension(
             contract=plan.terms.contract,
         )
     )
-    if answer.redacted:
-        yield frame.say(RedactionApplied(step_id=frame.step_id, pattern_count=answer.redacted))
-    result, violations = keep_declared(answer, frame, plan, inputs)
-    for violation in violations:
-        yield frame.say(violation)
+    result, remarks = keep_declared(answer, frame, plan, inputs)
+    for remark in remarks:
+        yield frame.say(remark)
     return result
