@@ -18,7 +18,7 @@ from .runs import Case
 Step = dict[str, Any]
 
 DEPTH: Final = 2
-STATUSES: Final = ("success", "failed", "skipped", "error")
+STATUSES: Final = ("success", "failed", "skipped")
 LISTS: Final[tuple[list[int], ...]] = ([], [1], [1, 2], [2, 2])
 FAILURES: Final[tuple[FailureKind, ...]] = ("exit_code", "exit_code", "timeout", "transport")
 RULES: Final = [{"writes": ["cache"], "action": "deny"}, {"default": "allow"}]
@@ -97,8 +97,11 @@ class Author:
 
     def condition(self) -> str:
         """Something that may hold or not."""
-        fact = self.chance.choice(self.known.facts)
-        return "{{ " + fact.format(n=self.chance.randint(0, 3), status=self.chance.choice(STATUSES)) + " }}"
+        facts = self.known.facts
+        # What was learned last is looked at most: it is what the steps around it disturb.
+        fact = self.chance.choice(facts[-6:] if self.often(0.6) else facts)
+        text = fact.format(n=self.chance.randint(0, 2), status=self.chance.choice(STATUSES))
+        return "{{ " + (f"not ({text})" if self.often(0.3) else text) + " }}"
 
     # --- lists
 

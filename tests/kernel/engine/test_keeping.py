@@ -56,8 +56,8 @@ class Bench:
         frame.heard(answer)
         plan = self.run.plan(self.run.program.runbook.steps[step])
         assert plan is not None
-        result, violations = keep_declared(answer, frame, plan, inputs or {})
-        return result, list(violations)
+        result, remarks = keep_declared(answer, frame, plan, inputs or {})
+        return result, [remark for remark in remarks if isinstance(remark, ContractViolation)]
 
 
 def kept(outputs: dict[str, Any], declared: dict[str, Any] = BOTH, **answer: Any) -> tuple[Result, list[str]]:
