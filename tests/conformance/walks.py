@@ -112,9 +112,7 @@ class Author:
         jumps = self.jumps([name for kind, name in zip(kinds, names, strict=True) if kind != "end"])
         for jump in jumps.values():
             self.known.facts += [f"eq .{jump['step']}.retry_count {{n}}"] * 2
-        avoided = {
-            each for name, jump in jumps.items() for each in names[names.index(name) : names.index(jump["step"])]
-        }
+        avoided = _jumped_over(names, jumps)
         steps = []
         for kind, name in zip(kinds, names, strict=True):
             if kind == "end":
@@ -133,9 +131,8 @@ class Author:
         table = weights | blocks
         return self.chance.choices(list(table), list(table.values()))[0]
 
-    def jumps(self, names: list[str]) -> dict[str, Step]:
+    def jumps(self, targets: list[str]) -> dict[str, Step]:
         """Which steps jump, and where to: forward, back, or to themselves."""
-        targets = [name for name in names if name]
         found: dict[str, Step] = {}
         for at, name in enumerate(targets):
             if self.often(0.25):
@@ -156,7 +153,7 @@ class Author:
             self.known.facts.append("eq .n {n}")
             self.known.values.append(".n")
         guard = {"when": self.condition()} if self.often(0.25 if jump is None else 0.6) else {}
-        step = {"id": name, "type": kind} | guard | WRITE[kind](self, depth)
+        step: Step = {"id": name, "type": kind} | guard | WRITE[kind](self, depth)
         if self.often(0.45):
             step["continue_on_fail"] = True
         if jump is not None:
@@ -210,7 +207,7 @@ class Author:
         """An assertion that may hold or not."""
         value = "{{ " + self.chance.choice(self.known.values) + " }}"
         kind = self.chance.choice(["equals", "not_equals"])
-        return {"assert": [{"type": kind, "value": value, "expected": str(self.chance.randint(1, 3))}]}
+        return {"assert": [{"type": kind, "value": value, "expected": str(self.chance.randint(1, 2))}]}
 
     def branch(self, depth: int) -> Step:
         """Arms of which one is taken."""
@@ -251,6 +248,12 @@ class Author:
         """The end of a run."""
         guard = {"when": self.condition()} if guarded else {}
         return {"type": "end"} | guard | {"outcome": {"category": "resolved", "code": code}}
+
+
+def _jumped_over(names: list[str], jumps: dict[str, Step]) -> set[str]:
+    """The steps between where a jump forward begins and where it leads."""
+    spans = [(names.index(name), names.index(jump["step"])) for name, jump in jumps.items()]
+    return {each for source, target in spans for each in names[source + 1 : target]}
 
 
 WRITE: Final[Mapping[str, Callable[[Author, int], Step]]] = {

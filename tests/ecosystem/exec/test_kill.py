@@ -164,7 +164,9 @@ def test_a_run_that_was_interrupted_is_told_again_in_the_same_words(
     assert "s30" in done, "what stands in finally did not run"
     result, events = redrive(killed, killed.logged())
     assert [bare(event) for event in events] == [bare(event) for event in killed.events()]
-    assert result.status == ("cancelled" if code == 130 else "completed")
+    # A signal may come when the run is over and the command is not: then the record says completed.
+    assert result.status == killed.events()[-1]["data"]["status"]
+    assert code == 130 or result.status == "completed"
     assert killed.words() == done, "something ran again"
 
 

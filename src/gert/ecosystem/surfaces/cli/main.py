@@ -130,6 +130,7 @@ def main(arguments: list[str] | None = None) -> int:
         return EXIT_READER_GONE
     except OSError as problem:
         complain(f"the system refused: {(problem.strerror or str(problem)).lower()}")
+        no_more_output()
         return EXIT_ENGINE
     except Exception as problem:
         if os.environ.get("GERT_DEBUG"):
