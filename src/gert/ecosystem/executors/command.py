@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -18,6 +18,14 @@ _BUDGET: Final = Budget(max_output=64 * 1024 * 1024)
 """What goes to standard input may be large; what the system does not take as an argument it refuses itself."""
 
 
+Encoded: TypeAlias = dict[bytes, bytes] | None
+
+
+def encoded(environment: Mapping[str, str]) -> dict[bytes, bytes]:
+    """An environment as the system takes it."""
+    return {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
+
+
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """A process to be started; the values of secrets are in it, so it goes nowhere else.
 
@@ -28,7 +36,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     program: str
     arguments: tuple[str, ...]
-    environment: dict[bytes, bytes]
+    environment: Encoded
     folder: str
     stdin: bytes | None = None
 
@@ -48,15 +56,15 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     working: str
     platform: str | None = None
     programs: Programs = msgspec.field(default_factory=Programs)
-    inherited: dict[int, tuple[dict[str, str], dict[bytes, bytes]]] = msgspec.field(default_factory=dict)
+    inherited: dict[int, tuple[dict[str, str], Encoded]] = msgspec.field(default_factory=dict)
     """What each tool inherits, and the same as the system takes it: it is the same for every call."""
 
-    def inherited_by(self, tool: Tool) -> tuple[dict[str, str], dict[bytes, bytes]]:
-        """What a tool inherits."""
+    def inherited_by(self, tool: Tool) -> tuple[dict[str, str], Encoded]:
+        """What a tool inherits; the second is None where that is exactly what any process of ours inherits."""
         known = self.inherited.get(id(tool))
         if known is None:
-            texts = environment_for(tool, self.environment, self.withheld, {})
-            known = texts, {os.fsencode(name): os.fsencode(value) for name, value in texts.items()}
+            texts = environment_for(tool, self.environment, self.withheld)
+            known = texts, None if texts == dict(os.environ) else encoded(texts)
             self.inherited[id(tool)] = known
         return known
 
@@ -75,10 +83,10 @@ def command_for(tool: Tool, action: ActionBlock, inputs: Mapping[str, Any], here
 
 def _command(tool: Tool, action: ActionBlock, filling: "_Filling", here: Surroundings) -> Command | Failure:
     added = {name: filling.argument(value, f"env.{name}") for name, value in action.env.items()}
-    environment, encoded = here.inherited_by(tool)
+    environment, as_bytes = here.inherited_by(tool)
     if added:
         environment = {**environment, **added}
-        encoded = {**encoded, **{os.fsencode(name): os.fsencode(value) for name, value in added.items()}}
+        as_bytes = encoded(environment)
     missing = missing_secret(tool, environment)
     if missing is not None:
         return missing
@@ -91,7 +99,7 @@ def _command(tool: Tool, action: ActionBlock, filling: "_Filling", here: Surroun
         name=name,
         program=program,
         arguments=arguments,
-        environment=encoded,
+        environment=as_bytes,
         folder=folder,
         stdin=filling.text(action.stdin, "stdin").encode() if action.stdin is not None else None,
     )

@@ -10,15 +10,10 @@ OURS: Final = "GERT_"
 """How gert's own variables begin; keys to traces and approvals are among them."""
 
 
-def environment_for(
-    tool: Tool, environment: Mapping[str, str], withheld: frozenset[str], added: Mapping[str, str]
-) -> dict[str, str]:
-    """What a tool inherits, and what its action adds: no variable of gert, no secret that only others declare."""
+def environment_for(tool: Tool, environment: Mapping[str, str], withheld: frozenset[str]) -> dict[str, str]:
+    """What a tool inherits: no variable of gert, no secret that only others declare."""
     secrets = withheld.difference(secret.env for secret in tool.all_secrets) if withheld else withheld
-    inherited = {
-        name: value for name, value in environment.items() if not name.startswith(OURS) and name not in secrets
-    }
-    return {**inherited, **added}
+    return {name: value for name, value in environment.items() if not name.startswith(OURS) and name not in secrets}
 
 
 def missing_secret(tool: Tool, environment: Mapping[str, str]) -> Failure | None:
