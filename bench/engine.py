@@ -17,7 +17,6 @@ from bench.ratio import Ratio, report, timed
 from gert.ecosystem.executors.stdio import Stdio
 from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.driver import Driver
-from gert.ecosystem.host.execute import watch_children
 from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.journal import Journal
 from gert.ecosystem.host.policies import sound
@@ -113,7 +112,6 @@ def drive(program: tuple[Program, str], world: World, store: Store, most: int = 
     """Run to the end."""
 
     async def go() -> RunResult:
-        watch_children()
         journal = Journal(store, "run-1")
         try:
             return await Driver(world, journal, max_parallel=most).drive(run(setup_of(*program)))

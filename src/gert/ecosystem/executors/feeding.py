@@ -28,11 +28,10 @@ class Feed:
             os.set_blocking(write_end, False)
             self._rest = data[os.write(write_end, data[:_FIRST_PART]) :]
 
-    async def begin(self, process: asyncio.SubprocessTransport) -> None:
-        """Write what is left; a process that stops reading is no error."""
+    async def begin(self, pipe: asyncio.WriteTransport | None) -> None:
+        """Write what is left, on Windows to the pipe of the process; one that stops reading is no error."""
         if sys.platform == "win32":
-            pipe = process.get_pipe_transport(0)
-            self._writer = pipe if isinstance(pipe, asyncio.WriteTransport) else None
+            self._writer = pipe
         elif self._rest:
             file = open(self._open.pop(), "wb", buffering=0)  # noqa: SIM115 - the transport closes it
             self._writer, _ = await asyncio.get_running_loop().connect_write_pipe(asyncio.BaseProtocol, file)

@@ -9,22 +9,19 @@ its output open; then it is done when nothing more has come for a moment, and wh
 
 import asyncio
 import contextlib
-import os
 import signal
-import subprocess
 import sys
-from typing import Any, Final
+from typing import Final
 
 from gert.ecosystem.executors.capture import Capture
+from gert.ecosystem.executors.child import Child, start
 from gert.ecosystem.executors.command import Command
 from gert.ecosystem.executors.feeding import Feed
 from gert.ecosystem.executors.groups import is_running, signal_group
 
 if sys.platform == "win32":
-    _APART: dict[str, Any] = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
     _POLITE, _KILL = signal.CTRL_BREAK_EVENT, signal.SIGTERM  # the second ends a process there at once
 else:
-    _APART: dict[str, Any] = {"start_new_session": True}
     _POLITE, _KILL = signal.SIGTERM, signal.SIGKILL
 
 _MAX_QUIET_WAITS: Final = 8
@@ -35,37 +32,14 @@ _REAP_WAIT: Final = 2.0
 """Even a killed process may not go away, if it hangs in the kernel."""
 
 
-def watch_by_descriptor() -> None:
-    """In the running loop, learn of the end of a process by a descriptor and not by a thread for each.
-
-    From 3.12 on Python does so by itself. Before, the way is one for the whole program, so this is for whoever owns it:
-    a command may call it, a library must not.
-    """
-    if sys.version_info >= (3, 12) or not _has_descriptors():
-        return
-    watcher = asyncio.PidfdChildWatcher()
-    watcher.attach_loop(asyncio.get_running_loop())
-    asyncio.get_event_loop_policy().set_child_watcher(watcher)
-
-
-def _has_descriptors() -> bool:
-    if not hasattr(os, "pidfd_open"):
-        return False
-    try:
-        os.close(os.pidfd_open(os.getpid()))
-    except OSError:
-        return False  # a system too old, or a sandbox that does not know it
-    return True
-
-
-class Process(asyncio.SubprocessProtocol):
+class Process:
     """A running process and what it prints."""
 
     def __init__(self, stdout: Capture, stderr: Capture, quiet: float) -> None:
         self._captures = {1: stdout, 2: stderr}
         self._quiet = quiet
         self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.SubprocessTransport | None = None
+        self._child: Child | None = None
         self._feed: Feed | None = None
         self._exited = asyncio.Event()
         self._done = asyncio.Event()
@@ -73,41 +47,16 @@ class Process(asyncio.SubprocessProtocol):
         self._fed = -1
         self._timer: asyncio.TimerHandle | None = None
         self._problem: Exception | None = None
-        self._pid = 0
         self._is_doomed = False
 
     async def start(self, command: Command) -> None:
         """Start it; OSError and ValueError say why the system would not."""
         self._feed = Feed(command.stdin) if command.stdin is not None else None
-        starting = self._loop.create_task(self._start(command))
-        try:
-            await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            # asyncio loses a process, or waits for it for ever, when it is cancelled while it starts one.
-            while not starting.done():
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.wait([starting])
-            starting.exception()
-            raise
-
-    async def _start(self, command: Command) -> None:
-        self._transport, _ = await self._loop.subprocess_exec(
-            lambda: self,
-            command.name,
-            *command.arguments,
-            executable=command.program,
-            stdin=self._feed.source if self._feed is not None else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=command.folder,
-            env=command.environment,
-            **_APART,
-        )
-        self._pid = self._transport.get_pid() or 0
+        self._child = await start(command, self._feed, self)
         if self._is_doomed:
             self.kill()
         if self._feed is not None:
-            await self._feed.begin(self._transport)
+            await self._feed.begin(self._child.stdin)
 
     async def done(self) -> int:
         """Wait until it is done, and give its exit status: below zero for a signal."""
@@ -116,12 +65,12 @@ class Process(asyncio.SubprocessProtocol):
             raise self._problem
         for capture in self._captures.values():
             capture.close()
-        status = self._transport.get_returncode() if self._transport is not None else None
+        status = self._child.status if self._child is not None else None
         return status if status is not None else -signal.SIGTERM
 
     async def stop(self, grace: float) -> None:
         """End its group: politely, then by force once the grace is over or nobody waits any longer."""
-        if not self._pid:
+        if self._child is None:
             return
         try:
             self._signal(_POLITE)
@@ -144,25 +93,25 @@ class Process(asyncio.SubprocessProtocol):
             self._timer.cancel()
         if self._feed is not None:
             self._feed.close()
-        if self._transport is not None:
-            self._transport.close()
+        if self._child is not None:
+            self._child.close()
 
-    # What asyncio tells a protocol.
+    # What a child tells.
 
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
+    def printed(self, stream: int, data: bytes) -> None:
         """Keep what it printed; a listener that fails ends the process, not only the listening."""
         try:
-            self._captures[fd].feed(data)
+            self._captures[stream].feed(data)
         except Exception as problem:
             self._problem = problem
             self._done.set()
 
-    def process_exited(self) -> None:
+    def exited(self) -> None:
         """Wait a moment for output to end."""
         self._exited.set()
         self._look()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def ended(self) -> None:
         """It has exited and its output has ended."""
         self._done.set()
 
@@ -184,13 +133,15 @@ class Process(asyncio.SubprocessProtocol):
             pause = min(2 * pause, _LONGEST_LOOK)
 
     def _is_running(self) -> bool:
-        return not self._exited.is_set() if sys.platform == "win32" else is_running(self._pid)
+        if self._child is None or sys.platform == "win32":
+            return not self._exited.is_set()
+        return is_running(self._child.pid)
 
     def _signal(self, number: int) -> None:
-        if self._transport is None or not self._pid:
+        if self._child is None:
             return
         if sys.platform == "win32":
             with contextlib.suppress(OSError, ValueError):
-                self._transport.send_signal(number)
+                self._child.signal(number)
         else:
-            signal_group(self._pid, number)
+            signal_group(self._child.pid, number)

@@ -13,7 +13,6 @@ import msgspec
 from msgspec import field
 
 from gert.ecosystem.approvals.terminal import TerminalApprovals
-from gert.ecosystem.executors.process import watch_by_descriptor
 from gert.ecosystem.executors.stdio import Stdio
 from gert.ecosystem.host.console import Console
 from gert.ecosystem.host.documents import Checked, Workspace
@@ -99,11 +98,6 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
             "trace": self.trace,
             "db": self.db,
         }
-
-
-def watch_children() -> None:
-    """For whoever owns the process, in its running loop: the quicker way to learn that a tool has ended."""
-    watch_by_descriptor()
 
 
 async def execute(

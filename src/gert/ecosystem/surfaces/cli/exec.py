@@ -8,7 +8,7 @@ from typing import Final, TextIO
 import click
 
 from gert.ecosystem.host.driver import MAX_PARALLEL
-from gert.ecosystem.host.execute import MODES, Executed, RunOptions, execute, watch_children
+from gert.ecosystem.host.execute import MODES, Executed, RunOptions, execute
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.variables import given_values
 from gert.ecosystem.surfaces.cli.output import complain, plural, say, say_json
@@ -137,17 +137,12 @@ def _execute(options: RunOptions, stream: TextIO | None, *, verbose: bool, quiet
         observers += [PlainView(writer(stream), verbose=verbose, colour=stream.isatty()), rehearsal]
         begin = rehearsal.begin
     try:
-        return asyncio.run(_run(options, observers, _starting(begin)))
+        return asyncio.run(execute(options, observers=observers, on_start=_starting(begin)))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     finally:
         for observer in observers:
             observer.close()
-
-
-async def _run(options: RunOptions, observers: list[Observer], start: Callable[[Setup], None]) -> Executed:
-    watch_children()
-    return await execute(options, observers=observers, on_start=start)
 
 
 def _starting(begin: Callable[[Program, list[str]], None] | None) -> Callable[[Setup], None]:

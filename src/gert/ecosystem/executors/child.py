@@ -1,0 +1,211 @@
+"""A child process, as the system gives it: started at once, its output read as it comes, its end told.
+
+On POSIX this is done with the loop's readers alone, and where there is one with a descriptor for the process itself.
+asyncio's own way takes several turns of the loop and before Python 3.12 a thread for every process, and it loses a
+process whose start is cancelled. On Windows, where pipes cannot be watched, it is asyncio's.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from threading import Thread
+from typing import Any, Final, Protocol
+
+from gert.ecosystem.executors.command import Command
+from gert.ecosystem.executors.feeding import Feed
+
+_CHUNK: Final = 256 * 1024
+
+
+class Listener(Protocol):
+    """Who is told."""
+
+    def printed(self, stream: int, data: bytes) -> None:
+        """Something came on standard output (1) or standard error (2)."""
+
+    def exited(self) -> None:
+        """It has exited."""
+
+    def ended(self) -> None:
+        """It has exited, and its output has ended."""
+
+
+class Child(Protocol):
+    """A process that was started."""
+
+    pid: int
+    stdin: asyncio.WriteTransport | None
+    """Where its input goes, if the feed has no pipe of its own."""
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status, below zero for a signal; None while it runs."""
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+
+    def close(self) -> None:
+        """Let go of it; output that is still open is no longer read."""
+
+
+async def start(command: Command, feed: Feed | None, listener: Listener) -> Child:
+    """Start a process; OSError and ValueError say why the system would not."""
+    if sys.platform == "win32":
+        return await _start_watched(command, feed, listener)
+    # Nothing is awaited here, so nobody can be cancelled between the start of a process and knowing of it.
+    return PosixChild(command, feed, listener)
+
+
+class PosixChild:
+    """A child on a system whose pipes can be watched."""
+
+    def __init__(self, command: Command, feed: Feed | None, listener: Listener) -> None:
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._popen = subprocess.Popen(  # noqa: S603 - no shell, and the words are given one by one
+            [command.name, *command.arguments],
+            executable=command.program,
+            stdin=feed.source if feed is not None else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=command.folder,
+            env=command.environment,
+            start_new_session=True,
+            bufsize=0,
+        )
+        self.pid = self._popen.pid
+        self.stdin: asyncio.WriteTransport | None = None
+        self._files: dict[int, Any] = {1: self._popen.stdout, 2: self._popen.stderr}
+        for stream, file in self._files.items():
+            os.set_blocking(file.fileno(), False)
+            self._loop.add_reader(file.fileno(), self._read, stream)
+        self._watched = self._watch()
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status; None while it runs."""
+        return self._popen.returncode
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._popen.send_signal(number)
+
+    def close(self) -> None:
+        """Let go of it."""
+        for stream in list(self._files):
+            self._close(stream)
+        self._unwatch()
+        if self._popen.poll() is None:
+            # Killed, and not gone: it hangs in the kernel, and nobody waits for it any more.
+            self._popen.returncode = -signal.SIGKILL
+
+    def _read(self, stream: int) -> None:
+        try:
+            data = os.read(self._files[stream].fileno(), _CHUNK)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if data:
+            self._listener.printed(stream, data)
+            return
+        self._close(stream)
+        if not self._files and self.status is not None:
+            self._listener.ended()
+
+    def _close(self, stream: int) -> None:
+        file = self._files.pop(stream)
+        self._loop.remove_reader(file.fileno())
+        file.close()
+
+    def _watch(self) -> int | None:
+        """Have the loop told of its end: by a descriptor, or by a thread that waits for it."""
+        try:
+            descriptor = os.pidfd_open(self.pid)  # type: ignore[attr-defined, unused-ignore]
+        except (AttributeError, OSError):
+            Thread(target=self._wait, name=f"gert-child-{self.pid}", daemon=True).start()
+            return None
+        self._loop.add_reader(descriptor, self._exited)
+        return int(descriptor)
+
+    def _wait(self) -> None:
+        self._popen.wait()
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know
+            self._loop.call_soon_threadsafe(self._exited)
+
+    def _exited(self) -> None:
+        if self._popen.poll() is None:
+            return
+        self._unwatch()
+        self._listener.exited()
+        if not self._files:
+            self._listener.ended()
+
+    def _unwatch(self) -> None:
+        if self._watched is not None:
+            self._loop.remove_reader(self._watched)
+            os.close(self._watched)
+            self._watched = None
+
+
+async def _start_watched(command: Command, feed: Feed | None, listener: Listener) -> Child:
+    """Start a process with asyncio's own means."""
+    flags = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
+    transport, _ = await asyncio.get_running_loop().subprocess_exec(
+        lambda: _Protocol(listener),
+        command.name,
+        *command.arguments,
+        executable=command.program,
+        stdin=feed.source if feed is not None else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=command.folder,
+        env=command.environment,
+        creationflags=flags,
+    )
+    return _WatchedChild(transport)
+
+
+class _Protocol(asyncio.SubprocessProtocol):
+    """Hands on what asyncio tells."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Something came."""
+        self._listener.printed(fd, data)
+
+    def process_exited(self) -> None:
+        """It has exited."""
+        self._listener.exited()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Its output has ended, too."""
+        self._listener.ended()
+
+
+class _WatchedChild:
+    """A child that asyncio looks after."""
+
+    def __init__(self, transport: asyncio.SubprocessTransport) -> None:
+        self._transport = transport
+        self.pid = transport.get_pid() or 0
+        pipe = transport.get_pipe_transport(0)
+        self.stdin = pipe if isinstance(pipe, asyncio.WriteTransport) else None
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status; None while it runs."""
+        return self._transport.get_returncode()
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._transport.send_signal(number)
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._transport.close()
