@@ -226,7 +226,20 @@ def fan_out(folder: Path) -> Ratio:
         with recording(folder) as store:
             drive(program, real(program[0]), store, PARALLEL)
 
-    measured = min(timed(governed) for _ in range(3))
+    async def bare() -> None:
+        places = asyncio.Semaphore(PARALLEL)
+
+        async def one() -> None:
+            async with places:
+                pipe = asyncio.subprocess.PIPE
+                process = await asyncio.create_subprocess_exec("sleep", str(SLEEP), stdin=-3, stdout=pipe, stderr=pipe)
+                await process.communicate()
+
+        await asyncio.gather(*(one() for _ in range(LANES)))
+
+    pairs = [(timed(governed), timed(lambda: asyncio.run(bare()))) for _ in range(5)]
+    measured, floor = (min(each) for each in zip(*pairs, strict=True))
+    print(f"     {LANES} bare sleeping processes take {floor * 1e3:.0f} ms, lanes {measured * 1e3:.0f} ms")
     ideal = SLEEP * LANES / PARALLEL
     return Ratio(f"{LANES} lanes of {SLEEP * 1e3:.0f} ms, {PARALLEL} at once / ideal", measured, ideal, 1.5)
 
