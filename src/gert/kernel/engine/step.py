@@ -83,23 +83,26 @@ def _without_items(step: Step, frame: Frame, result: Result) -> Result:
 
 def _run_once(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
     """Run a step, or one iteration of it, if its guard allows."""
+    return _run(step, frame, run_block) if step.when is None else _run_guarded(step, frame, run_block)
+
+
+def _run_guarded(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
     start = frame.strand.clock.spent
-    if step.when is not None:
-        try:
-            holds = frame.holds(step.when)
-        except GertError as error:
-            result = settled(step, failed("evaluation", said(error)), frame)
-            yield completes(step, result, frame, start)
-            return result
-        if holds is None:
-            return (yield from _explore(step, frame, run_block))
-        if not holds:
-            if step.for_each is None and step.id is not None:
-                frame.state.set_status(step.id, "skipped")
-            result = Result(status="skipped", reason="when_false")
-            yield completes(step, result, frame, start)
-            return result
-    return (yield from _run(step, frame, run_block))
+    try:
+        holds = frame.holds(step.when)
+    except GertError as error:
+        result = settled(step, failed("evaluation", said(error)), frame)
+        yield completes(step, result, frame, start)
+        return result
+    if holds is None:
+        return (yield from _explore(step, frame, run_block))
+    if holds:
+        return (yield from _run(step, frame, run_block))
+    if step.for_each is None and step.id is not None:
+        frame.state.set_status(step.id, "skipped")
+    result = Result(status="skipped", reason="when_false")
+    yield completes(step, result, frame, start)
+    return result
 
 
 def _explore(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:

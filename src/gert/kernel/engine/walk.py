@@ -19,8 +19,7 @@ def run_list(steps: tuple[Step, ...], frame: Frame, *, to_the_end: bool = False)
     at = 0
     while at < len(steps):
         step = steps[at]
-        jumps.arrive(at)
-        inside = frame.at_step(step.id or f"{step.type}#{at + 1}", jumps.visit(at))
+        inside = frame.at_step(step.id or f"{step.type}#{at + 1}", jumps.visit(at) if jumps.index else 1)
         result = yield from run_step(step, inside, run_list)
         if result.failure is not None and not result.continued:
             first = first or result
@@ -80,8 +79,7 @@ class _Jumps:
 
     def visit(self, at: int) -> int:
         """How often a step is visited, this time included."""
-        if not self.index:
-            return 1
+        self._arrive(at)
         self._visits[at] = self._visits.get(at, 0) + 1
         return self._visits[at]
 
@@ -110,7 +108,7 @@ class _Jumps:
         """Where a jump that may have been taken leads to from before a place to behind it."""
         return min((target for _, target in self._doubted if target > at), default=None)
 
-    def arrive(self, at: int) -> None:
+    def _arrive(self, at: int) -> None:
         """Where a jump that may have been taken leads to, what it leads over may not have run."""
         for source, target in self._doubted:
             if target == at:
