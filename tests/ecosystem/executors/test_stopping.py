@@ -3,9 +3,12 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ import pytest
 from gert.ecosystem.executors.stdio import Stdio
 from gert.kernel.engine.asks import ToolAnswer
 
-from .calls import SH, call, failed, finished, stdio, tool_of
+from .calls import SH, call, failed, finished, run, stdio, tool_of
 
 
 def is_alive(pid: int) -> bool:
@@ -227,3 +230,43 @@ def test_a_process_is_in_a_session_of_its_own(tmp_path: Path) -> None:
     """Ctrl-C in the terminal reaches gert alone, and no tool can ask for a password there."""
     [pid] = cancelled("cut -d' ' -f5,6 /proc/$$/stat > ids; echo $$ > a.pid; sleep 60", tmp_path)
     assert (tmp_path / "ids").read_text().split() == [str(pid), str(pid)]
+
+
+def test_a_status_that_somebody_else_took_is_not_taken_for_a_success() -> None:
+    script = f"""
+import asyncio, os, signal, sys
+sys.path[:0] = {sys.path!r}
+from tests.ecosystem.executors.calls import run
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+answer = run(["sh", "-c", "exit 3"])
+print(answer.failure.kind, answer.exit_code)
+"""
+    root = Path(__file__).resolve().parents[3]
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=root)
+    assert done.stdout == "unknown_outcome None\n"
+
+
+def test_without_descriptors_for_processes_a_thread_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    for code in (0, 3):
+        answer = run(["sh", "-c", f"echo hi; exit {code}"], working=str(tmp_path))
+        assert answer.exit_code == code
+    [pid] = cancelled("echo $$ > a.pid; sleep 60", tmp_path)
+    assert not is_alive(pid)
+
+
+def test_a_process_that_cannot_be_watched_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(24, "too many open files")
+
+    def no_thread(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse, raising=False)
+    monkeypatch.setattr(Thread, "start", no_thread)
+    before = len(os.listdir("/proc/self/fd"))
+    answer = run(["sh", "-c", "sleep 0.3; touch ran"], working=str(tmp_path))
+    failed(answer, "transport", "`sh` cannot be watched: can't start new thread")
+    time.sleep(0.5)
+    assert not (tmp_path / "ran").exists()
+    assert len(os.listdir("/proc/self/fd")) == before

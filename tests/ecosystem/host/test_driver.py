@@ -731,3 +731,22 @@ def test_pauses_and_tools_get_answers_of_their_own_kind() -> None:
         return (yield Pause(key="p", path="p", step_id="p", seconds=1.0))
 
     assert isinstance(driven(run(), raising(KeyError("x"))).result, PauseAnswer)
+
+
+def test_a_lane_that_asks_nothing_hears_of_a_cancellation_and_is_driven_again_to_the_same_lines() -> None:
+    def endless() -> Steps[Any]:
+        for number in range(1_000_000):
+            stop = yield said("turn", number)
+            if stop is not None:
+                yield Said(RunCancelled(reason=stop.message), None, None)
+                return number
+        return None
+
+    async def stop(driver: Driver) -> None:
+        driver.cancel("stop")
+
+    first = driven(endless(), World(), meanwhile=stop)
+    assert first.result is not None
+    assert [entry.key for entry in first.log] == [CANCEL]
+    again = driven(endless(), Nobody(), recorded=first.log)
+    assert (again.result, again.lines, again.log) == (first.result, first.lines, first.log)

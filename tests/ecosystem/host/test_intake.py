@@ -12,6 +12,7 @@ from gert.ecosystem.host.intake import MOST_BYTES, Intake
 from gert.kernel.engine.asks import (
     AnyAnswer,
     ApprovalAnswer,
+    CallTool,
     EvidenceAnswer,
     PauseAnswer,
     Response,
@@ -23,6 +24,7 @@ from gert.kernel.foundation.canonical import MAX_INTEGER, require_canonical
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.foundation.secret_refs import refs_in, secret_ref
+from gert.kernel.governance.contract import Contract, Parameter
 
 SECRET = "hunter22"
 HIDDEN = "[REDACTED]"
@@ -273,3 +275,43 @@ def test_whatever_comes_what_is_kept_is_plain_data_without_secrets(value: Any, t
     # Once is enough: what was taken in is taken in again as it is.
     again = INTAKE.take(msgspec.structs.replace(taken, redacted=0))
     assert again == msgspec.structs.replace(taken, redacted=0)
+
+
+VAULT = CallTool(
+    key="open", path="open", step_id="open", tool="vault", action="open", inputs={},
+    contract=Contract(outputs={"token": Parameter(type="any", secret=True), "owner": Parameter(type="string")}),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(
+            ToolAnswer(outputs={"token": "sesame-opens", "owner": "ops"}, stdout="sesame-opens", exit_code=0),
+            id="a text",
+        ),
+        pytest.param(
+            ToolAnswer(outputs={"token": {"pass": "sesame-opens"}, "owner": "ops"}, stdout='{"pass":  "sesame-opens"}'),
+            id="an object, printed in another way",
+        ),
+        pytest.param(
+            ToolAnswer(failure=Failure("extraction", "expected JSON, found `sesame-opens`"), stdout="sesame"),
+            id="one that was not found",
+        ),
+        pytest.param(
+            ToolAnswer(failure=Failure("exit_code", "it exited with 1: sesame-opens"), exit_code=1, stderr="sesame"),
+            id="one in an error message",
+        ),
+        pytest.param(
+            ToolAnswer(outputs={"owner": "ops"}, again={"token": ["sesame-opens"]}, stdout="sesame-opens"),
+            id="one of a second execution",
+        ),
+    ],
+)
+def test_what_a_contract_calls_secret_among_the_outputs_is_not_kept_in_any_form(answer: ToolAnswer) -> None:
+    taken = Intake(Redactor()).take(answer, VAULT)
+    assert "sesame" not in shown(taken)
+    assert taken.exit_code == answer.exit_code
+    assert (taken.failure and taken.failure.kind) == (answer.failure and answer.failure.kind)
+    if "owner" in answer.outputs:
+        assert taken.outputs["owner"] == "ops"

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 from gert.ecosystem.executors.command import Command
 from gert.ecosystem.executors.feeding import Feed
+from gert.ecosystem.executors.groups import signal_group
 
 _CHUNK: Final = 256 * 1024
 
@@ -42,7 +43,7 @@ class Child(Protocol):
 
     @property
     def status(self) -> int | None:
-        """Its exit status, below zero for a signal; None while it runs."""
+        """Its exit status, below zero for a signal; None while it runs, or where somebody else has taken it."""
 
     def signal(self, number: int) -> None:
         """Send it a signal."""
@@ -78,16 +79,23 @@ class PosixChild:
         )
         self.pid = self._popen.pid
         self.stdin: asyncio.WriteTransport | None = None
+        self.status: int | None = None
+        self.is_over = False
+        self._watched: int | None = None
         self._files: dict[int, Any] = {1: self._popen.stdout, 2: self._popen.stderr}
-        for stream, file in self._files.items():
-            os.set_blocking(file.fileno(), False)
-            self._loop.add_reader(file.fileno(), self._read, stream)
-        self._watched = self._watch()
-
-    @property
-    def status(self) -> int | None:
-        """Its exit status; None while it runs."""
-        return self._popen.returncode
+        try:
+            for stream, file in self._files.items():
+                os.set_blocking(file.fileno(), False)
+                self._loop.add_reader(file.fileno(), self._read, stream)
+            self._watched = self._watch()
+        except BaseException:
+            # Too many files, or no thread to be had: what cannot be watched must not run.
+            signal_group(self.pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, 0)
+            self.is_over = True
+            self.close()
+            raise
 
     def signal(self, number: int) -> None:
         """Send it a signal."""
@@ -98,9 +106,10 @@ class PosixChild:
         for stream in list(self._files):
             self._close(stream)
         self._unwatch()
-        if self._popen.poll() is None:
-            # Killed, and not gone: it hangs in the kernel, and nobody waits for it any more.
-            self._popen.returncode = -signal.SIGKILL
+        if not self.is_over:
+            self._reap()
+        # We wait ourselves. One that was killed and is not gone hangs in the kernel, and nobody waits any more.
+        self._popen.returncode = -signal.SIGKILL if self.status is None else self.status
 
     def _read(self, stream: int) -> None:
         try:
@@ -113,7 +122,7 @@ class PosixChild:
             self._listener.printed(stream, data)
             return
         self._close(stream)
-        if not self._files and self.status is not None:
+        if not self._files and self.is_over:
             self._listener.ended()
 
     def _close(self, stream: int) -> None:
@@ -132,12 +141,25 @@ class PosixChild:
         return int(descriptor)
 
     def _wait(self) -> None:
-        self._popen.wait()
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know
             self._loop.call_soon_threadsafe(self._exited)
 
+    def _reap(self) -> None:
+        """Take its exit status. `Popen` would take one that somebody else has taken for a success."""
+        try:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:
+            self.is_over = True
+            return
+        if pid:
+            self.is_over, self.status = True, os.waitstatus_to_exitcode(status)
+
     def _exited(self) -> None:
-        if self._popen.poll() is None:
+        if not self.is_over:
+            self._reap()
+        if not self.is_over:
             return
         self._unwatch()
         self._listener.exited()

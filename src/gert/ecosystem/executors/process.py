@@ -58,15 +58,14 @@ class Process:
         if self._feed is not None:
             await self._feed.begin(self._child.stdin)
 
-    async def done(self) -> int:
-        """Wait until it is done, and give its exit status: below zero for a signal."""
+    async def done(self) -> int | None:
+        """Wait until it is done, and give its exit status: below zero for a signal, None if it is not known."""
         await self._done.wait()
         if self._problem is not None:
             raise self._problem
         for capture in self._captures.values():
             capture.close()
-        status = self._child.status if self._child is not None else None
-        return status if status is not None else -signal.SIGTERM
+        return self._child.status if self._child is not None else None
 
     async def stop(self, grace: float) -> None:
         """End its group: politely, then by force once the grace is over or nobody waits any longer."""

@@ -99,9 +99,10 @@ class Stdio:
         try:
             try:
                 await process.start(command)
-            except (OSError, ValueError) as problem:
+            except (OSError, ValueError, RuntimeError) as problem:
                 return _not_started(command.name, problem)
-            return await process.done()
+            status = await process.done()
+            return status if status is not None else _unknown(command.name)
         except BaseException:
             await process.stop(self._stop_grace)
             raise
@@ -121,8 +122,15 @@ class Stdio:
         return Capture(redactor, self._limit, show, keeps_raw=keeps_raw)
 
 
-def _not_started(name: str, problem: OSError | ValueError) -> Failure:
+def _unknown(name: str) -> Failure:
+    """It ended, and how is lost: a signal handler, or whoever started us, has taken its exit status."""
+    return Failure("unknown_outcome", f"{shown(name)} has ended, and nobody knows how: its exit status was taken")
+
+
+def _not_started(name: str, problem: OSError | ValueError | RuntimeError) -> Failure:
     """Why the system would not start a program that is there."""
+    if isinstance(problem, RuntimeError):
+        return Failure("transport", f"{shown(name)} cannot be watched: {problem}")
     if isinstance(problem, ValueError):
         return Failure("invalid_input", f"{shown(name)} cannot be given its arguments: {problem}")
     if problem.errno == errno.E2BIG:

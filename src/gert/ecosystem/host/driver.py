@@ -55,6 +55,9 @@ class Driver:
         # A cancellation that is wished for, and one the run is being told of.
         self._wish: str | None = None
         self._reason: str | None = None
+        self._looked = 0
+        self._due = 0
+        self._mind_next()
 
     async def drive(self, steps: Steps[T]) -> T:
         """Run to the end, and return what the run returns."""
@@ -65,11 +68,13 @@ class Driver:
         root = self._lanes.root(steps)
         try:
             while not root.done:
+                if self._wish is not None and self._reason is None and self._arrivals and not self._recorded:
+                    self._take_next()  # a lane that asks nothing must hear of it, too
                 if self._lanes.ready:
                     self._advance(*self._lanes.ready.popleft())
                     if self._journal.is_full:
                         await self._journal.settle()
-                        await asyncio.sleep(0)
+                    await self._look_up()
                 elif not self._take_next():
                     await self._journal.settle(alone=not self._tasks)
                     self._put()
@@ -93,6 +98,12 @@ class Driver:
             task.cancel()
         self._arrived.set()
 
+    async def _look_up(self) -> None:
+        """Let signals and timers in, now and then: a run that asks nothing would never wait."""
+        if self._journal.events - self._looked >= _PATIENCE:
+            self._looked = self._journal.events
+            await asyncio.sleep(0)
+
     # --- turns
 
     def _take_next(self) -> bool:
@@ -114,13 +125,21 @@ class Driver:
             lane, entry = self._arrivals.popleft()
         else:
             return False
-        self._journal.log(entry)
         if lane is not None:
+            self._journal.log(entry)
             self._lanes.ready.append((lane, entry.answer))
         elif entry.answer.failure is not None:
+            self._journal.log(msgspec.structs.replace(entry, events=self._journal.events))
             self._reason = entry.answer.failure.message
+            self._due = 0
             self._lanes.drop_waiting()
+        self._mind_next()
         return True
+
+    def _mind_next(self) -> None:
+        """Where the log says that a cancellation came while lanes were speaking, it comes at that event again."""
+        is_next = bool(self._recorded) and self._recorded[0].key == CANCEL
+        self._due = (self._recorded[0].events or 0) if is_next else 0
 
     def _advance(self, lane: Lane, value: Any) -> None:
         """Let a lane go on until it asks something of the world, forks, ends, or has said a good deal."""
@@ -134,6 +153,8 @@ class Driver:
                 return
             value = None
             if type(item) is Said:
+                if self._due and self._journal.events >= self._due:
+                    self._take_next()
                 try:
                     say(item)
                 except TraceError as error:
@@ -143,9 +164,11 @@ class Driver:
                     continue
                 if self._reason is not None and type(item.payload) is RunCancelled:
                     self._reason = self._wish = None  # the run knows; what it asks now, it asks in `finally`
+                if self._reason is not None:
+                    value = Failure("cancelled", self._reason)
                 said += 1
                 if said >= _PATIENCE:
-                    self._lanes.ready.appendleft((lane, None))
+                    self._lanes.ready.appendleft((lane, value))
                     return
             elif type(item) is RunLanes:
                 self._lanes.fork(lane, item)
@@ -167,6 +190,7 @@ class Driver:
                 self._parked[ask.key] = (lane, ask)
                 return None
             self._recorded.popleft()
+            self._mind_next()
             self._journal.log(entry)
             return entry.answer
         if self._reason is not None:

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import msgspec
@@ -352,6 +352,13 @@ def _all(observers: tuple[Observer, ...], method: str) -> Callable[[], None]:
     return tell
 
 
+def _mind_children() -> None:
+    """Whoever started us may have asked the system to forget children as they end; then nobody knew how they ended."""
+    with suppress(AttributeError, ValueError):  # a system without this signal, or not the main thread
+        if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
 @contextmanager
 def _limited(driver: Driver, timeout: float | None) -> Iterator[None]:
     """Stop the run when its time is over."""
@@ -370,6 +377,7 @@ def _interruptible(driver: Driver, abort: Callable[[], object]) -> Iterator[list
     """Ctrl-C once stops what is under way and finishes the record; twice ends everything at once."""
     loop = asyncio.get_running_loop()
     pressed: list[bool] = []
+    _mind_children()
     task = asyncio.current_task()
 
     def press() -> None:

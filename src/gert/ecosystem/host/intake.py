@@ -22,9 +22,8 @@ from gert.kernel.engine.asks import (
 from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.canonical import require_canonical
 from gert.kernel.foundation.principal import Principal
-from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.foundation.redaction import PLACEHOLDER, Redactor
 from gert.kernel.foundation.secret_refs import defused
-from gert.kernel.template import render_text
 
 A = TypeVar("A", bound=Answer)
 
@@ -60,10 +59,9 @@ class Intake:
             # The message may name a key, and a key may be a secret.
             told = Failure("extraction", defused(self._redactor.text(flaw).value))
             return type(answer)(failure=told, duration=answer.duration, redacted=answer.redacted)
-        found = _secret_outputs(answer, ask)
-        mask = _Mask(self._redactor.also(found) if found else self._redactor, _names(ask))
-        taken: A = mask.struct(answer)
-        return msgspec.structs.replace(taken, redacted=answer.redacted + mask.count) if mask.count else taken
+        mask = _Mask(self._redactor, _names(ask))
+        taken: A = mask.struct(_withheld(answer, ask))
+        return msgspec.structs.replace(taken, redacted=taken.redacted + mask.count) if mask.count else taken
 
 
 class _Mask:
@@ -103,13 +101,29 @@ def _names(ask: Ask[Any] | None) -> frozenset[str]:
     return frozenset()
 
 
-def _secret_outputs(answer: Answer, ask: Ask[Any] | None) -> list[str]:
-    """What a contract calls secret among the outputs: it is masked wherever it shows, as any other secret."""
+def _withheld(answer: A, ask: Ask[A] | None) -> A:
+    """An answer without what its contract calls secret among the outputs.
+
+    Such a value is not known before it is found, and may never be found, or in another form than it was printed in.
+    So nothing that was printed is kept or quoted.
+    """
     if not isinstance(ask, CallTool | CallExtension) or not isinstance(answer, ToolAnswer):
-        return []
-    names = [name for name, parameter in ask.contract.outputs.items() if parameter.secret]
-    given = [outputs[name] for outputs in (answer.outputs, answer.again or {}) for name in names if name in outputs]
-    return [render_text(value) for value in given]
+        return answer
+    secret = {name for name, parameter in ask.contract.outputs.items() if parameter.secret}
+    if not secret:
+        return answer
+    failure = answer.failure
+    if failure is not None:
+        how = f"it exited with {answer.exit_code}" if failure.kind == "exit_code" else "the details are withheld"
+        failure = Failure(failure.kind, f"{how}; an output is secret, so what was printed is not shown")
+    given = {name: PLACEHOLDER if name in secret else value for name, value in answer.outputs.items()}
+    again = answer.again
+    if again is not None:
+        again = {name: PLACEHOLDER if name in secret else value for name, value in again.items()}
+    count = len(secret & answer.outputs.keys())
+    return msgspec.structs.replace(
+        answer, outputs=given, again=again, failure=failure, stdout="", stderr="", redacted=answer.redacted + count
+    )
 
 
 def _flaw(answer: Answer) -> str | None:

@@ -40,11 +40,16 @@ def micros() -> int:
 
 
 class Logged(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One entry of the answer log; `at_once` if nobody had to be waited for, so that no other lane had a turn."""
+    """One entry of the answer log.
+
+    at_once: nobody had to be waited for, so that no other lane had a turn
+    events: of a cancellation, how many events had been said when it came
+    """
 
     key: str
     answer: AnyAnswer
     at_once: bool = False
+    events: int | None = None
 
 
 _ANSWERS = msgspec.json.Encoder(enc_hook=str)

@@ -193,7 +193,10 @@ AnyAsk: TypeAlias = CallTool | CallExtension | CollectEvidence | SubmitApproval 
 
 
 class Said(NamedTuple):
-    """Something to write down: what happened, where, and who did it (the kernel itself, where nobody is named)."""
+    """Something to write down: what happened, where, and who did it (the kernel itself, where nobody is named).
+
+    Whoever says something may be told in return that the run is cancelled; loops listen, so that none goes on for ever.
+    """
 
     payload: Payload
     path: str | None

@@ -10,7 +10,7 @@ from gert.kernel.engine.asks import RunLanes, Steps
 from gert.kernel.engine.frame import Clock, Frame
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
 from gert.kernel.engine.unknown import UNKNOWN, Unknown, is_unknown
-from gert.kernel.events.runbook import ForEachItem, ForEachStart
+from gert.kernel.events.runbook import Failure, ForEachItem, ForEachStart
 from gert.kernel.foundation.secret_refs import is_marked
 from gert.kernel.foundation.values import show
 from gert.kernel.runbook.documents.modifiers import ForEachBlock
@@ -137,8 +137,9 @@ def _side_by_side(
 
 
 def _run_item(each: Item, frame: Frame, run_item: RunItem) -> Steps[Result]:
-    yield frame.say(ForEachItem(step_id=frame.step_id, index=each.index, value=each.value, key=each.key))
-    return (yield from run_item(frame))
+    item = ForEachItem(step_id=frame.step_id, index=each.index, value=each.value, key=each.key)
+    stop: Failure | None = yield frame.say(item)
+    return failed(stop.kind, stop.message) if stop is not None else (yield from run_item(frame))
 
 
 def _collected(result: Result, inside: Frame, frame: Frame) -> Result:

@@ -7,7 +7,7 @@ from gert.kernel.engine.handover import said
 from gert.kernel.engine.results import DONE, Result, failed
 from gert.kernel.engine.step import run_step
 from gert.kernel.engine.unknown import UNKNOWN
-from gert.kernel.events.runbook import NextTaken
+from gert.kernel.events.runbook import Failure, NextTaken
 from gert.kernel.runbook.documents.steps import Step
 from gert.kernel.runbook.program import walk
 
@@ -44,7 +44,9 @@ def run_list(steps: tuple[Step, ...], frame: Frame, *, to_the_end: bool = False)
             except GertError as error:
                 return failed("evaluation", f"`next` of {step.label}: {said(error)}", failed_step=inside.path)
         if jump is not None:
-            yield inside.say(jump)
+            stop: Failure | None = yield inside.say(jump)
+            if stop is not None:
+                return failed(stop.kind, stop.message, failed_step=inside.path)
             at = jumps.index[jump.target]
         else:
             at += 1

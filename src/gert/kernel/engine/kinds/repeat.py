@@ -4,9 +4,9 @@ from typing import Final
 
 from gert.kernel.engine.asks import Steps
 from gert.kernel.engine.frame import Frame, RunBlock
-from gert.kernel.engine.results import DONE, Result, block_result
+from gert.kernel.engine.results import DONE, Result, block_result, failed
 from gert.kernel.engine.state import REPEAT, State
-from gert.kernel.events.runbook import RepeatIteration, RepeatStart
+from gert.kernel.events.runbook import Failure, RepeatIteration, RepeatStart
 from gert.kernel.runbook.documents.steps import RepeatStep
 from gert.kernel.template import Template
 
@@ -30,10 +30,12 @@ def run_repeat(step: RepeatStep, frame: Frame, run_block: RunBlock) -> Steps[Res
         state.root[REPEAT] = {"index": index, "round": index}
         result = yield from run_block(step.body, frame.inside(index, state))
         met = _met(until, frame, state) if not result.stops else None
-        yield frame.say(RepeatIteration(step_id=frame.step_id, index=index, until_result=met))
+        stop: Failure | None = yield frame.say(RepeatIteration(step_id=frame.step_id, index=index, until_result=met))
         assert state.changes is not None  # noqa: S101 - a fork always notes its changes
         kept.keep(state.changes)
         kept.set_scoped((REPEAT, step.id, str(index)), state.changes.archive())
+        if stop is not None and not result.stops:
+            return failed(stop.kind, stop.message)
         if in_doubt:
             frame.run.reach(result.outcome)
             frame.state.doubt([kept, None])
