@@ -5,6 +5,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,7 +29,9 @@ from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.run import run
 from gert.kernel.events.chain import read_chain
 from gert.kernel.events.envelope import MAX_LINE_BYTES, decode
+from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import Failure, InputResolved, RunCancelled
+from gert.kernel.foundation.canonical import digest
 from gert.kernel.governance.contract import Contract
 from gert.kernel.runbook.document import load
 from gert.kernel.runbook.program import Program, ToolLookup
@@ -608,13 +611,38 @@ def test_a_run_that_only_talks_can_be_cancelled_by_its_next_question() -> None:
 # --- what cannot be written
 
 
-HUGE = "x" * (MAX_LINE_BYTES + 1)
+LONG = "x" * (MAX_LINE_BYTES + 1)
 
 
+@pytest.fixture
+def unwritable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is long cannot be left out."""
+
+    def refuse(payload: Payload, longest: int) -> Payload:
+        raise TraceError("the event is too large to be written")
+
+    monkeypatch.setattr("gert.ecosystem.host.journal.shortened", refuse)
+
+
+def test_something_too_long_for_a_line_is_written_by_its_digest() -> None:
+    def run() -> Steps[Any]:
+        yield said("long", LONG)
+        yield said("nested", {"deep": [LONG, "short"]})
+        return "done"
+
+    done = driven(run(), World())
+    assert done.result == "done"
+    first, second = (decode(line).data["value"] for line in done.lines)
+    size = len(LONG) + 2
+    assert first == f"[{size} bytes, {digest(msgspec.json.encode(LONG))}]"
+    assert second == {"deep": [first, "short"]}
+
+
+@pytest.mark.usefixtures("unwritable")
 def test_something_too_large_to_write_is_thrown_at_whoever_said_it() -> None:
     def run() -> Steps[Any]:
         try:
-            yield said("huge", HUGE)
+            yield said("huge", LONG)
         except TraceError as error:
             yield said("caught", error.message)
         return (yield from lane("a"))
@@ -625,11 +653,12 @@ def test_something_too_large_to_write_is_thrown_at_whoever_said_it() -> None:
     assert read_chain(made.lines).break_count == 0
 
 
+@pytest.mark.usefixtures("unwritable")
 @pytest.mark.parametrize("then", ["ask", "fork", "return", "huge again"])
 def test_after_something_too_large_the_lane_goes_on_with(then: str) -> None:
     def run() -> Steps[Any]:
         try:
-            yield said("huge", HUGE)
+            yield said("huge", LONG)
         except TraceError:
             if then == "ask":
                 return (yield from lane("a"))
@@ -637,7 +666,7 @@ def test_after_something_too_large_the_lane_goes_on_with(then: str) -> None:
                 return (yield from block(lane("a")))
             if then == "huge again":
                 try:
-                    yield said("huge", HUGE)
+                    yield said("huge", LONG)
                 except TraceError:
                     return "twice"
         return "returned"
@@ -646,7 +675,7 @@ def test_after_something_too_large_the_lane_goes_on_with(then: str) -> None:
     assert driven(run(), World()).result == wanted[then]
 
 
-def test_a_step_with_inputs_too_large_to_write_is_in_error_and_the_run_is_recorded_to_its_end() -> None:
+def test_a_step_with_inputs_too_large_for_a_line_runs_and_is_announced_by_their_digests() -> None:
     tool_file = b"""
 apiVersion: tool/v0
 meta: {name: t}
@@ -676,17 +705,18 @@ finally:
     )
     world = World()
     made = driven(run(setup), world)
-    assert made.result.status == "error"
-    assert "too large" in made.result.failure.message
-    assert made.result.failed_step == "a"
-    assert world.asked == ["finally/last"], "a step that cannot be announced is not executed"
+    assert made.result.status == "completed"
+    assert world.asked == ["a", "finally/last"]
+    (start,) = (event for line in made.lines if (event := decode(line)).type == "step_start" and event.path == "a")
+    assert all(value.endswith("]") and "bytes, sha256:" in value for value in start.data["inputs"].values())
     assert decode(made.lines[-1]).type == "run_complete"
     assert read_chain(made.lines).break_count == 0
 
 
+@pytest.mark.usefixtures("unwritable")
 def test_something_too_large_that_nobody_catches_ends_the_drive() -> None:
     def run() -> Steps[Any]:
-        yield said("huge", HUGE)
+        yield said("huge", LONG)
 
     with pytest.raises(TraceError, match="too large"):
         driven(run(), World())

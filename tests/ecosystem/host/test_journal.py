@@ -332,10 +332,14 @@ def test_the_clock_of_the_machine_is_used_otherwise() -> None:
     assert before.strftime("%Y-%m-%dT%H") <= stamp <= journals.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def test_something_too_large_leaves_the_chain_as_it_was() -> None:
+def test_something_too_large_leaves_the_chain_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(payload: Payload, longest: int) -> Payload:
+        raise TraceError("the event is too large to be written")
+
     journal = Journal(MemoryStore(), RUN)
     journal.say(said("one"))
     head = journal.head
+    monkeypatch.setattr(journals, "shortened", refuse)
     with pytest.raises(TraceError, match="too large"):
         journal.say(said("huge", "x" * (17 * 1024 * 1024)))
     assert (journal.head, journal.events) == (head, 1)

@@ -20,7 +20,7 @@ from gert.ecosystem.executors.process import Process
 from gert.ecosystem.executors.reading import Ended, answer_of, reads_json, told
 from gert.kernel.engine.asks import CallTool, ToolAnswer
 from gert.kernel.events.runbook.parts import Failure
-from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.foundation.redaction import Redactor, parts_of
 from gert.kernel.runbook.documents.tool import ActionBlock, Tool
 from gert.kernel.template import render_text
 
@@ -113,7 +113,10 @@ class Stdio:
     def _redactor_for(self, ask: CallTool) -> Redactor:
         """Who knows the secrets of the run, and what this contract calls secret among its inputs."""
         own = [name for name, parameter in ask.contract.inputs.items() if parameter.secret and name in ask.inputs]
-        return self._redactor.also(render_text(ask.inputs[name]) for name in own) if own else self._redactor
+        if not own:
+            return self._redactor
+        values = [ask.inputs[name] for name in own]
+        return self._redactor.also(part for value in values for part in (render_text(value), *parts_of(value)))
 
     def _capture(self, ask: CallTool, redactor: Redactor, stream: str, *, keeps_raw: bool = False) -> Capture:
         # What an action gives in secret is told apart only once it has ended, so nothing is shown before.

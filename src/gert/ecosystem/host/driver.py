@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
@@ -21,7 +22,7 @@ from gert.ecosystem.host.worlds import World, answer_with
 from gert.errors import GertError, IntegrityError, TraceError
 from gert.kernel.engine.asks import AnyAnswer, Ask, PauseAnswer, RunLanes, Said, Steps
 from gert.kernel.engine.frame import written
-from gert.kernel.events.runbook import Failure, RunCancelled
+from gert.kernel.events.runbook import Failure, FinallyStart, RunCancelled
 
 T = TypeVar("T")
 
@@ -82,6 +83,11 @@ class Driver:
                     self._arrived.clear()
             await self._journal.settle()
             return cast("T", root.result)
+        except Exception:
+            # Whatever went wrong, what was said before it is on record.
+            with suppress(TraceError):
+                await self._journal.settle()
+            raise
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -97,6 +103,11 @@ class Driver:
         for task in self._tasks:
             task.cancel()
         self._arrived.set()
+
+    def _heard(self) -> None:
+        """The run knows, or has ended by itself: what it asks from now on, it asks in `finally`."""
+        self._reason = self._wish = None
+        self._arrivals = deque(entry for entry in self._arrivals if entry[0] is not None)
 
     async def _look_up(self) -> None:
         """Let signals and timers in, now and then: a run that asks nothing would never wait."""
@@ -162,8 +173,8 @@ class Driver:
                     value = error
                     send = lane.steps.throw
                     continue
-                if self._reason is not None and type(item.payload) is RunCancelled:
-                    self._reason = self._wish = None  # the run knows; what it asks now, it asks in `finally`
+                if (self._reason or self._wish) and type(item.payload) in (RunCancelled, FinallyStart):
+                    self._heard()
                 if self._reason is not None:
                     value = Failure("cancelled", self._reason)
                 said += 1

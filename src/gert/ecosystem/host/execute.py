@@ -42,7 +42,7 @@ from gert.kernel.engine.inputs import Given, ResolvedInputs
 from gert.kernel.engine.run import RunResult, run, secret_names
 from gert.kernel.events.vocabulary import RunMode
 from gert.kernel.foundation.duration import parse_duration
-from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.foundation.redaction import Redactor, parts_of
 from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.runbook.documents.steps import ManualStep
 from gert.kernel.runbook.program import Program
@@ -204,9 +204,14 @@ class _Prepared:
 
     def redactor(self, inputs: ResolvedInputs) -> Redactor:
         """Everything that must not be shown: declared secrets, secret inputs, and our own keys."""
-        ours = [value for name, value in self.environ.items() if name.startswith("GERT_") and "KEY" in name]
+        # The label of a key is public, and so is a key that only verifies.
+        ours = [
+            value
+            for name, value in self.environ.items()
+            if name.startswith("GERT_") and "KEY" in name and not name.endswith("_ID") and "public:" not in value
+        ]
         declared = [self.environ.get(name, "") for name in secret_names(self.program)]
-        known = [*declared, *inputs.secrets.values(), *ours]
+        known = [*declared, *(part for text in inputs.secrets.values() for part in parts_of(text)), *ours]
         # Output is read as UTF-8, whatever it is: a secret that is not has a second look.
         read = [each.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for each in known]
         return Redactor([*known, *read])

@@ -15,15 +15,20 @@ import msgspec
 
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.stores.port import Store
+from gert.errors import TraceError
 from gert.kernel.engine.asks import AnyAnswer, Said
 from gert.kernel.events.chain import Chain
-from gert.kernel.events.envelope import Envelope, encode, encode_payload, format_timestamp
+from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, encode, encode_payload, format_timestamp
 from gert.kernel.events.payload import Payload, to_data
 from gert.kernel.events.runbook import ContractEvaluated, RunComplete
 from gert.kernel.events.seal import seal
+from gert.kernel.events.shortening import shortened
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.foundation.signature import Key
+
+LONGEST = MAX_LINE_BYTES - 64 * 1024
+"""What the data of an event may take; the rest of the line is for the envelope."""
 
 MOST_WAITING = 1000
 """Events that may wait for a question before they are written anyway."""
@@ -120,20 +125,25 @@ class Journal:
         payload, path, principal = said
         if self._has_secrets:
             payload, path, principal = _without_references(payload), masked(path), _unnamed(principal)
+        try:
+            line = self._line(payload, path, principal)
+        except TraceError:
+            # What is too large for a line is written by its digest: nothing else may depend on the size of a value.
+            payload = shortened(payload, LONGEST)
+            line = self._line(payload, path, principal)
+        if self._observers:
+            envelope = self._envelope(payload, path, self._timestamp or self._stamp())
+            self._shown.append((msgspec.structs.replace(envelope, principal=principal), payload))
+        self._chain.append(line)
+        self._lines.append(line)
+
+    def _line(self, payload: Payload, path: str | None, principal: Principal | None) -> bytes:
         chain = self._chain
         timestamp = self._timestamp or self._stamp()
-        written: Payload = payload
-        if type(payload) is ContractEvaluated:
-            written = self._evaluated(payload)
         if type(payload) is RunComplete:
-            line = encode(seal(self._envelope(payload, path, timestamp), self._key))
-        else:
-            line = encode_payload(written, chain.count + 1, self._run_id, timestamp, principal, path, chain.head)
-        if self._observers:
-            envelope = msgspec.structs.replace(self._envelope(payload, path, timestamp), principal=principal)
-            self._shown.append((envelope, payload))
-        chain.append(line)
-        self._lines.append(line)
+            return encode(seal(self._envelope(payload, path, timestamp), self._key))
+        written: Payload = self._evaluated(payload) if type(payload) is ContractEvaluated else payload
+        return encode_payload(written, chain.count + 1, self._run_id, timestamp, principal, path, chain.head)
 
     def _stamp(self) -> str:
         """The time as events carry it; all but the microseconds stays the same for a second."""

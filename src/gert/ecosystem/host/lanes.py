@@ -57,6 +57,8 @@ class Block:
             self.steps[index].close()
             self._waits_for[index] = set()
         self.startable.clear()
+        # Whoever ends now frees nobody: those that waited are gone.
+        self.followers = [[] for _ in self.steps]
         self.left -= len(waiting)
         return len(waiting)
 

@@ -68,7 +68,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 class Run:
     """What all lanes of a run share: plans, what deterministic steps gave before, and outcomes found in a dry run."""
 
-    __slots__ = ("_remembered", "actor", "assumption", "guesses", "outcomes", "plan", "program", "setup")
+    __slots__ = ("_executions", "_remembered", "actor", "assumption", "guesses", "outcomes", "plan", "program", "setup")
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
@@ -80,12 +80,18 @@ class Run:
         """How many steps were assumed to have gone well so far."""
         self.outcomes: list[Outcome] = []
         self.plan = Planner(setup.program, setup.policies).plan
+        self._executions: dict[int, int] = {}
         self._remembered: dict[str, dict[bytes, dict[str, Any]]] = {}
 
     def reach(self, outcome: Outcome | None) -> None:
         """Note an outcome that can be reached, if there is one."""
         if outcome is not None and outcome not in self.outcomes:
             self.outcomes.append(outcome)
+
+    def executions(self, step: Step) -> int:
+        """How often a step was about to execute, this time included."""
+        self._executions[id(step)] = self._executions.get(id(step), 0) + 1
+        return self._executions[id(step)]
 
     def before(self, step_id: str, inputs: bytes, outputs: dict[str, Any]) -> dict[str, Any] | None:
         """What a step gave with equal inputs before, if it did; only so many are remembered."""

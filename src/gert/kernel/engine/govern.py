@@ -42,7 +42,7 @@ def permit(step: Step, frame: Frame, terms: Terms) -> tuple[Said, Result | None]
     """What governance decides, to be said; a result is a refusal."""
     if terms.is_free:
         return frame.say(_decision(frame, terms)), None
-    breach = _breach(terms.decision.limits, frame)
+    breach = _breach(terms.decision.limits, step, frame)
     if breach is not None:
         denied = msgspec.structs.replace(_decision(frame, terms), decision="deny", reasons=(breach,))
         return frame.say(denied), _denied(breach)
@@ -184,10 +184,13 @@ def _decision(frame: Frame, terms: Terms) -> GovernanceDecision:
     )
 
 
-def _breach(limits: Limits, frame: Frame) -> str | None:
+def _breach(limits: Limits, step: Step, frame: Frame) -> str | None:
     """Why a circuit breaker is open."""
-    if limits.max_targets is not None and frame.strand.targets > limits.max_targets:
-        return f"expected at most {limits.max_targets} targets, found {frame.strand.targets}"
+    if limits.max_targets is not None:
+        # Items of loops are known beforehand; what `repeat` and `next` add shows as it comes.
+        targets = max(frame.strand.targets, frame.run.executions(step))
+        if targets > limits.max_targets:
+            return f"expected at most {limits.max_targets} targets, found {targets}"
     if limits.max_per_hour is not None:
         # Only a ledger of earlier runs could tell; a limit nobody can check is not a limit that holds.
         return "`max_per_hour` cannot be checked without a ledger of earlier runs"

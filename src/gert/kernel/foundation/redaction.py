@@ -12,9 +12,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
+
 from gert.kernel.foundation.spellings import PLACEHOLDER, Spellings, forms_of
 
-__all__ = ["PLACEHOLDER", "Redacted", "RedactingStream", "Redactor"]
+__all__ = ["PLACEHOLDER", "Redacted", "RedactingStream", "Redactor", "parts_of"]
 
 _MAX_DEPTH = 200
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,4})?\Z")
@@ -26,6 +28,27 @@ class Redacted(NamedTuple):
 
     value: Any
     masked: int
+
+
+def parts_of(secret: object) -> list[str]:
+    """The texts a secret shows itself in: as a whole, and of a list or map, also as JSON, each of its values."""
+    if isinstance(secret, str):
+        try:
+            value = msgspec.json.decode(secret) if secret[:1] in ("{", "[") else secret
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            value = secret
+        return [secret] if isinstance(value, str) else [secret, *_leaves(value, _MAX_DEPTH)]
+    return list(_leaves(secret, _MAX_DEPTH))
+
+
+def _leaves(value: object, depth: int) -> Iterable[str]:
+    if isinstance(value, Mapping | list | tuple) and depth > 0:
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _leaves(item, depth - 1)
+    elif isinstance(value, str):
+        yield value
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield str(value)
 
 
 class Redactor:
