@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from gert.ecosystem.executors.feeding import Feed
 from gert.ecosystem.executors.stdio import Stdio
 from gert.kernel.engine.asks import ToolAnswer
 
@@ -270,3 +271,17 @@ def test_a_process_that_cannot_be_watched_does_not_run(tmp_path: Path, monkeypat
     time.sleep(0.5)
     assert not (tmp_path / "ran").exists()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_process_that_cannot_be_given_its_input_does_not_run_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise OSError(24, "too many open files")
+
+    monkeypatch.setattr(Feed, "begin", refuse)
+    answer = run(["sh", "-c", "sleep 0.3; touch ran"], action={"stdin": "x"}, working=str(tmp_path))
+    assert answer.failure is not None
+    assert answer.failure.kind == "transport"
+    time.sleep(0.5)
+    assert not (tmp_path / "ran").exists()

@@ -56,7 +56,11 @@ class Process:
         if self._is_doomed:
             self.kill()
         if self._feed is not None:
-            await self._feed.begin(self._child.stdin)
+            try:
+                await self._feed.begin(self._child.stdin)
+            except Exception:
+                self.kill()  # what cannot be given its input must not run without
+                raise
 
     async def done(self) -> int | None:
         """Wait until it is done, and give its exit status: below zero for a signal, None if it is not known."""

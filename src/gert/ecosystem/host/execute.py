@@ -218,6 +218,13 @@ class _Prepared:
 
     def setup(self, inputs: ResolvedInputs, redactor: Redactor) -> Setup:
         """The run, as the engine is given it."""
+        for name, value in inputs.values.items():
+            if redactor.value(value).masked:
+                # Masked, it would be another value than was given, and a tool would be called with that.
+                raise InputError(
+                    f"the input `{name}` holds a secret and is not declared as one",
+                    hint=f"declare it with `secret: true` in `meta.inputs.{name}`",
+                )
         return Setup(
             program=self.program,
             run_id=new_run_id(now()),
@@ -228,8 +235,7 @@ class _Prepared:
             gert_version=version_line(),
             policies=tuple(self.floor.policies),
             policy_hashes=self.floor.digests,
-            # A declared secret that somebody also passed as an ordinary input is masked like anywhere else.
-            inputs=redactor.value(inputs.values).value,
+            inputs=inputs.values,
             input_sources=inputs.sources,
             secret_inputs=frozenset(inputs.secrets),
             groups=self.groups,

@@ -107,6 +107,10 @@ def _withheld(answer: A, ask: Ask[A] | None) -> A:
     Such a value is not known before it is found, and may never be found, or in another form than it was printed in.
     So nothing that was printed is kept or quoted.
     """
+    if isinstance(ask, CollectEvidence) and isinstance(answer, EvidenceAnswer):
+        hidden = {name for name, parameter in ask.contract.outputs.items() if parameter.secret}
+        given = {name: PLACEHOLDER if name in hidden else value for name, value in answer.evidence.items()}
+        return msgspec.structs.replace(answer, evidence=given, redacted=answer.redacted + len(hidden & given.keys()))
     if not isinstance(ask, CallTool | CallExtension) or not isinstance(answer, ToolAnswer):
         return answer
     secret = {name for name, parameter in ask.contract.outputs.items() if parameter.secret}

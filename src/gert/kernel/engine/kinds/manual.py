@@ -9,6 +9,7 @@ from gert.kernel.engine.keeping import assumed
 from gert.kernel.engine.plan import Plan
 from gert.kernel.engine.results import Result, failed, status_of
 from gert.kernel.events.runbook import RedactionApplied
+from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.runbook.documents.steps import ManualStep
 
@@ -41,8 +42,12 @@ def run_manual(
 def _judged(step: ManualStep, answer: EvidenceAnswer, frame: Frame, plan: Plan) -> Result:
     if answer.assumed is not None:
         return assumed(frame, plan.terms)
-    given = answer.evidence
-    outputs = {name: given[name] for name in plan.terms.contract.outputs if name in given}
+    declared = plan.terms.contract.outputs
+    given = {
+        name: PLACEHOLDER if name in declared and declared[name].secret and value is not None else value
+        for name, value in answer.evidence.items()
+    }
+    outputs = {name: given[name] for name in declared if name in given}
     if answer.failure is not None:
         return Result(
             status=status_of(answer.failure),
