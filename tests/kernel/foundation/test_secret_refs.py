@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gert.errors import InputError
 from gert.kernel.foundation.secret_refs import defused, masked, refs_in, reveal, secret_ref
-from gert.kernel.foundation.spellings import PLACEHOLDER
+from gert.kernel.foundation.text import PLACEHOLDER
 
 SECRETS = {"token": "s3cret", "other": "0ther"}
 TOKEN, OTHER = secret_ref("token"), secret_ref("other")

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gert.kernel.foundation.spellings import PLACEHOLDER, Spellings, forms_of
+from gert.kernel.foundation.spellings import Spellings, forms_of
+from gert.kernel.foundation.text import PLACEHOLDER
 
 __all__ = ["PLACEHOLDER", "Redacted", "RedactingStream", "Redactor", "parts_of"]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from gert.errors import InputError
-from gert.kernel.foundation.spellings import PLACEHOLDER
+from gert.kernel.foundation.text import PLACEHOLDER
 
 _OPEN: Final = "\ufdd0"
 _CLOSE: Final = "\ufdd1"

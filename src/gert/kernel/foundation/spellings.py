@@ -9,7 +9,8 @@ import base64
 import re
 from collections.abc import Iterable, Iterator
 
-PLACEHOLDER = "[REDACTED]"
+from gert.kernel.foundation.text import PLACEHOLDER
+
 MIN_LENGTH = 4
 """Shorter secrets occur in ordinary text by chance."""
 

@@ -5,6 +5,9 @@ from typing import Final
 
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
+PLACEHOLDER: Final = "[REDACTED]"
+"""What stands in place of a secret."""
+
 # Beyond these a number is clearer with its exponent.
 _SMALLEST_PLAIN = 1e-9
 _LARGEST_PLAIN = 1e21
