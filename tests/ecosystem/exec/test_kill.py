@@ -5,7 +5,7 @@ import signal
 import sqlite3
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -145,7 +145,7 @@ def test_killed_from_outside_with_a_database(tmp_path: Path, project: Project, s
     check_announced(killed)
     verified = project.gert("trace", "verify", "--db", killed.db)
     assert verified.code == (0 if is_over(killed.events()) else 1), verified
-    with sqlite3.connect(f"file:{killed.db}?mode=ro", uri=True) as found:
+    with closing(sqlite3.connect(f"file:{killed.db}?mode=ro", uri=True)) as found:
         assert found.execute("pragma integrity_check").fetchone() == ("ok",)
     check_redrive(killed)
 
