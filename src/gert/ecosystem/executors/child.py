@@ -40,6 +40,8 @@ class Child(Protocol):
     pid: int
     stdin: asyncio.WriteTransport | None
     """Where its input goes, if the feed has no pipe of its own."""
+    is_silent: bool
+    """Its output has ended."""
 
     @property
     def status(self) -> int | None:
@@ -80,7 +82,7 @@ class PosixChild:
         self.pid = self._popen.pid
         self.stdin: asyncio.WriteTransport | None = None
         self.status: int | None = None
-        self.is_over = False
+        self.is_over = self.is_silent = False
         self._watched: int | None = None
         self._files: dict[int, Any] = {1: self._popen.stdout, 2: self._popen.stderr}
         try:
@@ -122,6 +124,7 @@ class PosixChild:
             self._listener.printed(stream, data)
             return
         self._close(stream)
+        self.is_silent = not self._files
         if not self._files and self.is_over:
             self._listener.ended()
 
@@ -218,6 +221,7 @@ class _WatchedChild:
         self.pid = transport.get_pid() or 0
         pipe = transport.get_pipe_transport(0)
         self.stdin = pipe if isinstance(pipe, asyncio.WriteTransport) else None
+        self.is_silent = False
 
     @property
     def status(self) -> int | None:

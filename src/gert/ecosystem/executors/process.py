@@ -110,9 +110,10 @@ class Process:
             self._done.set()
 
     def exited(self) -> None:
-        """Wait a moment for output to end."""
+        """Wait a moment for output to end, unless it has."""
         self._exited.set()
-        self._look()
+        if self._child is None or not self._child.is_silent:
+            self._look()
 
     def ended(self) -> None:
         """It has exited and its output has ended."""

@@ -57,8 +57,7 @@ class Driver:
         self._wish: str | None = None
         self._reason: str | None = None
         self._looked = 0
-        self._due = 0
-        self._mind_next()
+        self._turns = 0
 
     async def drive(self, steps: Steps[T]) -> T:
         """Run to the end, and return what the run returns."""
@@ -69,9 +68,10 @@ class Driver:
         root = self._lanes.root(steps)
         try:
             while not root.done:
-                if self._wish is not None and self._reason is None and self._arrivals and not self._recorded:
+                if self._is_cancellation_due():
                     self._take_next()  # a lane that asks nothing must hear of it, too
                 if self._lanes.ready:
+                    self._turns += 1
                     self._advance(*self._lanes.ready.popleft())
                     if self._journal.is_full:
                         await self._journal.settle()
@@ -98,8 +98,9 @@ class Driver:
         if self._wish is not None:
             return
         self._wish = reason
-        # In its turn, as an answer to nobody's question: so it stands in the log where it happened.
-        self._arrivals.append((None, Logged(CANCEL, PauseAnswer(failure=Failure("cancelled", reason)))))
+        # As an answer to nobody's question: so it stands in the log where it happened. Before answers that nobody has
+        # taken yet, because lanes that ask nothing must hear of it while those wait.
+        self._arrivals.appendleft((None, Logged(CANCEL, PauseAnswer(failure=Failure("cancelled", reason)))))
         for task in self._tasks:
             task.cancel()
         self._arrived.set()
@@ -140,17 +141,16 @@ class Driver:
             self._journal.log(entry)
             self._lanes.ready.append((lane, entry.answer))
         elif entry.answer.failure is not None:
-            self._journal.log(msgspec.structs.replace(entry, events=self._journal.events))
+            self._journal.log(msgspec.structs.replace(entry, turn=self._turns))
             self._reason = entry.answer.failure.message
-            self._due = 0
             self._lanes.drop_waiting()
-        self._mind_next()
         return True
 
-    def _mind_next(self) -> None:
-        """Where the log says that a cancellation came while lanes were speaking, it comes at that event again."""
-        is_next = bool(self._recorded) and self._recorded[0].key == CANCEL
-        self._due = (self._recorded[0].events or 0) if is_next else 0
+    def _is_cancellation_due(self) -> bool:
+        """Whether a cancellation waits; in a log, one comes again after as many turns of lanes as the first time."""
+        if self._recorded:
+            return self._recorded[0].key == CANCEL and self._turns >= (self._recorded[0].turn or 0)
+        return self._wish is not None and self._reason is None and bool(self._arrivals)
 
     def _advance(self, lane: Lane, value: Any) -> None:
         """Let a lane go on until it asks something of the world, forks, ends, or has said a good deal."""
@@ -164,8 +164,6 @@ class Driver:
                 return
             value = None
             if type(item) is Said:
-                if self._due and self._journal.events >= self._due:
-                    self._take_next()
                 try:
                     say(item)
                 except TraceError as error:
@@ -201,7 +199,6 @@ class Driver:
                 self._parked[ask.key] = (lane, ask)
                 return None
             self._recorded.popleft()
-            self._mind_next()
             self._journal.log(entry)
             return entry.answer
         if self._reason is not None:
@@ -237,11 +234,15 @@ class Driver:
 
     async def _answer(self, lane: Lane, ask: Ask[Any]) -> None:
         start = time.monotonic()
+        limit: asyncio.Timeout | None = None
         try:
-            async with asyncio.timeout(ask.timeout) as limit:
+            if ask.timeout is None:
                 answer = await self._world.answer(ask)
+            else:
+                async with asyncio.timeout(ask.timeout) as limit:
+                    answer = await self._world.answer(ask)
         except TimeoutError as error:
-            if limit.expired():
+            if limit is not None and limit.expired():
                 answer = answer_with(ask, Failure("timeout", f"no answer within {written(ask.timeout or 0.0)}"))
             else:
                 answer = answer_with(

@@ -48,13 +48,13 @@ class Logged(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry of the answer log.
 
     at_once: nobody had to be waited for, so that no other lane had a turn
-    events: of a cancellation, how many events had been said when it came
+    turn: of a cancellation, how many turns lanes had had when it came
     """
 
     key: str
     answer: AnyAnswer
     at_once: bool = False
-    events: int | None = None
+    turn: int | None = None
 
 
 _ANSWERS = msgspec.json.Encoder(enc_hook=str)
