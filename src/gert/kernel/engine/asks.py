@@ -186,9 +186,6 @@ class Pause(Ask[PauseAnswer], frozen=True, kw_only=True):
     seconds: float
 
 
-AnyAsk: TypeAlias = CallTool | CallExtension | CollectEvidence | SubmitApproval | AwaitApproval | Pause
-
-
 # --- the seam
 
 
