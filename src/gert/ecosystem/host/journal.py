@@ -138,12 +138,13 @@ class Journal:
         self._lines.append(line)
 
     def _line(self, payload: Payload, path: str | None, principal: Principal | None) -> bytes:
-        chain = self._chain
+        chain, kind = self._chain, type(payload)
         timestamp = self._timestamp or self._stamp()
-        if type(payload) is RunComplete:
+        if kind is RunComplete:
             return encode(seal(self._envelope(payload, path, timestamp), self._key))
-        written: Payload = self._evaluated(payload) if type(payload) is ContractEvaluated else payload
-        return encode_payload(written, chain.count + 1, self._run_id, timestamp, principal, path, chain.head)
+        if kind is ContractEvaluated:
+            payload = self._evaluated(payload)  # type: ignore[arg-type]
+        return encode_payload(payload, chain.count + 1, self._run_id, timestamp, principal, path, chain.head)
 
     def _stamp(self) -> str:
         """The time as events carry it; all but the microseconds stays the same for a second."""

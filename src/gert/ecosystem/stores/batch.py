@@ -1,6 +1,8 @@
 """What every store checks before it writes: each line is the event its place says, and fits on one line."""
 
 from collections.abc import Sequence
+from itertools import repeat
+from operator import contains
 from typing import Final
 
 import msgspec
@@ -32,12 +34,21 @@ def check_batch(run_id: str, first_seq: int, events: Sequence[bytes], answers: S
             raise TraceError("an answer is one line of JSON without its line break")
         if len(answer) > MAX_ANSWER_BYTES:
             raise TraceError(f"an answer is too large: expected at most {MAX_ANSWER_BYTES} bytes, found {len(answer)}")
-    begins = b',"run_id":"%b","type":"' % run_id.encode()
-    for seq, line in enumerate(events, start=first_seq):
-        # Every line of ours begins and ends alike; reading each of them back would cost more than writing it did.
-        is_ours = line.startswith(b'{"seq":%d%b' % (seq, begins)) and line.endswith(b"}}")
-        if not is_ours or len(line) > MAX_LINE_BYTES or b"\n" in line:
+    if not _are_ours(run_id, first_seq, events):
+        for seq, line in enumerate(events, start=first_seq):
             _check_event(run_id, seq, line)
+
+
+def _are_ours(run_id: str, first_seq: int, events: Sequence[bytes]) -> bool:
+    """Whether lines begin and end as all lines of ours: reading each of them back would cost more than writing it."""
+    begins = b'{"seq":%%d,"run_id":"%b","type":"' % run_id.encode().replace(b"%", b"%%")
+    starts = [begins % seq for seq in range(first_seq, first_seq + len(events))]
+    return (
+        all(map(bytes.startswith, events, starts))
+        and all(map(bytes.endswith, events, repeat(b"}}")))
+        and not any(map(contains, events, repeat(b"\n")))
+        and max(map(len, events), default=0) <= MAX_LINE_BYTES
+    )
 
 
 def check_next(run_id: str, last_seq: int, first_seq: int) -> None:

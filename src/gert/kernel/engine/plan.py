@@ -89,11 +89,12 @@ class Planner:
 
     def plan(self, step: Step) -> Plan | None:
         """The plan of a step; none for those that only direct flow."""
-        key = id(step)
-        if key not in self._plans:
+        try:
+            return self._plans[id(step)]
+        except KeyError:
             contract = self._program.contract_of(step)
-            self._plans[key] = self._plan(step, contract) if contract is not None else None
-        return self._plans[key]
+            plan = self._plans[id(step)] = self._plan(step, contract) if contract is not None else None
+            return plan
 
     def _plan(self, step: Step, contract: Contract) -> Plan:
         named = (step.tool, step.action) if isinstance(step, ToolStep) else (step.type, id(step))
