@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from gert.ecosystem.host.documents import Checked as Checked
     from gert.ecosystem.host.documents import validate_file as validate
-    from gert.ecosystem.host.execute import Executed as Executed
-    from gert.ecosystem.host.execute import RunOptions as RunOptions
     from gert.ecosystem.host.execute import execute as execute
     from gert.ecosystem.host.execute import run_file as run
     from gert.ecosystem.host.explain import explain_runbook as explain
+    from gert.ecosystem.host.options import Executed as Executed
+    from gert.ecosystem.host.options import RunOptions as RunOptions
     from gert.kernel.runbook.finding import Finding as Finding
     from gert.kernel.runbook.schema import schema_of as schema
 
@@ -43,8 +43,8 @@ __all__ = [
 
 _PLACES = {
     "Checked": ("gert.ecosystem.host.documents", "Checked"),
-    "Executed": ("gert.ecosystem.host.execute", "Executed"),
-    "RunOptions": ("gert.ecosystem.host.execute", "RunOptions"),
+    "Executed": ("gert.ecosystem.host.options", "Executed"),
+    "RunOptions": ("gert.ecosystem.host.options", "RunOptions"),
     "execute": ("gert.ecosystem.host.execute", "execute"),
     "run": ("gert.ecosystem.host.execute", "run_file"),
     "Finding": ("gert.kernel.runbook.finding", "Finding"),

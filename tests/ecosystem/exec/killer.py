@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gert.ecosystem.host.documents import Workspace
-from gert.ecosystem.host.execute import RunOptions, execute
+from gert.ecosystem.host.execute import execute
+from gert.ecosystem.host.options import RunOptions
 from gert.ecosystem.stores.jsonl import JsonlStore
 from gert.kernel.engine.inputs import Given
 

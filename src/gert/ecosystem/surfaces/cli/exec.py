@@ -8,8 +8,9 @@ from typing import Final, TextIO
 import click
 
 from gert.ecosystem.host.driver import MAX_PARALLEL
-from gert.ecosystem.host.execute import MODES, Executed, RunOptions, execute
+from gert.ecosystem.host.execute import execute
 from gert.ecosystem.host.observer import Observer
+from gert.ecosystem.host.options import MODES, Executed, RunOptions
 from gert.ecosystem.host.variables import given_values
 from gert.ecosystem.surfaces.cli.output import complain, plural, say, say_json
 from gert.ecosystem.surfaces.cli.plain import PlainView

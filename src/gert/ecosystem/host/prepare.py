@@ -1,0 +1,128 @@
+"""What is known of a run before its inputs are: the program, the floor under it, who runs it, what is not shown."""
+
+import getpass
+import os
+import socket
+from collections.abc import Iterator, Mapping
+
+from gert.ecosystem.host.documents import Checked, Workspace
+from gert.ecosystem.host.journal import now
+from gert.ecosystem.host.options import MODES, RunOptions
+from gert.ecosystem.host.policies import Floor, floor_for, sound
+from gert.ecosystem.host.runs import new_run_id, state_dir
+from gert.ecosystem.host.version import version_line
+from gert.errors import DocumentError, InputError, UsageError
+from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.inputs import ResolvedInputs
+from gert.kernel.engine.run import secret_names
+from gert.kernel.foundation.duration import parse_duration
+from gert.kernel.foundation.redaction import Redactor, parts_of
+from gert.kernel.runbook.program import Program
+
+
+class Prepared:
+    """Everything that is known before inputs are resolved."""
+
+    def __init__(self, options: RunOptions, environ: Mapping[str, str]) -> None:
+        if options.mode not in MODES:
+            raise UsageError(f"`{options.mode}` is not a mode", hint=f"one of {', '.join(MODES)}")
+        if options.trace and options.db:
+            raise UsageError("a run is recorded in one place", hint="give --trace or --db, not both")
+        for name, value in _named(options):
+            if not _is_text(value):
+                raise UsageError(f"{name} is not UTF-8 text")
+        self.options = options
+        self.environ = environ
+        workspace = Workspace()
+        self.checked: Checked = sound(workspace.program(options.file))
+        if self.checked.program is None:
+            raise DocumentError(f"`{options.file}` is not a runbook")
+        self.program: Program = self.checked.program
+        self.floor: Floor = floor_for(workspace, options.file, self.program, options.policies)
+        folder = os.path.dirname(os.path.abspath(options.file))
+        project = workspace.project(folder)
+        self.groups = dict(project.groups) if project is not None else {}
+        self.state = state_dir(options.state_dir, workspace.project_root(folder), environ)
+        self.actor = options.actor or _user()
+        if options.mode != "dry-run":
+            self._require_secrets()
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds the whole run may take: the shorter of what the caller and the runbook say."""
+        declared = self.program.runbook.meta.timeout
+        limits = [self.options.timeout, parse_duration(declared).total_seconds() if declared else None]
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def redactor(self, inputs: ResolvedInputs) -> Redactor:
+        """Everything that must not be shown: declared secrets, secret inputs, and our own keys."""
+        # The label of a key is public, and so is a key that only verifies.
+        ours = [
+            value
+            for name, value in self.environ.items()
+            if name.startswith("GERT_") and "KEY" in name and not name.endswith("_ID") and "public:" not in value
+        ]
+        declared = [self.environ.get(name, "") for name in secret_names(self.program)]
+        known = [*declared, *(part for text in inputs.secrets.values() for part in parts_of(text)), *ours]
+        # Output is read as UTF-8, whatever it is: a secret that is not has a second look.
+        read = [each.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for each in known]
+        return Redactor([*known, *read])
+
+    def setup(self, inputs: ResolvedInputs, redactor: Redactor) -> Setup:
+        """The run, as the engine is given it."""
+        for name, value in inputs.values.items():
+            if redactor.value(value).masked:
+                # Masked, it would be another value than was given, and a tool would be called with that.
+                raise InputError(
+                    f"the input `{name}` holds a secret and is not declared as one",
+                    hint=f"declare it with `secret: true` in `meta.inputs.{name}`",
+                )
+        return Setup(
+            program=self.program,
+            run_id=new_run_id(now()),
+            runbook_hash=self.checked.document.digest,
+            mode=self.options.mode,
+            actor=self.actor,
+            host=socket.gethostname(),
+            gert_version=version_line(),
+            policies=tuple(self.floor.policies),
+            policy_hashes=self.floor.digests,
+            inputs=inputs.values,
+            input_sources=inputs.sources,
+            secret_inputs=frozenset(inputs.secrets),
+            groups=self.groups,
+            explores=self.options.mode != "real",
+        )
+
+    def _require_secrets(self) -> None:
+        for secret in self.program.runbook.meta.secrets:
+            if secret.required and not self.environ.get(secret.env):
+                raise InputError(
+                    f"the runbook requires the secret `{secret.env}`",
+                    hint=f"set the environment variable: {secret.description or secret.env}",
+                )
+
+
+def _named(options: RunOptions) -> Iterator[tuple[str, str]]:
+    """What the caller gave in words, by the name of its option."""
+    yield "FILE", options.file
+    for name in ("actor", "trace", "db", "state_dir", "evidence"):
+        value = getattr(options, name)
+        if value is not None:
+            yield {"actor": "--as"}.get(name, f"--{name.replace('_', '-')}"), value
+    yield from (("--policy", each) for each in options.policies)
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return f"uid-{os.getuid()}" if hasattr(os, "getuid") else "unknown"

@@ -1,0 +1,1 @@
+"""Telling others what a run came to."""

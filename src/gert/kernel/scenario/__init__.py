@@ -1,0 +1,1 @@
+"""Scenarios: what a run was answered, what it is expected to lead to, and what has changed since."""
