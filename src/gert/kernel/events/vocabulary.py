@@ -72,3 +72,4 @@ Reconciliation = Literal["success", "failed", "retry"]
 STEP_STATUSES: tuple[StepStatus, ...] = get_args(StepStatus)
 RUN_STATUSES: tuple[RunStatus, ...] = get_args(RunStatus)
 OUTCOME_CATEGORIES: tuple[OutcomeCategory, ...] = get_args(OutcomeCategory)
+FAILURE_KINDS: tuple[FailureKind, ...] = get_args(FailureKind)

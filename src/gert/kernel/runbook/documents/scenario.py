@@ -2,46 +2,87 @@
 
 from typing import Any
 
+from gert.kernel.events.vocabulary import FAILURE_KINDS
 from gert.kernel.runbook.kinds import (
     BOOL,
     DATA,
     DURATION,
     EXTENSIONS,
+    NONEMPTY,
     TEXT,
     Choice,
     Int,
     ListOf,
     MapOf,
     Nested,
+    words,
 )
 from gert.kernel.runbook.model import Model, optional, required
 from gert.kernel.runbook.tree import Map, Seq
 
 
+class FailureBlock(Model):
+    """Why there is no good answer."""
+
+    kind: str = required(words(*FAILURE_KINDS), "kind of the failure, as events carry it")
+    message: str = required(TEXT, "what is said about it")
+
+
+class ByBlock(Model):
+    """Who an extension says acted."""
+
+    kind: str = required(words("human", "agent", "system"), "person, agent or system")
+    id: str = required(NONEMPTY, "name")
+    role: str | None = optional(TEXT, "role")
+    model: str | None = optional(TEXT, "model of an agent")
+
+
 class ResponseBlock(Model):
     """One canned answer of a tool or extension."""
 
-    exit_code: int = optional(Int(), "exit code", default=0)
+    exit_code: int | None = optional(Int(), "exit code; 0 unless there is a `failure`")
     stdout: str = optional(TEXT, "standard output", default="")
     stderr: str = optional(TEXT, "standard error", default="")
     outputs: dict[str, Any] | None = optional(EXTENSIONS, "outputs; extracted from `stdout` when left out")
     duration: str | None = optional(DURATION, "how long it is said to have taken")
+    failure: FailureBlock | None = optional(
+        Nested(FailureBlock), "why the call failed, where the exit code does not tell: a timeout, a missing program"
+    )
+    again: dict[str, Any] | None = optional(EXTENSIONS, "outputs of a second call with equal inputs")
+    redacted: int = optional(Int(), "how many secrets were masked in it", default=0)
+    by: ByBlock | None = optional(Nested(ByBlock), "who an extension says acted")
+
+
+class SaidBlock(Model):
+    """One person's word on a request for approval."""
+
+    approver: str = required(NONEMPTY, "who answered")
+    approved: bool = required(BOOL, "whether the step may run")
+    reason: str | None = optional(TEXT, "why")
+    timestamp: str | None = optional(NONEMPTY, "when")
 
 
 class ApprovalBlock(Model):
-    """One canned answer to a request for approval."""
+    """What became of one request for approval."""
 
-    approved: bool = required(BOOL, "whether the step may run")
-    approver: str | None = optional(TEXT, "who is said to have answered")
+    approved: bool | None = optional(BOOL, "whether the step may run")
+    approver: str | None = optional(NONEMPTY, "who answered; as many people as are needed when left out")
     reason: str | None = optional(TEXT, "why")
+    responses: tuple[SaidBlock, ...] = optional(
+        ListOf(Nested(SaidBlock)), "everybody's word, in order, instead of `approved`", default=()
+    )
+    expired: bool = optional(BOOL, "nobody answered in time", default=False)
+    duration: str | None = optional(DURATION, "how long it is said to have taken")
+    failure: FailureBlock | None = optional(Nested(FailureBlock), "why nobody could be asked")
 
 
-RESPONSES = MapOf(
-    Choice("a response or a list of them", {Map: Nested(ResponseBlock), Seq: ListOf(Nested(ResponseBlock))})
-)
-APPROVALS = MapOf(
-    Choice("an answer or a list of them", {Map: Nested(ApprovalBlock), Seq: ListOf(Nested(ApprovalBlock))})
-)
+def _one_or_more(noun: str, model: type[Model]) -> MapOf:
+    return MapOf(Choice(f"{noun} or a list of them", {Map: Nested(model), Seq: ListOf(Nested(model))}))
+
+
+RESPONSES = _one_or_more("a response", ResponseBlock)
+APPROVALS = _one_or_more("an answer", ApprovalBlock)
+EVIDENCE = MapOf(Choice("evidence by name or a list of such maps", {Map: MapOf(DATA), Seq: ListOf(MapOf(DATA))}))
 
 
 class Scenario(Model):
@@ -50,10 +91,19 @@ class Scenario(Model):
     description: str | None = optional(TEXT, "what happened")
     inputs: dict[str, Any] = optional(MapOf(DATA), "values for the runbook's inputs", default={})
     tool_responses: dict[str, Any] = optional(
-        RESPONSES, "answers by `tool:action`, `tool`, step id, `step[index]` or `step[key]`", default={}
+        RESPONSES,
+        "answers by path, `step[index]`, `step[key]`, step id, `tool:action` or `tool`, the closest first; one answer"
+        " stands for every call, a list is used up",
+        default={},
     )
     extension_responses: dict[str, Any] = optional(RESPONSES, "answers of extension steps by step id", default={})
-    evidence: dict[str, Any] = optional(MapOf(MapOf(DATA)), "evidence by step id and name", default={})
-    approvals: dict[str, Any] = optional(APPROVALS, "answers to approvals by step id", default={})
-    input_answers: dict[str, Any] = optional(MapOf(DATA), "what prompts and providers answered", default={})
+    evidence: dict[str, Any] = optional(
+        EVIDENCE, "evidence by step id and name; `by` says who gave it, `reject` why nobody did", default={}
+    )
+    approvals: dict[str, Any] = optional(
+        APPROVALS, "answers to approvals by step id; approved when left out", default={}
+    )
+    input_answers: dict[str, Any] = optional(
+        MapOf(DATA), "what the environment, files, prompts and providers answered, by input", default={}
+    )
     extensions: dict[str, Any] = optional(EXTENSIONS, "free metadata", default={})

@@ -16,6 +16,8 @@ SECRETS = ListOf(Nested(SecretBlock))
 
 # Plain http only to this machine; a secret part of the URL comes from `${NAME}`.
 WEBHOOK_URL = r"^(https://|http://(localhost|127\.0\.0\.1|\[::1\])([:/]|$)|\$\{)"
+# A key is a secret as a whole, so it stands in no document.
+KEY_REFERENCE = r"^\$\{[A-Za-z_][A-Za-z0-9_]{0,255}\}$"
 
 
 class OutcomeNotice(Model):
@@ -27,6 +29,10 @@ class OutcomeNotice(Model):
     )
     pagerduty_severity: str | None = optional(
         words("critical", "error", "warning", "info"), "severity of the PagerDuty event"
+    )
+    pagerduty_routing_key: str | None = optional(
+        Word("a reference such as `${PAGERDUTY_KEY}`", pattern=KEY_REFERENCE),
+        "the key of the PagerDuty integration, taken from the environment; without `webhook`, PagerDuty itself is told",
     )
 
 

@@ -1,6 +1,7 @@
 """Scenario and test files: what they name exists in the runbook they belong to."""
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from gert.kernel.foundation.names import did_you_mean
@@ -14,6 +15,8 @@ from gert.kernel.runbook.validate.domain.evidence import bad_pattern
 from gert.kernel.runbook.validate.domain.tools import misfit
 
 REGEX_ENDS: Final = "/"
+_UNNAMED: Final = re.compile("[a-z]+#[0-9]+")
+_ITEM: Final = re.compile(r"\[[^\]]*\]")
 SAYS_NOTHING: Final = frozenset({"description", "tags", "golden", "extensions"})
 
 
@@ -27,13 +30,13 @@ def scenario_file(scenario: Scenario, program: Program | None) -> Iterator[Findi
             path: Path = (section, name)
             if name not in inputs:
                 yield _unknown("input", name, inputs, path)
-            elif (why := misfit(value, inputs[name].parameter())) is not None:
+            elif not inputs[name].secret and (why := misfit(value, inputs[name].parameter())) is not None:
                 yield error("D62", path, f"the input `{name}`: {why}")
     steps = program.by_id
     for key in scenario.tool_responses:
         tool, _, action = key.partition(":")
         lookup = program.tool_names.get(tool)
-        if _step_of(key) not in steps and lookup is None:
+        if not _is_step(key, steps) and lookup is None:
             yield _unknown("step or tool", key, [*steps, *program.tool_names], ("tool_responses", key))
         elif action and lookup is not None and lookup.tool is not None and action not in lookup.tool.actions:
             yield _unknown(f"action of `{tool}`", action, lookup.tool.actions, ("tool_responses", key))
@@ -41,13 +44,15 @@ def scenario_file(scenario: Scenario, program: Program | None) -> Iterator[Findi
     for section, model, word in kinds:
         for key in getattr(scenario, section):
             step = steps.get(_step_of(key))
+            if step is None and _is_step(key, steps):
+                continue
             if step is None:
                 yield _unknown("step", key, steps, (section, key))
             elif not isinstance(step, model):
                 message = f"`{key}` is a `{step.type}` step, not a `{word}` step"
                 yield error("D60", (section, key), message, on_key=True)
     for key in scenario.approvals:
-        if _step_of(key) not in steps:
+        if not _is_step(key, steps):
             yield _unknown("step", key, steps, ("approvals", key))
 
 
@@ -75,8 +80,14 @@ def test_file(expectations: Expectations, program: Program | None) -> Iterator[F
 
 
 def _step_of(key: str) -> str:
-    """The step of `step[index]` or `step[key]`."""
-    return key.partition("[")[0]
+    """The step of `step[index]`, `step[key]` or a path such as `outer[0]/step`."""
+    return _ITEM.sub("", key).rpartition("/")[2]
+
+
+def _is_step(key: str, steps: Mapping[str, object]) -> bool:
+    """Whether a key names a step, by id or, where it has none, by type and position: `tool#2`."""
+    name = _step_of(key)
+    return name in steps or _UNNAMED.fullmatch(name) is not None
 
 
 def _unknown(what: str, name: str, known: Iterable[str], path: Path, rule: str = "D60") -> Finding:

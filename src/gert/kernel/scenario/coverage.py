@@ -1,0 +1,106 @@
+"""Coverage: which steps, arms and outcomes of a runbook its scenarios reach, and which none does."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from gert.kernel.events.path import child, split
+from gert.kernel.runbook.documents.steps import BranchStep, EndStep, ParallelStep, RepeatStep, Step
+from gert.kernel.runbook.program import Program
+from gert.kernel.scenario.observed import Observed
+
+ANY = "*"
+"""The segment that stands for every iteration of a repeat."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What was reached of one kind of thing, and what was not."""
+
+    reached: int
+    missed: tuple[str, ...]
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return self.reached + len(self.missed)
+
+
+class CoverageReport(msgspec.Struct, frozen=True):
+    """The coverage of one runbook."""
+
+    steps: Part
+    arms: Part
+    outcomes: Part
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing was missed."""
+        return not (self.steps.missed or self.arms.missed or self.outcomes.missed)
+
+
+class Coverage:
+    """Gathers what the scenarios of one runbook reach."""
+
+    def __init__(self, program: Program) -> None:
+        self._steps: dict[str, str] = {}
+        self._arms: dict[tuple[str, str], str] = {}
+        self._ends: dict[str, str] = {}
+        self._repeats: set[str] = set()
+        self._places: dict[str, str] = {}
+        self._reached: set[object] = set()
+        self._list(program.runbook.steps, None)
+        self._list(program.runbook.finally_, "finally")
+
+    def add(self, seen: Observed) -> None:
+        """Count what one run reached."""
+        self._reached.update(map(self._place, seen.paths))
+        self._reached.update((self._place(path), label) for path, label in seen.arms)
+
+    def report(self) -> CoverageReport:
+        """What is reached and what is missed, in the order it is written."""
+        return CoverageReport(self._part(self._steps), self._part(self._arms), self._part(self._ends))
+
+    def _part(self, known: Mapping[Any, str]) -> Part:
+        missed = tuple(text for place, text in known.items() if place not in self._reached)
+        return Part(len(known) - len(missed), missed)
+
+    def _list(self, steps: tuple[Step, ...], prefix: str | None) -> None:
+        # The names steps have in a run: their id, or their type and position.
+        for number, step in enumerate(steps, 1):
+            place = child(prefix, step.id or f"{step.type}#{number}")
+            if isinstance(step, EndStep):
+                self._ends[place] = f"{step.outcome.category} ({step.outcome.code.source}) at {place}"
+            else:
+                self._steps[place] = place
+            self._inside(step, place)
+
+    def _inside(self, step: Step, place: str) -> None:
+        for segment, inner in _lists(step):
+            if isinstance(step, BranchStep):
+                self._arms[place, segment] = f"{place}: {segment}"
+            self._list(inner, child(place, segment))
+        if isinstance(step, RepeatStep):
+            self._repeats.add(place)
+
+    def _place(self, path: str) -> str:
+        """Where something stands in the runbook: a path without iterations."""
+        known = self._places.get(path)
+        if known is None:
+            place: str | None = None
+            for name, _ in split(path):
+                place = child(place, ANY if place in self._repeats else name)
+            known = self._places[path] = place or ""
+        return known
+
+
+def _lists(step: Step) -> Iterator[tuple[str, tuple[Step, ...]]]:
+    """The lists inside a step, with the segment each has in a path."""
+    if isinstance(step, BranchStep):
+        for index, arm in enumerate(step.branches):
+            yield arm.label or str(index), arm.steps
+    elif isinstance(step, ParallelStep):
+        for index, lane in enumerate(step.branches):
+            yield lane.label or str(index), lane.steps
+    elif isinstance(step, RepeatStep):
+        yield ANY, step.body

@@ -1,0 +1,182 @@
+"""Expectations held against what was seen of a run; a difference says what was expected, what was found, and a hint."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.patterns import compile_pattern
+from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.values import show
+from gert.kernel.runbook.documents.expectations import Expectations
+from gert.kernel.scenario.observed import Observed
+from gert.kernel.template import render_text
+
+COMPLETED: Final = "completed"
+_MAX_SHOWN: Final = 200
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One expectation that was not met.
+
+    name: the key of the expectation, and the entry in it
+    """
+
+    name: str
+    expected: str
+    found: str
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name}: expected {self.expected}, found {self.found}"
+
+
+def differences(expected: Expectations | None, seen: Observed, missing: list[str]) -> Iterator[Difference]:
+    """Everything that is not as expected; without expectations, a run has to complete."""
+    for message in missing:
+        # Even where the run went on without: a test that leaves answers out tests something else than it says.
+        yield Difference("scenario", "an answer to every question", message)
+    if expected is None:
+        yield from _same("expected_status", COMPLETED, seen.status, _why(seen))
+        return
+    for rule in _RULES:
+        yield from rule(expected, seen)
+
+
+def _same(name: str, expected: str | None, found: str | None, hint: str | None = None) -> Iterator[Difference]:
+    if expected is not None and expected != found:
+        yield Difference(name, f"`{expected}`", f"`{found}`" if found is not None else "none", hint)
+
+
+def _why(seen: Observed) -> str | None:
+    """Why a run did not get further, in its own words."""
+    if seen.failure is None:
+        return None
+    where = f"`{seen.failed_step}`: " if seen.failed_step else ""
+    return f"{where}{seen.failure.message}"
+
+
+def _status(expected: Expectations, seen: Observed) -> Iterator[Difference]:
+    yield from _same("expected_status", expected.expected_status, seen.status, _why(seen))
+
+
+def _outcome(expected: Expectations, seen: Observed) -> Iterator[Difference]:
+    outcome = seen.outcome
+    hint = _why(seen)
+    if hint is None and seen.ends:
+        hint = f"the run ended at `{next(reversed(seen.ends))}`"
+    found = outcome.category if outcome is not None else None
+    yield from _same("expected_outcome", expected.expected_outcome, found, hint)
+    yield from _same("expected_code", expected.expected_code, outcome.code if outcome is not None else None, hint)
+
+
+def _reached(expected: Expectations, seen: Observed) -> Iterator[Difference]:
+    for name in expected.must_reach:
+        if not _was_visited(name, seen):
+            yield Difference("must_reach", f"`{name}` to be reached", "that it was not", _way(seen))
+    for name in expected.must_not_reach:
+        if _was_visited(name, seen):
+            yield Difference("must_not_reach", f"`{name}` not to be reached", "that it was", _way(seen))
+
+
+def _was_visited(name: str, seen: Observed) -> bool:
+    return name in seen.visited or name in seen.paths
+
+
+def _way(seen: Observed) -> str:
+    steps = [name for name in seen.visited if not name.endswith("]")]
+    shown = " → ".join(steps[-8:])
+    return f"it went {'… → ' if len(steps) > 8 else ''}{shown}" if steps else "no step ran"
+
+
+def _outputs(expected: Expectations, seen: Observed) -> Iterator[Difference]:
+    for name, want in expected.expected_outputs.items():
+        is_there, found = seen.output(name)
+        if not is_there:
+            guess = did_you_mean(name, seen.outputs)
+            hint = f"did you mean `{guess}`?" if guess else _known(seen.outputs)
+            yield Difference(f"expected_outputs.{name}", _wanted(want), "no such output", hint)
+        else:
+            yield from _value(f"expected_outputs.{name}", want, found)
+
+
+def _meta(expected: Expectations, seen: Observed) -> Iterator[Difference]:
+    meta: Mapping[str, Any] = seen.outcome.meta if seen.outcome is not None else {}
+    for name, want in expected.expected_meta.items():
+        if name not in meta:
+            yield Difference(f"expected_meta.{name}", _wanted(want), "nothing", _known(meta))
+        else:
+            yield from _value(f"expected_meta.{name}", want, meta[name])
+
+
+def _known(names: Mapping[str, Any]) -> str:
+    return f"there are {', '.join(f'`{name}`' for name in list(names)[:10])}" if names else "there are none"
+
+
+def _value(name: str, want: Any, found: Any) -> Iterator[Difference]:
+    if matches(want, found):
+        return
+    is_text = not _is_pattern(want) and render_text(want) == render_text(found)
+    yield Difference(name, _wanted(want), shown(found), "they are of different types" if is_text else None)
+
+
+def matches(want: Any, found: Any) -> bool:
+    """Whether a value is the expected one, exactly; `/…/` is a regular expression at any depth."""
+    if _is_pattern(want):
+        return compile_pattern(want[1:-1]).search(render_text(found)) is not None
+    if isinstance(want, Mapping) and isinstance(found, Mapping):
+        return want.keys() == found.keys() and all(matches(each, found[name]) for name, each in want.items())
+    if isinstance(want, list) and isinstance(found, list):
+        return len(want) == len(found) and all(map(matches, want, found))
+    return isinstance(want, bool) == isinstance(found, bool) and bool(want == found)
+
+
+def shown(value: Any) -> str:
+    """A value in a message: maps and lists as JSON, not too long."""
+    if not isinstance(value, Mapping | list | tuple):
+        return show(value)
+    text = printable(render_text(value))
+    return f"`{text}`" if len(text) <= _MAX_SHOWN else f"`{text[:_MAX_SHOWN]}…`"
+
+
+def _is_pattern(want: Any) -> bool:
+    return isinstance(want, str) and len(want) > 2 and want[0] == want[-1] == "/"
+
+
+def _wanted(want: Any) -> str:
+    return f"something that matches `{want}`" if _is_pattern(want) else shown(want)
+
+
+def _governed(expected: Expectations, seen: Observed) -> Iterator[Difference]:
+    for step, risk in expected.expected_risk.items():
+        found = seen.risks.get(step)
+        yield from _same(f"expected_risk.{step}", risk, found.word if found is not None else None, _unjudged(found))
+    for step, verdict in expected.expected_decisions.items():
+        decision = seen.decisions.get(step)
+        word = decision.word if decision is not None else None
+        yield from _same(f"expected_decisions.{step}", verdict, word, _unjudged(decision))
+
+
+def _unjudged(found: object) -> str | None:
+    return "governance was not asked about it: the step was not reached" if found is None else None
+
+
+def _events(expected: Expectations, seen: Observed) -> Iterator[Difference]:
+    if seen.pending:
+        kind, step = seen.pending[-1]
+        wanted = f"the event `{kind}{f' {step}' if step else ''}`"
+        before = len(expected.expected_events) - len(seen.pending)
+        after = f"after `{expected.expected_events[before - 1]}`" if before else "in the run"
+        yield Difference("expected_events", wanted, f"none {after}")
+
+
+_RULES: Final[tuple[Callable[[Expectations, Observed], Iterator[Difference]], ...]] = (
+    _status,
+    _outcome,
+    _reached,
+    _outputs,
+    _meta,
+    _governed,
+    _events,
+)

@@ -1,0 +1,58 @@
+"""The inputs of a replay: what the scenario says, and nothing that anybody would have to be asked for."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gert.kernel.engine.inputs import BatchAnswer, Given, ResolvedInputs, resolve_inputs
+from gert.kernel.foundation.redaction import PLACEHOLDER
+from gert.kernel.foundation.secret_refs import secret_ref
+from gert.kernel.runbook.documents.contract import InputBlock
+from gert.kernel.runbook.documents.scenario import Scenario
+
+SOURCE = "scenario"
+
+
+def replayed_inputs(
+    inputs: Mapping[str, InputBlock], scenario: Scenario, given: Mapping[str, Given] | None = None
+) -> ResolvedInputs:
+    """Find a value for every input; what the caller gives wins over the scenario.
+
+    A secret has no value here and needs none: state holds a reference to it, and nobody is ever handed the value.
+    """
+    known = {name: Given(value, SOURCE, _text(scenario.inputs, name)) for name, value in scenario.inputs.items()}
+    known |= given or {}
+    secrets = {name for name, block in inputs.items() if block.secret}
+    plain = {name: block for name, block in inputs.items() if name not in secrets}
+    resolved = _resolve(plain, {name: each for name, each in known.items() if name not in secrets}, scenario)
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    hidden: dict[str, str] = {}
+    for name, block in inputs.items():
+        if name in resolved.sources:
+            values[name], sources[name] = resolved.values[name], resolved.sources[name]
+        elif name in secrets and _is_there(name, block, scenario, known):
+            values[name], hidden[name] = secret_ref(name), PLACEHOLDER
+            sources[name] = SOURCE if name in known else block.from_ or "default"
+    return ResolvedInputs(values, sources, hidden)
+
+
+def _resolve(inputs: Mapping[str, InputBlock], given: Mapping[str, Given], scenario: Scenario) -> ResolvedInputs:
+    resolution = resolve_inputs(inputs, given)
+    answer: BatchAnswer | None = None
+    while True:
+        try:
+            batch = next(resolution) if answer is None else resolution.send(answer)
+        except StopIteration as end:
+            resolved: ResolvedInputs = end.value
+            return resolved
+        asked = (binding.name for binding in batch.bindings)
+        answer = BatchAnswer({name: scenario.input_answers[name] for name in asked if name in scenario.input_answers})
+
+
+def _is_there(name: str, block: InputBlock, scenario: Scenario, known: Mapping[str, Given]) -> bool:
+    has_default = block.parameter().has_default
+    return name in known or name in scenario.input_answers or block.parameter().required or has_default
+
+
+def _text(values: Mapping[str, Any], name: str) -> str | None:
+    return getattr(values, "texts", {}).get(name)

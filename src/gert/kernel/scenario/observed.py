@@ -1,0 +1,157 @@
+"""What was seen of a run: how it ended, which steps it visited, what they gave, and what governance said."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from gert.kernel.events.envelope import Envelope
+from gert.kernel.events.payload import Payload
+from gert.kernel.events.runbook import (
+    BranchEnter,
+    ContractViolation,
+    Failure,
+    GovernanceDecision,
+    Outcome,
+    OutcomeResolved,
+    RunComplete,
+    RunStart,
+    StepComplete,
+    StepStart,
+)
+from gert.kernel.events.vocabulary import RunStatus
+from gert.kernel.governance.risk import Risk
+from gert.kernel.governance.verdict import Verdict
+
+
+class Observed:
+    """A fold over the events of one run.
+
+    visited: the steps that ran, in order: by id, and iterations also as `id[index]` or `id[key]`
+    paths: where steps ran; `arms` which arms were entered, `ends` where outcomes were resolved
+    outputs: the last value of every output, by name; `by_step` by the step that gave it
+    decisions, risks: the strictest, by step
+    pending: of the events that are waited for, those that have not come yet
+    """
+
+    def __init__(self, wanted: Sequence[str] = ()) -> None:
+        self.runbook: str | None = None
+        self.runbook_hash: str | None = None
+        self.status: RunStatus | None = None
+        self.outcome: Outcome | None = None
+        self.failure: Failure | None = None
+        self.failed_step: str | None = None
+        self.duration: str | None = None
+        self.visited: dict[str, None] = {}
+        self.paths: dict[str, None] = {}
+        self.arms: dict[tuple[str, str], None] = {}
+        self.ends: dict[str, Outcome] = {}
+        self.outputs: dict[str, Any] = {}
+        self.by_step: dict[str, dict[str, Any]] = {}
+        self.decisions: dict[str, Verdict] = {}
+        self.risks: dict[str, Risk] = {}
+        self.violations: list[str] = []
+        self.events = 0
+        self.pending = [_event(each) for each in reversed(wanted)]
+
+    def take(self, payload: Payload, path: str | None) -> None:
+        """See one event."""
+        self.events += 1
+        if self.pending:
+            kind, step = self.pending[-1]
+            if payload.type == kind and step in (None, getattr(payload, "step_id", None), path):
+                self.pending.pop()
+        fold = _FOLDS.get(type(payload))
+        if fold is not None:
+            fold(self, payload, path or "")
+
+    def take_all(self, events: Iterable[Envelope]) -> "Observed":
+        """See recorded events; those this version does not know say nothing it could use."""
+        for event in events:
+            if event.type in _KNOWN:
+                self.take(event.payload, event.path)
+            else:
+                self.events += 1
+        return self
+
+    def output(self, name: str) -> tuple[bool, Any]:
+        """An output by name, by `step.name`, or a whole path into one; and whether there is such a thing."""
+        if name in self.outputs:
+            return True, self.outputs[name]
+        step, dot, _ = name.rpartition(".")
+        while dot:
+            if step in self.by_step:
+                return _reach(self.by_step[step], name[len(step) + 1 :])
+            if step in self.outputs:
+                return _reach(self.outputs[step], name[len(step) + 1 :])
+            step, dot, _ = step.rpartition(".")
+        return False, None
+
+    def _start(self, payload: RunStart, _: str) -> None:
+        self.runbook, self.runbook_hash = payload.runbook, payload.runbook_hash
+
+    def _visit(self, step_id: str, path: str) -> None:
+        self.visited[step_id] = None
+        if step_id.endswith("]"):
+            self.visited[step_id.partition("[")[0]] = None
+        self.paths[path] = None
+
+    def _step_start(self, payload: StepStart, path: str) -> None:
+        self._visit(payload.step_id, path)
+
+    def _step_complete(self, payload: StepComplete, path: str) -> None:
+        if payload.status != "skipped":
+            self._visit(payload.step_id, path)
+        if payload.outputs:
+            self.outputs.update(payload.outputs)
+            self.by_step[payload.step_id] = payload.outputs
+
+    def _branch(self, payload: BranchEnter, path: str) -> None:
+        self.arms[path, payload.branch_label] = None
+
+    def _end(self, payload: OutcomeResolved, path: str) -> None:
+        self.ends[path] = payload.structured_outcome
+
+    def _decided(self, payload: GovernanceDecision, _: str) -> None:
+        verdict, risk = _VERDICTS[payload.decision], _RISKS[payload.risk_level]
+        step = payload.step_id
+        for name in (step, step.partition("[")[0]) if step.endswith("]") else (step,):
+            self.decisions[name] = max(verdict, self.decisions.get(name, verdict))
+            self.risks[name] = max(risk, self.risks.get(name, risk))
+
+    def _violated(self, payload: ContractViolation, _: str) -> None:
+        self.violations.append(f"{payload.kind} at {payload.step_id}")
+
+    def _complete(self, payload: RunComplete, _: str) -> None:
+        self.status, self.outcome, self.duration = payload.status, payload.outcome, payload.duration
+        self.failure, self.failed_step = payload.failure, payload.failed_step
+
+
+_VERDICTS: Mapping[str, Verdict] = {each.word: each for each in Verdict}
+_RISKS: Mapping[str, Risk] = {each.word: each for each in Risk}
+_FOLDS: Mapping[type[Payload], Callable[[Observed, Any, str], None]] = {
+    RunStart: Observed._start,
+    StepStart: Observed._step_start,
+    StepComplete: Observed._step_complete,
+    BranchEnter: Observed._branch,
+    OutcomeResolved: Observed._end,
+    GovernanceDecision: Observed._decided,
+    ContractViolation: Observed._violated,
+    RunComplete: Observed._complete,
+}
+_KNOWN = frozenset(each.type for each in _FOLDS)
+
+
+def _event(text: str) -> tuple[str, str | None]:
+    kind, _, step = text.strip().partition(" ")
+    return kind, step.strip() or None
+
+
+def _reach(value: Any, path: str) -> tuple[bool, Any]:
+    """What a dotted path leads to in maps and lists."""
+    for segment in path.split("."):
+        if isinstance(value, Mapping) and segment in value:
+            value = value[segment]
+        elif isinstance(value, list) and segment.isdecimal() and len(segment) < 9 and int(segment) < len(value):
+            value = value[int(segment)]
+        else:
+            return False, None
+    return True, value

@@ -1,0 +1,185 @@
+"""Recording: a run's questions and the answers they got, written as the scenario that leads to the same again."""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from gert.errors import TraceError
+from gert.kernel.engine.asks import (
+    Answer,
+    AnyAnswer,
+    ApprovalAnswer,
+    Ask,
+    AwaitApproval,
+    CallExtension,
+    CallTool,
+    CollectEvidence,
+    EvidenceAnswer,
+    RunLanes,
+    Said,
+    Steps,
+    SubmitApproval,
+    TicketAnswer,
+    ToolAnswer,
+)
+from gert.kernel.engine.extract import Printed, extract
+from gert.kernel.engine.frame import Setup
+from gert.kernel.foundation.duration import format_duration
+from gert.kernel.foundation.redaction import PLACEHOLDER
+from gert.kernel.runbook.program import Program
+from gert.kernel.scenario.observed import Observed
+from gert.kernel.scenario.script import BY, DURATION, FAILURE, REDACTED, REJECT
+
+T = TypeVar("T")
+Asks = dict[str, Ask[Any]]
+
+_BOUND: Final = ("env/", "file/", "provider/")
+
+
+def listening(steps: Steps[T], asks: Asks) -> Steps[T]:
+    """The same run, its questions noted by key; those of its lanes, too."""
+    value: Any = None
+    go_on: Callable[[Any], Ask[Any] | RunLanes | Said] = steps.send
+    while True:
+        try:
+            item = go_on(value)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if isinstance(item, Ask):
+            asks[item.key] = item
+        elif isinstance(item, RunLanes):
+            item = RunLanes(tuple(listening(lane, asks) for lane in item.lanes), item.after)
+        try:
+            value, go_on = (yield item), steps.send
+        except TraceError as error:
+            value, go_on = error, steps.throw
+
+
+def recorded_scenario(setup: Setup, asks: Asks, answers: Iterable[tuple[str, AnyAnswer]]) -> dict[str, Any]:
+    """The scenario document of a run."""
+    program = setup.program
+    sections: dict[str, list[tuple[Ask[Any], dict[str, Any]]]] = {}
+    for key, answer in answers:
+        ask = asks.get(key)
+        if ask is None:
+            continue
+        section, block = _written(ask, answer, program)
+        if section is not None:
+            sections.setdefault(section, []).append((ask, block))
+    given, found = _inputs(setup)
+    document: dict[str, Any] = {"inputs": given, "input_answers": found}
+    for section in ("tool_responses", "extension_responses", "evidence", "approvals"):
+        document[section] = _by_key(sections.get(section, ()))
+    return {name: value for name, value in document.items() if value}
+
+
+def recorded_test(seen: Observed, description: str) -> dict[str, Any]:
+    """The test document that expects what happened; it is run by default once somebody has promoted it."""
+    outcome = seen.outcome
+    document = {
+        "description": description,
+        "golden": False,
+        "expected_status": seen.status,
+        "expected_outcome": outcome.category if outcome is not None else None,
+        "expected_code": outcome.code if outcome is not None else None,
+        "must_reach": [name for name in seen.visited if "#" not in name and not name.endswith("]")],
+    }
+    return {name: value for name, value in document.items() if value not in (None, [])}
+
+
+def _inputs(setup: Setup) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the caller gave, and what was found out; defaults come again by themselves."""
+    given: dict[str, Any] = {}
+    found: dict[str, Any] = {}
+    for name, source in setup.input_sources.items():
+        if source == "default":
+            continue
+        value = PLACEHOLDER if name in setup.secret_inputs else setup.inputs.get(name)
+        (found if source == "prompt" or source.startswith(_BOUND) else given)[name] = value
+    return given, found
+
+
+def _by_key(entries: Iterable[tuple[Ask[Any], dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """Answers in order, by step; by path where a step ran in several places, whose order is nobody's promise."""
+    listed = list(entries)
+    paths: dict[str, set[str]] = {}
+    for ask, _ in listed:
+        paths.setdefault(ask.step_id, set()).add(ask.path)
+    blocks: dict[str, list[dict[str, Any]]] = {}
+    for ask, block in listed:
+        blocks.setdefault(ask.step_id if len(paths[ask.step_id]) == 1 else ask.path, []).append(block)
+    return blocks
+
+
+def _written(ask: Ask[Any], answer: AnyAnswer, program: Program) -> tuple[str | None, dict[str, Any]]:
+    """The section an answer belongs to, and the block it is there."""
+    if isinstance(ask, CallTool) and isinstance(answer, ToolAnswer):
+        return "tool_responses", _block(answer, _tool(ask, answer, program))
+    if isinstance(ask, CallExtension) and isinstance(answer, ToolAnswer):
+        by = msgspec.to_builtins(answer.principal) if answer.principal is not None else None
+        said = {"exit_code": answer.exit_code, "stdout": answer.stdout, "stderr": answer.stderr}
+        return "extension_responses", _block(answer, {**said, "outputs": answer.outputs, BY: by})
+    if isinstance(ask, CollectEvidence) and isinstance(answer, EvidenceAnswer):
+        return "evidence", _evidence(answer)
+    if isinstance(ask, AwaitApproval) and isinstance(answer, ApprovalAnswer):
+        return "approvals", _approval(answer)
+    if isinstance(ask, SubmitApproval) and isinstance(answer, TicketAnswer) and answer.failure is not None:
+        return "approvals", _block(answer, {})
+    return None, {}
+
+
+def _tool(ask: CallTool, answer: ToolAnswer, program: Program) -> dict[str, Any]:
+    """What a tool printed; its outputs only where what was kept of that would give others."""
+    said: dict[str, Any] = {"exit_code": answer.exit_code, "stdout": answer.stdout, "stderr": answer.stderr}
+    tool = program.tool_names[ask.tool].tool
+    if tool is not None and answer.exit_code is not None:
+        printed = Printed(exit_code=answer.exit_code, stdout=answer.stdout, stderr=answer.stderr)
+        again = extract(tool.actions[ask.action], ask.contract.outputs, printed)
+        expected = again.failure if answer.failure is None or answer.failure.kind == "extraction" else None
+        if again.outputs == answer.outputs and (expected is None or expected == answer.failure):
+            return {**said, "again": answer.again}
+    return {**said, "outputs": answer.outputs, "again": answer.again}
+
+
+def _block(answer: Answer, said: Mapping[str, Any]) -> dict[str, Any]:
+    failure = msgspec.to_builtins(answer.failure) if answer.failure is not None else None
+    block = {**said, FAILURE: failure, REDACTED: answer.redacted or None, DURATION: _duration(answer)}
+    # Outputs that are there and empty are not the same as none: those would be extracted.
+    return {name: value for name, value in block.items() if value not in (None, "") or name == "outputs"}
+
+
+def _evidence(answer: EvidenceAnswer) -> dict[str, Any]:
+    failure = answer.failure
+    beside: dict[str, Any] = {
+        BY: answer.by.id if answer.by is not None else None,
+        REDACTED: answer.redacted or None,
+        DURATION: _duration(answer),
+    }
+    if failure is not None and failure.kind == "rejected":
+        beside[REJECT] = failure.message
+    elif failure is not None:
+        beside[FAILURE] = msgspec.to_builtins(failure)
+    return {**answer.evidence, **{name: value for name, value in beside.items() if value is not None}}
+
+
+def _approval(answer: ApprovalAnswer) -> dict[str, Any]:
+    responses = [_response(each) for each in answer.responses]
+    said = {"responses": responses or None, "expired": answer.expired or None}
+    return _block(answer, said)
+
+
+def _response(response: Any) -> dict[str, Any]:
+    said = {
+        "approver": response.approver,
+        "approved": response.approved,
+        "reason": response.reason,
+        "timestamp": response.timestamp,
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _duration(answer: Answer) -> str | None:
+    return format_duration(timedelta(seconds=answer.duration)) if answer.duration > 0 else None

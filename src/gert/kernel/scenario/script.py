@@ -1,0 +1,264 @@
+"""A script: the answers of a scenario, given one after the other to whoever asks.
+
+It looks at nothing but the question, so a run that asks the same again is answered the same. What it cannot
+answer is an error that names the key somebody has to write.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from gert.errors import GertError
+from gert.kernel.engine.asks import (
+    AnyAnswer,
+    ApprovalAnswer,
+    ApprovalRequest,
+    Ask,
+    AwaitApproval,
+    CallExtension,
+    CallTool,
+    CollectEvidence,
+    EvidenceAnswer,
+    Pause,
+    PauseAnswer,
+    Response,
+    SubmitApproval,
+    TicketAnswer,
+    ToolAnswer,
+)
+from gert.kernel.engine.extract import Printed, extract
+from gert.kernel.events.runbook import Failure
+from gert.kernel.foundation.duration import parse_duration
+from gert.kernel.foundation.principal import Principal
+from gert.kernel.foundation.text import printable
+from gert.kernel.governance.decide import person_key
+from gert.kernel.runbook.documents.scenario import ApprovalBlock, FailureBlock, ResponseBlock, Scenario
+from gert.kernel.runbook.program import Program
+from gert.kernel.scenario.keys import keys_for
+
+METHOD: Final = "scripted"
+MOMENT: Final = "1970-01-01T00:00:00Z"
+"""When a scripted answer was given, unless it says so: a scenario has no clock."""
+
+BY, REJECT, FAILURE, REDACTED, DURATION = "by", "reject", "failure", "redacted", "duration"
+"""What may stand beside evidence; a step that calls its evidence so means that."""
+
+_MAX_LAST_LINE: Final = 200
+
+
+class Script:
+    """Answers the questions of one run from a scenario."""
+
+    def __init__(
+        self, scenario: Scenario, program: Program, groups: Mapping[str, Sequence[str]] | None = None, actor: str = ""
+    ) -> None:
+        self._scenario = scenario
+        self._program = program
+        self._groups = groups or {}
+        self._actor = actor
+        self._used: dict[tuple[str, str], int] = {}
+        self._built: dict[tuple[Any, ...], ToolAnswer] = {}
+        self.missing: list[str] = []
+        """What was asked and has no answer, in words."""
+        self._answers: Mapping[type[Ask[Any]], Callable[[Any], AnyAnswer]] = {
+            CallTool: self._call,
+            CallExtension: self._extend,
+            CollectEvidence: self._evidence,
+            SubmitApproval: self._ticket,
+            AwaitApproval: self._approval,
+            Pause: lambda ask: PauseAnswer(duration=ask.seconds),
+        }
+
+    def answer(self, ask: Ask[Any]) -> AnyAnswer:
+        """The next answer to a question."""
+        return self._answers[type(ask)](ask)
+
+    def unused(self) -> Iterator[str]:
+        """Answers nobody asked for, as `section.key`: written in vain, or for a step that is no longer reached."""
+        for section in ("tool_responses", "extension_responses", "evidence", "approvals"):
+            for key, given in getattr(self._scenario, section).items():
+                used = self._used.get((section, key), 0)
+                if used == 0 or (isinstance(given, list | tuple) and used < len(given)):
+                    yield f"{section}.{key}"
+
+    # --- looking up
+
+    def _next(self, section: str, ask: Ask[Any]) -> Any:
+        """The next entry for a question, or the failure that says what is missing."""
+        given: Mapping[str, Any] = getattr(self._scenario, section)
+        keys = keys_for(ask)
+        key = next((each for each in keys if each in given), None)
+        if key is None:
+            own = keys[-2] if isinstance(ask, CallTool) else keys[-1]
+            also = f" or `{own}`" if own != ask.step_id else ""
+            return self._miss(
+                f"the scenario has no answer for `{ask.path}`: write `{ask.step_id}`{also} in `{section}`"
+            )
+        entry = given[key]
+        used = self._used.get((section, key), 0)
+        self._used[section, key] = used + 1
+        if not isinstance(entry, list | tuple):
+            return entry
+        if used < len(entry):
+            return entry[used]
+        count = f"{len(entry)} answer" if len(entry) == 1 else f"{len(entry)} answers"
+        return self._miss(f"the scenario has only {count} under `{key}` in `{section}`, and `{ask.path}` needs another")
+
+    def _miss(self, message: str) -> Failure:
+        self.missing.append(message)
+        return Failure("not_found", message)
+
+    # --- answering
+
+    def _call(self, ask: CallTool) -> ToolAnswer:
+        found = self._next("tool_responses", ask)
+        if isinstance(found, Failure):
+            return ToolAnswer(failure=found)
+        # One response stands for many calls; the block outlives the script, so its identity can name it.
+        key = (id(found), ask.tool, ask.action, id(ask.contract))
+        answer = self._built.get(key)
+        if answer is None:
+            answer = self._built[key] = self._built_for(found, ask)
+        return answer
+
+    def _built_for(self, block: ResponseBlock, ask: CallTool) -> ToolAnswer:
+        code = block.exit_code if block.exit_code is not None or block.failure is not None else 0
+        failure = _failure(block.failure) or _exit(ask.tool, code, block)
+        outputs = block.outputs
+        tool = self._program.tool_names[ask.tool].tool
+        if outputs is None and tool is not None and (block.failure is None or code is not None):
+            printed = Printed(exit_code=code or 0, stdout=block.stdout, stderr=block.stderr)
+            found = extract(tool.actions[ask.action], ask.contract.outputs, printed)
+            outputs, failure = found.outputs, failure or found.failure
+        return ToolAnswer(
+            outputs=dict(outputs or {}),
+            exit_code=code,
+            stdout=block.stdout,
+            stderr=block.stderr,
+            failure=failure,
+            again=dict(block.again) if block.again is not None else None,
+            redacted=block.redacted,
+            duration=_seconds(block.duration),
+        )
+
+    def _extend(self, ask: CallExtension) -> ToolAnswer:
+        found = self._next("extension_responses", ask)
+        if isinstance(found, Failure):
+            return ToolAnswer(failure=found)
+        return ToolAnswer(
+            outputs=dict(found.outputs or {}),
+            exit_code=found.exit_code,
+            stdout=found.stdout,
+            stderr=found.stderr,
+            failure=_failure(found.failure) or _exit(ask.extension, found.exit_code, found),
+            redacted=found.redacted,
+            principal=_principal(found),
+            duration=_seconds(found.duration),
+        )
+
+    def _evidence(self, ask: CollectEvidence) -> EvidenceAnswer:
+        found = self._next("evidence", ask) if ask.evidence or self._has("evidence", ask) else {}
+        if isinstance(found, Failure):
+            return EvidenceAnswer(failure=found)
+        names = {each.name for each in ask.evidence}
+        beside = {name: value for name, value in found.items() if name not in names}
+        given = {
+            each.name: list(each.items) if each.kind == "checklist" and found[each.name] is True else found[each.name]
+            for each in ask.evidence
+            if each.name in found
+        }
+        strange = next((name for name in beside if name not in (BY, REJECT, FAILURE, REDACTED, DURATION)), None)
+        if strange is not None:
+            missed = self._miss(f"`{ask.step_id}` asks for no evidence `{strange}`: take it out of `evidence`")
+            return EvidenceAnswer(failure=missed)
+        try:
+            failure = _refused(beside)
+            duration = _seconds(str(beside[DURATION])) if DURATION in beside else 0.0
+            redacted = int(beside.get(REDACTED, 0))
+        except (TypeError, ValueError, GertError) as problem:
+            missed = self._miss(f"what stands beside the evidence of `{ask.step_id}` is not usable: {problem}")
+            return EvidenceAnswer(failure=missed)
+        by = Principal("human", str(beside.get(BY) or self._actor or METHOD))
+        return EvidenceAnswer(evidence=given, by=by, failure=failure, redacted=redacted, duration=duration)
+
+    def _has(self, section: str, ask: Ask[Any]) -> bool:
+        return any(key in getattr(self._scenario, section) for key in keys_for(ask))
+
+    def _ticket(self, ask: SubmitApproval) -> TicketAnswer:
+        return TicketAnswer(ticket_id=f"ticket-{ask.key}", method=METHOD)
+
+    def _approval(self, ask: AwaitApproval) -> ApprovalAnswer:
+        if not self._has("approvals", ask):
+            return ApprovalAnswer(responses=tuple(self._agreed(ask.request)))
+        found = self._next("approvals", ask)
+        if isinstance(found, Failure):
+            return ApprovalAnswer(failure=found)
+        return ApprovalAnswer(
+            responses=tuple(self._responses(found, ask.request)),
+            expired=found.expired,
+            failure=_failure(found.failure),
+            duration=_seconds(found.duration),
+        )
+
+    def _responses(self, block: ApprovalBlock, request: ApprovalRequest) -> Iterable[Response]:
+        if block.responses:
+            return [_said(each.approver, each.approved, each.reason, each.timestamp) for each in block.responses]
+        if block.approved and block.approver is None:
+            return self._agreed(request, block.reason)
+        if block.approved is None:
+            return []
+        return [_said(block.approver or METHOD, block.approved, block.reason)]
+
+    def _agreed(self, request: ApprovalRequest, reason: str | None = None) -> Iterator[Response]:
+        """As many people as are needed, of those who may; where nobody may, strangers, and the run will say so."""
+        listed = [self._people(each) for each in request.approvers]
+        admitted = [who for who in (listed[0] if listed else ()) if all(who in each for each in listed)]
+        barred = person_key(request.requested_by or "") if request.separation_of_duties else None
+        people = [who for who in dict.fromkeys(admitted) if person_key(who) != barred]
+        strangers = (f"{METHOD}-{number}" for number in range(1, request.min_approvers + 1))
+        for who in [*people, *strangers][: max(1, request.min_approvers)]:
+            yield _said(who, True, reason)
+
+    def _people(self, listed: Iterable[str]) -> list[str]:
+        people: list[str] = []
+        for name in listed:
+            people += self._groups.get(name.removeprefix("group:"), ()) if name.startswith("group:") else [name]
+        return people
+
+
+def _said(approver: str, approved: bool, reason: str | None, timestamp: str | None = None) -> Response:
+    return Response(approver=approver, approved=approved, reason=reason, timestamp=timestamp or MOMENT, scripted=True)
+
+
+def _failure(block: FailureBlock | None) -> Failure | None:
+    return Failure(block.kind, block.message) if block is not None else None  # type: ignore[arg-type]
+
+
+def _refused(beside: Mapping[str, Any]) -> Failure | None:
+    """Why a person gave no evidence."""
+    if FAILURE in beside:
+        return msgspec.convert(beside[FAILURE], Failure)
+    if REJECT not in beside:
+        return None
+    reason = beside[REJECT]
+    return Failure("rejected", "rejected without a reason" if reason is True else str(reason))
+
+
+def _exit(name: str, code: int | None, block: ResponseBlock) -> Failure | None:
+    """Why an exit code is no success, with the last words of the tool."""
+    if not code:
+        return None
+    lines = (line.strip() for text in (block.stderr, block.stdout) for line in reversed(text.splitlines()))
+    said = printable(next((line for line in lines if line), ""))
+    detail = said if len(said) <= _MAX_LAST_LINE else said[: _MAX_LAST_LINE - 1] + "…"
+    return Failure("exit_code", f"`{name}` exited with {code}" + (f": {detail}" if detail else ""))
+
+
+def _principal(block: ResponseBlock) -> Principal | None:
+    by = block.by
+    return Principal(by.kind, by.id, by.role, by.model) if by is not None else None  # type: ignore[arg-type]
+
+
+def _seconds(duration: str | None) -> float:
+    return parse_duration(duration).total_seconds() if duration is not None else 0.0
