@@ -1,7 +1,7 @@
 """The cases of `conformance/run`: a runbook, what the world answers, and the events that must follow."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,9 +26,11 @@ from gert.kernel.engine.asks import (
     Pause,
     PauseAnswer,
     Response,
+    Steps,
     SubmitApproval,
     TicketAnswer,
     ToolAnswer,
+    answer_with,
 )
 from gert.kernel.engine.extract import Printed, extract
 from gert.kernel.engine.frame import Setup
@@ -89,8 +91,6 @@ class Scripted:
         question = {Pause: "pause", AwaitApproval: "approval"}.get(type(ask), "first")
         cancel = self.cancel
         if cancel and cancel["at"] in (ask.path, ask.step_id) and cancel.get("question", question) == question:
-            from gert.ecosystem.host.worlds import answer_with
-
             return answer_with(ask, Failure("cancelled", cancel.get("reason", "interrupted")))
         if isinstance(ask, CallTool):
             return self._tool(ask)
@@ -213,7 +213,12 @@ def world_of(case: Case, setup: Setup) -> World:
 
 
 def execute(
-    setup: Setup, world: World, *, recorded: list[Logged] | None = None, max_parallel: int = 16
+    setup: Setup,
+    world: World,
+    *,
+    recorded: list[Logged] | None = None,
+    max_parallel: int = 16,
+    around: Callable[[Steps[RunResult]], Steps[RunResult]] = lambda steps: steps,
 ) -> tuple[RunResult, list[bytes], list[Logged]]:
     """Drive a run on a clock that ticks with every event; gives its result, its lines and its answer log."""
     store = MemoryStore()
@@ -226,7 +231,9 @@ def execute(
             clock=lambda: NOON + 1000 * next(ticks),
             has_secrets=bool(setup.secret_inputs),
         )
-        return await Driver(world, journal, recorded=recorded or (), max_parallel=max_parallel).drive(run(setup))
+        return await Driver(world, journal, recorded=recorded or (), max_parallel=max_parallel).drive(
+            around(run(setup))
+        )
 
     result = asyncio.run(drive())
     return result, list(store.events(setup.run_id)), list(read_answers(store.answers(setup.run_id)))

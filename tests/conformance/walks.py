@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from gert.ecosystem.host.worlds import answer_with
-from gert.kernel.engine.asks import AnyAnswer, Ask, CallTool, PauseAnswer, ToolAnswer
+from gert.kernel.engine.asks import AnyAnswer, Ask, CallTool, PauseAnswer, ToolAnswer, answer_with
 from gert.kernel.events.runbook import Failure
 from gert.kernel.events.vocabulary import FailureKind
 

@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from gert.ecosystem.host.intake import Intake
-from gert.ecosystem.host.worlds import ANSWERS, DryRun, Probe, Real, answer_with
+from gert.ecosystem.host.worlds import DryRun, Probe, Real
 from gert.errors import InputError
 from gert.kernel.engine.asks import (
+    ANSWERS,
     AnyAnswer,
     ApprovalAnswer,
     ApprovalRequest,
@@ -24,6 +25,7 @@ from gert.kernel.engine.asks import (
     SubmitApproval,
     TicketAnswer,
     ToolAnswer,
+    answer_with,
 )
 from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.redaction import Redactor

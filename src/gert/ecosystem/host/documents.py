@@ -7,7 +7,7 @@ import msgspec
 
 from gert.ecosystem.host.collector import without_collector
 from gert.ecosystem.host.facts import facts_for
-from gert.ecosystem.host.files import is_file, read_document, yaml_files
+from gert.ecosystem.host.files import is_file, read_document, runbook_of, yaml_files
 from gert.errors import GertError, UsageError
 from gert.kernel.runbook.document import Document, is_foreign, load
 from gert.kernel.runbook.documents.project import PROJECT_FILE, Config, Project
@@ -45,8 +45,10 @@ class Workspace:
         self._programs: dict[str, Checked] = {}
 
     @without_collector
-    def check(self, file: str, *, source: bytes | None = None, kind: str | None = None) -> Checked:
-        """Validate one file."""
+    def check(
+        self, file: str, *, source: bytes | None = None, kind: str | None = None, runbook: Program | None = None
+    ) -> Checked:
+        """Validate one file; a scenario against the runbook given, or else the one it lies beside."""
         source = read_document(file) if source is None else source
         document = load(source, kind=kind, file_name=file)
         folder = os.path.dirname(os.path.abspath(file))
@@ -60,7 +62,7 @@ class Workspace:
             program = self._program(document, folder)
             secrets = tuple(secrets_needed(program, facts))
         elif document.kind in {"scenario", "test"}:
-            program = self._runbook_of(file)
+            program = runbook or self._runbook_of(file)
         return Checked(file, validate(document, program, facts), program, secrets)
 
     def check_all(self, names: Iterable[str]) -> Iterator[Checked]:
@@ -162,17 +164,9 @@ class Workspace:
         return self._tools[file]
 
     def _runbook_of(self, file: str) -> Program | None:
-        """The runbook a scenario belongs to: `<dir>/scenarios/<stem>/<scenario>/…` is for `<dir>/<stem>.yaml`."""
-        scenario = os.path.dirname(os.path.abspath(file))
-        stem_folder = os.path.dirname(scenario)
-        scenarios = os.path.dirname(stem_folder)
-        if os.path.basename(scenarios) != "scenarios":
-            return None
-        for suffix in (".yaml", ".yml"):
-            runbook = os.path.join(os.path.dirname(scenarios), os.path.basename(stem_folder) + suffix)
-            if is_file(runbook):
-                return self.program(runbook).program
-        return None
+        """The runbook a scenario lies beside."""
+        runbook = runbook_of(os.path.dirname(os.path.abspath(file)))
+        return self.program(runbook).program if runbook is not None else None
 
     def _shown(self, file: str) -> str:
         """A path as people like to read it: relative where that is shorter."""

@@ -11,16 +11,16 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import msgspec
 
 from gert.ecosystem.host.collector import settled_heap
-from gert.ecosystem.host.journal import Journal, Logged
+from gert.ecosystem.host.journal import Logged
 from gert.ecosystem.host.lanes import Lane, Lanes
-from gert.ecosystem.host.worlds import World, answer_with
+from gert.ecosystem.host.worlds import World
 from gert.errors import GertError, IntegrityError, TraceError
-from gert.kernel.engine.asks import AnyAnswer, Ask, PauseAnswer, RunLanes, Said, Steps
+from gert.kernel.engine.asks import AnyAnswer, Ask, PauseAnswer, RunLanes, Said, Steps, answer_with
 from gert.kernel.engine.frame import written
 from gert.kernel.events.runbook import Failure, FinallyStart, RunCancelled
 
@@ -33,13 +33,34 @@ _PATIENCE: Final = 500
 """How much a lane may say before the loop gets a chance to look up."""
 
 
+class Writes(Protocol):
+    """Whoever keeps what is said and answered: a journal."""
+
+    @property
+    def events(self) -> int:
+        """How many events were said."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits that it should be written before more is said."""
+
+    def say(self, said: Said) -> None:
+        """Take an event; TraceError where it cannot be kept."""
+
+    def log(self, entry: Logged) -> None:
+        """Keep an answer."""
+
+    async def settle(self, *, alone: bool = False) -> None:
+        """Make everything durable that was said and answered."""
+
+
 class Driver:
     """Drives one run."""
 
     def __init__(
         self,
         world: World,
-        journal: Journal,
+        journal: Writes,
         *,
         max_parallel: int = MAX_PARALLEL,
         recorded: Iterable[Logged] = (),

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gert.ecosystem.approvals.terminal import TerminalApprovals
 from gert.ecosystem.executors.stdio import Stdio
@@ -14,11 +14,13 @@ from gert.ecosystem.host.facts import platform
 from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.journal import Journal, now
 from gert.ecosystem.host.keys import signing_key
+from gert.ecosystem.host.notices import notices_for, tell
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import Executed, RunOptions
 from gert.ecosystem.host.prepare import Prepared
 from gert.ecosystem.host.runs import RunFolder, new_run_id
-from gert.ecosystem.host.stopping import interruptible, limited
+from gert.ecosystem.host.settings import where_recorded
+from gert.ecosystem.host.stopping import Relay, interruptible, limited
 from gert.ecosystem.host.variables import resolve
 from gert.ecosystem.host.worlds import DryRun, Probe, Real, World
 from gert.ecosystem.inputs import Resolvers
@@ -36,6 +38,14 @@ from gert.kernel.engine.run import run, secret_names
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.runbook.documents.steps import ManualStep
 from gert.kernel.runbook.program import Program
+from gert.kernel.scenario.inputs import replayed_inputs
+from gert.kernel.scenario.recording import listening
+
+if TYPE_CHECKING:
+    from gert.ecosystem.host.scenarios.folders import Loaded
+    from gert.ecosystem.host.scenarios.record import Recording
+
+AUTO_RECORD: Final = "GERT_AUTO_RECORD"
 
 
 async def execute(
@@ -45,25 +55,45 @@ async def execute(
     console: Console | None = None,
     on_start: Callable[[Setup], object] | None = None,
     environ: Mapping[str, str] | None = None,
+    relay: Relay | None = None,
 ) -> Executed:
-    """Run a runbook; an error that stops it before anything ran is raised, everything after is in the result."""
+    """Run a runbook; an error that stops it before anything ran is raised, everything after is in the result.
+
+    relay: hands signals to the run where the caller listens to them; otherwise the run does
+    """
     environ = dict(os.environ) if environ is None else environ
     observers = tuple(observers)
     prepared = Prepared(options, environ)
     console = console if console is not None else Console.standard(_all(observers, "pause"), _all(observers, "unpause"))
-    inputs = await resolve(prepared.program.runbook.meta.inputs, options.given, _resolvers(options, environ, console))
-    redactor = prepared.redactor(inputs)
-    setup = prepared.setup(inputs, redactor)
-    world, abort = _world(prepared, setup, inputs, redactor, observers, console)
+    loaded = _scenario(prepared)
+    declared = prepared.program.runbook.meta.inputs
+    if loaded is not None:
+        inputs, redactor = replayed_inputs(declared, loaded.scenario, options.given), Redactor()
+    else:
+        inputs = await resolve(declared, options.given, _resolvers(options, environ, console))
+        redactor = prepared.redactor(inputs)
+    setup = prepared.setup(inputs, redactor, loaded.folder.name if loaded is not None else None)
+    if loaded is not None:
+        world, abort = _replay(loaded, setup)
+    else:
+        world, abort = _world(prepared, setup, inputs, redactor, observers, console)
+    recording = _recording(prepared, setup)
     key = signing_key(environ)
+    options = where_recorded(options, prepared.settings, prepared.program.runbook.meta.name, setup.run_id)
     store, folder = _store(options, setup, prepared)
     if on_start is not None:
         on_start(setup)
     journal = Journal(store, setup.run_id, key=key, observers=observers, has_secrets=bool(inputs.secrets))
     try:
         driver = Driver(world, journal, max_parallel=options.max_parallel)
-        with interruptible(driver, abort) as pressed, limited(driver, prepared.timeout):
-            result = await driver.drive(run(setup))
+        with interruptible(driver, abort, relay) as pressed, limited(driver, prepared.timeout):
+            steps = run(setup)
+            result = await driver.drive(steps if recording is None else listening(steps, recording.asks))
+        if setup.mode == "real":
+            notices = notices_for(prepared.program.runbook.meta, prepared.settings, result)
+            trace = _trace_of(options, folder)
+            await tell(notices, journal, setup, result, trace=trace, environ=environ, redactor=redactor, relay=relay)
+        recorded = await recording.write(setup, store) if recording is not None else None
     finally:
         journal.close()
         store.close()
@@ -76,6 +106,7 @@ async def execute(
         trace=_trace_of(options, folder),
         db=options.db,
         interrupted=bool(pressed),
+        scenario=recorded,
     )
 
 
@@ -86,6 +117,33 @@ def run_file(file: str, inputs: Mapping[str, Any] | None = None, **options: Any)
     """
     given = {name: Given(value, "api") for name, value in (inputs or {}).items()}
     return asyncio.run(execute(RunOptions(file=file, given=given, **options)))
+
+
+def _scenario(prepared: Prepared) -> "Loaded | None":
+    """The scenario that answers, in a replay."""
+    named = prepared.options.scenario
+    if named is None:
+        return None
+    from gert.ecosystem.host.scenarios.folders import load, pick
+
+    return load(prepared.workspace, pick(prepared.options.file, named), prepared.program)
+
+
+def _replay(loaded: "Loaded", setup: Setup) -> tuple[World, Callable[[], object]]:
+    from gert.ecosystem.host.scenarios.replay import Replay, script_for
+
+    return Replay(script_for(loaded.scenario, setup)), lambda: None
+
+
+def _recording(prepared: Prepared, setup: Setup) -> "Recording | None":
+    """The scenario this run is to become, if somebody wants one."""
+    options = prepared.options
+    if setup.mode != "real" or not (options.record or prepared.environ.get(AUTO_RECORD)):
+        return None
+    from gert.ecosystem.host.scenarios.record import Recording, recording_folder
+
+    folder = recording_folder(options.record, options.file, setup.run_id, prepared.environ)
+    return Recording(folder, options.file) if folder is not None else None
 
 
 def _world(

@@ -11,6 +11,7 @@ from gert.kernel.runbook.tree import Map
 
 YAML_SUFFIXES: Final = (".yaml", ".yml")
 OUR_FOLDER: Final = ".gert"
+SCENARIOS: Final = "scenarios"
 SKIPPED_FOLDERS: Final = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 
 
@@ -51,14 +52,30 @@ def is_file(path: str) -> bool:
         return False
 
 
-def _is_searched(name: str) -> bool:
+def is_searched(name: str) -> bool:
+    """Whether a search goes into a folder of this name."""
     return name == OUR_FOLDER or not (name.startswith(".") or name in SKIPPED_FOLDERS)
 
 
 def yaml_files(folder: str) -> Iterator[str]:
     """Every YAML file below a folder in a stable order; hidden folders and dependencies are passed over."""
     for where, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if _is_searched(name))
+        folders[:] = sorted(name for name in folders if is_searched(name))
         for name in sorted(files):
             if name.endswith(YAML_SUFFIXES):
                 yield os.path.normpath(os.path.join(where, name))
+
+
+def runbook_of(folder: str) -> str | None:
+    """The runbook a scenario lies beside: `<dir>/scenarios/<stem>/<scenario>` is for `<dir>/<stem>.yaml`."""
+    path = os.path.abspath(folder)
+    stem = os.path.dirname(path)
+    scenarios = os.path.dirname(stem)
+    if os.path.basename(scenarios) != SCENARIOS:
+        return None
+    beside = os.path.join(os.path.dirname(scenarios), os.path.basename(stem))
+    found = next((beside + suffix for suffix in YAML_SUFFIXES if is_file(beside + suffix)), None)
+    if found is None:
+        return None
+    relative = os.path.relpath(found)
+    return found if os.path.isabs(folder) or relative.startswith("..") else relative

@@ -1,6 +1,6 @@
 """The way in: every answer from the world is redacted, and checked to be plain data, before the engine sees it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -110,7 +110,8 @@ def _withheld(answer: A, ask: Ask[A] | None) -> A:
     if isinstance(ask, CollectEvidence) and isinstance(answer, EvidenceAnswer):
         hidden = {name for name, parameter in ask.contract.outputs.items() if parameter.secret}
         given = {name: PLACEHOLDER if name in hidden else value for name, value in answer.evidence.items()}
-        return msgspec.structs.replace(answer, evidence=given, redacted=answer.redacted + len(hidden & given.keys()))
+        count = _shown(hidden, answer.evidence)
+        return msgspec.structs.replace(answer, evidence=given, redacted=answer.redacted + count)
     if not isinstance(ask, CallTool | CallExtension) or not isinstance(answer, ToolAnswer):
         return answer
     secret = {name for name, parameter in ask.contract.outputs.items() if parameter.secret}
@@ -124,10 +125,15 @@ def _withheld(answer: A, ask: Ask[A] | None) -> A:
     again = answer.again
     if again is not None:
         again = {name: PLACEHOLDER if name in secret else value for name, value in again.items()}
-    count = len(secret & answer.outputs.keys())
+    count = _shown(secret, answer.outputs)
     return msgspec.structs.replace(
         answer, outputs=given, again=again, failure=failure, stdout="", stderr="", redacted=answer.redacted + count
     )
+
+
+def _shown(secret: Set[str], given: Mapping[str, Any]) -> int:
+    """How many values are hidden now that were not: those of a recording are already."""
+    return sum(1 for name in secret if name in given and given[name] != PLACEHOLDER)
 
 
 def _flaw(answer: Answer) -> str | None:

@@ -13,7 +13,7 @@ from gert.kernel.engine.run import RunResult
 from gert.kernel.events.vocabulary import RunMode
 from gert.kernel.foundation.secret_refs import masked
 
-MODES: Final[tuple[RunMode, ...]] = ("real", "dry-run", "probe")
+MODES: Final[tuple[RunMode, ...]] = ("real", "dry-run", "probe", "replay")
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +43,13 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     probe_effects: frozenset[str] = PROBED_EFFECTS
 
 
+class Recorded(msgspec.Struct, frozen=True):
+    """A scenario that was recorded: its folder, and why it does not replay to the same, if it does not."""
+
+    folder: str
+    differs: str | None = None
+
+
 class Executed(msgspec.Struct, frozen=True, kw_only=True):
     """A run that ended: its id, its result, and where it is recorded."""
 
@@ -54,6 +61,7 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
     trace: str | None
     db: str | None
     interrupted: bool
+    scenario: Recorded | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The result as machines read it."""
@@ -67,4 +75,5 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
             "events": self.events,
             "trace": self.trace,
             "db": self.db,
+            **({"scenario": msgspec.to_builtins(self.scenario)} if self.scenario is not None else {}),
         }

@@ -10,6 +10,7 @@ from gert.ecosystem.host.journal import now
 from gert.ecosystem.host.options import MODES, RunOptions
 from gert.ecosystem.host.policies import Floor, floor_for, sound
 from gert.ecosystem.host.runs import new_run_id, state_dir
+from gert.ecosystem.host.settings import Settings, settings_for
 from gert.ecosystem.host.version import version_line
 from gert.errors import DocumentError, InputError, UsageError
 from gert.kernel.engine.frame import Setup
@@ -23,28 +24,22 @@ from gert.kernel.runbook.program import Program
 class Prepared:
     """Everything that is known before inputs are resolved."""
 
-    def __init__(self, options: RunOptions, environ: Mapping[str, str]) -> None:
-        if options.mode not in MODES:
-            raise UsageError(f"`{options.mode}` is not a mode", hint=f"one of {', '.join(MODES)}")
-        if options.trace and options.db:
-            raise UsageError("a run is recorded in one place", hint="give --trace or --db, not both")
-        for name, value in _named(options):
-            if not _is_text(value):
-                raise UsageError(f"{name} is not UTF-8 text")
+    def __init__(self, options: RunOptions, environ: Mapping[str, str], workspace: Workspace | None = None) -> None:
+        _require_sense(options)
         self.options = options
         self.environ = environ
-        workspace = Workspace()
+        self.workspace = workspace = workspace or Workspace()
         self.checked: Checked = sound(workspace.program(options.file))
         if self.checked.program is None:
             raise DocumentError(f"`{options.file}` is not a runbook")
         self.program: Program = self.checked.program
-        self.floor: Floor = floor_for(workspace, options.file, self.program, options.policies)
         folder = os.path.dirname(os.path.abspath(options.file))
-        project = workspace.project(folder)
-        self.groups = dict(project.groups) if project is not None else {}
+        self.settings: Settings = settings_for(workspace, folder, options.config, environ)
+        self.floor: Floor = floor_for(workspace, options.file, self.program, options.policies, self.settings)
+        self.groups = dict(self.settings.groups)
         self.state = state_dir(options.state_dir, workspace.project_root(folder), environ)
         self.actor = options.actor or _user()
-        if options.mode != "dry-run":
+        if options.mode not in ("dry-run", "replay"):
             self._require_secrets()
 
     @property
@@ -68,7 +63,7 @@ class Prepared:
         read = [each.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for each in known]
         return Redactor([*known, *read])
 
-    def setup(self, inputs: ResolvedInputs, redactor: Redactor) -> Setup:
+    def setup(self, inputs: ResolvedInputs, redactor: Redactor, scenario: str | None = None) -> Setup:
         """The run, as the engine is given it."""
         for name, value in inputs.values.items():
             if redactor.value(value).masked:
@@ -91,7 +86,8 @@ class Prepared:
             input_sources=inputs.sources,
             secret_inputs=frozenset(inputs.secrets),
             groups=self.groups,
-            explores=self.options.mode != "real",
+            explores=self.options.mode in ("dry-run", "probe"),
+            scenario=scenario,
         )
 
     def _require_secrets(self) -> None:
@@ -103,10 +99,27 @@ class Prepared:
                 )
 
 
+def _require_sense(options: RunOptions) -> None:
+    """Refuse what contradicts itself."""
+    if options.mode not in MODES:
+        raise UsageError(f"`{options.mode}` is not a mode", hint=f"one of {', '.join(MODES)}")
+    if options.trace and options.db:
+        raise UsageError("a run is recorded in one place", hint="give --trace or --db, not both")
+    if options.mode == "replay" and not options.scenario:
+        raise UsageError("a replay needs a scenario", hint="name it with --scenario, or give its folder")
+    if options.scenario and options.mode != "replay":
+        raise UsageError("only a replay is answered by a scenario", hint="add --mode replay")
+    if options.record and options.mode != "real":
+        raise UsageError(f"a {options.mode} has no answers of the world to record", hint="record a real run")
+    for name, value in _named(options):
+        if not _is_text(value):
+            raise UsageError(f"{name} is not UTF-8 text")
+
+
 def _named(options: RunOptions) -> Iterator[tuple[str, str]]:
     """What the caller gave in words, by the name of its option."""
     yield "FILE", options.file
-    for name in ("actor", "trace", "db", "state_dir", "evidence"):
+    for name in ("actor", "trace", "db", "state_dir", "evidence", "config", "scenario", "record"):
         value = getattr(options, name)
         if value is not None:
             yield {"actor": "--as"}.get(name, f"--{name.replace('_', '-')}"), value

@@ -13,6 +13,7 @@ import msgspec
 
 from gert.ecosystem.host.intake import Intake
 from gert.kernel.engine.asks import (
+    ANSWERS,
     AnyAnswer,
     ApprovalAnswer,
     Ask,
@@ -35,15 +36,6 @@ from gert.kernel.runbook.program import Program
 
 PROBED_EFFECTS: Final = frozenset({"network"})
 
-ANSWERS: Final[Mapping[type[Ask[Any]], type[AnyAnswer]]] = {
-    CallTool: ToolAnswer,
-    CallExtension: ToolAnswer,
-    CollectEvidence: EvidenceAnswer,
-    SubmitApproval: TicketAnswer,
-    AwaitApproval: ApprovalAnswer,
-    Pause: PauseAnswer,
-}
-
 
 class World(Protocol):
     """Answers questions."""
@@ -53,11 +45,6 @@ class World(Protocol):
 
     async def answer(self, ask: Ask[Any]) -> AnyAnswer:
         """Find out."""
-
-
-def answer_with(ask: Ask[Any], failure: Failure) -> AnyAnswer:
-    """The answer to a question that nobody could answer."""
-    return ANSWERS[type(ask)](failure=failure)
 
 
 class DryRun:

@@ -5,8 +5,8 @@ under it, and recording, replay and resume all rest on that. Answers are data. T
 secret, because whoever answers redacts first (`gert.ecosystem.host.intake`).
 """
 
-from collections.abc import Generator
-from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Generator, Mapping
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import field
@@ -188,6 +188,21 @@ class Pause(Ask[PauseAnswer], frozen=True, kw_only=True):
     """Let some time pass before another attempt."""
 
     seconds: float
+
+
+ANSWERS: Final[Mapping[type[Ask[Any]], type[AnyAnswer]]] = {
+    CallTool: ToolAnswer,
+    CallExtension: ToolAnswer,
+    CollectEvidence: EvidenceAnswer,
+    SubmitApproval: TicketAnswer,
+    AwaitApproval: ApprovalAnswer,
+    Pause: PauseAnswer,
+}
+
+
+def answer_with(ask: Ask[Any], failure: Failure) -> AnyAnswer:
+    """The answer to a question that nobody could answer."""
+    return ANSWERS[type(ask)](failure=failure)
 
 
 # --- the seam

@@ -62,9 +62,13 @@ def recorded_scenario(setup: Setup, asks: Asks, answers: Iterable[tuple[str, Any
     """The scenario document of a run."""
     program = setup.program
     sections: dict[str, list[tuple[Ask[Any], dict[str, Any]]]] = {}
+    stopped: list[tuple[str, str]] = []
     for key, answer in answers:
         ask = asks.get(key)
         if ask is None:
+            continue
+        if answer.failure is not None and answer.failure.kind == "cancelled":
+            stopped.append((key, answer.failure.message))
             continue
         section, block = _written(ask, answer, program)
         if section is not None:
@@ -73,6 +77,8 @@ def recorded_scenario(setup: Setup, asks: Asks, answers: Iterable[tuple[str, Any
     document: dict[str, Any] = {"inputs": given, "input_answers": found}
     for section in ("tool_responses", "extension_responses", "evidence", "approvals"):
         document[section] = _by_key(sections.get(section, ()))
+    if stopped:
+        document["cancelled"] = {"reason": stopped[0][1], "questions": [key for key, _ in stopped]}
     return {name: value for name, value in document.items() if value}
 
 
@@ -127,7 +133,7 @@ def _written(ask: Ask[Any], answer: AnyAnswer, program: Program) -> tuple[str | 
     if isinstance(ask, AwaitApproval) and isinstance(answer, ApprovalAnswer):
         return "approvals", _approval(answer)
     if isinstance(ask, SubmitApproval) and isinstance(answer, TicketAnswer) and answer.failure is not None:
-        return "approvals", _block(answer, {})
+        return "approvals", _block(answer, {"submitted": False})
     return None, {}
 
 

@@ -26,6 +26,7 @@ from gert.kernel.engine.asks import (
     SubmitApproval,
     TicketAnswer,
     ToolAnswer,
+    answer_with,
 )
 from gert.kernel.engine.extract import Printed, extract
 from gert.kernel.events.runbook import Failure
@@ -44,6 +45,7 @@ MOMENT: Final = "1970-01-01T00:00:00Z"
 BY, REJECT, FAILURE, REDACTED, DURATION = "by", "reject", "failure", "redacted", "duration"
 """What may stand beside evidence; a step that calls its evidence so means that."""
 
+_BESIDE: Final = (BY, REJECT, FAILURE, REDACTED, DURATION)
 _MAX_LAST_LINE: Final = 200
 
 
@@ -72,6 +74,9 @@ class Script:
 
     def answer(self, ask: Ask[Any]) -> AnyAnswer:
         """The next answer to a question."""
+        cancelled = self._scenario.cancelled
+        if cancelled is not None and ask.key in cancelled.questions:
+            return answer_with(ask, Failure("cancelled", cancelled.reason))
         return self._answers[type(ask)](ask)
 
     def unused(self) -> Iterator[str]:
@@ -104,6 +109,16 @@ class Script:
             return entry[used]
         count = f"{len(entry)} answer" if len(entry) == 1 else f"{len(entry)} answers"
         return self._miss(f"the scenario has only {count} under `{key}` in `{section}`, and `{ask.path}` needs another")
+
+    def _peek(self, section: str, ask: Ask[Any]) -> Any:
+        """The entry `_next` would give, if there is one."""
+        given: Mapping[str, Any] = getattr(self._scenario, section)
+        key = next((each for each in keys_for(ask) if each in given), None)
+        entry = given[key] if key is not None else None
+        if not isinstance(entry, list | tuple) or key is None:
+            return entry
+        used = self._used.get((section, key), 0)
+        return entry[used] if used < len(entry) else None
 
     def _miss(self, message: str) -> Failure:
         self.missing.append(message)
@@ -161,17 +176,13 @@ class Script:
         found = self._next("evidence", ask) if ask.evidence or self._has("evidence", ask) else {}
         if isinstance(found, Failure):
             return EvidenceAnswer(failure=found)
-        names = {each.name for each in ask.evidence}
-        beside = {name: value for name, value in found.items() if name not in names}
+        wanted = {each.name: each for each in ask.evidence}
+        beside = {name: found[name] for name in _BESIDE if name in found and name not in wanted}
         given = {
-            each.name: list(each.items) if each.kind == "checklist" and found[each.name] is True else found[each.name]
-            for each in ask.evidence
-            if each.name in found
+            name: list(wanted[name].items) if value is True and name in wanted and wanted[name].items else value
+            for name, value in found.items()
+            if name not in beside
         }
-        strange = next((name for name in beside if name not in (BY, REJECT, FAILURE, REDACTED, DURATION)), None)
-        if strange is not None:
-            missed = self._miss(f"`{ask.step_id}` asks for no evidence `{strange}`: take it out of `evidence`")
-            return EvidenceAnswer(failure=missed)
         try:
             failure = _refused(beside)
             duration = _seconds(str(beside[DURATION])) if DURATION in beside else 0.0
@@ -186,6 +197,11 @@ class Script:
         return any(key in getattr(self._scenario, section) for key in keys_for(ask))
 
     def _ticket(self, ask: SubmitApproval) -> TicketAnswer:
+        refused = self._peek("approvals", ask)
+        if isinstance(refused, ApprovalBlock) and not refused.submitted:
+            self._next("approvals", ask)
+            failure = _failure(refused.failure) or Failure("transport", "nobody could be asked")
+            return TicketAnswer(failure=failure, duration=_seconds(refused.duration))
         return TicketAnswer(ticket_id=f"ticket-{ask.key}", method=METHOD)
 
     def _approval(self, ask: AwaitApproval) -> ApprovalAnswer:
@@ -203,7 +219,16 @@ class Script:
 
     def _responses(self, block: ApprovalBlock, request: ApprovalRequest) -> Iterable[Response]:
         if block.responses:
-            return [_said(each.approver, each.approved, each.reason, each.timestamp) for each in block.responses]
+            # Somebody said these words: whether they are enough, signatures included, is decided again.
+            return [
+                Response(
+                    approver=each.approver,
+                    approved=each.approved,
+                    reason=each.reason,
+                    timestamp=each.timestamp or MOMENT,
+                )
+                for each in block.responses
+            ]
         if block.approved and block.approver is None:
             return self._agreed(request, block.reason)
         if block.approved is None:
@@ -227,8 +252,8 @@ class Script:
         return people
 
 
-def _said(approver: str, approved: bool, reason: str | None, timestamp: str | None = None) -> Response:
-    return Response(approver=approver, approved=approved, reason=reason, timestamp=timestamp or MOMENT, scripted=True)
+def _said(approver: str, approved: bool, reason: str | None) -> Response:
+    return Response(approver=approver, approved=approved, reason=reason, timestamp=MOMENT, scripted=True)
 
 
 def _failure(block: FailureBlock | None) -> Failure | None:

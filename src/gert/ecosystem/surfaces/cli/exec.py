@@ -47,6 +47,9 @@ EXIT_INTERRUPTED: Final = 130
     show_default=True,
     help="Effects a tool may have to be run by a probe, separated by commas.",
 )
+@click.option("--scenario", metavar="NAME|DIR", help="The scenario that answers, with --mode replay.")
+@click.option("--record", metavar="DIR", help="Write a scenario of this run that replays to the same outcome.")
+@click.option("--config", metavar="FILE", help="Settings beside those of the project.")
 @click.option("--as", "actor", metavar="ACTOR", help="Who runs it; the user of this machine when left out.")
 @click.option("--trace", metavar="FILE", help="Record in this file instead of the state folder.")
 @click.option("--db", metavar="FILE", help="Record in this SQLite database instead.")
@@ -76,6 +79,9 @@ def command(
     vars_files: tuple[str, ...],
     mode: str,
     probe_allow_effects: str,
+    scenario: str | None,
+    record: str | None,
+    config: str | None,
     actor: str | None,
     trace: str | None,
     db: str | None,
@@ -93,7 +99,8 @@ def command(
 
     A real run is always recorded: under `runs/` of the project, of your state folder, or where --trace or --db says.
     `--mode dry-run` runs nothing and shows every outcome that can be reached; `--mode probe` runs only tools that
-    write nothing. Ctrl-C stops what is under way and finishes the record; a second one ends at once.
+    write nothing; `--mode replay` takes every answer from a scenario. Ctrl-C stops what is under way and finishes
+    the record; a second one ends at once.
     Exits with 0 when the run completed, 1 when the runbook is not valid, 2 when it was called wrongly, 3 when the run
     failed or was denied.
     """
@@ -108,6 +115,9 @@ def command(
         sync=sync == "full",
         policies=policies,
         evidence=evidence,
+        scenario=scenario,
+        record=record,
+        config=config,
         max_parallel=max_parallel,
         timeout=_seconds(timeout),
         probe_effects=frozenset(each.strip() for each in probe_allow_effects.split(",") if each.strip()),
@@ -130,7 +140,7 @@ def _execute(options: RunOptions, stream: TextIO | None, *, verbose: bool, quiet
     begin = None
     if stream is None:
         pass  # it is closed: nobody watches
-    elif options.mode == "real":
+    elif options.mode in ("real", "replay"):
         observers += [view for view in (make_view(stream=stream, verbose=verbose, quiet=quiet),) if view is not None]
     elif not quiet:
         # Nothing takes long here, and there is more to read than a live view could hold.
@@ -176,7 +186,7 @@ def _exit_code(executed: Executed) -> int:
 
 
 def _reachable(executed: Executed) -> Iterator[str]:
-    if executed.mode == "real":
+    if executed.mode not in ("dry-run", "probe"):
         return
     outcomes = executed.result.reachable_outcomes
     yield "Outcomes that can be reached:" if outcomes else "No outcome can be reached."
@@ -188,6 +198,11 @@ def _summary(executed: Executed) -> Iterator[str]:
     where = executed.trace or executed.db
     recorded = f" in {printable(where)}" if where is not None else ", not recorded"
     yield f"{printable(executed.run_id)}: {plural(executed.events, 'event')}{recorded}"
+    scenario = executed.scenario
+    if scenario is not None:
+        where = printable(scenario.folder)
+        again = f"; it does not replay to the same: {printable(scenario.differs)}" if scenario.differs else ""
+        yield f"scenario recorded in {where}{again or '; it replays to the same outcome'}"
 
 
 def _outcome(outcome: Outcome) -> str:

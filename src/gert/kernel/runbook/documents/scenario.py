@@ -10,6 +10,7 @@ from gert.kernel.runbook.kinds import (
     EXTENSIONS,
     NONEMPTY,
     TEXT,
+    TEXTS,
     Choice,
     Int,
     ListOf,
@@ -71,9 +72,17 @@ class ApprovalBlock(Model):
     responses: tuple[SaidBlock, ...] = optional(
         ListOf(Nested(SaidBlock)), "everybody's word, in order, instead of `approved`", default=()
     )
+    submitted: bool = optional(BOOL, "whether anybody could be asked; `failure` says why not", default=True)
     expired: bool = optional(BOOL, "nobody answered in time", default=False)
     duration: str | None = optional(DURATION, "how long it is said to have taken")
     failure: FailureBlock | None = optional(Nested(FailureBlock), "why nobody could be asked")
+
+
+class CancelledBlock(Model):
+    """A run that was stopped: the questions that were open then."""
+
+    reason: str = required(TEXT, "why")
+    questions: tuple[str, ...] = required(TEXTS, "the questions, as the answer log names them")
 
 
 def _one_or_more(noun: str, model: type[Model]) -> MapOf:
@@ -103,6 +112,7 @@ class Scenario(Model):
     approvals: dict[str, Any] = optional(
         APPROVALS, "answers to approvals by step id; approved when left out", default={}
     )
+    cancelled: CancelledBlock | None = optional(Nested(CancelledBlock), "where the run was stopped, if it was")
     input_answers: dict[str, Any] = optional(
         MapOf(DATA), "what the environment, files, prompts and providers answered, by input", default={}
     )

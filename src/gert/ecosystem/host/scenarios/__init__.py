@@ -1,0 +1,1 @@
+"""Scenarios on disk: finding, replaying, testing, recording and comparing them."""

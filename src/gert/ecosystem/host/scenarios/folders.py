@@ -1,0 +1,140 @@
+"""Where scenarios are kept: `<runbook dir>/scenarios/<runbook file stem>/<scenario>/` (DECISIONS 14)."""
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.files import SCENARIOS, is_file, is_searched, runbook_of
+from gert.ecosystem.host.settings import sound
+from gert.errors import DocumentError, UsageError
+from gert.kernel.foundation.names import did_you_mean, is_safe_name
+from gert.kernel.runbook.documents.expectations import Expectations
+from gert.kernel.runbook.documents.scenario import Scenario
+from gert.kernel.runbook.program import Program
+
+SCENARIO_FILE: Final = "scenario.yaml"
+TEST_FILE: Final = "test.yaml"
+TRACE_FILE: Final = "trace.jsonl"
+
+
+class Folder(msgspec.Struct, frozen=True):
+    """One scenario: its folder, and the runbook it is for, where that is known."""
+
+    path: str
+    runbook: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the scenario."""
+        return os.path.basename(os.path.normpath(self.path))
+
+    @property
+    def scenario(self) -> str:
+        """The file with the answers."""
+        return os.path.join(self.path, SCENARIO_FILE)
+
+    @property
+    def test(self) -> str:
+        """The file with the expectations, if there is one."""
+        return os.path.join(self.path, TEST_FILE)
+
+    @property
+    def trace(self) -> str:
+        """The trace of the run it was recorded from, if it was."""
+        return os.path.join(self.path, TRACE_FILE)
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """A scenario that was read and is sound."""
+
+    folder: Folder
+    scenario: Scenario
+    expected: Expectations | None
+
+    @property
+    def runs_by_default(self) -> bool:
+        """Whether it is golden: a recorded one once it is promoted, one written by hand always."""
+        return self.expected is None or self.expected.golden is not False
+
+
+def load(workspace: Workspace, folder: Folder, program: Program) -> Loaded:
+    """Read a scenario and its expectations, or say the first thing that is wrong with them."""
+    if not is_file(folder.scenario):
+        raise UsageError(f"there is no `{SCENARIO_FILE}` in `{folder.path}`")
+    scenario = sound(workspace.check(folder.scenario, kind="scenario", runbook=program)).document.model
+    expected = None
+    if is_file(folder.test):
+        expected = sound(workspace.check(folder.test, kind="test", runbook=program)).document.model
+    return Loaded(folder, scenario, expected)
+
+
+def place_of(runbook: str, name: str) -> Folder:
+    """Where a scenario of a runbook belongs."""
+    if not is_safe_name(name):
+        raise UsageError(f"`{name}` is not a name for a scenario", hint="letters, digits, `-`, `_` and `.`")
+    return Folder(os.path.join(_all_of(runbook), name), runbook)
+
+
+def scenarios_of(runbook: str) -> list[Folder]:
+    """The scenarios of a runbook, by name."""
+    below = _all_of(runbook)
+    try:
+        names = sorted(os.listdir(below))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as problem:
+        raise DocumentError(f"`{below}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
+    folders = (Folder(os.path.join(below, name), runbook) for name in names)
+    return [folder for folder in folders if is_file(folder.scenario)]
+
+
+def pick(runbook: str, named: str) -> Folder:
+    """The scenario somebody means by its name or its folder."""
+    known = {folder.name: folder for folder in scenarios_of(runbook)}
+    if named in known:
+        return known[named]
+    folder = os.path.dirname(named) if os.path.basename(named) == SCENARIO_FILE else named
+    if is_file(os.path.join(folder, SCENARIO_FILE)):
+        return Folder(os.path.normpath(folder), runbook)
+    guess = did_you_mean(named, known)
+    listed = f"there are {', '.join(f'`{name}`' for name in known)}" if known else "the runbook has no scenarios yet"
+    raise UsageError(f"there is no scenario `{named}`", hint=f"did you mean `{guess}`?" if guess else listed)
+
+
+def find(names: Iterable[str]) -> list[Folder]:
+    """The scenarios of runbooks, folders of scenarios, and everything below other folders; each once."""
+    found: dict[str, Folder] = {}
+    for name in names:
+        folders = _named(name)
+        for folder in folders:
+            found.setdefault(os.path.abspath(folder.path), folder)
+    return list(found.values())
+
+
+def _named(name: str) -> list[Folder]:
+    if os.path.isdir(name):
+        if is_file(os.path.join(name, SCENARIO_FILE)):
+            return [Folder(os.path.normpath(name), runbook_of(name))]
+        return list(_below(name))
+    if not is_file(name):
+        raise UsageError(f"there is no file or folder `{name}`")
+    if os.path.basename(name) in (SCENARIO_FILE, TEST_FILE):
+        folder = os.path.dirname(name) or "."
+        return [Folder(folder, runbook_of(folder))]
+    return scenarios_of(name)
+
+
+def _below(top: str) -> Iterator[Folder]:
+    for where, folders, files in os.walk(top):
+        folders[:] = sorted(name for name in folders if is_searched(name))
+        if SCENARIO_FILE in files:
+            path = os.path.normpath(where)
+            yield Folder(path, runbook_of(path))
+
+
+def _all_of(runbook: str) -> str:
+    stem = os.path.splitext(os.path.basename(runbook))[0]
+    return os.path.join(os.path.dirname(runbook), SCENARIOS, stem)

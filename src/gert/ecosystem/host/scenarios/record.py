@@ -1,0 +1,135 @@
+"""Recording a run: a scenario, a test that expects what happened, and the trace, written together or not at all."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.journal import read_answers
+from gert.ecosystem.host.options import Recorded
+from gert.ecosystem.host.scenarios.folders import SCENARIO_FILE, TEST_FILE, TRACE_FILE, Folder, load, place_of
+from gert.ecosystem.host.scenarios.replay import Replayed, replay
+from gert.ecosystem.stores.port import Store
+from gert.errors import GertError, UsageError
+from gert.kernel.engine.asks import Ask
+from gert.kernel.engine.frame import Setup
+from gert.kernel.events.envelope import decode
+from gert.kernel.runbook.writer import to_yaml
+from gert.kernel.scenario.inputs import replayed_inputs
+from gert.kernel.scenario.observed import Observed
+from gert.kernel.scenario.recording import recorded_scenario, recorded_test
+
+X_RECORDED: Final = "x-recorded"
+_YES: Final = frozenset({"1", "true", "yes", "on"})
+
+
+def recording_folder(chosen: str | None, runbook: str, run_id: str, environ: Mapping[str, str]) -> str | None:
+    """Where a run is to be recorded as a scenario, if it is; a folder that holds something is left alone."""
+    if chosen is None:
+        if environ.get("GERT_AUTO_RECORD", "").strip().lower() not in _YES:
+            return None
+        return place_of(runbook, run_id).path
+    try:
+        taken = os.path.lexists(chosen) and (not os.path.isdir(chosen) or bool(os.listdir(chosen)))
+    except OSError as problem:
+        raise UsageError(f"`{chosen}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
+    if taken:
+        raise UsageError(f"`{chosen}` is there already", hint="record into a folder of its own")
+    return chosen
+
+
+class Recording:
+    """What a run was asked, kept while it runs."""
+
+    def __init__(self, folder: str, runbook: str) -> None:
+        self.folder = folder
+        self._runbook = runbook
+        self.asks: dict[str, Ask[Any]] = {}
+
+    async def write(self, setup: Setup, store: Store) -> Recorded:
+        """Write the scenario, and replay it at once to see that it leads to the same."""
+        lines = list(store.events(setup.run_id))
+        seen = Observed().take_all(map(decode, lines))
+        answers = ((entry.key, entry.answer) for entry in read_answers(store.answers(setup.run_id)))
+        scenario = recorded_scenario(setup, self.asks, answers)
+        scenario["extensions"] = {
+            X_RECORDED: {
+                "run_id": setup.run_id,
+                "runbook": os.path.relpath(self._runbook, self.folder),
+                "runbook_hash": setup.runbook_hash,
+                "gert_version": setup.gert_version,
+            }
+        }
+        test = recorded_test(seen, f"{setup.program.runbook.meta.name}, recorded from run {setup.run_id}")
+        try:
+            write_folder(
+                self.folder,
+                {
+                    SCENARIO_FILE: to_yaml(scenario).encode(),
+                    TEST_FILE: to_yaml(test).encode(),
+                    TRACE_FILE: b"".join(line + b"\n" for line in lines),
+                },
+            )
+            return Recorded(self.folder, await self._differs(setup, seen))
+        except GertError as problem:
+            # The run is over and recorded; that it makes no scenario must not change how it ended.
+            return Recorded(self.folder, problem.message)
+
+    async def _differs(self, setup: Setup, seen: Observed) -> str | None:
+        again = await replay_again(Folder(self.folder), setup)
+        if again.missing:
+            return again.missing[0]
+        if again.result.status != seen.status or again.result.outcome != seen.outcome:
+            return f"the run is {seen.status}, and its replay {again.result.status}"
+        if list(again.seen.visited) != list(seen.visited) and set(again.seen.visited) != set(seen.visited):
+            return "the replay visits other steps"
+        return None
+
+
+async def replay_again(folder: Folder, setup: Setup) -> Replayed:
+    """Replay a scenario in place of the run it was recorded from."""
+    loaded = load(Workspace(), folder, setup.program)
+    inputs = replayed_inputs(setup.program.runbook.meta.inputs, loaded.scenario)
+    replaces = {"inputs": inputs.values, "input_sources": inputs.sources, "secret_inputs": frozenset(inputs.secrets)}
+    return await replay(loaded, msgspec.structs.replace(setup, mode="replay", **replaces))
+
+
+def write_folder(path: str, files: Mapping[str, bytes]) -> None:
+    """Write files into a new folder that appears whole; only its owner can read it."""
+    target = os.path.abspath(path)
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        temporary = tempfile.mkdtemp(dir=os.path.dirname(target), prefix=".recording-")
+    except OSError as problem:
+        raise _unwritable(path, problem) from None
+    try:
+        for name, data in files.items():
+            _write(os.path.join(temporary, name), data)
+        if os.path.isdir(target) and not os.listdir(target):
+            os.rmdir(target)
+        os.rename(temporary, target)
+    except OSError as problem:
+        raise _unwritable(path, problem) from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _write(path: str, data: bytes) -> None:
+    with open(path, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _unwritable(path: str, problem: OSError) -> UsageError:
+    return UsageError(f"the scenario cannot be written to `{path}`: {(problem.strerror or str(problem)).lower()}")
+
+
+def recorded_from(extensions: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a scenario says about the run it was recorded from; nothing where it was written by hand."""
+    said = extensions.get(X_RECORDED)
+    return said if isinstance(said, Mapping) else {}

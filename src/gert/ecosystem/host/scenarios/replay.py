@@ -1,0 +1,92 @@
+"""Replaying a scenario: a world that answers from a script, and starts and opens nothing."""
+
+from typing import Any
+
+import msgspec
+
+from gert.ecosystem.host.driver import Driver
+from gert.ecosystem.host.intake import Intake
+from gert.ecosystem.host.journal import Logged
+from gert.ecosystem.host.scenarios.folders import Loaded
+from gert.ecosystem.host.stopping import limited
+from gert.kernel.engine.asks import AnyAnswer, Ask, Said
+from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.run import RunResult, run
+from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.runbook.documents.scenario import Scenario
+from gert.kernel.scenario.observed import Observed
+from gert.kernel.scenario.script import Script
+
+
+class Replay:
+    """A world that answers at once, from a script; lanes so run in the order they are declared."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._intake = Intake(Redactor())
+        self._taken: dict[int, tuple[AnyAnswer, AnyAnswer]] = {}
+
+    def immediate(self, ask: Ask[Any]) -> AnyAnswer:
+        """The next answer, taken in like any other: what a contract calls secret is not kept here either."""
+        answer = self._script.answer(ask)
+        # One answer may stand for thousands of calls; a script keeps those, so their identity can name them.
+        known = self._taken.get(id(answer))
+        if known is None or known[0] is not answer:
+            known = self._taken[id(answer)] = (answer, self._intake.take(answer, ask))
+        return known[1]
+
+    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+        """The same, for those who wait."""
+        return self.immediate(ask)
+
+
+class Tape:
+    """Keeps nothing of a run but what is seen of it."""
+
+    is_full = False
+
+    def __init__(self, seen: Observed) -> None:
+        self.seen = seen
+
+    @property
+    def events(self) -> int:
+        """How many events were said."""
+        return self.seen.events
+
+    def say(self, said: Said) -> None:
+        """See it."""
+        self.seen.take(said.payload, said.path)
+
+    def log(self, entry: Logged) -> None:
+        """Answers come from the scenario, which has them already."""
+
+    async def settle(self, *, alone: bool = False) -> None:
+        """There is nothing to wait for."""
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """What a replay led to.
+
+    missing: what was asked and not answered, in words
+    unused: answers nobody asked for
+    """
+
+    result: RunResult
+    seen: Observed
+    missing: list[str]
+    unused: list[str]
+
+
+def script_for(scenario: Scenario, setup: Setup) -> Script:
+    """The script of a scenario, for one run."""
+    return Script(scenario, setup.program, setup.groups, setup.actor)
+
+
+async def replay(loaded: Loaded, setup: Setup, timeout: float | None = None) -> Replayed:
+    """Run a runbook on a scenario; a run that takes longer than the timeout is cancelled."""
+    script = script_for(loaded.scenario, setup)
+    seen = Observed(loaded.expected.expected_events if loaded.expected is not None else ())
+    driver = Driver(Replay(script), Tape(seen))
+    with limited(driver, timeout):
+        result = await driver.drive(run(setup))
+    return Replayed(result, seen, script.missing, list(script.unused()))

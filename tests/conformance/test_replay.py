@@ -1,0 +1,88 @@
+"""Every conformance run, recorded as a scenario, replays to the same events: byte for byte apart from its stamps."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gert.ecosystem.host.intake import Intake
+from gert.ecosystem.host.scenarios.replay import Replay, script_for
+from gert.ecosystem.host.worlds import World
+from gert.kernel.engine.asks import AnyAnswer, Ask
+from gert.kernel.engine.inputs import ResolvedInputs
+from gert.kernel.events.envelope import decode
+from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.runbook.document import load
+from gert.kernel.runbook.finding import Severity
+from gert.kernel.runbook.validate import validate
+from gert.kernel.runbook.writer import to_yaml
+from gert.kernel.scenario.inputs import SOURCE, replayed_inputs
+from gert.kernel.scenario.recording import listening, recorded_scenario
+
+from .runs import RUNS, Case, cases, execute, setup_of, world_of
+
+RECORDED = [file for file in cases() if Case(file).get("mode", "real") == "real"]
+
+
+@pytest.mark.parametrize("file", RECORDED, ids=lambda file: str(file.relative_to(RUNS).with_suffix("")))
+def test_a_recorded_run_replays_to_the_same_events(file: Path) -> None:
+    case = Case(file)
+    setup = setup_of(case)
+    asks: dict[str, Any] = {}
+    result, lines, answers = execute(
+        setup,
+        Taken(world_of(case, setup)),
+        max_parallel=case.get("max_parallel", 16),
+        around=lambda steps: listening(steps, asks),
+    )
+    text = to_yaml(recorded_scenario(setup, asks, [(entry.key, entry.answer) for entry in answers]))
+    document = validate(load(text.encode(), kind="scenario"), setup.program)
+    assert not [each for each in document.findings if each.severity is Severity.ERROR], text
+    inputs: ResolvedInputs = replayed_inputs(setup.program.runbook.meta.inputs, document.model)
+    again = msgspec.structs.replace(
+        setup,
+        mode="replay",
+        scenario="recorded",
+        inputs=inputs.values,
+        input_sources=inputs.sources,
+        secret_inputs=frozenset(inputs.secrets),
+    )
+    script = script_for(document.model, again)
+    replayed, relines, _ = execute(again, Replay(script))
+    assert not script.missing
+    assert [unstamped(line) for line in relines] == [unstamped(line) for line in lines]
+    assert replayed == result
+
+
+class Taken:
+    """A world whose answers are taken in, as those of the real one are."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._intake = Intake(Redactor())
+
+    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+        answer = self._world.immediate(ask)
+        assert answer is not None
+        return self._intake.take(answer, ask)
+
+    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+        raise AssertionError("every answer is there at once")
+
+
+def unstamped(line: bytes) -> dict[str, Any]:
+    """An event without what says when and how it was made, and not what happened."""
+    event = decode(line)
+    data = dict(event.data)
+    for name in ("mode", "scenario", "chain_hash", "body_signature"):
+        data.pop(name, None)
+    if event.type == "run_start":
+        data["input_sources"] = {name: _source(each) for name, each in data.get("input_sources", {}).items()}
+    if event.type == "input_resolved":
+        data["source"] = _source(data["source"])
+    return {"seq": event.seq, "type": event.type, "path": event.path, "principal": event.principal, "data": data}
+
+
+def _source(source: str) -> str:
+    return SOURCE if source == "cli" else source
