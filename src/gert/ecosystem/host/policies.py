@@ -1,16 +1,18 @@
-"""The policies a runbook runs under: its own, and the floor that the project and the command line set."""
+"""The policies a runbook runs under: its own, and the floor that settings and the command line set."""
 
 import os
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from gert.ecosystem.host.documents import Checked, Workspace
+from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.files import yaml_files
-from gert.errors import DocumentError, UsageError
+from gert.ecosystem.host.settings import Settings, settings_for, sound
+from gert.errors import UsageError
 from gert.kernel.governance.rules import Policy
-from gert.kernel.runbook.finding import Severity
 from gert.kernel.runbook.program import Program, policy_file, policy_of
+
+__all__ = ["Floor", "floor_for", "policies_for", "sound"]
 
 
 class Floor(msgspec.Struct, frozen=True):
@@ -25,15 +27,17 @@ def policies_for(workspace: Workspace, file: str, program: Program, named: Itera
     return floor_for(workspace, file, program, named).policies
 
 
-def floor_for(workspace: Workspace, file: str, program: Program, named: Iterable[str] = ()) -> Floor:
-    """The policies, and what was read."""
-    folder = os.path.dirname(os.path.abspath(file))
-    checked = workspace.project_file(folder)
-    if checked is not None:
-        # A project that cannot be read might have set a floor: nothing runs on a guess.
-        sound(checked)
-    project, root = workspace.project(folder), workspace.project_root(folder)
-    floor = [os.path.join(root, path) for path in project.policies] if project is not None and root is not None else []
+def floor_for(
+    workspace: Workspace,
+    file: str,
+    program: Program,
+    named: Iterable[str] = (),
+    settings: Settings | None = None,
+) -> Floor:
+    """The policies, and what was read; without settings, those that hold for the runbook's folder."""
+    if settings is None:
+        settings = settings_for(workspace, os.path.dirname(os.path.abspath(file)))
+    floor = settings.policies
     files = dict.fromkeys(os.path.normpath(path) for path in _files((*floor, *named)))
     documents = [sound(workspace.check(path, kind="policy")).document for path in files]
     policies = [policy_file(document.model) for document in documents]
@@ -55,12 +59,3 @@ def _files(paths: Iterable[str]) -> Iterator[str]:
             # An empty floor would let everything through without a word.
             raise UsageError(f"there are no policies in `{path}`")
         yield from found
-
-
-def sound(checked: Checked) -> Checked:
-    """A document that may be acted on; its first error where it may not."""
-    for finding in checked.findings:
-        if finding.severity is Severity.ERROR:
-            where = f"{checked.file}:{finding.line}:{finding.column}"
-            raise DocumentError(f"{where}: {finding.message}", hint=f"`gert validate {checked.file}` shows everything")
-    return checked

@@ -4,7 +4,7 @@ import asyncio
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, Protocol
 
 from gert.ecosystem.host.driver import Driver
 
@@ -32,23 +32,25 @@ def limited(driver: Driver, timeout: float | None) -> Iterator[None]:
         timer.cancel()
 
 
+class Cancellable(Protocol):
+    """What can be told to stop: a run, or a task."""
+
+    def cancel(self, reason: str, /) -> object:
+        """Stop what is under way."""
+
+
+class Relay:
+    """Signals that somebody else listens to; `press` hands one on to the run that is under way, if one is."""
+
+    def __init__(self) -> None:
+        self.press: Callable[[], object] | None = None
+
+
 @contextmanager
-def interruptible(driver: Driver, abort: Callable[[], object]) -> Iterator[list[bool]]:
-    """Ctrl-C once stops what is under way and finishes the record; twice ends everything at once."""
+def listening(press: Callable[[], object]) -> Iterator[None]:
+    """Call a function for Ctrl-C and the signals like it."""
     loop = asyncio.get_running_loop()
-    pressed: list[bool] = []
     _mind_children()
-    task = asyncio.current_task()
-
-    def press() -> None:
-        pressed.append(True)
-        if len(pressed) == 1:
-            driver.cancel(INTERRUPTED)
-            return
-        abort()
-        if task is not None:
-            task.cancel()
-
     caught = []
     for number in _STOPS:
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -59,7 +61,36 @@ def interruptible(driver: Driver, abort: Callable[[], object]) -> Iterator[list[
         except (NotImplementedError, RuntimeError, ValueError):
             continue  # not the main thread, or a system without signals: the caller's own handling stays
     try:
-        yield pressed
+        yield
     finally:
         for number in caught:
             loop.remove_signal_handler(number)
+
+
+@contextmanager
+def interruptible(work: Cancellable, abort: Callable[[], object], relay: Relay | None = None) -> Iterator[list[bool]]:
+    """Ctrl-C once stops what is under way and finishes the record; twice ends everything at once.
+
+    relay: where signals come from when somebody else listens to them
+    """
+    pressed: list[bool] = []
+    task = asyncio.current_task()
+
+    def press() -> None:
+        pressed.append(True)
+        if len(pressed) == 1:
+            work.cancel(INTERRUPTED)
+            return
+        abort()
+        if task is not None:
+            task.cancel()
+
+    if relay is None:
+        with listening(press):
+            yield pressed
+        return
+    relay.press = press
+    try:
+        yield pressed
+    finally:
+        relay.press = None

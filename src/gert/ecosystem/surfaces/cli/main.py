@@ -31,9 +31,12 @@ EXIT_CODES: Final[Mapping[type[GertError], int]] = {
 # Name, module, and the line `gert --help` shows without loading it.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "exec": ("gert.ecosystem.surfaces.cli.exec", "Run a runbook, governed and recorded."),
+    "watch": ("gert.ecosystem.surfaces.cli.watch", "Run a runbook again and again, one line for each run."),
+    "test": ("gert.ecosystem.surfaces.cli.test", "Replay scenarios and check what they lead to."),
     "validate": ("gert.ecosystem.surfaces.cli.validate", "Check runbooks, tools, policies and scenarios."),
     "explain": ("gert.ecosystem.surfaces.cli.explain", "Show contracts, risk and the rule that decides."),
     "trace": ("gert.ecosystem.surfaces.cli.trace", "Verify, show and export the trace of a run."),
+    "outcomes": ("gert.ecosystem.surfaces.cli.outcomes", "Show what runs came to, by runbook."),
     "schema": ("gert.ecosystem.surfaces.cli.schema", "Print the JSON Schema of a document."),
     "version": ("gert.ecosystem.surfaces.cli.version", "Print the version and the commit."),
 }

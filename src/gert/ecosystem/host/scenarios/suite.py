@@ -1,0 +1,225 @@
+"""Testing runbooks: every scenario replayed, and held against what its test expects."""
+
+import asyncio
+import fnmatch
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import field
+
+from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.files import is_file
+from gert.ecosystem.host.options import RunOptions
+from gert.ecosystem.host.prepare import Prepared
+from gert.ecosystem.host.scenarios.folders import Folder, Loaded, load
+from gert.ecosystem.host.scenarios.replay import Replayed, replay
+from gert.errors import GertError
+from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.scenario.coverage import Coverage, CoverageReport
+from gert.kernel.scenario.expect import Difference, differences
+from gert.kernel.scenario.inputs import replayed_inputs
+from gert.kernel.scenario.recording import recorded_test
+from gert.kernel.scenario.update import updates
+
+TESTER = "tester@gert"
+"""Who runs a test: the same person on every machine, so that a test ends the same everywhere."""
+
+Verdict = Literal["passed", "failed", "error", "skipped"]
+
+
+class SuiteOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Which scenarios are tested, and how; times are in seconds.
+
+    scenarios: patterns of names; everything, where there are none
+    include_archived: those that are not golden, too
+    """
+
+    scenarios: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    include_archived: bool = False
+    policies: tuple[str, ...] = ()
+    config: str | None = None
+    timeout: float | None = None
+    wants_updates: bool = False
+
+
+class Tested(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one scenario.
+
+    message: why it could not be run, or was passed over
+    notes: what is worth knowing and no failure
+    updates: the keys of its test file that would have to change for it to pass
+    """
+
+    runbook: str
+    scenario: str
+    folder: str
+    verdict: Verdict
+    seconds: float = 0.0
+    description: str | None = None
+    status: str | None = None
+    outcome: str | None = None
+    differences: list[Difference] = field(default_factory=list)
+    message: str | None = None
+    hint: str | None = None
+    notes: list[str] = field(default_factory=list)
+    updates: dict[str, Any] = field(default_factory=dict)
+
+
+class Covered(msgspec.Struct, frozen=True):
+    """The coverage of one runbook by the scenarios that were run."""
+
+    runbook: str
+    report: CoverageReport
+
+
+class Group(msgspec.Struct, frozen=True):
+    """A runbook and the scenarios of it that are to be tested."""
+
+    runbook: str | None
+    folders: tuple[Folder, ...]
+
+
+def groups_of(folders: Iterable[Folder]) -> list[Group]:
+    """Scenarios by runbook, in order."""
+    grouped: dict[str | None, list[Folder]] = {}
+    for folder in folders:
+        grouped.setdefault(folder.runbook, []).append(folder)
+    return [Group(runbook, tuple(each)) for runbook, each in grouped.items()]
+
+
+def run_groups(
+    groups: Sequence[Group], options: SuiteOptions, environ: Mapping[str, str] | None = None
+) -> Iterator[Tested | Covered]:
+    """Test one scenario after the other, and tell the coverage of each runbook after its last."""
+    environ = dict(os.environ) if environ is None else environ
+    with asyncio.Runner() as runner:
+        for group in groups:
+            yield from _Book(group, options, environ, runner).test()
+
+
+class _Book:
+    """One runbook under test."""
+
+    def __init__(self, group: Group, options: SuiteOptions, environ: Mapping[str, str], runner: asyncio.Runner) -> None:
+        self._group = group
+        self._options = options
+        self._environ = environ
+        self._runner = runner
+        self._workspace = Workspace()
+
+    def test(self) -> Iterator[Tested | Covered]:
+        """Test the scenarios that are wanted."""
+        folders = [folder for folder in self._group.folders if self._is_wanted(folder)]
+        if not folders:
+            return
+        runbook = self._group.runbook
+        try:
+            if runbook is None:
+                return (yield from (broken(folder, _STRAY, _STRAY_HINT) for folder in folders))
+            prepared = self._prepared(runbook)
+        except GertError as problem:
+            yield from (broken(folder, problem.message, problem.hint) for folder in folders)
+            return
+        coverage = Coverage(prepared.program)
+        for folder in folders:
+            tested = self._scenario(folder, prepared, coverage)
+            if tested is not None:
+                yield tested
+        yield Covered(runbook, coverage.report())
+
+    def _is_wanted(self, folder: Folder) -> bool:
+        patterns = self._options.scenarios
+        return not patterns or any(fnmatch.fnmatchcase(folder.name, pattern) for pattern in patterns)
+
+    def _prepared(self, runbook: str) -> Prepared:
+        options = RunOptions(
+            file=runbook,
+            mode="replay",
+            scenario=runbook,
+            actor=TESTER,
+            policies=self._options.policies,
+            config=self._options.config,
+        )
+        return Prepared(options, self._environ, self._workspace)
+
+    def _scenario(self, folder: Folder, prepared: Prepared, coverage: Coverage) -> Tested | None:
+        started = time.perf_counter()
+        try:
+            loaded = load(self._workspace, folder, prepared.program)
+            tags = loaded.expected.tags if loaded.expected is not None else ()
+            if self._options.tags and not set(self._options.tags) & set(tags):
+                return None
+            if not (loaded.runs_by_default or self._options.include_archived or self._options.scenarios):
+                return _tested(loaded, "skipped", message="archived: `golden: false`")
+            inputs = replayed_inputs(prepared.program.runbook.meta.inputs, loaded.scenario)
+            setup = prepared.setup(inputs, Redactor(), folder.name)
+            ran = self._runner.run(replay(loaded, setup, self._options.timeout))
+        except GertError as problem:
+            return broken(folder, problem.message, problem.hint, time.perf_counter() - started)
+        coverage.add(ran.seen)
+        return self._judged(loaded, ran, time.perf_counter() - started)
+
+    def _judged(self, loaded: Loaded, ran: Replayed, seconds: float) -> Tested:
+        found = list(differences(loaded.expected, ran.seen, ran.missing))
+        outcome = ran.result.outcome
+        return _tested(
+            loaded,
+            "failed" if found else "passed",
+            seconds=round(seconds, 4),
+            status=ran.result.status,
+            outcome=f"{outcome.category} ({outcome.code})" if outcome is not None else None,
+            differences=found,
+            notes=list(_notes(loaded, ran)),
+            updates=_updates(loaded, ran) if found and self._options.wants_updates else {},
+        )
+
+
+_STRAY = "there is no runbook beside it"
+_STRAY_HINT = "scenarios of `check.yaml` lie in `scenarios/check/<name>/` next to it"
+
+
+def _tested(loaded: Loaded, verdict: Verdict, **more: Any) -> Tested:
+    folder = loaded.folder
+    return Tested(
+        runbook=folder.runbook or "",
+        scenario=folder.name,
+        folder=folder.path,
+        verdict=verdict,
+        description=loaded.expected.description if loaded.expected is not None else loaded.scenario.description,
+        **more,
+    )
+
+
+def broken(folder: Folder, message: str, hint: str | None, seconds: float = 0.0) -> Tested:
+    """A scenario that could not be run."""
+    return Tested(
+        runbook=folder.runbook or "",
+        scenario=folder.name,
+        folder=folder.path,
+        verdict="error",
+        message=message,
+        hint=hint,
+        seconds=round(seconds, 4),
+    )
+
+
+def _notes(loaded: Loaded, ran: Replayed) -> Iterator[str]:
+    if loaded.expected is None:
+        yield f"there is no `{os.path.basename(loaded.folder.test)}`: it was only seen to complete"
+    if ran.unused:
+        shown = ", ".join(f"`{key}`" for key in ran.unused[:5])
+        more = f" and {len(ran.unused) - 5} more" if len(ran.unused) > 5 else ""
+        yield f"answers nobody asked for: {shown}{more}"
+
+
+def _updates(loaded: Loaded, ran: Replayed) -> dict[str, Any]:
+    if ran.missing:
+        return {}  # it is the scenario that has to be mended, not what is expected of it
+    if loaded.expected is None or not is_file(loaded.folder.test):
+        fresh = recorded_test(ran.seen, loaded.scenario.description or loaded.folder.name)
+        return {name: value for name, value in fresh.items() if name != "golden"}
+    return updates(loaded.expected, ran.seen)

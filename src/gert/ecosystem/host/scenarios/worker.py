@@ -1,0 +1,101 @@
+"""A process that tests some runbooks of a suite: told which on standard input, it tells what it found line by line.
+
+It is started by `gert test` itself, and speaks nothing but JSON.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from typing import Final
+
+import msgspec
+
+from gert.ecosystem.host.scenarios.suite import Covered, Group, SuiteOptions, Tested, broken, run_groups
+
+_LONGEST_LINE: Final = 64 * 1024 * 1024
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What one worker does."""
+
+    groups: tuple[Group, ...]
+    options: SuiteOptions
+
+
+class Book(msgspec.Struct, frozen=True):
+    """What was found out about one runbook."""
+
+    tested: list[Tested]
+    covered: Covered | None
+
+
+def main() -> None:
+    """Do what standard input says."""
+    task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
+    for group in task.groups:
+        found = list(run_groups([group], task.options))
+        book = Book(
+            [each for each in found if isinstance(each, Tested)],
+            next((each for each in found if isinstance(each, Covered)), None),
+        )
+        sys.stdout.buffer.write(msgspec.json.encode(book, enc_hook=str) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+async def side_by_side(groups: Sequence[Group], options: SuiteOptions, jobs: int) -> AsyncGenerator[Book, None]:
+    """Test runbooks in several processes; they come as they are done."""
+    found: asyncio.Queue[Book | None] = asyncio.Queue()
+    workers = [asyncio.create_task(_work(groups[index::jobs], options, found)) for index in range(jobs)]
+    try:
+        left = jobs
+        while left:
+            book = await found.get()
+            if book is None:
+                left -= 1
+            else:
+                yield book
+        await asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+
+async def _work(groups: Sequence[Group], options: SuiteOptions, found: "asyncio.Queue[Book | None]") -> None:
+    process: asyncio.subprocess.Process | None = None
+    left = list(groups)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "gert.ecosystem.host.scenarios.worker",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=_LONGEST_LINE,
+        )
+        if process.stdin is None or process.stdout is None:
+            return
+        process.stdin.write(msgspec.json.encode(Task(tuple(groups), options)))
+        process.stdin.close()
+        async for line in process.stdout:
+            # A worker takes its runbooks in order, so what comes is always about the first that is left.
+            await found.put(msgspec.json.decode(line, type=Book))
+            del left[:1]
+        await process.wait()
+        for group in left:
+            await found.put(_lost(group))
+    finally:
+        if process is not None and process.returncode is None:
+            process.kill()
+            await process.wait()
+        await found.put(None)
+
+
+def _lost(group: Group) -> Book:
+    """A worker that ended before its time leaves nothing untold."""
+    message = "the process that tested it ended before it was done"
+    return Book([broken(folder, message, None) for folder in group.folders], None)
+
+
+if __name__ == "__main__":
+    main()

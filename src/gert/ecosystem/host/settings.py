@@ -1,0 +1,144 @@
+"""Settings: what the project, the configuration beside it and the command line say about every run, merged.
+
+Weakest first: `gert-project.yaml`, `gert-config.yaml`, `.gert/config.yaml`, and the file somebody names. A stronger
+file replaces what a weaker one says about a thing of the same name: a provider, a group, an outcome category. Policies
+are never replaced: a floor can only grow.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import field
+
+from gert.ecosystem.host.documents import Checked, Workspace
+from gert.ecosystem.host.facts import facts_for
+from gert.ecosystem.host.files import read_document
+from gert.ecosystem.host.options import RunOptions
+from gert.errors import DocumentError, UsageError
+from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
+from gert.kernel.foundation.names import is_safe_name
+from gert.kernel.runbook.document import load
+from gert.kernel.runbook.documents.project import CONFIG_FILES, PROJECT_FILE, Config
+from gert.kernel.runbook.documents.shared import OnOutcome, OutcomeNotice
+from gert.kernel.runbook.finding import Severity
+from gert.kernel.runbook.validate import validate
+
+TRACES_DIR: Final = "GERT_TRACES_DIR"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for every run here; paths are absolute.
+
+    on_outcome: whom to tell, by outcome category
+    policies: files and folders that are the floor
+    files: what was read, weakest first
+    """
+
+    traces_dir: str | None = None
+    on_outcome: Mapping[str, OutcomeNotice] = field(default_factory=dict)
+    policies: tuple[str, ...] = ()
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    providers: Mapping[str, Any] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+
+
+def settings_for(
+    workspace: Workspace, folder: str, config: str | None = None, environ: Mapping[str, str] = os.environ
+) -> Settings:
+    """The settings for a runbook in a folder; a file that cannot be read might have set a floor, so it is an error."""
+    settings = Settings()
+    for file, kind in _files(workspace, folder, config):
+        settings = _with(settings, file, _model(file, kind))
+    chosen = environ.get(TRACES_DIR)
+    return msgspec.structs.replace(settings, traces_dir=_path(workspace.working, chosen)) if chosen else settings
+
+
+def notices_of(block: OnOutcome | None) -> dict[str, OutcomeNotice]:
+    """Whom to tell, by the categories that are mentioned."""
+    named = {category: getattr(block, category) for category in OUTCOME_CATEGORIES} if block is not None else {}
+    return {category: notice for category, notice in named.items() if notice is not None}
+
+
+def sound(checked: Checked) -> Checked:
+    """A document that may be acted on; its first error where it may not."""
+    for finding in checked.findings:
+        if finding.severity is Severity.ERROR:
+            where = f"{checked.file}:{finding.line}:{finding.column}"
+            raise DocumentError(f"{where}: {finding.message}", hint=f"`gert validate {checked.file}` shows everything")
+    return checked
+
+
+def trace_file(folder: str, runbook: str, stamp: str) -> str:
+    """A new file for the trace of a run in a folder that holds many; the folder is made if it is not there."""
+    name = f"{runbook}-{stamp}"
+    if not is_safe_name(name):
+        # Whatever the runbook calls itself, the stamp tells runs apart.
+        name = f"run-{stamp}"
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError as problem:
+        why = (problem.strerror or str(problem)).lower()
+        raise UsageError(
+            f"traces cannot be kept in `{folder}`: {why}", hint=f"set `traces.dir` or {TRACES_DIR} to another folder"
+        ) from None
+    except ValueError:
+        raise UsageError(f"`{folder}` is not a path") from None
+    return os.path.join(folder, f"{name}.jsonl")
+
+
+def where_recorded(options: RunOptions, settings: Settings, runbook: str, run_id: str) -> RunOptions:
+    """The options with the trace where settings want it; what the caller says goes first."""
+    if options.mode != "real" or options.trace or options.db or settings.traces_dir is None:
+        return options
+    return msgspec.structs.replace(options, trace=trace_file(settings.traces_dir, runbook, run_id))
+
+
+def _files(workspace: Workspace, folder: str, config: str | None) -> Iterator[tuple[str, str]]:
+    root = workspace.project_root(folder)
+    if root is not None:
+        yield os.path.join(root, PROJECT_FILE), "project"
+    for name in CONFIG_FILES:
+        file = os.path.join(root if root is not None else workspace.working, *name.split("/"))
+        if _is_there(file):
+            yield file, "config"
+    if config is not None:
+        # Somebody may name the file of the project, or a project of its own.
+        kind = "project" if os.path.basename(config) == PROJECT_FILE else "config"
+        yield os.path.normpath(os.path.join(workspace.working, config)), kind
+
+
+def _is_there(file: str) -> bool:
+    """Whether anything is there: what cannot be looked at, or is no file, is not passed over but complained about."""
+    try:
+        os.lstat(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _model(file: str, kind: str) -> Config:
+    document = load(read_document(file), kind=kind, file_name=file)
+    model: Config = sound(Checked(file, validate(document, None, facts_for(None)))).document.model
+    return model
+
+
+def _with(weaker: Settings, file: str, stronger: Config) -> Settings:
+    folder = os.path.dirname(file)
+    said = stronger.traces.dir if stronger.traces is not None else None
+    policies = (os.path.normpath(os.path.join(folder, path)) for path in stronger.policies)
+    return Settings(
+        traces_dir=_path(folder, said) if said else weaker.traces_dir,
+        on_outcome={**weaker.on_outcome, **notices_of(stronger.on_outcome)},
+        policies=tuple(dict.fromkeys((*weaker.policies, *policies))),
+        groups={**weaker.groups, **stronger.groups},
+        providers={**weaker.providers, **stronger.providers},
+        files=(*weaker.files, file),
+    )
+
+
+def _path(folder: str, path: str) -> str:
+    return os.path.abspath(os.path.join(folder, os.path.expanduser(path)))

@@ -1,0 +1,105 @@
+"""What a webhook is told: the documented fields, a line for Slack, and an event for PagerDuty; bounded in size."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from gert.kernel.events.runbook import Outcome
+from gert.kernel.foundation.duration import format_duration
+from gert.kernel.foundation.text import printable
+
+PAGERDUTY: Final = "https://events.pagerduty.com/v2/enqueue"
+UNSAID_SEVERITY: Final = "error"
+"""Where a notice has a key for PagerDuty and says no more."""
+
+MOST_BYTES: Final = 16 * 1024
+"""What the details of an outcome may take; PagerDuty takes half a megabyte, Slack far less."""
+
+# Tried one after the other: the longest text, and the most entries of a list or map.
+_LIMITS: Final = ((4000, 200), (1000, 50), (200, 20))
+_MAX_DEPTH: Final = 8
+_LONGEST_CODE: Final = 200
+_LONGEST_SUMMARY: Final = 1000
+_LONGEST_KEY: Final = 255
+_SLACK: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=str)
+
+
+def payload_of(
+    *, runbook: str, run_id: str, outcome: Outcome, duration: float, trace: str | None, moment: datetime
+) -> dict[str, Any]:
+    """The fields every webhook gets."""
+    code = _cut(outcome.code, _LONGEST_CODE)
+    took = duration_of(duration)
+    return {
+        "runbook": runbook,
+        "run_id": run_id,
+        "outcome": {"category": outcome.category, "code": code, "meta": shortened(outcome.meta)},
+        "duration": took,
+        "trace": trace,
+        "timestamp": moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "text": printable(f"{runbook}: {outcome.category} ({code}) after {took}, run {run_id}").translate(_SLACK),
+    }
+
+
+def pagerduty_event(payload: Mapping[str, Any], severity: str, host: str) -> dict[str, Any]:
+    """The fields of the Events API v2, from those every webhook gets; the key that routes it is not among them."""
+    outcome, runbook = payload["outcome"], payload["runbook"]
+    summary = f"{runbook}: {outcome['category']} ({outcome['code']})"
+    return {
+        "event_action": "trigger",
+        # One incident for each way a runbook ends, however often it ends that way.
+        "dedup_key": f"gert/{runbook}/{outcome['category']}/{outcome['code']}"[:_LONGEST_KEY],
+        "payload": {
+            "summary": _cut(printable(summary), _LONGEST_SUMMARY),
+            "source": host,
+            "severity": severity,
+            "timestamp": payload["timestamp"],
+            "component": runbook,
+            "custom_details": {name: payload[name] for name in ("run_id", "outcome", "duration", "trace")},
+        },
+    }
+
+
+def encoded(payload: Mapping[str, Any]) -> bytes:
+    """The body of the request."""
+    return _ENCODER.encode(payload)
+
+
+def duration_of(seconds: float) -> str:
+    """`4.2s`; below a second, in milliseconds."""
+    digits = 1 if seconds >= 1 else 3
+    return format_duration(timedelta(seconds=round(max(seconds, 0.0), digits)))
+
+
+def shortened(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """The details of an outcome, with long texts and lists cut until they fit."""
+    if len(_ENCODER.encode(meta)) <= MOST_BYTES:
+        return dict(meta)
+    for text, entries in _LIMITS:
+        short: dict[str, Any] = _short(meta, text, entries, _MAX_DEPTH)
+        if len(_ENCODER.encode(short)) <= MOST_BYTES:
+            return short
+    return {"…": "left out: too large"}
+
+
+def _short(value: Any, text: int, entries: int, depth: int) -> Any:
+    if isinstance(value, str):
+        return _cut(value, text)
+    if not isinstance(value, Mapping | list | tuple):
+        return value
+    if depth <= 0:
+        return "…"
+    first = list(value.items() if isinstance(value, Mapping) else value)[:entries]
+    more = len(value) - len(first)
+    if isinstance(value, Mapping):
+        short = {_cut(str(key), text): _short(item, text, entries, depth - 1) for key, item in first}
+        return {**short, "…": f"{more} more"} if more else short
+    items = [_short(item, text, entries, depth - 1) for item in first]
+    return [*items, f"… {more} more"] if more else items
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
