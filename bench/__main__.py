@@ -2,9 +2,15 @@
 
 import sys
 
-from bench import engine, startup, validate
+from bench import engine, outcomes, replay, startup, validate
 
-BENCHES = {"validate": validate.main, "startup": startup.main, "engine": engine.main}
+BENCHES = {
+    "validate": validate.main,
+    "startup": startup.main,
+    "engine": engine.main,
+    "replay": replay.main,
+    "outcomes": outcomes.main,
+}
 
 
 def main(names: list[str]) -> int:

@@ -10,6 +10,8 @@ The public API on one page. Nothing is imported until it is used, so that `impor
 
     executed = gert.run("runbooks/restart-pod.yaml", {"pod": "web-1"}, actor="oncall@example.com")
     print(executed.result.status, executed.result.outcome)
+
+    assert all(tested.verdict == "passed" for tested in gert.test("runbooks/"))
 """
 
 from gert._version import __version__
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from gert.ecosystem.host.execute import execute as execute
     from gert.ecosystem.host.execute import run_file as run
     from gert.ecosystem.host.explain import explain_runbook as explain
+    from gert.ecosystem.host.scenarios.suite import Tested as Tested
+    from gert.ecosystem.host.scenarios.suite import test_files as test
     from gert.ecosystem.host.options import Executed as Executed
     from gert.ecosystem.host.options import RunOptions as RunOptions
     from gert.kernel.runbook.finding import Finding as Finding
@@ -33,11 +37,13 @@ __all__ = [
     "Executed",
     "Finding",
     "RunOptions",
+    "Tested",
     "__version__",
     "execute",
     "explain",
     "run",
     "schema",
+    "test",
     "validate",
 ]
 
@@ -49,6 +55,8 @@ _PLACES = {
     "run": ("gert.ecosystem.host.execute", "run_file"),
     "Finding": ("gert.kernel.runbook.finding", "Finding"),
     "explain": ("gert.ecosystem.host.explain", "explain_runbook"),
+    "Tested": ("gert.ecosystem.host.scenarios.suite", "Tested"),
+    "test": ("gert.ecosystem.host.scenarios.suite", "test_files"),
     "schema": ("gert.kernel.runbook.schema", "schema_of"),
     "validate": ("gert.ecosystem.host.documents", "validate_file"),
 }

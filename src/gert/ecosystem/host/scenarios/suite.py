@@ -14,7 +14,7 @@ from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.files import is_file
 from gert.ecosystem.host.options import RunOptions
 from gert.ecosystem.host.prepare import Prepared
-from gert.ecosystem.host.scenarios.folders import Folder, Loaded, load
+from gert.ecosystem.host.scenarios.folders import Folder, Loaded, find, load
 from gert.ecosystem.host.scenarios.replay import Replayed, replay
 from gert.errors import GertError
 from gert.kernel.foundation.redaction import Redactor
@@ -99,6 +99,12 @@ def run_groups(
     with asyncio.Runner() as runner:
         for group in groups:
             yield from _Book(group, options, environ, runner).test()
+
+
+def test_files(names: Iterable[str] | str = ".", **options: Any) -> list[Tested]:
+    """Test the scenarios of runbooks, files and folders; `options` are those of `SuiteOptions`."""
+    folders = find((names,) if isinstance(names, str) else names)
+    return [found for found in run_groups(groups_of(folders), SuiteOptions(**options)) if isinstance(found, Tested)]
 
 
 class _Book:
