@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from gert.ecosystem.host.execute import execute as execute
     from gert.ecosystem.host.execute import run_file as run
     from gert.ecosystem.host.explain import explain_runbook as explain
-    from gert.ecosystem.host.scenarios.suite import Tested as Tested
-    from gert.ecosystem.host.scenarios.suite import test_files as test
     from gert.ecosystem.host.options import Executed as Executed
     from gert.ecosystem.host.options import RunOptions as RunOptions
+    from gert.ecosystem.host.scenarios.suite import Tested as Tested
+    from gert.ecosystem.host.scenarios.suite import run_suite as test
     from gert.kernel.runbook.finding import Finding as Finding
     from gert.kernel.runbook.schema import schema_of as schema
 
@@ -56,7 +56,7 @@ _PLACES = {
     "Finding": ("gert.kernel.runbook.finding", "Finding"),
     "explain": ("gert.ecosystem.host.explain", "explain_runbook"),
     "Tested": ("gert.ecosystem.host.scenarios.suite", "Tested"),
-    "test": ("gert.ecosystem.host.scenarios.suite", "test_files"),
+    "test": ("gert.ecosystem.host.scenarios.suite", "run_suite"),
     "schema": ("gert.kernel.runbook.schema", "schema_of"),
     "validate": ("gert.ecosystem.host.documents", "validate_file"),
 }

@@ -14,12 +14,11 @@ from gert.ecosystem.host.facts import platform
 from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.journal import Journal, now
 from gert.ecosystem.host.keys import signing_key
-from gert.ecosystem.host.notices import notices_for, tell
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import Executed, RunOptions
 from gert.ecosystem.host.prepare import Prepared
 from gert.ecosystem.host.runs import RunFolder, new_run_id
-from gert.ecosystem.host.settings import where_recorded
+from gert.ecosystem.host.settings import notices_for, where_recorded
 from gert.ecosystem.host.stopping import Relay, interruptible, limited
 from gert.ecosystem.host.variables import resolve
 from gert.ecosystem.host.worlds import DryRun, Probe, Real, World
@@ -89,8 +88,10 @@ async def execute(
         with interruptible(driver, abort, relay) as pressed, limited(driver, prepared.timeout):
             steps = run(setup)
             result = await driver.drive(steps if recording is None else listening(steps, recording.asks))
-        if setup.mode == "real":
-            notices = notices_for(prepared.program.runbook.meta, prepared.settings, result)
+        notices = notices_for(prepared.program.runbook.meta, prepared.settings, result) if setup.mode == "real" else []
+        if notices:
+            from gert.ecosystem.host.notices import tell  # seldom needed, and not small
+
             trace = _trace_of(options, folder)
             await tell(notices, journal, setup, result, trace=trace, environ=environ, redactor=redactor, relay=relay)
         recorded = await recording.write(setup, store) if recording is not None else None

@@ -11,7 +11,6 @@ import msgspec
 
 from gert._version import __version__
 from gert.ecosystem.host.journal import Journal, now
-from gert.ecosystem.host.settings import Settings, notices_of
 from gert.ecosystem.host.stopping import INTERRUPTED, Relay, interruptible
 from gert.ecosystem.notify.addresses import expand, shown
 from gert.ecosystem.notify.payloads import PAGERDUTY, UNSAID_SEVERITY, encoded, pagerduty_event, payload_of
@@ -100,14 +99,6 @@ async def tell_outcome(
             error = f"the notice could not be written ({type(problem).__name__})"
             letters.append(_Letter(where, outcome.category, error=error))
     return await _send_all(list(_once(letters)))
-
-
-def notices_for(meta: Any, settings: Settings, result: RunResult) -> list[OutcomeNotice]:
-    """Whom a runbook and the settings want to be told of this result; the runbook's own first."""
-    if result.outcome is None:
-        return []
-    places = (notices_of(meta.on_outcome), settings.on_outcome)
-    return [place[result.outcome.category] for place in places if result.outcome.category in place]
 
 
 async def tell(

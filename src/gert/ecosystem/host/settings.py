@@ -17,10 +17,12 @@ from gert.ecosystem.host.facts import facts_for
 from gert.ecosystem.host.files import read_document
 from gert.ecosystem.host.options import RunOptions
 from gert.errors import DocumentError, UsageError
+from gert.kernel.engine.run import RunResult
 from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
 from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.runbook.document import load
 from gert.kernel.runbook.documents.project import CONFIG_FILES, PROJECT_FILE, Config
+from gert.kernel.runbook.documents.runbook import RunbookMeta
 from gert.kernel.runbook.documents.shared import OnOutcome, OutcomeNotice
 from gert.kernel.runbook.finding import Severity
 from gert.kernel.runbook.validate import validate
@@ -55,7 +57,15 @@ def settings_for(
     return msgspec.structs.replace(settings, traces_dir=_path(workspace.working, chosen)) if chosen else settings
 
 
-def notices_of(block: OnOutcome | None) -> dict[str, OutcomeNotice]:
+def notices_for(meta: RunbookMeta, settings: Settings, result: RunResult) -> list[OutcomeNotice]:
+    """Whom a runbook and the settings want to be told of this result; the runbook's own first."""
+    if result.outcome is None:
+        return []
+    places = (_notices_of(meta.on_outcome), settings.on_outcome)
+    return [place[result.outcome.category] for place in places if result.outcome.category in place]
+
+
+def _notices_of(block: OnOutcome | None) -> dict[str, OutcomeNotice]:
     """Whom to tell, by the categories that are mentioned."""
     named = {category: getattr(block, category) for category in OUTCOME_CATEGORIES} if block is not None else {}
     return {category: notice for category, notice in named.items() if notice is not None}
@@ -132,7 +142,7 @@ def _with(weaker: Settings, file: str, stronger: Config) -> Settings:
     policies = (os.path.normpath(os.path.join(folder, path)) for path in stronger.policies)
     return Settings(
         traces_dir=_path(folder, said) if said else weaker.traces_dir,
-        on_outcome={**weaker.on_outcome, **notices_of(stronger.on_outcome)},
+        on_outcome={**weaker.on_outcome, **_notices_of(stronger.on_outcome)},
         policies=tuple(dict.fromkeys((*weaker.policies, *policies))),
         groups={**weaker.groups, **stronger.groups},
         providers={**weaker.providers, **stronger.providers},

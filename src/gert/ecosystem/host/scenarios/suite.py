@@ -101,7 +101,7 @@ def run_groups(
             yield from _Book(group, options, environ, runner).test()
 
 
-def test_files(names: Iterable[str] | str = ".", **options: Any) -> list[Tested]:
+def run_suite(names: Iterable[str] | str = ".", **options: Any) -> list[Tested]:
     """Test the scenarios of runbooks, files and folders; `options` are those of `SuiteOptions`."""
     folders = find((names,) if isinstance(names, str) else names)
     return [found for found in run_groups(groups_of(folders), SuiteOptions(**options)) if isinstance(found, Tested)]

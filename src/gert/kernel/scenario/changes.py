@@ -1,0 +1,196 @@
+"""What changed between two runs of one scenario: how they ended, where they went, what was decided and what came out."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from gert.kernel.foundation.secret_refs import masked
+from gert.kernel.runbook.documents.expectations import Expectations
+from gert.kernel.scenario.expect import COMPLETED, matches, shown
+from gert.kernel.scenario.observed import Observed
+
+NOTHING: Final = "nothing"
+# How the trace tells what would not fit its line.
+_BY_DIGEST: Final = re.compile(r"\[[0-9]+ bytes, sha256:[0-9a-f]{64}\]")
+
+
+class Ending(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a run ended; what is not known is not there."""
+
+    status: str | None = None
+    category: str | None = None
+    code: str | None = None
+    failure: str | None = None
+    failed_step: str | None = None
+
+    def __str__(self) -> str:
+        if self.category is not None or self.code is not None:
+            return f"{self.category or '?'} ({self.code})" if self.code is not None else f"{self.category}"
+        if self.status is None:
+            return "anything"
+        where = f" at {self.failed_step}" if self.failed_step is not None else ""
+        return f"{self.status}{where}" + (f" ({self.failure})" if self.failure is not None else "")
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """One thing that was so and is otherwise, in words that are safe to show."""
+
+    name: str
+    before: str
+    after: str
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is not as it was.
+
+    reached, unreached: steps that are newly reached, and no longer, in the order of their run
+    """
+
+    before: Ending
+    after: Ending
+    outcome_changed: bool = False
+    reached: tuple[str, ...] = ()
+    unreached: tuple[str, ...] = ()
+    failure: Changed | None = None
+    meta: tuple[Changed, ...] = ()
+    decisions: tuple[Changed, ...] = ()
+    risks: tuple[Changed, ...] = ()
+    outputs: tuple[Changed, ...] = ()
+
+    @property
+    def is_none(self) -> bool:
+        """Whether both came to the same, the same way."""
+        listed = (self.reached, self.unreached, self.meta, self.decisions, self.risks, self.outputs)
+        return not (self.outcome_changed or self.failure or any(listed))
+
+
+def ending_of(seen: Observed) -> Ending:
+    """How a run ended."""
+    outcome, failure = seen.outcome, seen.failure
+    return Ending(
+        seen.status,
+        outcome.category if outcome is not None else None,
+        masked(outcome.code) if outcome is not None else None,
+        failure.kind if failure is not None else None,
+        seen.failed_step,
+    )
+
+
+def changes(before: Observed, after: Observed) -> Changes:
+    """What is otherwise in the second of two runs."""
+    first, second = ending_of(before), ending_of(after)
+    both = [step for step in before.visited if step in after.visited]
+    outputs = ((step, before.by_step.get(step, {}), after.by_step.get(step, {})) for step in both)
+    return Changes(
+        before=first,
+        after=second,
+        outcome_changed=(first.status, first.category, first.code) != (second.status, second.category, second.code),
+        reached=tuple(_only(after.visited, before.visited)),
+        unreached=tuple(_only(before.visited, after.visited)),
+        failure=_failure(before, after),
+        meta=tuple(_values("", _meta(before), _meta(after))) if before.outcome and after.outcome else (),
+        decisions=tuple(_words(before.decisions, after.decisions)),
+        risks=tuple(_words(before.risks, after.risks)),
+        outputs=tuple(change for step, old, new in outputs for change in _values(f"{step}.", old, new)),
+    )
+
+
+def changes_since(expected: Expectations | None, after: Observed) -> Changes:
+    """What is otherwise than a test says; what it says nothing about cannot have changed."""
+    if expected is None:
+        first, expected = Ending(COMPLETED), Expectations()
+    else:
+        first = Ending(expected.expected_status, expected.expected_outcome, expected.expected_code)
+    second = ending_of(after)
+    pairs = ((first.status, second.status), (first.category, second.category), (first.code, second.code))
+    ways = after.visited.keys() | after.paths.keys()
+    return Changes(
+        before=first,
+        after=second,
+        outcome_changed=any(old is not None and old != new for old, new in pairs),
+        reached=tuple(name for name in expected.must_not_reach if name in ways),
+        unreached=tuple(name for name in expected.must_reach if name not in ways),
+        meta=tuple(_unmatched(expected.expected_meta, lambda name: (name in _meta(after), _meta(after).get(name)))),
+        decisions=tuple(_expected_words(expected.expected_decisions, after.decisions)),
+        risks=tuple(_expected_words(expected.expected_risk, after.risks)),
+        outputs=tuple(_unmatched(expected.expected_outputs, after.output)),
+    )
+
+
+def _only(these: Mapping[str, None], others: Mapping[str, None]) -> Iterator[str]:
+    """Steps one run visited and the other did not; those without a name are told by where they lead."""
+    for name in these:
+        base = name.partition("[")[0]
+        # That an iteration is new goes without saying where its step is.
+        if name not in others and "#" not in name and (base == name or base in others):
+            yield name
+
+
+def _failure(before: Observed, after: Observed) -> Changed | None:
+    old, new = _why(before), _why(after)
+    return Changed("failure", old, new) if old != new else None
+
+
+def _why(seen: Observed) -> str:
+    if seen.failure is None:
+        return NOTHING
+    where = f" at `{seen.failed_step}`" if seen.failed_step is not None else ""
+    return f"{seen.failure.kind}{where}: {shown(masked(seen.failure.message))}"
+
+
+def _meta(seen: Observed) -> Mapping[str, Any]:
+    return seen.outcome.meta if seen.outcome is not None else {}
+
+
+def _values(prefix: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Changed]:
+    for name in dict.fromkeys((*before, *after)):
+        old, new = masked(before.get(name)), masked(after.get(name))
+        if (name in before) != (name in after) or not _same(old, new):
+            yield Changed(
+                f"{prefix}{name}",
+                shown(old) if name in before else NOTHING,
+                shown(new) if name in after else NOTHING,
+            )
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Compare as JSON does: `true` is not 1; what is told only by its digest is not known to differ."""
+    if isinstance(old, str) and isinstance(new, str):
+        return old == new or bool(_BY_DIGEST.fullmatch(old)) or bool(_BY_DIGEST.fullmatch(new))
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return old.keys() == new.keys() and all(_same(each, new[name]) for name, each in old.items())
+    if isinstance(old, list | tuple) and isinstance(new, list | tuple):
+        return len(old) == len(new) and all(map(_same, old, new))
+    if _is_digest(old) or _is_digest(new):
+        return True
+    return isinstance(old, bool) == isinstance(new, bool) and bool(old == new)
+
+
+def _is_digest(value: Any) -> bool:
+    return isinstance(value, str) and _BY_DIGEST.fullmatch(value) is not None
+
+
+def _words(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Changed]:
+    """Judgements on steps both runs came to."""
+    changed = {name for name in before if name in after and before[name] != after[name]}
+    for name in before:
+        base = name.partition("[")[0]
+        if name in changed and (base == name or base not in changed):
+            yield Changed(name, before[name].word, after[name].word)
+
+
+def _expected_words(expected: Mapping[str, str], found: Mapping[str, Any]) -> Iterator[Changed]:
+    for step, word in expected.items():
+        if step in found and found[step].word != word:
+            yield Changed(step, word, found[step].word)
+
+
+def _unmatched(expected: Mapping[str, Any], find: Any) -> Iterable[Changed]:
+    for name, want in expected.items():
+        is_there, found = find(name)
+        if not is_there:
+            yield Changed(name, shown(want), NOTHING)
+        elif not matches(want, masked(found)):
+            yield Changed(name, shown(want), shown(masked(found)))
