@@ -8,7 +8,7 @@ order, the driver writes the same events again.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar, cast
@@ -41,6 +41,10 @@ class Writes(Protocol):
         """How many events were said."""
 
     @property
+    def repeats(self) -> bool:
+        """Whether everything said so far was on record before: a run that goes on is not yet past its record."""
+
+    @property
     def is_full(self) -> bool:
         """Whether so much waits that it should be written before more is said."""
 
@@ -54,8 +58,24 @@ class Writes(Protocol):
         """Make everything durable that was said and answered."""
 
 
+class Detached(Exception):
+    """Raised by a world that will not wait: the question stays open, and whoever resumes the run asks it again."""
+
+
+class Suspended(Exception):
+    """Everything that is left to do waits for somebody; the run is on record up to there."""
+
+    def __init__(self, asks: Iterable[Ask[Any]]) -> None:
+        super().__init__("the run waits for somebody")
+        self.asks = tuple(asks)
+
+
 class Driver:
-    """Drives one run."""
+    """Drives one run.
+
+    recorded: answers that are known; they are given before the world is asked
+    on_live: called once when those are used up, with the questions that had been put before and have no answer
+    """
 
     def __init__(
         self,
@@ -64,16 +84,21 @@ class Driver:
         *,
         max_parallel: int = MAX_PARALLEL,
         recorded: Iterable[Logged] = (),
+        on_live: Callable[[list[Ask[Any]]], object] | None = None,
     ) -> None:
         self._world = world
         self._journal = journal
         self._lanes = Lanes(max_parallel)
         self._recorded = deque(recorded)
+        self._on_live = on_live
+        self._announced: set[str] = set()
         self._parked: dict[str, tuple[Lane, Ask[Any]]] = {}
         self._asked: list[tuple[Lane, Ask[Any]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._arrivals: deque[tuple[Lane | None, Logged]] = deque()
         self._arrived = asyncio.Event()
+        self._open = 0
+        self._waiting: list[tuple[Lane, Ask[Any]]] = []
         # A cancellation that is wished for, and one the run is being told of.
         self._wish: str | None = None
         self._reason: str | None = None
@@ -98,12 +123,17 @@ class Driver:
                         await self._journal.settle()
                     await self._look_up()
                 elif not self._take_next():
+                    self._go_live()
                     await self._journal.settle(alone=not self._tasks)
                     self._put()
+                    if not self._open and self._waiting:
+                        raise Suspended(ask for _, ask in self._waiting)
                     await self._arrived.wait()
                     self._arrived.clear()
             await self._journal.settle()
             return cast("T", root.result)
+        except Suspended:
+            raise
         except Exception:
             # Whatever went wrong, what was said before it is on record.
             with suppress(TraceError):
@@ -124,7 +154,17 @@ class Driver:
         self._arrivals.appendleft((None, Logged(CANCEL, PauseAnswer(failure=Failure("cancelled", reason)))))
         for task in self._tasks:
             task.cancel()
+        waiting, self._waiting = self._waiting, []
+        self._open += len(waiting)
+        for lane, ask in waiting:
+            self._arrive(lane, ask, answer_with(ask, Failure("cancelled", reason)))
         self._arrived.set()
+
+    def _go_live(self) -> None:
+        """The log is used up: from here on the world is asked."""
+        on_live, self._on_live = self._on_live, None
+        if on_live is not None:
+            on_live([ask for _, ask in self._asked if ask.key in self._announced])
 
     def _heard(self) -> None:
         """The run knows, or has ended by itself: what it asks from now on, it asks in `finally`."""
@@ -214,6 +254,9 @@ class Driver:
 
     def _at_once(self, lane: Lane, ask: Ask[Any]) -> AnyAnswer | None:
         """An answer that needs no world; otherwise the question waits for its turn."""
+        if self._on_live is not None and self._journal.repeats:
+            # It may have been put before: nobody can know, since what led to it was on record.
+            self._announced.add(ask.key)
         if self._recorded:
             entry = self._recorded[0]
             if entry.key != ask.key or not entry.at_once:
@@ -237,6 +280,7 @@ class Driver:
     def _put(self) -> None:
         """Put the questions that wait; everything said before them is durable."""
         asked, self._asked = self._asked, []
+        self._open += len(asked)
         for lane, ask in asked:
             reason = self._reason or self._wish
             if reason is not None:
@@ -262,6 +306,11 @@ class Driver:
             else:
                 async with asyncio.timeout(ask.timeout) as limit:
                     answer = await self._world.answer(ask)
+        except Detached:
+            self._open -= 1
+            self._waiting.append((lane, ask))
+            self._arrived.set()
+            return
         except TimeoutError as error:
             if limit is not None and limit.expired():
                 answer = answer_with(ask, Failure("timeout", f"no answer within {written(ask.timeout or 0.0)}"))
@@ -279,5 +328,6 @@ class Driver:
         self._arrive(lane, ask, answer)
 
     def _arrive(self, lane: Lane, ask: Ask[Any], answer: AnyAnswer) -> None:
+        self._open -= 1
         self._arrivals.append((lane, Logged(ask.key, answer)))
         self._arrived.set()

@@ -116,26 +116,35 @@ class Journal:
         return self._chain.count
 
     @property
+    def repeats(self) -> bool:
+        """Whether everything said so far was on record before."""
+        return False
+
+    @property
     def is_full(self) -> bool:
         """Whether so much waits that it should be written before more is said."""
         return len(self._lines) >= MOST_WAITING
 
     def say(self, said: Said) -> None:
         """Stamp and chain an event; it is durable once `settle` returns."""
-        payload, path, principal = said
-        if self._has_secrets:
-            payload, path, principal = _without_references(payload), masked(path), _unnamed(principal)
-        try:
-            line = self._line(payload, path, principal)
-        except TraceError:
-            # What is too large for a line is written by its digest: nothing else may depend on the size of a value.
-            payload = shortened(payload, LONGEST)
-            line = self._line(payload, path, principal)
+        line, (payload, path, principal) = self._encoded(said)
         if self._observers:
             envelope = self._envelope(payload, path, self._timestamp or self._stamp())
             self._shown.append((msgspec.structs.replace(envelope, principal=principal), payload))
         self._chain.append(line)
         self._lines.append(line)
+
+    def _encoded(self, said: Said) -> tuple[bytes, Said]:
+        """The line of an event, and what it says: without references to secrets, and not too long."""
+        if self._has_secrets:
+            said = Said(_without_references(said.payload), masked(said.path), _unnamed(said.principal))
+        payload, path, principal = said
+        try:
+            return self._line(payload, path, principal), said
+        except TraceError:
+            # What is too large for a line is written by its digest: nothing else may depend on the size of a value.
+            payload = shortened(payload, LONGEST)
+            return self._line(payload, path, principal), Said(payload, path, principal)
 
     def _line(self, payload: Payload, path: str | None, principal: Principal | None) -> bytes:
         chain, kind = self._chain, type(payload)

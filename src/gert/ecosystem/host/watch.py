@@ -51,6 +51,11 @@ class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
     trace_dir: str | None = None
 
 
+def next_due(due: float, interval: float, now: float) -> float:
+    """When the next run begins: an interval after the last began, or at once; ticks that passed are not made up for."""
+    return max(due + interval, now)
+
+
 class Watch:
     """A loop of runs, each on its own: what one leaves behind, the next does not see.
 
@@ -88,8 +93,7 @@ class Watch:
                 self._on_round(last)
                 if last.stopping is not None:
                     break
-                # Ticks that passed while it ran are not made up for.
-                due = max(due + self._options.interval, clock())
+                due = next_due(due, self._options.interval, clock())
                 await self._wait(due - clock())
         return last
 

@@ -44,6 +44,7 @@ class Tape:
     """Keeps nothing of a run but what is seen of it."""
 
     is_full = False
+    repeats = False
 
     def __init__(self, seen: Observed) -> None:
         self.seen = seen

@@ -30,6 +30,7 @@ EXIT_CODES: Final[Mapping[type[GertError], int]] = {
 
 # Name, module, and the line `gert --help` shows without loading it.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "init": ("gert.ecosystem.surfaces.cli.init", "Begin a project that validates, tests and runs."),
     "exec": ("gert.ecosystem.surfaces.cli.exec", "Run a runbook, governed and recorded."),
     "watch": ("gert.ecosystem.surfaces.cli.watch", "Run a runbook again and again, one line for each run."),
     "test": ("gert.ecosystem.surfaces.cli.test", "Replay scenarios and check what they lead to."),

@@ -1,0 +1,143 @@
+"""Putting new files into a folder: all of them or none, and nothing that is there is lost."""
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from gert.errors import UsageError
+
+_MAX_LISTED: Final = 20
+_NEW: Final = "new-"
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """What became of the files: written anew, put in place of others, or left out for what was there."""
+
+    written: list[str]
+    replaced: list[str]
+    kept: list[str]
+
+
+def place(root: str, contents: Mapping[str, bytes], *, yields: frozenset[str], force: bool = False) -> Placed:
+    """Write files below a folder, which is made if it is not there.
+
+    yields: those that are left out where something has their name
+    force: put the others in place of the files that have theirs; folders are never replaced
+    """
+    kept = [path for path in contents if path in yields and os.path.lexists(os.path.join(root, path))]
+    wanted = {path: data for path, data in contents.items() if path not in kept}
+    taken = [path for path in wanted if os.path.lexists(os.path.join(root, path))]
+    blocked = list(dict.fromkeys(_blocked(root, wanted)))
+    if blocked or (taken and not force):
+        raise _in_the_way(root, blocked or taken, can_force=not blocked)
+    try:
+        _Placing(root).place(wanted, force=force)
+    except OSError as problem:
+        reason = (problem.strerror or str(problem)).lower()
+        raise UsageError(f"the project cannot be written to `{root}`: {reason}", hint="nothing was changed") from None
+    return Placed([path for path in wanted if path not in taken], taken, kept)
+
+
+def _blocked(root: str, paths: Iterable[str]) -> Iterable[str]:
+    """What even force does not move: files where folders have to be, and folders where files have to be."""
+    if os.path.lexists(root) and not os.path.isdir(root):
+        yield root
+        return
+    for path in paths:
+        full = os.path.join(root, path)
+        if os.path.isdir(full) and not os.path.islink(full):
+            yield path
+        above = os.path.dirname(path)
+        while above:
+            if os.path.lexists(os.path.join(root, above)) and not os.path.isdir(os.path.join(root, above)):
+                yield above
+            above = os.path.dirname(above)
+
+
+def _in_the_way(root: str, paths: list[str], *, can_force: bool) -> UsageError:
+    listed = ", ".join(f"`{path}`" for path in paths[:_MAX_LISTED])
+    more = f" and {len(paths) - _MAX_LISTED} more" if len(paths) > _MAX_LISTED else ""
+    hint = "--force replaces files that are in the way" if can_force else "move them, or choose another folder"
+    return UsageError(f"in `{root}` something is in the way: {listed}{more}; nothing was written", hint=hint)
+
+
+class _Placing:
+    """One attempt: every change is noted, so that it can be taken back."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._undo: list[Callable[[], object]] = []
+
+    def place(self, contents: Mapping[str, bytes], *, force: bool) -> None:
+        try:
+            self._folder(self._root)
+            # Everything is on this disk before anything has its name.
+            stage = os.path.join(self._root, f".gert-init-{secrets.token_hex(6)}")
+            os.mkdir(stage, 0o700)
+            self._undo.append(lambda: _clear(stage))
+            self._move_in(stage, contents, force=force)
+        except BaseException:
+            self._take_back()
+            raise
+        shutil.rmtree(stage, ignore_errors=True)
+
+    def _move_in(self, stage: str, contents: Mapping[str, bytes], *, force: bool) -> None:
+        staged = {path: os.path.join(stage, f"{_NEW}{number}") for number, path in enumerate(contents)}
+        for path, data in contents.items():
+            with open(staged[path], "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        for number, path in enumerate(contents):
+            target = os.path.join(self._root, path)
+            self._folder(os.path.dirname(target))
+            if force and os.path.lexists(target):
+                self._set_aside(target, os.path.join(stage, f"old-{number}"))
+            _name(staged[path], target)
+            self._undo.append(lambda target=target: os.unlink(target))  # type: ignore[misc]
+
+    def _set_aside(self, target: str, place: str) -> None:
+        os.rename(target, place)
+        self._undo.append(lambda: os.rename(place, target))
+
+    def _folder(self, path: str) -> None:
+        """Make a folder and those above it that are not there."""
+        missing = []
+        while path and not os.path.isdir(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for each in reversed(missing):
+            os.mkdir(each)
+            self._undo.append(lambda each=each: os.rmdir(each))  # type: ignore[misc]
+
+    def _take_back(self) -> None:
+        while self._undo:
+            try:
+                self._undo.pop()()
+            except OSError:
+                continue  # somebody else was here meanwhile; the rest can still be taken back
+
+
+def _clear(stage: str) -> None:
+    """Remove what was never used; a file of the user's that could not be put back is better here than nowhere."""
+    for name in os.listdir(stage):
+        if name.startswith(_NEW):
+            os.unlink(os.path.join(stage, name))
+    os.rmdir(stage)
+
+
+def _name(staged: str, target: str) -> None:
+    """Give a file its name, without taking it from another that came meanwhile."""
+    try:
+        os.link(staged, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # Not every file system has links.
+        if os.path.lexists(target):
+            raise
+        os.rename(staged, target)

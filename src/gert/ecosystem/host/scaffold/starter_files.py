@@ -1,0 +1,53 @@
+"""The files a project begins with: a runbook that works, its tool, a policy, scenarios, and what runs them in CI."""
+
+import unicodedata
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Final
+
+from gert.ecosystem.host.files import SCENARIOS
+from gert.ecosystem.host.scenarios.folders import SCENARIO_FILE, TEST_FILE
+from gert.kernel.foundation.names import MAX_NAME, is_safe_name
+from gert.kernel.runbook.documents.project import PROJECT_FILE
+
+RUNBOOK: Final = "runbooks/check-disk.yaml"
+FALLBACK_NAME: Final = "runbooks"
+_NAME: Final = "@NAME@"
+_CASES: Final = ("enough-space", "space-freed", "still-full", "deleting-refused")
+_BELOW: Final = f"runbooks/{SCENARIOS}/check-disk"
+
+STARTER: Final[Mapping[str, str]] = {
+    "README.md": "readme.md",
+    ".gitignore": "gitignore",
+    ".github/workflows/gert.yml": "workflow.yml",
+    "policies/floor.policy.yaml": "floor.policy.yaml",
+    "tools/disk.tool.yaml": "disk.tool.yaml",
+    RUNBOOK: "runbook.yaml",
+    **{
+        f"{_BELOW}/{case}/{file}": f"{case}.{file}"  # answers, and what must come of them
+        for case in _CASES
+        for file in (SCENARIO_FILE, TEST_FILE)
+    },
+    # Last: a folder is a project only once everything else is in it.
+    PROJECT_FILE: "project.yaml",
+}
+"""Where each file goes, and what it is made of."""
+
+COURTESY: Final = frozenset({"README.md", ".gitignore"})
+"""Files that are nobody's but the user's: where there are some already, those stay."""
+
+
+def starter_files(name: str) -> dict[str, bytes]:
+    """The files of a new project, by path."""
+    folder = files(__package__).joinpath("starter")
+    texts = {path: folder.joinpath(source).read_text(encoding="utf-8") for path, source in STARTER.items()}
+    return {path: text.replace(_NAME, name).encode() for path, text in texts.items()}
+
+
+def name_from(folder: str) -> str:
+    """A name for the project in a folder: the folder's, as far as a name can have its letters."""
+    plain = unicodedata.normalize("NFKD", folder).encode("ascii", "ignore").decode()
+    words = "".join(char if char.isalnum() or char in "._" else "-" for char in plain)
+    parts = [part for part in words.split("-") if part]
+    name = "-".join(parts)[:MAX_NAME].strip("-.")
+    return name if is_safe_name(name) else FALLBACK_NAME

@@ -1,0 +1,235 @@
+"""A runbook as it was: the documents of a revision, taken from git into a folder of their own that goes away again.
+
+Git is only ever asked to read, never through a shell, and for no more than a project can sensibly hold.
+"""
+
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.files import YAML_SUFFIXES
+from gert.ecosystem.host.scenarios.folders import SCENARIO_FILE, TEST_FILE
+from gert.errors import UsageError
+
+MOST_FILES: Final = 10_000
+MOST_BYTES: Final = 64 * 1024 * 1024
+LONGEST_LISTING: Final = 64 * 1024 * 1024
+PATIENCE: Final = 60.0
+"""Seconds git may take for one answer."""
+
+_REGULAR: Final = ("100644", "100755")
+# Where git looks is for us to say: a hook has set these for the repository it runs in.
+_WITHHELD: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_NAMESPACE", "GIT_COMMON_DIR")
+_QUIETLY: Final = {
+    "LC_ALL": "C",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_PAGER": "cat",
+}
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A revision on disk: the runbook in it, the folder one would work in, and the commit."""
+
+    runbook: str
+    working: str
+    commit: str
+
+
+class _Blob(msgspec.Struct, frozen=True):
+    """A file of a revision."""
+
+    path: str
+    name: str
+    size: int
+
+
+@contextmanager
+def snapshot(file: str, revision: str, environ: Mapping[str, str]) -> Iterator[Snapshot]:
+    """Every document of the project a runbook belongs to, as it was; gone when the caller is done."""
+    folder = os.path.dirname(os.path.realpath(file))
+    if not os.path.isdir(folder):
+        raise UsageError(f"there is no file `{file}`")
+    git = _Git(folder, environ)
+    top = os.path.realpath(git.top())
+    commit = git.commit(revision)
+    base = _base(folder, top)
+    with tempfile.TemporaryDirectory(prefix="gert-diff-") as temporary:
+        target = os.path.realpath(temporary)
+        _write(_Git(base, environ), commit, target)
+        runbook = os.path.join(target, os.path.relpath(os.path.realpath(file), base))
+        if not os.path.isfile(runbook):
+            raise UsageError(f"there is no `{file}` at `{revision}`", hint="name a revision that has it")
+        working = os.path.normpath(os.path.join(target, os.path.relpath(_working(base), base)))
+        _require_apart(runbook, target)
+        yield Snapshot(runbook, working, commit)
+
+
+def _base(folder: str, top: str) -> str:
+    """What is taken: the project, or without one what lies around the runbook and the folder one works in."""
+    root = Workspace().project_root(folder)
+    if root is not None:
+        return root if _is_inside(root, top) else top
+    here = os.path.realpath(os.getcwd())
+    return os.path.commonpath([folder, here]) if _is_inside(here, top) else folder
+
+
+def _working(base: str) -> str:
+    here = os.path.realpath(os.getcwd())
+    return here if _is_inside(here, base) else base
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    return os.path.commonpath([path, folder]) == folder
+
+
+def _require_apart(runbook: str, target: str) -> None:
+    """A project file above the temporary folder is somebody else's, and would decide what is allowed."""
+    root = Workspace().project_root(os.path.dirname(runbook))
+    if root is not None and not _is_inside(root, target):
+        raise UsageError(f"the folder for temporary files is part of the project in `{root}`", hint="set TMPDIR")
+
+
+def _write(git: "_Git", commit: str, target: str) -> None:
+    blobs: list[_Blob] = []
+    total = 0
+    for blob in git.documents(commit):
+        blobs.append(blob)
+        total += blob.size
+        if len(blobs) > MOST_FILES or total > MOST_BYTES:
+            raise UsageError(
+                f"the revision has more than {MOST_FILES} documents or {MOST_BYTES // (1024 * 1024)} MiB of them",
+                hint="put a `gert-project.yaml` into the folder of the runbook, so that only what is below it counts",
+            )
+    try:
+        for blob, data in zip(blobs, git.contents(blobs), strict=True):
+            path = os.path.join(target, *blob.path.split("/"))
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "xb") as file:
+                file.write(data)
+    except (OSError, ValueError) as problem:
+        why = getattr(problem, "strerror", None) or str(problem)
+        raise UsageError(f"the revision cannot be taken out of git: {why.lower()}") from None
+
+
+class _Git:
+    """Git, asked to read in one folder."""
+
+    def __init__(self, folder: str, environ: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._environ = {name: value for name, value in environ.items() if name not in _WITHHELD} | _QUIETLY
+
+    def top(self) -> str:
+        """The folder of the repository."""
+        done = self._run("rev-parse", "--show-toplevel")
+        if done.returncode:
+            why = done.stderr.decode(errors="replace").strip().splitlines()
+            raise UsageError(
+                f"`{self._folder}` is in no git repository that can be read",
+                hint=why[0].removeprefix("fatal: ") if why else None,
+            )
+        return os.fsdecode(done.stdout.rstrip(b"\n"))
+
+    def commit(self, revision: str) -> str:
+        """The commit somebody means."""
+        # What begins with a dash is no name of a revision, whatever git would make of it.
+        if not revision.strip() or revision.startswith(("-", "^")) or not revision.isprintable():
+            raise UsageError(f"`{revision}` is not a revision", hint="a commit, a branch or a tag: `main`, `HEAD~1`")
+        done = self._run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        if done.returncode:
+            raise UsageError(
+                f"there is no revision `{revision}`", hint="a commit, a branch or a tag; a shallow clone has few"
+            )
+        return done.stdout.decode().strip()
+
+    def documents(self, commit: str) -> Iterator[_Blob]:
+        """The YAML files below the folder; scenarios are taken as they are today."""
+        for line in self._listing(commit).split(b"\0"):
+            described, tab, path = line.partition(b"\t")
+            if not tab or not path.endswith(tuple(suffix.encode() for suffix in YAML_SUFFIXES)):
+                continue
+            mode, _, name, size = described.decode("ascii").split()
+            shown = os.fsdecode(path)
+            if mode in _REGULAR and _is_plain(shown) and os.path.basename(shown) not in (SCENARIO_FILE, TEST_FILE):
+                yield _Blob(shown, name, int(size))
+
+    def contents(self, blobs: list[_Blob]) -> Iterator[bytes]:
+        """What is in them, in order."""
+        done = self._run("cat-file", "--batch", given="".join(f"{blob.name}\n" for blob in blobs).encode())
+        rest = memoryview(done.stdout)
+        for blob in blobs:
+            head = f"{blob.name} blob {blob.size}\n".encode()
+            if bytes(rest[: len(head)]) != head:
+                raise ValueError(f"git does not give `{blob.path}`: {_last_line(done.stderr) or 'it is not there'}")
+            rest = rest[len(head) :]
+            yield bytes(rest[: blob.size])
+            rest = rest[blob.size + 1 :]
+
+    def _listing(self, commit: str) -> bytes:
+        """Every file of a commit; how many there are is for others to decide, so it is read only so far."""
+        with (
+            self._asking(),
+            subprocess.Popen(  # noqa: S603  # the words are ours, and no shell reads them
+                [*self._words, "ls-tree", "-r", "-l", "-z", commit],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=self._environ,
+            ) as process,
+        ):
+            clock = threading.Timer(PATIENCE, process.kill)
+            clock.start()
+            try:
+                listing = process.stdout.read(LONGEST_LISTING + 1) if process.stdout is not None else b""
+                if len(listing) > LONGEST_LISTING:
+                    raise UsageError("the repository has too many files to be listed")
+                if process.wait():
+                    raise UsageError(f"git cannot list the files of `{commit}`")
+            finally:
+                process.kill()
+                clock.cancel()
+        return listing
+
+    def _run(self, *words: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+        with self._asking():
+            return subprocess.run(  # noqa: S603  # as above
+                [*self._words, *words],
+                input=given,
+                capture_output=True,
+                env=self._environ,
+                timeout=PATIENCE,
+                check=False,
+            )
+
+    @property
+    def _words(self) -> list[str]:
+        return ["git", "-C", self._folder]
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise UsageError("git is not installed here", hint="leave out --against") from None
+        except subprocess.TimeoutExpired:
+            raise UsageError(f"git took longer than {PATIENCE:.0f} seconds") from None
+        except OSError as problem:
+            raise UsageError(f"git cannot be run: {(problem.strerror or str(problem)).lower()}") from None
+
+
+def _is_plain(path: str) -> bool:
+    """Whether a path leads down and nowhere else: a tree may be made by anybody."""
+    return not any(each in ("", ".", "..", ".git") for each in path.split("/")) and "\\" not in path
+
+
+def _last_line(said: bytes) -> str | None:
+    lines = said.decode(errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("fatal: ") if lines else None
