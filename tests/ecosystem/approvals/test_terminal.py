@@ -30,6 +30,7 @@ REQUEST = ApprovalRequest(
     request_hash="sha256:00",
     min_approvers=1,
     approvers=(),
+    admitted=(),
     separation_of_duties=False,
     require_signed_approvals=False,
     requested_by="ann",

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gert.kernel.engine.asks import Response
-from gert.kernel.engine.govern import UNSIGNED, Tally, tally
+from gert.kernel.engine.approval import UNSIGNED, Tally, Ticket, tally
+from gert.kernel.engine.asks import ApprovalRequest, Response
 from gert.kernel.governance.decide import Approvers, Decision, person_key
 from gert.kernel.governance.verdict import Verdict
 
@@ -34,7 +34,30 @@ def asking(count: int = 1, *people: str, groups: tuple[str, ...] = (), **more: A
 def counted(
     decision: Decision, *responses: Response, by: str = "starter", groups: dict[str, tuple[str, ...]] | None = None
 ) -> Tally:
-    return tally(decision, responses, by, groups or {})
+    return tally(Ticket(id="ticket-1", request=requested(decision, by, groups or {})), responses)
+
+
+def requested(decision: Decision, by: str, groups: dict[str, tuple[str, ...]]) -> ApprovalRequest:
+    lists = sorted(decision.approvers, key=lambda each: sorted(each.listed))
+    return ApprovalRequest(
+        run_id="run-1",
+        runbook="book",
+        step_id="step",
+        title=None,
+        risk_level="high",
+        rule=None,
+        contract={},
+        target="tool:action",
+        inputs={},
+        request_hash="sha256:1",
+        min_approvers=decision.min_approvers,
+        approvers=tuple(tuple(sorted(each.listed)) for each in lists),
+        admitted=tuple(tuple(sorted(each.everybody(groups))) for each in lists),
+        separation_of_duties=decision.separation_of_duties,
+        require_signed_approvals=decision.require_signed_approvals,
+        requested_by=by,
+        approval_timeout=60.0,
+    )
 
 
 def approved(count: Tally) -> bool:

@@ -61,9 +61,15 @@ class TerminalApprovals:
     def submit(self, ask: SubmitApproval) -> TicketAnswer:
         """Give a ticket at once; nobody is asked yet."""
         ticket_id = self._new_id()
-        expires = self._clock() + timedelta(seconds=ask.request.approval_timeout)
+        created = self._clock()
+        expires = created + timedelta(seconds=ask.request.approval_timeout)
         self._expiry[ticket_id] = expires
-        return TicketAnswer(ticket_id=ticket_id, method=METHOD, expires_at=format_timestamp(expires))
+        return TicketAnswer(
+            ticket_id=ticket_id,
+            method=METHOD,
+            created_at=format_timestamp(created),
+            expires_at=format_timestamp(expires),
+        )
 
     async def wait(self, ask: AwaitApproval) -> ApprovalAnswer:
         """Ask until there are enough approvals, somebody says no, nobody is there, or the time is over."""

@@ -67,12 +67,16 @@ class TicketAnswer(Answer, frozen=True, kw_only=True, tag="ticket"):
 
     ticket_id: str = ""
     method: str = ""
+    created_at: str | None = None
     expires_at: str | None = None
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One person's word on a request for approval.
 
+    ticket_id, request_hash: what it is about, where the answer itself says so
+    verified: its signature was checked, and holds
+    flaw: why its signature does not hold
     scripted: it stands in a scenario and nobody said it, so nobody can have signed it
     """
 
@@ -80,6 +84,13 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     approved: bool
     timestamp: str
     reason: str | None = None
+    ticket_id: str = ""
+    request_hash: str = ""
+    signature: str | None = None
+    signature_alg: str | None = None
+    key_id: str | None = None
+    verified: bool = False
+    flaw: str | None = None
     scripted: bool = False
 
 
@@ -149,7 +160,10 @@ class CollectEvidence(Ask[EvidenceAnswer], frozen=True, kw_only=True):
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What whoever decides must know: what would run, how risky it is, and which rule asked."""
+    """What whoever decides must know: what would run, how risky it is, and which rule asked.
+
+    approvers, admitted: who may approve, list by list, as policy writes it and with groups looked up
+    """
 
     run_id: str
     runbook: str
@@ -163,6 +177,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     request_hash: str
     min_approvers: int
     approvers: tuple[tuple[str, ...], ...]
+    admitted: tuple[tuple[str, ...], ...]
     separation_of_duties: bool
     require_signed_approvals: bool
     requested_by: str | None

@@ -3,16 +3,16 @@
 Whoever answers at the other end, whether the answers are enough is decided here.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
+from gert.kernel.engine.approval import UNSIGNED, Tally, Ticket, tally
 from gert.kernel.engine.asks import (
     ApprovalAnswer,
     ApprovalRequest,
     AwaitApproval,
-    Response,
     Said,
     Steps,
     SubmitApproval,
@@ -32,7 +32,6 @@ from gert.kernel.events.runbook import (
 from gert.kernel.events.vocabulary import ApprovalStatus
 from gert.kernel.foundation.canonical import digest_value
 from gert.kernel.foundation.principal import Principal
-from gert.kernel.governance.decide import Decision, person_key
 from gert.kernel.governance.rules import Limits
 from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.documents.steps import Step
@@ -79,7 +78,10 @@ def approve(
     )
     if answer.failure is not None and answer.failure.kind == "cancelled":
         return _refused(answer.failure.kind, answer.failure.message)
-    count = tally(terms.decision, answer.responses, frame.run.setup.actor, frame.run.setup.groups)
+    count = tally(
+        Ticket(id=ticket.ticket_id, request=request, created_at=ticket.created_at, expires_at=ticket.expires_at),
+        answer.responses,
+    )
     for response, objection in zip(answer.responses, count.objections, strict=True):
         said = ApprovalResponse(
             ticket_id=ticket.ticket_id,
@@ -89,10 +91,14 @@ def approve(
             method=ticket.method,
             timestamp=response.timestamp,
             reason=response.reason,
+            verified=response.verified,
+            signature=response.signature,
+            signature_alg=response.signature_alg,
+            key_id=response.key_id,
             objection=objection,
         )
         yield frame.say(said, Principal("human", response.approver))
-        if objection == UNSIGNED:
+        if objection is not None and objection.startswith(UNSIGNED):
             message = f"the approval by `{response.approver}` is not validly signed"
             yield frame.say(
                 ContractViolation(step_id=frame.step_id, kind="invalid_signature", message=message, severity="error")
@@ -107,6 +113,8 @@ def approve(
         method=ticket.method,
         approver_id=by.approver if by is not None else None,
         approvers=tuple(each.approver for each in count.approvals),
+        verified=bool(count.approvals) and all(each.verified for each in count.approvals),
+        signature=by.signature if by is not None else None,
         reason=why,
     )
     yield frame.say(resolved, Principal("human", by.approver) if by is not None else None)
@@ -114,50 +122,6 @@ def approve(
     if status == "approved":
         return None
     return failed("denied", why or "the request for approval was rejected", reason="approval_rejected")
-
-
-UNSIGNED: Final = "the answer is not validly signed"
-
-
-class Tally(msgspec.Struct, frozen=True):
-    """What answers to a request come to: the approvals that count, for each answer why it does not, and who decided."""
-
-    needed: int
-    approvals: list[Response]
-    objections: list[str | None]
-    resolved_by: Response | None
-
-
-def tally(
-    decision: Decision,
-    responses: Iterable[Response],
-    started_by: str,
-    groups: Mapping[str, Iterable[str]],
-) -> Tally:
-    """Count answers in the order they came: one refusal, or enough approvals, closes the ticket."""
-    needed = max(1, decision.min_approvers)
-    approvals: list[Response] = []
-    objections: list[str | None] = []
-    resolved_by: Response | None = None
-    for response in responses:
-        objection: str | None = None
-        # (1) The ticket is still open.
-        if resolved_by is not None:
-            objection = f"the ticket is closed: `{resolved_by.approver}` has decided"
-        # (2) It is this person's first answer: `min_approvers` counts people.
-        elif any(person_key(each.approver) == person_key(response.approver) for each in approvals):
-            objection = f"`{response.approver}` has answered already"
-        # (3) An approval is signed where policy asks for it. (4) The person may approve. Anyone may say no.
-        elif response.approved:
-            unsigned = decision.require_signed_approvals and not response.scripted
-            by = response.approver
-            objection = UNSIGNED if unsigned else decision.objection(by, started_by=started_by, groups=groups)
-        objections.append(objection)
-        if objection is None:
-            approvals += [response] if response.approved else []
-            if not response.approved or len(approvals) >= needed:
-                resolved_by = response
-    return Tally(needed, approvals, objections, resolved_by)
 
 
 def _verdict(answer: ApprovalAnswer, count: Tally) -> tuple[ApprovalStatus, str | None]:
@@ -208,6 +172,7 @@ def _refused(kind: Any, message: str) -> Result:
 def _request(step: Step, frame: Frame, terms: Terms, inputs: dict[str, Any]) -> ApprovalRequest:
     setup, decision = frame.run.setup, terms.decision
     contract = terms.full
+    lists = sorted(decision.approvers, key=lambda each: sorted(each.listed))
     return ApprovalRequest(
         run_id=setup.run_id,
         runbook=setup.program.runbook.meta.name,
@@ -227,7 +192,8 @@ def _request(step: Step, frame: Frame, terms: Terms, inputs: dict[str, Any]) -> 
             }
         ),
         min_approvers=max(1, decision.min_approvers),
-        approvers=tuple(sorted(tuple(sorted(each.listed)) for each in decision.approvers)),
+        approvers=tuple(tuple(sorted(each.listed)) for each in lists),
+        admitted=tuple(tuple(sorted(each.everybody(setup.groups))) for each in lists),
         separation_of_duties=decision.separation_of_duties,
         require_signed_approvals=decision.require_signed_approvals,
         requested_by=setup.actor,

@@ -60,8 +60,11 @@ class Approvers(msgspec.Struct, frozen=True):
 
     def admits(self, person: str, groups: Mapping[str, Iterable[str]] = NO_GROUPS) -> bool:
         """Whether the person is listed, or is in a listed group that only the configuration knows."""
-        known = chain(self.people, *(groups.get(group, ()) for group in self.groups))
-        return person_key(person) in {person_key(each) for each in known}
+        return person_key(person) in {person_key(each) for each in self.everybody(groups)}
+
+    def everybody(self, groups: Mapping[str, Iterable[str]] = NO_GROUPS) -> frozenset[str]:
+        """Everybody who is listed, groups looked up."""
+        return frozenset(chain(self.people, *(groups.get(group, ()) for group in self.groups)))
 
 
 def person_key(name: str) -> str:

@@ -1,19 +1,21 @@
-"""What changed between two runs of one scenario: how they ended, where they went, what was decided and what came out."""
+"""What changed between two runs of one scenario: how they ended, where they went, what was decided, what came out."""
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
+from gert.errors import GertError
+from gert.kernel.events.payload import plain
+from gert.kernel.foundation.canonical import digest
 from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.scenario.expect import COMPLETED, matches, shown
 from gert.kernel.scenario.observed import Observed
 
 NOTHING: Final = "nothing"
-# How the trace tells what would not fit its line.
-_BY_DIGEST: Final = re.compile(r"\[[0-9]+ bytes, sha256:[0-9a-f]{64}\]")
+_MAX_DEPTH: Final = 200
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=plain)
 
 
 class Ending(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -99,11 +101,10 @@ def changes(before: Observed, after: Observed) -> Changes:
 
 def changes_since(expected: Expectations | None, after: Observed) -> Changes:
     """What is otherwise than a test says; what it says nothing about cannot have changed."""
-    if expected is None:
-        first, expected = Ending(COMPLETED), Expectations()
-    else:
-        first = Ending(expected.expected_status, expected.expected_outcome, expected.expected_code)
     second = ending_of(after)
+    if expected is None:
+        return Changes(before=Ending(COMPLETED), after=second, outcome_changed=second.status != COMPLETED)
+    first = Ending(expected.expected_status, expected.expected_outcome, expected.expected_code)
     pairs = ((first.status, second.status), (first.category, second.category), (first.code, second.code))
     ways = after.visited.keys() | after.paths.keys()
     return Changes(
@@ -150,26 +151,39 @@ def _values(prefix: str, before: Mapping[str, Any], after: Mapping[str, Any]) ->
         if (name in before) != (name in after) or not _same(old, new):
             yield Changed(
                 f"{prefix}{name}",
-                shown(old) if name in before else NOTHING,
-                shown(new) if name in after else NOTHING,
+                _shown(old) if name in before else NOTHING,
+                _shown(new) if name in after else NOTHING,
             )
 
 
-def _same(old: Any, new: Any) -> bool:
-    """Compare as JSON does: `true` is not 1; what is told only by its digest is not known to differ."""
-    if isinstance(old, str) and isinstance(new, str):
-        return old == new or bool(_BY_DIGEST.fullmatch(old)) or bool(_BY_DIGEST.fullmatch(new))
+def _same(old: Any, new: Any, depth: int = _MAX_DEPTH) -> bool:
+    """Compare as JSON does: `true` is not 1; what would not fit the line of a trace is told by its digest there."""
+    if depth <= 0:
+        return False
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        return old.keys() == new.keys() and all(_same(each, new[name]) for name, each in old.items())
+        return old.keys() == new.keys() and all(_same(each, new[name], depth - 1) for name, each in old.items())
     if isinstance(old, list | tuple) and isinstance(new, list | tuple):
-        return len(old) == len(new) and all(map(_same, old, new))
-    if _is_digest(old) or _is_digest(new):
+        return len(old) == len(new) and all(_same(*pair, depth - 1) for pair in zip(old, new, strict=True))
+    if isinstance(old, bool) == isinstance(new, bool) and bool(old == new):
         return True
-    return isinstance(old, bool) == isinstance(new, bool) and bool(old == new)
+    return _is_told(old, new) or _is_told(new, old)
 
 
-def _is_digest(value: Any) -> bool:
-    return isinstance(value, str) and _BY_DIGEST.fullmatch(value) is not None
+def _is_told(text: Any, value: Any) -> bool:
+    if not isinstance(text, str) or not (text.startswith("[") and text.endswith("]") and " bytes, sha256:" in text):
+        return False
+    try:
+        encoded = _ENCODER.encode(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return text == f"[{len(encoded)} bytes, {digest(encoded)}]"
+
+
+def _shown(value: Any) -> str:
+    try:
+        return shown(value)
+    except GertError:
+        return "`…`"  # nested deeper than anybody reads
 
 
 def _words(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Changed]:
@@ -187,10 +201,10 @@ def _expected_words(expected: Mapping[str, str], found: Mapping[str, Any]) -> It
             yield Changed(step, word, found[step].word)
 
 
-def _unmatched(expected: Mapping[str, Any], find: Any) -> Iterable[Changed]:
+def _unmatched(expected: Mapping[str, Any], find: Callable[[str], tuple[bool, Any]]) -> Iterator[Changed]:
     for name, want in expected.items():
         is_there, found = find(name)
         if not is_there:
-            yield Changed(name, shown(want), NOTHING)
+            yield Changed(name, _shown(want), NOTHING)
         elif not matches(want, masked(found)):
-            yield Changed(name, shown(want), shown(masked(found)))
+            yield Changed(name, _shown(want), _shown(masked(found)))

@@ -4,7 +4,7 @@ It looks at nothing but the question, so a run that asks the same again is answe
 answer is an error that names the key somebody has to write.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -52,12 +52,9 @@ _MAX_LAST_LINE: Final = 200
 class Script:
     """Answers the questions of one run from a scenario."""
 
-    def __init__(
-        self, scenario: Scenario, program: Program, groups: Mapping[str, Sequence[str]] | None = None, actor: str = ""
-    ) -> None:
+    def __init__(self, scenario: Scenario, program: Program, actor: str = "") -> None:
         self._scenario = scenario
         self._program = program
-        self._groups = groups or {}
         self._actor = actor
         self._used: dict[tuple[str, str], int] = {}
         self._built: dict[tuple[Any, ...], ToolAnswer] = {}
@@ -237,19 +234,13 @@ class Script:
 
     def _agreed(self, request: ApprovalRequest, reason: str | None = None) -> Iterator[Response]:
         """As many people as are needed, of those who may; where nobody may, strangers, and the run will say so."""
-        listed = [self._people(each) for each in request.approvers]
+        listed = request.admitted
         admitted = [who for who in (listed[0] if listed else ()) if all(who in each for each in listed)]
         barred = person_key(request.requested_by or "") if request.separation_of_duties else None
         people = [who for who in dict.fromkeys(admitted) if person_key(who) != barred]
         strangers = (f"{METHOD}-{number}" for number in range(1, request.min_approvers + 1))
         for who in [*people, *strangers][: max(1, request.min_approvers)]:
             yield _said(who, True, reason)
-
-    def _people(self, listed: Iterable[str]) -> list[str]:
-        people: list[str] = []
-        for name in listed:
-            people += self._groups.get(name.removeprefix("group:"), ()) if name.startswith("group:") else [name]
-        return people
 
 
 def _said(approver: str, approved: bool, reason: str | None) -> Response:

@@ -80,7 +80,7 @@ class Replayed(msgspec.Struct, frozen=True):
 
 def script_for(scenario: Scenario, setup: Setup) -> Script:
     """The script of a scenario, for one run."""
-    return Script(scenario, setup.program, setup.groups, setup.actor)
+    return Script(scenario, setup.program, setup.actor)
 
 
 async def replay(loaded: Loaded, setup: Setup, timeout: float | None = None) -> Replayed:
