@@ -45,9 +45,9 @@ def test_a_runbook_is_run_and_recorded(tmp_path: Path) -> None:
         "steps: [{ type: end, outcome: { category: no_action, code: all_quiet, meta: { who: '{{ .who }}' } } }]\n"
     )
     executed = gert.run(str(runbook), {"who": "all"}, actor="alice", state_dir=str(tmp_path))
-    assert executed.result.status == "completed"
-    assert executed.result.outcome is not None
-    assert executed.result.outcome.meta == {"who": "all"}
+    assert executed.status == "completed"
+    assert executed.outcome is not None
+    assert executed.outcome.meta == {"who": "all"}
     assert executed.trace is not None
     assert Path(executed.trace).is_relative_to(tmp_path)
 

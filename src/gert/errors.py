@@ -10,7 +10,8 @@
     ├── InputError              a value is missing or does not fit what was declared
     ├── CanonicalError          a value that has no canonical JSON form
     ├── TraceError              a line that cannot be written or read as an event
-    └── IntegrityError          a chain, seal or signature does not hold
+    ├── IntegrityError          a chain, seal or signature does not hold
+    └── InDoubt                 a call may have happened, and only the operator can say
 
 Messages are lower case, one line, without a final period; the user's words stand in backticks.
 """
@@ -67,3 +68,7 @@ class TraceError(GertError):
 
 class IntegrityError(GertError):
     """A chain, seal or signature does not hold."""
+
+
+class InDoubt(GertError):
+    """A call may have happened, and only the operator can say."""

@@ -50,7 +50,7 @@ def test_lines_stand_beside_the_columns_people_search_by(database: Path) -> None
     assert rows == [
         (RUN, seq, "step_start", "2026-02-28T14:30:00.000000Z", line) for seq, line in enumerate(LINES, start=1)
     ]
-    assert version == ("1",)
+    assert version == ("2",)
 
 
 @pytest.mark.parametrize(("sync", "mode"), [pytest.param(True, 2, id="full"), pytest.param(False, 0, id="off")])
@@ -78,8 +78,8 @@ REFUSED: list[tuple[Callable[[Path], object], str, str]] = [
     (lambda path: change(path, "PRAGMA application_id = 7"), "is not a database of gert", "someone else's"),
     (lambda path: change(path, "DROP TABLE answers"), "is not a database of gert", "a table is missing"),
     (
-        lambda path: change(path, "UPDATE meta SET value = '2'"),
-        "made by a newer gert: expected version 1, found 2",
+        lambda path: change(path, "UPDATE meta SET value = '3'"),
+        "made by a newer gert: expected version 2, found 3",
         "newer",
     ),
     (lambda path: change(path, "UPDATE meta SET value = 'x'"), "does not say which version", "no version"),

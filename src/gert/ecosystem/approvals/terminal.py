@@ -58,7 +58,7 @@ class TerminalApprovals:
         self._new_id = new_id
         self._expiry: dict[str, datetime] = {}
 
-    def submit(self, ask: SubmitApproval) -> TicketAnswer:
+    async def submit(self, ask: SubmitApproval) -> TicketAnswer:
         """Give a ticket at once; nobody is asked yet."""
         ticket_id = self._new_id()
         created = self._clock()

@@ -3,12 +3,13 @@
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from gert.ecosystem.approvals.terminal import TerminalApprovals
 from gert.ecosystem.executors.stdio import Stdio
+from gert.ecosystem.host.conduct import Stage, conduct
 from gert.ecosystem.host.console import Console
-from gert.ecosystem.host.driver import Driver
 from gert.ecosystem.host.evidence import EvidenceDialogue, EvidenceFile, EvidenceGiver, collect
 from gert.ecosystem.host.facts import platform
 from gert.ecosystem.host.intake import Intake
@@ -18,8 +19,9 @@ from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import Executed, RunOptions
 from gert.ecosystem.host.prepare import Prepared
 from gert.ecosystem.host.runs import RunFolder, new_run_id
-from gert.ecosystem.host.settings import notices_for, where_recorded
-from gert.ecosystem.host.stopping import Relay, interruptible, limited
+from gert.ecosystem.host.settings import where_recorded
+from gert.ecosystem.host.state import RunState, encode_state
+from gert.ecosystem.host.stopping import Relay
 from gert.ecosystem.host.variables import resolve
 from gert.ecosystem.host.worlds import DryRun, Probe, Real, World
 from gert.ecosystem.inputs import Resolvers
@@ -33,12 +35,12 @@ from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.errors import TraceError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import Given, ResolvedInputs
-from gert.kernel.engine.run import run, secret_names
+from gert.kernel.engine.run import secret_names
+from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.runbook.documents.steps import ManualStep
 from gert.kernel.runbook.program import Program
 from gert.kernel.scenario.inputs import replayed_inputs
-from gert.kernel.scenario.recording import listening
 
 if TYPE_CHECKING:
     from gert.ecosystem.host.scenarios.folders import Loaded
@@ -63,52 +65,44 @@ async def execute(
     environ = dict(os.environ) if environ is None else environ
     observers = tuple(observers)
     prepared = Prepared(options, environ)
-    console = console if console is not None else Console.standard(_all(observers, "pause"), _all(observers, "unpause"))
+    console = console if console is not None else Console.standard(*everyone(observers))
     loaded = _scenario(prepared)
     declared = prepared.program.runbook.meta.inputs
     if loaded is not None:
         inputs, redactor = replayed_inputs(declared, loaded.scenario, options.given), Redactor()
     else:
-        inputs = await resolve(declared, options.given, _resolvers(options, environ, console))
+        inputs = await resolve(declared, options.given, resolvers(options, environ, console))
         redactor = prepared.redactor(inputs)
     setup = prepared.setup(inputs, redactor, loaded.folder.name if loaded is not None else None)
     if loaded is not None:
         world, abort = _replay(loaded, setup)
     else:
-        world, abort = _world(prepared, setup, inputs, redactor, observers, console)
+        world, abort = world_for(prepared, setup, inputs, redactor, observers, console, os.getcwd())
     recording = _recording(prepared, setup)
     key = signing_key(environ)
     options = where_recorded(options, prepared.settings, prepared.program.runbook.meta.name, setup.run_id)
-    store, folder = _store(options, setup, prepared)
-    if on_start is not None:
-        on_start(setup)
-    journal = Journal(store, setup.run_id, key=key, observers=observers, has_secrets=bool(inputs.secrets))
-    try:
-        driver = Driver(world, journal, max_parallel=options.max_parallel)
-        with interruptible(driver, abort, relay) as pressed, limited(driver, prepared.timeout):
-            steps = run(setup)
-            result = await driver.drive(steps if recording is None else listening(steps, recording.asks))
-        notices = notices_for(prepared.program.runbook.meta, prepared.settings, result) if setup.mode == "real" else []
-        if notices:
-            from gert.ecosystem.host.notices import tell  # seldom needed, and not small
-
-            trace = _trace_of(options, folder)
-            await tell(notices, journal, setup, result, trace=trace, environ=environ, redactor=redactor, relay=relay)
-        recorded = await recording.write(setup, store) if recording is not None else None
-    finally:
-        journal.close()
-        store.close()
-    return Executed(
-        run_id=setup.run_id,
-        runbook=prepared.program.runbook.meta.name,
-        mode=options.mode,
-        result=result,
-        events=journal.events,
-        trace=_trace_of(options, folder),
-        db=options.db,
-        interrupted=bool(pressed),
-        scenario=recorded,
-    )
+    with ExitStack() as held:
+        store, folder = _store(options, setup, prepared, held)
+        if on_start is not None:
+            on_start(setup)
+        journal = Journal(store, setup.run_id, key=key, observers=observers, has_secrets=bool(inputs.secrets))
+        return await conduct(
+            Stage(
+                options=options,
+                prepared=prepared,
+                setup=setup,
+                world=world,
+                abort=abort,
+                store=store,
+                journal=journal,
+                redactor=redactor,
+                environ=environ,
+                trace=_trace_of(options, folder),
+                timeout=prepared.timeout,
+                relay=relay,
+                recording=recording,
+            )
+        )
 
 
 def run_file(file: str, inputs: Mapping[str, Any] | None = None, **options: Any) -> Executed:
@@ -147,15 +141,16 @@ def _recording(prepared: Prepared, setup: Setup) -> "Recording | None":
     return Recording(folder, options.file) if folder is not None else None
 
 
-def _world(
+def world_for(
     prepared: Prepared,
     setup: Setup,
     inputs: ResolvedInputs,
     redactor: Redactor,
     observers: tuple[Observer, ...],
     console: Console,
+    working: str,
 ) -> tuple[World, Callable[[], object]]:
-    """Who answers, and how to end at once what it started."""
+    """Who answers, and how to end at once what it started; tools run in the folder `working`."""
     if setup.mode == "dry-run":
         return DryRun(), lambda: None
     program, options = prepared.program, prepared.options
@@ -169,7 +164,7 @@ def _world(
         secrets=inputs.secrets,
         redactor=redactor,
         withheld=frozenset((*secret_names(program), *_bound(program, inputs))),
-        working=os.getcwd(),
+        working=working,
         on_output=printed if observers else None,
         platform=platform(),
     )
@@ -197,46 +192,64 @@ def _bound(program: Program, inputs: ResolvedInputs) -> Iterator[str]:
             yield source.removeprefix("env/")
 
 
-def _store(options: RunOptions, setup: Setup, prepared: Prepared) -> tuple[Store, RunFolder | None]:
+def _store(options: RunOptions, setup: Setup, prepared: Prepared, held: ExitStack) -> tuple[Store, RunFolder | None]:
     """Where the run is recorded. Every real run is; others only where somebody asks for it."""
     if options.db:
-        return SqliteStore(options.db, sync=options.sync), None
+        store = SqliteStore(options.db, sync=options.sync)
+        held.callback(store.close)
+        if setup.mode == "real":
+            held.enter_context(store.lease(setup.run_id))
+            store.write_state(setup.run_id, encode_state(_state(options, setup, prepared, None)))
+        return store, None
     if setup.mode != "real":
         return (JsonlStore(options.trace, None, sync=options.sync) if options.trace else MemoryStore()), None
     folder = RunFolder(prepared.state, setup.run_id)
     folder.create()
     trace = os.path.abspath(options.trace) if options.trace else folder.trace
     try:
-        store = JsonlStore(trace, folder.answers, sync=options.sync)
+        lines = JsonlStore(trace, folder.answers, sync=options.sync)
     except TraceError as problem:
         folder.discard()
         raise UsageError(problem.message, hint=problem.hint) from None
-    folder.write_state(
-        {
-            "run_id": setup.run_id,
-            "runbook": setup.program.runbook.meta.name,
-            "file": os.path.abspath(options.file),
-            "runbook_hash": setup.runbook_hash,
-            "mode": setup.mode,
-            "actor": setup.actor,
-            "host": setup.host,
-            "gert_version": setup.gert_version,
-            "trace": trace,
-            "inputs": {name: value for name, value in setup.inputs.items() if name not in setup.secret_inputs},
-            "input_sources": setup.input_sources,
-            "secret_inputs": sorted(setup.secret_inputs),
-            "policies": [os.path.abspath(path) for path in options.policies],
-            "max_parallel": options.max_parallel,
-        }
+    folder.write_state(encode_state(_state(options, setup, prepared, trace)))
+    return lines, folder
+
+
+def _state(options: RunOptions, setup: Setup, prepared: Prepared, trace: str | None) -> RunState:
+    return RunState(
+        run_id=setup.run_id,
+        runbook=setup.program.runbook.meta.name,
+        file=os.path.abspath(options.file),
+        runbook_hash=setup.runbook_hash,
+        mode=setup.mode,
+        actor=setup.actor,
+        host=setup.host,
+        gert_version=setup.gert_version,
+        working=os.getcwd(),
+        started=format_timestamp(now()),
+        trace=trace,
+        db=os.path.abspath(options.db) if options.db else None,
+        tool_hashes=prepared.tool_hashes,
+        policy_hashes=setup.policy_hashes,
+        inputs={name: value for name, value in setup.inputs.items() if name not in setup.secret_inputs},
+        input_sources=dict(setup.input_sources),
+        secret_inputs=tuple(sorted(setup.secret_inputs)),
+        policies=tuple(os.path.abspath(path) for path in options.policies),
+        config=os.path.abspath(options.config) if options.config else None,
+        evidence=os.path.abspath(options.evidence) if options.evidence else None,
+        approvals=options.approvals,
+        break_glass=options.break_glass,
+        max_parallel=options.max_parallel,
+        timeout=options.timeout,
     )
-    return store, folder
 
 
 def _trace_of(options: RunOptions, folder: RunFolder | None) -> str | None:
     return options.trace or (folder.trace if folder is not None else None)
 
 
-def _resolvers(options: RunOptions, environ: Mapping[str, str], console: Console) -> Resolvers:
+def resolvers(options: RunOptions, environ: Mapping[str, str], console: Console) -> Resolvers:
+    """Where inputs are looked for."""
     folder = os.path.dirname(os.path.abspath(options.file))
     table: dict[str, Any] = {"env": EnvResolver(environ), "file": FileResolver(folder)}
     # In a dry run nobody is asked for anything, but an input is no question of the run: it has to be known.
@@ -244,9 +257,15 @@ def _resolvers(options: RunOptions, environ: Mapping[str, str], console: Console
     return Resolvers(table)
 
 
-def _all(observers: tuple[Observer, ...], method: str) -> Callable[[], None]:
-    def tell() -> None:
-        for observer in observers:
-            getattr(observer, method)()
+def everyone(observers: tuple[Observer, ...]) -> tuple[Callable[[], None], Callable[[], None]]:
+    """How to make everyone who watches step aside for a question, and come back."""
 
-    return tell
+    def pause() -> None:
+        for observer in observers:
+            observer.pause()
+
+    def unpause() -> None:
+        for observer in observers:
+            observer.unpause()
+
+    return pause, unpause

@@ -1,6 +1,7 @@
 """What the kernel may know of this machine, gathered here because the kernel does not look."""
 
 import os
+import socket
 import sys
 from typing import Final
 
@@ -15,6 +16,11 @@ def platform() -> str:
     """The running system by its GOOS name."""
     name = GOOS.get(sys.platform, sys.platform)
     return name.rstrip("0123456789") or name
+
+
+def host_name() -> str:
+    """What this machine is called."""
+    return socket.gethostname()
 
 
 def facts_for(project: Project | None) -> Facts:

@@ -31,6 +31,22 @@ def read_document(path: str) -> bytes:
         raise UsageError(f"`{path}` is not a path") from None
 
 
+def read_bounded(path: str, most: int) -> bytes:
+    """The bytes of a regular file that is not too large."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise DocumentError(f"`{path}` is not a regular file")
+        with open(path, "rb") as file:
+            data = file.read(most + 1)
+    except FileNotFoundError:
+        raise DocumentError(f"there is no file `{path}`") from None
+    except OSError as problem:
+        raise DocumentError(f"`{path}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
+    if len(data) > most:
+        raise DocumentError(f"`{path}` is larger than {most // (1024 * 1024)} MiB")
+    return data
+
+
 def read_map(path: str, what: str) -> Map:
     """A YAML or JSON file that holds a map of something by name; of anything else nothing is repeated."""
     reading = read(read_document(path))

@@ -1,7 +1,7 @@
 """What a run is asked to be, and what became of it."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import field
@@ -10,9 +10,11 @@ from gert.ecosystem.host.driver import MAX_PARALLEL
 from gert.ecosystem.host.worlds import PROBED_EFFECTS
 from gert.kernel.engine.inputs import Given
 from gert.kernel.engine.run import RunResult
-from gert.kernel.events.vocabulary import RunMode
+from gert.kernel.events.runbook import Failure, Outcome
+from gert.kernel.events.vocabulary import RunMode, RunStatus
 from gert.kernel.foundation.secret_refs import masked
 
+ApprovalMode: TypeAlias = Literal["terminal", "wait", "detach"]
 MODES: Final[tuple[RunMode, ...]] = ("real", "dry-run", "probe", "replay")
 
 
@@ -23,6 +25,9 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     scenario: the folder or the name of the scenario that answers in a replay
     record: the folder a scenario of this run is written to
     config: a file of settings beside those of the project
+    approvals: who is asked for approval, and whether the run waits: at the terminal, elsewhere while it waits, or
+        elsewhere while it is set aside
+    break_glass: the reason for overriding governance in an emergency, where rules allow that
     """
 
     file: str
@@ -38,9 +43,18 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     scenario: str | None = None
     record: str | None = None
     config: str | None = None
+    approvals: ApprovalMode = "terminal"
+    break_glass: str | None = None
     max_parallel: int = MAX_PARALLEL
     timeout: float | None = None
     probe_effects: frozenset[str] = PROBED_EFFECTS
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """What a run that was set aside waits for."""
+
+    ticket_id: str
+    step_id: str
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -51,27 +65,64 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 class Executed(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that ended: its id, its result, and where it is recorded."""
+    """A run that ended or was set aside: its id, its result, and where it is recorded.
+
+    result: how it ended; none while it waits
+    pending: what it waits for
+    """
 
     run_id: str
     runbook: str
     mode: RunMode
-    result: RunResult
+    result: RunResult | None
     events: int
     trace: str | None
     db: str | None
     interrupted: bool
     scenario: Recorded | None = None
+    pending: tuple[Pending, ...] = ()
+
+    @property
+    def status(self) -> RunStatus | Literal["waiting"]:
+        """How it ended, or that it waits."""
+        return self.result.status if self.result is not None else "waiting"
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What it came to."""
+        return self.result.outcome if self.result is not None else None
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why it did not complete."""
+        return self.result.failure if self.result is not None else None
+
+    @property
+    def failed_step(self) -> str | None:
+        """The step that failed first."""
+        return self.result.failed_step if self.result is not None else None
+
+    @property
+    def duration(self) -> float:
+        """Seconds it took; 0 while it waits."""
+        return self.result.duration if self.result is not None else 0.0
+
+    @property
+    def reachable_outcomes(self) -> tuple[Outcome, ...]:
+        """Every outcome a dry run found."""
+        return self.result.reachable_outcomes if self.result is not None else ()
 
     def as_json(self) -> dict[str, Any]:
         """The result as machines read it."""
-        said: dict[str, Any] = masked(msgspec.to_builtins(self.result, enc_hook=str))
+        said: dict[str, Any] = {"status": "waiting", "pending": msgspec.to_builtins(self.pending)}
+        if self.result is not None:
+            said = masked(msgspec.to_builtins(self.result, enc_hook=str))
+            said["duration"] = round(self.result.duration, 3)
         return {
             "run_id": self.run_id,
             "runbook": self.runbook,
             "mode": self.mode,
             **{name: value for name, value in said.items() if value not in (None, [], ())},
-            "duration": round(self.result.duration, 3),
             "events": self.events,
             "trace": self.trace,
             "db": self.db,

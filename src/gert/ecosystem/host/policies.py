@@ -1,18 +1,21 @@
-"""The policies a runbook runs under: its own, and the floor that settings and the command line set."""
+"""The policies a runbook runs under: its own, and the floor that settings, `GERT_POLICY` and the command line set."""
 
 import os
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from gert.ecosystem.host.documents import Workspace
-from gert.ecosystem.host.files import yaml_files
-from gert.ecosystem.host.settings import Settings, settings_for, sound
+from gert.ecosystem.host.documents import Checked, Workspace
+from gert.ecosystem.host.files import read_document, yaml_files
+from gert.ecosystem.host.settings import POLICY, Settings, settings_for, sound
 from gert.errors import UsageError
 from gert.kernel.governance.rules import Policy
+from gert.kernel.runbook.document import detect
+from gert.kernel.runbook.documents.policy_test import FILE_SUFFIXES
 from gert.kernel.runbook.program import Program, policy_file, policy_of
+from gert.kernel.runbook.reader import read
 
-__all__ = ["Floor", "floor_for", "policies_for", "sound"]
+__all__ = ["Floor", "PolicySource", "floor_for", "policies_for", "read_policies", "sound"]
 
 
 class Floor(msgspec.Struct, frozen=True):
@@ -20,6 +23,13 @@ class Floor(msgspec.Struct, frozen=True):
 
     policies: list[Policy]
     digests: dict[str, str]
+
+
+class PolicySource(msgspec.Struct, frozen=True):
+    """A policy and the file it was read from."""
+
+    checked: Checked
+    policy: Policy
 
 
 def policies_for(workspace: Workspace, file: str, program: Program, named: Iterable[str] = ()) -> list[Policy]:
@@ -37,16 +47,37 @@ def floor_for(
     """The policies, and what was read; without settings, those that hold for the runbook's folder."""
     if settings is None:
         settings = settings_for(workspace, os.path.dirname(os.path.abspath(file)))
-    floor = settings.policies
-    files = dict.fromkeys(os.path.normpath(path) for path in _files((*floor, *named)))
-    documents = [sound(workspace.check(path, kind="policy")).document for path in files]
-    policies = [policy_file(document.model) for document in documents]
+    sources = read_policies(workspace, (*settings.policies, *_demanded(settings), *named))
     digests: dict[str, str] = {}
-    for policy, document in zip(policies, documents, strict=True):
+    for source in sources:
         # Two files may call themselves alike, and both hold.
-        alike = sum(1 for name in digests if name.partition("#")[0] == policy.name)
-        digests[f"{policy.name}#{alike + 1}" if alike else policy.name] = document.digest
+        name = source.policy.name
+        alike = sum(1 for each in digests if each.partition("#")[0] == name)
+        digests[f"{name}#{alike + 1}" if alike else name] = source.checked.document.digest
+    policies = [source.policy for source in sources]
     return Floor([policy_of(program.runbook.meta.governance), *policies], digests)
+
+
+def read_policies(workspace: Workspace, paths: Iterable[str]) -> list[PolicySource]:
+    """The policies in files and folders, each file once; one that is not there or not sound is an error."""
+    # One file may be named from here and from a setting; by its absolute path it is one.
+    files: dict[str, str] = {}
+    for path in _files(paths):
+        files.setdefault(os.path.abspath(path), os.path.normpath(path))
+    checked = [sound(workspace.check(path, kind="policy")) for path in files.values()]
+    return [PolicySource(each, policy_file(each.document.model)) for each in checked]
+
+
+def _demanded(settings: Settings) -> Iterator[str]:
+    """What the environment names: relative to where gert was called, whichever folder is looked at."""
+    for path in settings.demanded:
+        if not path:
+            message = f"{POLICY} names nothing" if len(settings.demanded) == 1 else f"an entry of {POLICY} is empty"
+            hint = f"policy files and folders, separated by `{os.pathsep}`; unset it to do without"
+            raise UsageError(message, hint=hint)
+        if not os.path.exists(path):
+            raise UsageError(f"{POLICY} names `{path}`, and there is nothing", hint=f"this is {os.getcwd()}")
+        yield os.path.abspath(path)
 
 
 def _files(paths: Iterable[str]) -> Iterator[str]:
@@ -54,8 +85,16 @@ def _files(paths: Iterable[str]) -> Iterator[str]:
         if not os.path.isdir(path):
             yield path
             continue
-        found = list(yaml_files(path))
+        found = [file for file in yaml_files(path) if not _is_test(file)]
         if not found:
             # An empty floor would let everything through without a word.
             raise UsageError(f"there are no policies in `{path}`")
         yield from found
+
+
+def _is_test(file: str) -> bool:
+    """Whether a file is a test that lies beside its policy, by its name *and* by what it says.
+
+    By one alone, a policy would be lost that is called wrongly, or whose first line was changed.
+    """
+    return file.endswith(FILE_SUFFIXES) and detect(read(read_document(file)).tree.root) == "policy-test"

@@ -2,10 +2,10 @@
 
 import getpass
 import os
-import socket
 from collections.abc import Iterator, Mapping
 
 from gert.ecosystem.host.documents import Checked, Workspace
+from gert.ecosystem.host.facts import host_name
 from gert.ecosystem.host.journal import now
 from gert.ecosystem.host.options import MODES, RunOptions
 from gert.ecosystem.host.policies import Floor, floor_for, sound
@@ -38,9 +38,15 @@ class Prepared:
         self.floor: Floor = floor_for(workspace, options.file, self.program, options.policies, self.settings)
         self.groups = dict(self.settings.groups)
         self.state = state_dir(options.state_dir, workspace.project_root(folder), environ)
-        self.actor = options.actor or _user()
+        self.actor = options.actor or user_name()
         if options.mode not in ("dry-run", "replay"):
             self._require_secrets()
+
+    @property
+    def tool_hashes(self) -> dict[str, str]:
+        """The digests of the tools, by entry."""
+        found = self.program.lookups.items()
+        return {entry: lookup.document.digest for entry, lookup in found if lookup.document is not None}
 
     @property
     def timeout(self) -> float | None:
@@ -78,7 +84,7 @@ class Prepared:
             runbook_hash=self.checked.document.digest,
             mode=self.options.mode,
             actor=self.actor,
-            host=socket.gethostname(),
+            host=host_name(),
             gert_version=version_line(),
             policies=tuple(self.floor.policies),
             policy_hashes=self.floor.digests,
@@ -88,6 +94,7 @@ class Prepared:
             groups=self.groups,
             explores=self.options.mode in ("dry-run", "probe"),
             scenario=scenario,
+            break_glass=self.options.break_glass,
         )
 
     def _require_secrets(self) -> None:
@@ -134,7 +141,8 @@ def _is_text(value: str) -> bool:
     return True
 
 
-def _user() -> str:
+def user_name() -> str:
+    """The user of this machine."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):

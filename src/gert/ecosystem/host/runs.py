@@ -7,14 +7,11 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from gert.errors import TraceError, UsageError
 from gert.kernel.foundation.names import is_safe_name
 
-STATE_VERSION: Final = 1
 RUNS: Final = "runs"
 TRACE_FILE: Final = "trace.jsonl"
 ANSWERS_FILE: Final = "answers.jsonl"
@@ -81,14 +78,13 @@ class RunFolder:
                 os.unlink(os.path.join(self.path, name))
             os.rmdir(self.path)
 
-    def write_state(self, identity: Mapping[str, Any]) -> None:
+    def write_state(self, data: bytes) -> None:
         """Write what identifies the run, whole or not at all."""
-        data = msgspec.json.format(msgspec.json.encode({"version": STATE_VERSION, **identity}, enc_hook=str), indent=2)
         target = os.path.join(self.path, STATE_FILE)
         descriptor, temporary = tempfile.mkstemp(dir=self.path, prefix=".state-")
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(data + b"\n")
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, target)
@@ -96,3 +92,17 @@ class RunFolder:
             if os.path.exists(temporary):
                 os.unlink(temporary)
             raise
+
+    @property
+    def state(self) -> str:
+        """The file with what identifies the run."""
+        return os.path.join(self.path, STATE_FILE)
+
+
+def known_runs(state: str) -> list[str]:
+    """The runs of a state directory, by id."""
+    try:
+        names = os.listdir(os.path.join(state, RUNS))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(name for name in names if is_safe_name(name))

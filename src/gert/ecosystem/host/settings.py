@@ -2,7 +2,7 @@
 
 Weakest first: `gert-project.yaml`, `gert-config.yaml`, `.gert/config.yaml`, and the file somebody names. A stronger
 file replaces what a weaker one says about a thing of the same name: a provider, a group, an outcome category. Policies
-are never replaced: a floor can only grow.
+are never replaced: a floor can only grow. What `GERT_POLICY` names comes on top, and no file takes it away.
 """
 
 import os
@@ -28,6 +28,7 @@ from gert.kernel.runbook.finding import Severity
 from gert.kernel.runbook.validate import validate
 
 TRACES_DIR: Final = "GERT_TRACES_DIR"
+POLICY: Final = "GERT_POLICY"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,12 +36,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     on_outcome: whom to tell, by outcome category
     policies: files and folders that are the floor
+    demanded: further ones that the environment names, as they are written there
     files: what was read, weakest first
     """
 
     traces_dir: str | None = None
     on_outcome: Mapping[str, OutcomeNotice] = field(default_factory=dict)
     policies: tuple[str, ...] = ()
+    demanded: tuple[str, ...] = ()
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     providers: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[str, ...] = ()
@@ -53,8 +56,11 @@ def settings_for(
     settings = Settings()
     for file, kind in _files(workspace, folder, config):
         settings = _with(settings, file, _model(file, kind))
+    # Set to nothing is not the same as not set: somebody meant a floor, and it is missing.
+    demanded = tuple(environ[POLICY].split(os.pathsep)) if POLICY in environ else ()
     chosen = environ.get(TRACES_DIR)
-    return msgspec.structs.replace(settings, traces_dir=_path(workspace.working, chosen)) if chosen else settings
+    traces = _path(workspace.working, chosen) if chosen else settings.traces_dir
+    return msgspec.structs.replace(settings, traces_dir=traces, demanded=demanded)
 
 
 def notices_for(meta: RunbookMeta, settings: Settings, result: RunResult) -> list[OutcomeNotice]:

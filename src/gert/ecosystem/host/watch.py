@@ -113,9 +113,9 @@ class Watch:
     def _reason(self, number: int, executed: Executed) -> StopReason | None:
         if executed.interrupted:
             return "interrupted"
-        if executed.result.status != "completed":
+        if executed.status != "completed":
             return "not-completed"
-        outcome = executed.result.outcome
+        outcome = executed.outcome
         if outcome is not None and outcome.category in self._options.stop_on:
             return "stop-on"
         if self._over.is_set():

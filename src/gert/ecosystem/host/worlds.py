@@ -69,8 +69,8 @@ class CallsTools(Protocol):
 class Approvals(Protocol):
     """Whoever is asked for approval (kernel-api, ApprovalProvider)."""
 
-    def submit(self, ask: SubmitApproval) -> TicketAnswer:
-        """Ask; returns at once."""
+    async def submit(self, ask: SubmitApproval) -> TicketAnswer:
+        """Ask, and wait for nobody."""
 
     async def wait(self, ask: AwaitApproval) -> ApprovalAnswer:
         """Wait for the answer; can be cancelled."""
@@ -124,7 +124,7 @@ class Real:
         return ToolAnswer(failure=Failure("not_found", f"there is no runner for the extension `{ask.extension}`"))
 
     async def _submit(self, ask: SubmitApproval) -> TicketAnswer:
-        return self._approvals.submit(ask)
+        return await self._approvals.submit(ask)
 
     async def _pause(self, ask: Pause) -> PauseAnswer:
         await asyncio.sleep(ask.seconds)

@@ -4,6 +4,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import BinaryIO, Final
 
 from gert.errors import TraceError
@@ -125,6 +126,21 @@ class AppendFile:
             ) from None
         except OSError:
             return  # a file system without locks
+
+
+@contextmanager
+def exclusive(path: str, what: str) -> Iterator[None]:
+    """Hold a file as a lock; the system lets go of it when the process ends, however it does."""
+    descriptor = _open(path, create=True)
+    try:
+        if sys.platform != "win32":
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise TraceError(f"{what} is being driven by another process", hint="wait for it to end") from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def read_lines(file: BinaryIO, longest: int) -> Iterator[bytes]:

@@ -118,6 +118,20 @@ class JsonlStore:
             count = self._answers_count if self._run_id in (None, run_id) else 0
         return self._read(self._answers, 0, count, MAX_ANSWER_BYTES)
 
+    def set_aside(self, after: int) -> None:
+        """Move the events after a number to the file of what was torn: nothing that happened rests on them."""
+        with self._lock:
+            end, rest = 0, b""
+            with self._trace.reader() as lines:
+                for number, line in enumerate(read_lines(lines, MAX_LINE_BYTES), start=1):
+                    if number <= after:
+                        end += len(line)
+                    else:
+                        rest += line
+            if rest:
+                self._trace.set_aside(end, rest.removesuffix(b"\n"))
+                self._events_count = after
+
     def runs(self) -> Iterator[str]:
         """The run, if it has begun."""
         with self._lock:

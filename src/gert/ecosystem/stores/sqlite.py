@@ -9,8 +9,9 @@ from threading import Lock
 from types import TracebackType
 from typing import Final, Self
 
+from gert.ecosystem.stores.append_file import exclusive
 from gert.ecosystem.stores.batch import MAX_ANSWER_BYTES, check_batch, check_next, columns_of
-from gert.ecosystem.stores.sqlite_file import check_ours, create, is_empty, make_ours, uri, worded
+from gert.ecosystem.stores.sqlite_file import check_ours, create, is_empty, make_ours, upgrade, uri, worded
 from gert.errors import TraceError
 
 BUSY_SECONDS: Final = 30
@@ -76,6 +77,27 @@ class SqliteStore:
         """The answers, in order."""
         return self._lines(_ANSWERS, run_id, 0)
 
+    def write_state(self, run_id: str, state: bytes) -> None:
+        """Keep what identifies a run, in place of what was kept before."""
+        with self._lock, self._refusing():
+            if self._writer is None:
+                raise TraceError("the store is closed, or open only for reading")
+            self._writer.execute("INSERT OR REPLACE INTO states VALUES (?, ?)", (run_id, state))
+
+    def state(self, run_id: str) -> bytes | None:
+        """What identifies a run, if it was kept."""
+        with self._refusing(), closing(self._connect_reader()) as reader:
+            if not reader.execute("SELECT count(*) FROM sqlite_master WHERE name = 'states'").fetchone()[0]:
+                return None
+            row = reader.execute("SELECT state FROM states WHERE run_id = ?", (run_id,)).fetchone()
+        return row[0] if row is not None and isinstance(row[0], bytes) else None
+
+    @contextmanager
+    def lease(self, run_id: str) -> Iterator[None]:
+        """Be the only one who drives a run, as long as this process lives; TraceError where somebody else does."""
+        with exclusive(f"{self.path}-{run_id}.lock", f"run `{run_id}`"):
+            yield
+
     def runs(self) -> Iterator[str]:
         """The runs, by id."""
         with self._refusing(), closing(self._connect_reader()) as reader:
@@ -125,6 +147,7 @@ class SqliteStore:
         if is_empty(connection):
             make_ours(connection)
         check_ours(connection, self.path)
+        upgrade(connection)
         if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {'FULL' if sync else 'OFF'}")

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from gert.ecosystem.stores.append_file import sync_folder_of
 from gert.errors import TraceError
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 APPLICATION_ID: Final = 0x67657274  # `gert`
 
 # With row ids: lines are long, and kept inside the index of their numbers they would take twice the space.
@@ -22,8 +22,12 @@ _SCHEMA: Final = (
         run_id TEXT NOT NULL, n INTEGER NOT NULL, line BLOB NOT NULL,
         PRIMARY KEY (run_id, n)
     )""",
+    "CREATE TABLE states (run_id TEXT PRIMARY KEY, state BLOB NOT NULL)",
     f"PRAGMA application_id = {APPLICATION_ID}",
 )
+
+# What a database of an older version lacks, by the version that has it.
+_UPGRADES: Final = {2: ("CREATE TABLE states (run_id TEXT PRIMARY KEY, state BLOB NOT NULL)",)}
 
 
 def create(path: str) -> None:
@@ -102,3 +106,19 @@ def worded(path: str, error: sqlite3.Error) -> TraceError:
 def uri(path: str) -> str:
     """The path as SQLite takes it together with options."""
     return "file:" + quote(os.path.abspath(path))
+
+
+def upgrade(connection: sqlite3.Connection) -> None:
+    """Bring a database of an older version up to this one, once, whoever else tries."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        [value] = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
+        for version in range(int(value) + 1, SCHEMA_VERSION + 1):
+            for statement in _UPGRADES[version]:
+                connection.execute(statement)
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'schema_version'", (str(SCHEMA_VERSION),))
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

@@ -46,6 +46,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
     explores: outcomes are looked for, and none is claimed
     groups: people by group, for approvals
+    break_glass: why governance is overridden in an emergency, where its rules allow that
     """
 
     program: Program
@@ -63,6 +64,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     explores: bool = False
     scenario: str | None = None
+    break_glass: str | None = None
 
 
 class Run:

@@ -108,9 +108,8 @@ def find(names: Iterable[str]) -> list[Folder]:
     """The scenarios of runbooks, folders of scenarios, and everything below other folders; each once."""
     found: dict[str, Folder] = {}
     for name in names:
-        folders = _named(name)
-        for folder in folders:
-            found.setdefault(os.path.abspath(folder.path), folder)
+        for folder in _named(name):
+            found.setdefault(os.path.abspath(_text(folder.path)), folder)
     return list(found.values())
 
 
@@ -125,6 +124,14 @@ def _named(name: str) -> list[Folder]:
         folder = os.path.dirname(name) or "."
         return [Folder(folder, runbook_of(folder))]
     return scenarios_of(name)
+
+
+def _text(path: str) -> str:
+    """A path that can be reported; what is no text would break a report half-way."""
+    shown = path.encode("utf-8", "replace").decode()
+    if shown != path:
+        raise UsageError(f"the name of the folder `{shown}` is not UTF-8 text", hint="rename it")
+    return path
 
 
 def _below(top: str) -> Iterator[Folder]:

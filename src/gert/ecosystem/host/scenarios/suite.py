@@ -46,7 +46,7 @@ class SuiteOptions(msgspec.Struct, frozen=True, kw_only=True):
     wants_updates: bool = False
 
 
-class Tested(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Tested(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one scenario.
 
     message: why it could not be run, or was passed over
@@ -164,10 +164,12 @@ class _Book:
             inputs = replayed_inputs(prepared.program.runbook.meta.inputs, loaded.scenario)
             setup = prepared.setup(inputs, Redactor(), folder.name)
             ran = self._runner.run(replay(loaded, setup, self._options.timeout))
+            # Within: what is expected may turn out to be no expectation, and that is a matter of this scenario alone.
+            judged = self._judged(loaded, ran, time.perf_counter() - started)
         except GertError as problem:
             return broken(folder, problem.message, problem.hint, time.perf_counter() - started)
         coverage.add(ran.seen)
-        return self._judged(loaded, ran, time.perf_counter() - started)
+        return judged
 
     def _judged(self, loaded: Loaded, ran: Replayed, seconds: float) -> Tested:
         found = list(differences(loaded.expected, ran.seen, ran.missing))

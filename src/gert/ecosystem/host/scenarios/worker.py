@@ -4,12 +4,14 @@ It is started by `gert test` itself, and speaks nothing but JSON.
 """
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 
 import msgspec
 
+import gert
 from gert.ecosystem.host.scenarios.suite import Covered, Group, SuiteOptions, Tested, broken, run_groups
 
 _LONGEST_LINE: Final = 64 * 1024 * 1024
@@ -66,9 +68,7 @@ async def _work(groups: Sequence[Group], options: SuiteOptions, found: "asyncio.
     left = list(groups)
     try:
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "gert.ecosystem.host.scenarios.worker",
+            *_command(),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=_LONGEST_LINE,
@@ -91,11 +91,14 @@ async def _work(groups: Sequence[Group], options: SuiteOptions, found: "asyncio.
         await found.put(None)
 
 
+def _command() -> list[str]:
+    """A worker is this gert, never a module that lies in the working folder: that is whoever's runbooks are tested."""
+    where = os.path.dirname(os.path.dirname(os.path.abspath(gert.__file__)))
+    start = f"import sys; sys.path.append({where!r}); from gert.ecosystem.host.scenarios.worker import main; main()"
+    return [sys.executable, "-P", "-c", start]
+
+
 def _lost(group: Group) -> Book:
     """A worker that ended before its time leaves nothing untold."""
     message = "the process that tested it ended before it was done"
     return Book([broken(folder, message, None) for folder in group.folders], None)
-
-
-if __name__ == "__main__":
-    main()

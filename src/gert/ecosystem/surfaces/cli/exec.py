@@ -2,31 +2,25 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
-from typing import Final, TextIO
+from collections.abc import Callable
+from typing import TextIO
 
 import click
 
 from gert.ecosystem.host.driver import MAX_PARALLEL
 from gert.ecosystem.host.execute import execute
 from gert.ecosystem.host.observer import Observer
-from gert.ecosystem.host.options import MODES, Executed, RunOptions
+from gert.ecosystem.host.options import MODES, ApprovalMode, Executed, RunOptions
 from gert.ecosystem.host.variables import given_values
-from gert.ecosystem.surfaces.cli.output import complain, plural, say, say_json
+from gert.ecosystem.surfaces.cli.ended import show
 from gert.ecosystem.surfaces.cli.plain import PlainView
 from gert.ecosystem.surfaces.cli.rehearsal import Rehearsal
 from gert.ecosystem.surfaces.cli.view import make_view, writer
 from gert.errors import InputError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.run import secret_names
-from gert.kernel.events.runbook import Outcome
 from gert.kernel.foundation.duration import parse_duration
-from gert.kernel.foundation.text import printable
 from gert.kernel.runbook.program import Program
-
-EXIT_COMPLETED: Final = 0
-EXIT_NOT_COMPLETED: Final = 3
-EXIT_INTERRUPTED: Final = 130
 
 
 @click.command(
@@ -65,6 +59,11 @@ EXIT_INTERRUPTED: Final = 130
     "--policy", "policies", multiple=True, metavar="FILE", help="A policy, or a folder of them, as the floor."
 )
 @click.option("--evidence", metavar="FILE", help="Evidence for manual steps, by step id.")
+@click.option("--wait", "waits", is_flag=True, help="Wait for approvals given elsewhere, with `gert approve`.")
+@click.option("--detach", is_flag=True, help="Set the run aside while it waits for approvals; `gert resume` goes on.")
+@click.option(
+    "--break-glass", metavar="REASON", help="Override governance in an emergency, where its rules allow that."
+)
 @click.option(
     "--max-parallel", type=click.IntRange(1, 1000), default=MAX_PARALLEL, show_default=True, help="Lanes at once."
 )
@@ -89,6 +88,9 @@ def command(
     sync: str,
     policies: tuple[str, ...],
     evidence: str | None,
+    waits: bool,
+    detach: bool,
+    break_glass: str | None,
     max_parallel: int,
     timeout: str | None,
     as_json: bool,
@@ -108,7 +110,7 @@ def command(
         file=file,
         given=given_values(variables, inputs, vars_files),
         mode=mode,  # type: ignore[arg-type]
-        actor=_named(actor),
+        actor=named(actor),
         trace=trace,
         db=db,
         state_dir=state_dir,
@@ -118,20 +120,14 @@ def command(
         scenario=scenario,
         record=record,
         config=config,
+        approvals=approval_mode(waits=waits, detach=detach) or "terminal",
+        break_glass=_reason(break_glass),
         max_parallel=max_parallel,
         timeout=_seconds(timeout),
         probe_effects=frozenset(each.strip() for each in probe_allow_effects.split(",") if each.strip()),
     )
     executed = _execute(options, sys.stderr if as_json else sys.stdout, verbose=verbose, quiet=quiet)
-    if as_json:
-        say_json(executed.as_json())
-    else:
-        # What a dry run found out is its result, not its progress.
-        for line in _reachable(executed) if quiet else _summary(executed):
-            say(line)
-        if quiet and executed.result.status != "completed":
-            complain(_why(executed))
-    return _exit_code(executed)
+    return show(executed, as_json=as_json, quiet=quiet)
 
 
 def _execute(options: RunOptions, stream: TextIO | None, *, verbose: bool, quiet: bool) -> Executed:
@@ -164,7 +160,21 @@ def _starting(begin: Callable[[Program, list[str]], None] | None) -> Callable[[S
     return start
 
 
-def _named(actor: str | None) -> str | None:
+def approval_mode(*, waits: bool, detach: bool) -> ApprovalMode | None:
+    """Whether the run waits for approvals given elsewhere, or is set aside; none where nothing is said."""
+    if waits and detach:
+        raise UsageError("a run waits or is set aside, not both", hint="give --wait or --detach")
+    return "detach" if detach else "wait" if waits else None
+
+
+def _reason(break_glass: str | None) -> str | None:
+    if break_glass is not None and not break_glass.strip():
+        raise UsageError("`--break-glass` needs a reason", hint="it is recorded, and shown in every report")
+    return break_glass
+
+
+def named(actor: str | None) -> str | None:
+    """Whoever acts, if they say so."""
     if actor is not None and not actor.strip():
         raise UsageError("`--as` needs a name", hint="for example --as oncall@example.com")
     return actor
@@ -177,40 +187,3 @@ def _seconds(timeout: str | None) -> float | None:
         return parse_duration(timeout).total_seconds()
     except InputError as problem:
         raise UsageError(problem.message, hint=problem.hint) from None
-
-
-def _exit_code(executed: Executed) -> int:
-    if executed.result.status == "completed":
-        return EXIT_COMPLETED
-    return EXIT_INTERRUPTED if executed.interrupted and executed.result.status == "cancelled" else EXIT_NOT_COMPLETED
-
-
-def _reachable(executed: Executed) -> Iterator[str]:
-    if executed.mode not in ("dry-run", "probe"):
-        return
-    outcomes = executed.result.reachable_outcomes
-    yield "Outcomes that can be reached:" if outcomes else "No outcome can be reached."
-    yield from (f"  {_outcome(outcome)}" for outcome in outcomes)
-    yield f"This was a {executed.mode}: no outcome is claimed."
-
-
-def _summary(executed: Executed) -> Iterator[str]:
-    where = executed.trace or executed.db
-    recorded = f" in {printable(where)}" if where is not None else ", not recorded"
-    yield f"{printable(executed.run_id)}: {plural(executed.events, 'event')}{recorded}"
-    scenario = executed.scenario
-    if scenario is not None:
-        where = printable(scenario.folder)
-        again = f"; it does not replay to the same: {printable(scenario.differs)}" if scenario.differs else ""
-        yield f"scenario recorded in {where}{again or '; it replays to the same outcome'}"
-
-
-def _outcome(outcome: Outcome) -> str:
-    return f"{outcome.category}: {printable(outcome.code)}"
-
-
-def _why(executed: Executed) -> str:
-    failure = executed.result.failure
-    where = f" at `{executed.result.failed_step}`" if executed.result.failed_step else ""
-    ended = {"error": "ended in an error", "cancelled": "was cancelled"}.get(executed.result.status, "failed")
-    return f"the run {ended}{where}: {failure.message}" if failure else "the run did not complete"

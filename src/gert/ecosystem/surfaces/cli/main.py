@@ -11,12 +11,13 @@ import click
 
 from gert.ecosystem.host.version import version_line
 from gert.ecosystem.surfaces.cli.output import complain, no_more_output, speak_anyway
-from gert.errors import DocumentError, GertError, InputError, IntegrityError, UsageError
+from gert.errors import DocumentError, GertError, InDoubt, InputError, IntegrityError, UsageError
 
 # DECISIONS 46.
 EXIT_DONE: Final = 0
 EXIT_SAID_NO: Final = 1
 EXIT_USAGE: Final = 2
+EXIT_NOT_DONE: Final = 3
 EXIT_ENGINE: Final = 4
 EXIT_INTERRUPTED: Final = 130
 EXIT_READER_GONE: Final = 141  # as if by SIGPIPE
@@ -26,6 +27,7 @@ EXIT_CODES: Final[Mapping[type[GertError], int]] = {
     InputError: EXIT_USAGE,
     DocumentError: EXIT_SAID_NO,
     IntegrityError: EXIT_SAID_NO,
+    InDoubt: EXIT_NOT_DONE,
 }
 
 # Name, module, and the line `gert --help` shows without loading it.
@@ -33,7 +35,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "init": ("gert.ecosystem.surfaces.cli.init", "Begin a project that validates, tests and runs."),
     "exec": ("gert.ecosystem.surfaces.cli.exec", "Run a runbook, governed and recorded."),
     "watch": ("gert.ecosystem.surfaces.cli.watch", "Run a runbook again and again, one line for each run."),
+    "resume": ("gert.ecosystem.surfaces.cli.resume", "Go on with a run that waits or was cut off."),
     "test": ("gert.ecosystem.surfaces.cli.test", "Replay scenarios and check what they lead to."),
+    "diff": ("gert.ecosystem.surfaces.cli.diff", "Show which scenarios no longer come to the same."),
+    "scenario": ("gert.ecosystem.surfaces.cli.scenario", "Make, list, promote and demote scenarios."),
     "validate": ("gert.ecosystem.surfaces.cli.validate", "Check runbooks, tools, policies and scenarios."),
     "explain": ("gert.ecosystem.surfaces.cli.explain", "Show contracts, risk and the rule that decides."),
     "trace": ("gert.ecosystem.surfaces.cli.trace", "Verify, show and export the trace of a run."),

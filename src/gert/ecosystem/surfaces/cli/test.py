@@ -2,16 +2,14 @@
 
 import asyncio
 import os
-import sys
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import click
 
 from gert.ecosystem.host.scenarios.folders import find
 from gert.ecosystem.host.scenarios.suite import Covered, Group, SuiteOptions, Tested, groups_of, run_groups
-from gert.ecosystem.surfaces.cli.output import complain, say, say_json
+from gert.ecosystem.surfaces.cli.output import say, say_json
 from gert.ecosystem.surfaces.cli.suite_report import Report, junit
 from gert.errors import InputError, UsageError
 from gert.kernel.foundation.duration import parse_duration
@@ -165,7 +163,5 @@ def _write(path: str, text: str) -> None:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as problem:
-        reason: Any = problem.strerror or problem
-        complain(f"the report cannot be written to `{path}`: {str(reason).lower()}")
-        sys.stdout.flush()
-        raise UsageError(f"`{path}` cannot be written") from None
+        reason = (problem.strerror or str(problem)).lower()
+        raise UsageError(f"the report cannot be written to `{path}`: {reason}") from None

@@ -11,7 +11,7 @@ import click
 from gert.ecosystem.host.options import Executed, RunOptions
 from gert.ecosystem.host.variables import given_values
 from gert.ecosystem.host.watch import Round, Watch, WatchOptions
-from gert.ecosystem.surfaces.cli.exec import EXIT_COMPLETED, EXIT_INTERRUPTED, EXIT_NOT_COMPLETED
+from gert.ecosystem.surfaces.cli.ended import EXIT_COMPLETED, EXIT_INTERRUPTED, EXIT_NOT_COMPLETED
 from gert.ecosystem.surfaces.cli.output import say
 from gert.ecosystem.surfaces.cli.phrases import BAD, DONE, DOUBTFUL, FAILED, GOOD, LONGEST_NAME, clip, elapsed
 from gert.errors import InputError, UsageError
@@ -122,7 +122,7 @@ class _Lines:
         """Show a run that ended."""
         icon, colour, text = _came_to(done.executed)
         self._width = max(self._width, len(text))
-        took = elapsed(timedelta(seconds=done.executed.result.duration))
+        took = elapsed(timedelta(seconds=done.executed.duration))
         line = f"{done.started.astimezone():%H:%M:%S}  {click.style(icon, fg=colour)} {text.ljust(self._width)}  {took}"
         why = _why_last(done)
         say(f"{line}  ← stopping ({why})" if why else line)
@@ -175,7 +175,7 @@ class _Unsent:
 
 def _came_to(executed: Executed) -> tuple[str, str, str]:
     """The icon, its colour, and what a run came to."""
-    result = executed.result
+    result = executed
     if result.outcome is not None:
         fine = result.outcome.category in _FINE
         text = f"{result.outcome.category} ({clip(result.outcome.code, LONGEST_NAME)})"
@@ -186,7 +186,7 @@ def _came_to(executed: Executed) -> tuple[str, str, str]:
 
 
 def _why_last(done: Round) -> str | None:
-    outcome = done.executed.result.outcome
+    outcome = done.executed.outcome
     if done.stopping == "stop-on" and outcome is not None:
         return f"--stop-on {outcome.category}"
     # After so many runs as were asked for, nobody wonders.
@@ -194,7 +194,7 @@ def _why_last(done: Round) -> str | None:
 
 
 def _exit_code(last: Round | None) -> int:
-    if last is None or last.executed.result.status == "completed":
+    if last is None or last.executed.status in ("completed", "waiting"):
         return EXIT_COMPLETED
     return EXIT_INTERRUPTED if last.executed.interrupted else EXIT_NOT_COMPLETED
 

@@ -1,0 +1,337 @@
+"""Tickets on disk, one file each: opened by a run, answered by whoever may, closed exactly once.
+
+Every change is made under a lock that holds across processes, and written whole: to another name, synced, renamed.
+A process that is killed leaves the file as it was before or as it is after, and no lock.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from gert.ecosystem.approvals.hearing import future, recordable, unfit
+from gert.ecosystem.approvals.locks import locked
+from gert.ecosystem.approvals.port import SignatureVerifier
+from gert.ecosystem.approvals.ticket_file import (
+    MAX_BYTES,
+    VERSION,
+    Heard,
+    RunRef,
+    TicketFile,
+    as_recorded,
+    bare,
+    decode,
+    encode,
+    settled,
+    ticket_id_for,
+)
+from gert.ecosystem.approvals.verifying import NO_KEYS
+from gert.errors import DocumentError, GertError, IntegrityError, TraceError, UsageError
+from gert.kernel.engine.approval import Ticket, tally
+from gert.kernel.engine.asks import ApprovalRequest, Response
+from gert.kernel.events.envelope import format_timestamp
+from gert.kernel.foundation.names import is_safe_name
+from gert.kernel.foundation.text import printable
+
+SUFFIX: Final = ".json"
+LOCKS: Final = "locks"
+_SYSTEM: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+# A pipe that somebody planted must not make us wait.
+_READING: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _SYSTEM
+_WRITING: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SYSTEM
+_MOST_NAMED: Final = 5
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """What became of an answer: why it does not count, if it does not, and the ticket as it is now."""
+
+    objection: str | None
+    file: TicketFile
+
+
+class Tickets:
+    """The tickets in a folder; only its owner can read them.
+
+    verifier: checks signatures of answers as they come; without one, no signature holds
+    """
+
+    def __init__(self, folder: str, clock: Callable[[], datetime], verifier: SignatureVerifier = NO_KEYS) -> None:
+        self.folder = folder
+        self.clock = clock
+        self.verifier = verifier
+        self._subscribers: list[Callable[[str], object]] = []
+
+    # --- what runs do
+
+    def open(self, request: ApprovalRequest, run: RunRef, method: str) -> TicketFile:
+        """The ticket for a question; one that is there already is given again, with whatever was said about it."""
+        ticket_id = ticket_id_for(run.run_id, run.key)
+        now = self.clock()
+        expires = now + timedelta(seconds=request.approval_timeout)
+        ticket = Ticket(
+            id=ticket_id, request=request, created_at=format_timestamp(now), expires_at=format_timestamp(expires)
+        )
+        fresh = TicketFile(version=VERSION, ticket=ticket, method=method, run=run, status="pending")
+        self._make_folder()
+        with self._lock(ticket_id):
+            if not os.path.lexists(self._path(ticket_id)):
+                self._write(fresh)
+                return fresh
+            found = self.get(ticket_id)
+            if found.run.key != run.key or found.run.run_id != run.run_id:
+                raise IntegrityError(f"the ticket `{ticket_id}` belongs to another question")
+            return self._renewed(found, request)
+
+    def judge(self, ticket_id: str, request: ApprovalRequest) -> TicketFile:
+        """Judge everything that was said by what the run asks and the keys it holds, and put the record right.
+
+        An answer counts if it is recorded to count and also does here. Nobody is told one thing and finds another.
+        """
+        with self._changing(ticket_id) as (found, now):
+            file = self._renewed(found, request)
+            judged: list[Heard] = []
+            for heard in file.responses:
+                response = self.verifier.verify(bare(heard.response), file.ticket)
+                said = [each.response for each in judged if each.objection is None]
+                objection = tally(file.ticket, [*said, response]).objections[-1] or heard.objection
+                judged.append(msgspec.structs.replace(heard, response=response, objection=objection))
+            answered = _with(file, tuple(judged))
+            if file.status in ("abandoned", "expired"):
+                answered = msgspec.structs.replace(answered, status=file.status)
+            elif answered.status == "pending" and answered.is_over(now):
+                answered = msgspec.structs.replace(answered, status="expired")
+            if answered.status == "pending" and found.status != "pending":
+                answered = answered.noting(f"open again: it was marked `{found.status}`, and the run finds otherwise")
+            kept = tuple(msgspec.structs.replace(each, response=bare(each.response)) for each in judged)
+            stored = msgspec.structs.replace(answered, responses=kept)
+            if stored != found:
+                self._write(stored)
+        return answered
+
+    def abandon(self, ticket_id: str, why: str = "the run does not wait for an answer any more") -> TicketFile:
+        """Close a ticket nobody will ask about again; one that is closed stays as it is."""
+        return self._close(ticket_id, "abandoned", why)
+
+    def expire(self, ticket_id: str) -> TicketFile:
+        """Close a ticket whose time is over; one that is closed, or has time left, stays as it is."""
+        return self._close(ticket_id, "expired", None)
+
+    def note(self, ticket_id: str, text: str) -> TicketFile:
+        """Write something down for people."""
+        with self._changing(ticket_id) as (file, _):
+            noted = file.noting(text)
+            self._write(noted)
+        return noted
+
+    # --- what people do
+
+    def answer(self, ticket_id: str, response: Response) -> Answered:
+        """Take an answer and say at once whether it counts; it does or does not for everybody and for good."""
+        with self._changing(ticket_id) as (file, now):
+            said, objection = self._bound(file, response)
+            at = format_timestamp(now)
+            if objection is None:
+                objection = _closed(file, now) or future(said, now)
+            if objection is None:
+                checked = self.verifier.verify(said, file.ticket)
+                before = [as_recorded(each) for each in file.counted]
+                is_closed = not tally(file.ticket, before).is_open
+                objection = tally(file.ticket, [*before, checked]).objections[-1]
+                heard = Heard(response=said, at=at, objection=objection)
+                # What came too late is kept apart: the run might find an earlier answer wanting, and count this one.
+                changed = file.refusing(heard) if is_closed else file.hearing(heard)
+            else:
+                changed = file.refusing(Heard(response=recordable(said), at=at, objection=objection))
+            if changed.status == "pending" and changed.is_over(now):
+                changed = msgspec.structs.replace(changed, status="expired")
+            self._write(changed)
+        for tell in tuple(self._subscribers):
+            tell(ticket_id)
+        return Answered(objection, changed)
+
+    def get(self, ticket_id: str) -> TicketFile:
+        """The ticket of this very id."""
+        path = self._path(ticket_id)
+        return decode(_read(path, ticket_id), ticket_id, path)
+
+    def all(
+        self, *statuses: str, run_id: str | None = None, on_problem: Callable[[GertError], object] | None = None
+    ) -> list[TicketFile]:
+        """The tickets with one of these statuses, or every one, oldest first; of those that cannot be read, why."""
+        found = []
+        for ticket_id in self._ids():
+            try:
+                file = self.get(ticket_id)
+            except GertError as problem:
+                if on_problem is not None:
+                    on_problem(problem)
+                continue
+            if (not statuses or file.status_at(self.clock()) in statuses) and run_id in (None, file.run.run_id):
+                found.append(file)
+        return sorted(found, key=lambda file: (file.ticket.created_at or "", file.id))
+
+    def find(self, start: str) -> str:
+        """The id that begins like this, if only one does."""
+        if not is_safe_name(start):
+            raise UsageError(f"`{printable(start)}` is not a ticket id", hint="`gert approvals list` shows them")
+        found = [each for each in self._ids() if each.startswith(start)]
+        if start in found or len(found) == 1:
+            return start if start in found else found[0]
+        if not found:
+            raise _no_ticket(start)
+        named = ", ".join(f"`{each}`" for each in found[:_MOST_NAMED])
+        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        raise UsageError(f"`{start}` may be {len(found)} tickets", hint=f"write more of it: {named}{more}")
+
+    # --- being told
+
+    def subscribe(self, tell: Callable[[str], object]) -> Callable[[], None]:
+        """Be told the id of a ticket that is answered in this process, in whatever thread; the result ends it."""
+        self._subscribers.append(tell)
+        return lambda: self._subscribers.remove(tell)
+
+    def stamp(self, ticket_id: str) -> tuple[int, int, int] | None:
+        """Something that is another after every change, and cheap to look at."""
+        try:
+            found = os.lstat(self._path(ticket_id))
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    # --- files
+
+    def _renewed(self, found: TicketFile, request: ApprovalRequest) -> TicketFile:
+        """The ticket with the terms of the run that asks now; they are not a matter of what lies on disk."""
+        if found.ticket.request.request_hash != request.request_hash:
+            raise IntegrityError(
+                f"the ticket `{found.id}` asks for something else than the run: what would run has changed",
+                hint="abandon the run and begin a new one",
+            )
+        ticket = msgspec.structs.replace(found.ticket, request=request)
+        return found if ticket == found.ticket else msgspec.structs.replace(found, ticket=ticket)
+
+    def _bound(self, file: TicketFile, response: Response) -> tuple[Response, str | None]:
+        """The answer, bound to what it is about; or why it cannot be one."""
+        flaw = unfit(response)
+        if flaw is not None:
+            return response, flaw
+        return msgspec.structs.replace(
+            bare(response),
+            ticket_id=response.ticket_id or file.id,
+            request_hash=response.request_hash or file.ticket.request.request_hash,
+        ), None
+
+    def _close(self, ticket_id: str, status: str, why: str | None) -> TicketFile:
+        with self._changing(ticket_id) as (file, now):
+            if file.status != "pending" or (status == "expired" and not file.is_over(now)):
+                return file
+            closed: TicketFile = msgspec.structs.replace(file, status=status)
+            if why is not None:
+                closed = closed.noting(why)
+            self._write(closed)
+        return closed
+
+    @contextmanager
+    def _changing(self, ticket_id: str) -> Iterator[tuple[TicketFile, datetime]]:
+        self.get(ticket_id)  # nothing is made for a ticket that is not there
+        with self._lock(ticket_id):
+            yield self.get(ticket_id), self.clock()
+
+    @contextmanager
+    def _lock(self, ticket_id: str) -> Iterator[None]:
+        with suppress(FileExistsError):
+            os.mkdir(os.path.join(self.folder, LOCKS), 0o700)
+        with locked(os.path.join(self.folder, LOCKS, f"{ticket_id}.lock")):
+            yield
+
+    def _make_folder(self) -> None:
+        try:
+            os.makedirs(os.path.dirname(self.folder) or ".", mode=0o700, exist_ok=True)
+            with suppress(FileExistsError):
+                os.mkdir(self.folder, 0o700)
+        except OSError as problem:
+            why = (problem.strerror or str(problem)).lower()
+            raise TraceError(
+                f"tickets cannot be kept in `{self.folder}`: {why}",
+                hint="choose another place with --state-dir or GERT_STATE_DIR",
+            ) from None
+
+    def _path(self, ticket_id: str) -> str:
+        if not is_safe_name(ticket_id):
+            raise UsageError(f"`{printable(ticket_id)}` is not a ticket id")
+        return os.path.join(self.folder, ticket_id + SUFFIX)
+
+    def _ids(self) -> list[str]:
+        try:
+            names = os.listdir(self.folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as problem:
+            raise DocumentError(f"`{self.folder}` cannot be read: {(problem.strerror or '').lower()}") from None
+        # What is called otherwise was not put there by us.
+        stems = (name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
+        return sorted(stem for stem in stems if is_safe_name(stem))
+
+    def _write(self, file: TicketFile) -> None:
+        data = encode(file)
+        target = self._path(file.id)
+        # One name for all attempts: whoever was killed while writing leaves at most this, for the next to replace.
+        temporary = os.path.join(self.folder, f".{file.id}.tmp")
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+            with open(temporary, "wb", opener=lambda path, _: os.open(path, _WRITING, 0o600)) as out:
+                out.write(data)
+                out.flush()
+                os.fsync(out.fileno())
+            os.replace(temporary, target)
+            _sync_folder(self.folder)
+        except OSError as problem:
+            why = (problem.strerror or str(problem)).lower()
+            raise TraceError(f"the ticket `{file.id}` cannot be written: {why}") from None
+
+
+def _with(file: TicketFile, responses: tuple[Heard, ...]) -> TicketFile:
+    return settled(msgspec.structs.replace(file, responses=responses))
+
+
+def _closed(file: TicketFile, now: datetime) -> str | None:
+    """Why nobody can answer any more, other than that somebody has decided."""
+    if file.status == "abandoned":
+        return "the ticket is closed: the run does not wait for an answer any more"
+    # Decided is decided, and says by whom; marked so by hand, it is not.
+    if file.status == "expired" or (file.is_over(now) and settled(file).status == "pending"):
+        return f"the answer came too late: the ticket expired at {file.ticket.expires_at}"
+    return None
+
+
+def _read(path: str, ticket_id: str) -> bytes:
+    try:
+        with open(path, "rb", opener=lambda name, _: os.open(name, _READING)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise DocumentError(f"`{path}` is not a regular file")
+            return file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise _no_ticket(ticket_id) from None
+    except OSError as problem:
+        why = "it is a symbolic link" if os.path.islink(path) else (problem.strerror or str(problem)).lower()
+        raise DocumentError(f"`{path}` cannot be read: {why}") from None
+
+
+def _no_ticket(ticket_id: str) -> UsageError:
+    return UsageError(f"there is no ticket `{ticket_id}`", hint="`gert approvals list --all` shows those there are")
+
+
+def _sync_folder(folder: str) -> None:
+    """Make the new name durable; the file alone would still be the old one."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

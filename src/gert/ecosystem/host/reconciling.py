@@ -1,0 +1,67 @@
+"""Calls that were announced and have no result: nobody knows whether they happened, and nobody guesses."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from gert.ecosystem.host.worlds import World
+from gert.errors import InDoubt
+from gert.kernel.engine.asks import AnyAnswer, Ask, CallExtension, CallTool, ToolAnswer
+from gert.kernel.events.runbook import Failure, StepReconciled
+from gert.kernel.events.vocabulary import Reconciliation
+
+ALL: Final = "*"
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """What becomes of one question that may have been put before."""
+
+    key: str
+    path: str
+    event: StepReconciled
+
+
+def settle_doubts(announced: Iterable[Ask[Any]], said: Mapping[str, Reconciliation]) -> list[Choice]:
+    """What becomes of calls that may have happened; InDoubt where only the operator can say.
+
+    A call whose contract is idempotent is simply made again. Questions to people are put again, too.
+    """
+    calls = [ask for ask in announced if isinstance(ask, CallTool | CallExtension)]
+    choices: list[Choice] = []
+    doubtful: list[str] = []
+    for ask in calls:
+        given = said.get(ask.path) or said.get(ask.step_id) or said.get(ALL)
+        if given is None and not ask.contract.idempotent:
+            doubtful.append(ask.path)
+            continue
+        event = StepReconciled(step_id=ask.step_id, choice=given or "retry", automatic=given is None)
+        choices.append(Choice(ask.key, ask.path, event))
+    if doubtful:
+        listed = ", ".join(f"`{path}`" for path in doubtful)
+        raise InDoubt(
+            f"nobody knows whether {listed} happened: it was announced, and the process ended before its result",
+            hint="look, and say so: `--reconcile success`, `failed` or `retry`, or for one step `--reconcile STEP=…`",
+        )
+    return choices
+
+
+class Reconciled:
+    """A world in which some questions are settled: they are answered with what the operator said."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.settled: dict[str, Choice] = {}
+
+    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+        """What needs no world."""
+        return self._world.immediate(ask)
+
+    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+        """What the operator said, once; otherwise the world is asked."""
+        choice = self.settled.pop(ask.key, None)
+        if choice is None or choice.event.choice == "retry":
+            return await self._world.answer(ask)
+        if choice.event.choice == "success":
+            return ToolAnswer()
+        return ToolAnswer(failure=Failure("reported", "the operator says that it failed"))

@@ -1,0 +1,269 @@
+"""Going on with a run: the recorded answers first, the live world after (DECISIONS 35)."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+from msgspec import field
+
+from gert.ecosystem.host.conduct import Stage, conduct
+from gert.ecosystem.host.console import Console
+from gert.ecosystem.host.continuing import ContinuedJournal
+from gert.ecosystem.host.execute import everyone, resolvers, world_for
+from gert.ecosystem.host.facts import host_name
+from gert.ecosystem.host.files import read_bounded
+from gert.ecosystem.host.journal import now, read_answers
+from gert.ecosystem.host.keys import signing_key
+from gert.ecosystem.host.observer import Observer
+from gert.ecosystem.host.options import ApprovalMode, Executed, RunOptions
+from gert.ecosystem.host.prepare import Prepared, user_name
+from gert.ecosystem.host.reconciling import Reconciled, settle_doubts
+from gert.ecosystem.host.runs import RunFolder, state_dir
+from gert.ecosystem.host.state import MAX_STATE_BYTES, RunState, decode_state
+from gert.ecosystem.host.stopping import Relay
+from gert.ecosystem.host.variables import resolve
+from gert.ecosystem.host.version import version_line
+from gert.ecosystem.stores.jsonl import JsonlStore
+from gert.ecosystem.stores.port import Store
+from gert.ecosystem.stores.sqlite import SqliteStore
+from gert.errors import IntegrityError, TraceError, UsageError
+from gert.kernel.engine.asks import Ask, Said
+from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.inputs import Given, ResolvedInputs
+from gert.kernel.events.envelope import decode, parse_timestamp
+from gert.kernel.events.runbook import RunComplete, RunResumed
+from gert.kernel.events.vocabulary import Reconciliation
+from gert.kernel.foundation.principal import Principal
+from gert.kernel.foundation.secret_refs import secret_ref
+
+COMPLETE: Final = RunComplete.type
+
+
+class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Which run goes on, and how.
+
+    given: secret inputs that cannot be found again
+    reconcile: what became of calls nobody knows the result of, by step; under `*` what holds for all others
+    ticket: go on only if the run waits for this one
+    allow_changed: the runbook, a tool or a policy was changed, and the run goes on with what is there now
+    """
+
+    run_id: str
+    ticket: str | None = None
+    state_dir: str | None = None
+    db: str | None = None
+    actor: str | None = None
+    given: Mapping[str, Given] = field(default_factory=dict)
+    reconcile: Mapping[str, Reconciliation] = field(default_factory=dict)
+    allow_changed: bool = False
+    approvals: ApprovalMode | None = None
+    sync: bool = True
+
+
+async def resume(
+    options: ResumeOptions,
+    *,
+    observers: Iterable[Observer] = (),
+    console: Console | None = None,
+    environ: Mapping[str, str] | None = None,
+    relay: Relay | None = None,
+) -> Executed:
+    """Go on with a run; what keeps it from going on is raised, and nothing is changed by it."""
+    environ = dict(os.environ) if environ is None else environ
+    observers = tuple(observers)
+    console = console if console is not None else Console.standard(*everyone(observers))
+    state, folder = load_state(options, environ)
+    with ExitStack() as held:
+        store = held.enter_context(open_record(options, state, folder, held))
+        _require_unfinished(store, state)
+        run = _options(options, state)
+        prepared = Prepared(run, environ)
+        changed = list(changes(prepared, state))
+        if changed and not options.allow_changed:
+            raise IntegrityError(
+                f"{changed[0]} was changed since the run began",
+                hint="`gert resume --allow-changed` goes on with what is there now, and records it",
+            )
+        inputs = await _inputs(prepared, state, options, environ, console)
+        redactor = prepared.redactor(inputs)
+        setup = _setup(prepared, state, inputs)
+        world, abort = world_for(prepared, setup, inputs, redactor, observers, console, state.working)
+        journal = ContinuedJournal(
+            store,
+            state.run_id,
+            loosely=bool(changed),
+            key=signing_key(environ),
+            observers=observers,
+            has_secrets=bool(inputs.secrets),
+        )
+        answers = list(read_answers(store.answers(state.run_id)))
+        reconciled = Reconciled(world)
+        resumed = RunResumed(
+            actor=options.actor or user_name(),
+            host=host_name(),
+            gert_version=version_line(),
+            answered=len(answers),
+            accepted_changes=tuple(changed),
+        )
+        return await conduct(
+            Stage(
+                options=run,
+                prepared=prepared,
+                setup=setup,
+                world=reconciled,
+                abort=abort,
+                store=store,
+                journal=journal,
+                redactor=redactor,
+                environ=environ,
+                trace=state.trace,
+                timeout=_time_left(prepared, state),
+                relay=relay,
+                recorded=answers,
+                on_live=_go_live(journal, store, reconciled, options, resumed),
+            )
+        )
+
+
+def _go_live(
+    journal: ContinuedJournal, store: Store, world: Reconciled, options: ResumeOptions, resumed: RunResumed
+) -> Callable[[list[Ask[Any]]], None]:
+    def go_live(announced: list[Ask[Any]]) -> None:
+        choices = settle_doubts(announced, options.reconcile)
+        if journal.unsupported():
+            # The power failed between the two files: the answers these events rest on are lost, and nobody had gone on.
+            if not isinstance(store, JsonlStore):
+                raise IntegrityError("the record holds events that its answers do not lead to")
+            store.set_aside(journal.events)
+            journal.forget_rest()
+        journal.say(Said(resumed, None, Principal("human", resumed.actor)))
+        for choice in choices:
+            journal.say(Said(choice.event, choice.path, None))
+        world.settled = {choice.key: choice for choice in choices}
+
+    return go_live
+
+
+def load_state(options: ResumeOptions, environ: Mapping[str, str]) -> tuple[RunState, RunFolder | None]:
+    """The state of a run, from its folder or a database."""
+    if options.db is not None:
+        with SqliteStore(options.db, read_only=True) as store:
+            data = store.state(options.run_id)
+        if data is None:
+            raise UsageError(f"`{options.db}` holds no run `{options.run_id}` that could be resumed")
+        return decode_state(data, f"{options.db}: {options.run_id}"), None
+    folder = RunFolder(_state_dir(options, environ), options.run_id)
+    if not os.path.isdir(folder.path):
+        raise UsageError(
+            f"there is no run `{options.run_id}` in `{os.path.dirname(folder.path)}`",
+            hint="`gert run list` shows what there is; --state-dir or --db say where else to look",
+        )
+    return decode_state(read_bounded(folder.state, MAX_STATE_BYTES), folder.state), folder
+
+
+def _state_dir(options: ResumeOptions, environ: Mapping[str, str]) -> str:
+    from gert.ecosystem.host.documents import Workspace
+
+    return state_dir(options.state_dir, Workspace().project_root(os.getcwd()), environ)
+
+
+def open_record(
+    options: ResumeOptions, state: RunState, folder: RunFolder | None, held: ExitStack
+) -> AbstractContextManager[Any]:
+    """The record of a run, held so that nobody else goes on with it."""
+    if folder is None:
+        store = SqliteStore(options.db or "", sync=options.sync)
+        held.callback(store.close)
+        held.enter_context(store.lease(state.run_id))
+        return nullcontext(store)
+    try:
+        return JsonlStore.reopen(state.trace or folder.trace, folder.answers, sync=options.sync)
+    except TraceError as problem:
+        if "being written" in problem.message:
+            raise TraceError(
+                f"run `{state.run_id}` is being driven by another process", hint="wait for it to end"
+            ) from None
+        raise
+
+
+def _require_unfinished(store: Store, state: RunState) -> None:
+    last: bytes | None = None
+    for line in store.events(state.run_id):
+        if decode(line).type == COMPLETE:
+            raise UsageError(f"run `{state.run_id}` has ended", hint="`gert rerun` takes its answers for a new one")
+        last = line
+    if last is None:
+        raise UsageError(f"run `{state.run_id}` never began: it has no events", hint="run it again with `gert exec`")
+
+
+def _options(options: ResumeOptions, state: RunState) -> RunOptions:
+    return RunOptions(
+        file=state.file,
+        mode=state.mode,
+        actor=state.actor,
+        trace=state.trace if options.db is None else None,
+        db=options.db,
+        state_dir=options.state_dir,
+        sync=options.sync,
+        policies=state.policies,
+        evidence=state.evidence,
+        config=state.config,
+        approvals=options.approvals or state.approvals,
+        break_glass=state.break_glass,
+        max_parallel=state.max_parallel,
+        timeout=state.timeout,
+    )
+
+
+def changes(prepared: Prepared, state: RunState) -> Iterator[str]:
+    """What is not as it was when the run began."""
+    if prepared.checked.document.digest != state.runbook_hash:
+        yield f"the runbook `{state.file}`"
+    for kind, before, after in (
+        ("the tool", state.tool_hashes, prepared.tool_hashes),
+        ("the policy", state.policy_hashes, prepared.floor.digests),
+    ):
+        for name in dict.fromkeys((*before, *after)):
+            if before.get(name) != after.get(name):
+                yield f"{kind} `{name}`"
+
+
+async def _inputs(
+    prepared: Prepared, state: RunState, options: ResumeOptions, environ: Mapping[str, str], console: Console
+) -> ResolvedInputs:
+    """The inputs as they were; secrets are looked for again."""
+    declared = prepared.program.runbook.meta.inputs
+    secret = {name: declared[name] for name in state.secret_inputs if name in declared}
+    found = await resolve(secret, options.given, resolvers(prepared.options, environ, console))
+    values = {**state.inputs, **{name: secret_ref(name) for name in found.secrets}}
+    ordered = {name: values[name] for name in state.input_sources if name in values}
+    return ResolvedInputs(ordered, dict(state.input_sources), found.secrets)
+
+
+def _setup(prepared: Prepared, state: RunState, inputs: ResolvedInputs) -> Setup:
+    return Setup(
+        program=prepared.program,
+        run_id=state.run_id,
+        runbook_hash=prepared.checked.document.digest,
+        mode=state.mode,
+        actor=state.actor,
+        host=state.host,
+        gert_version=state.gert_version,
+        policies=tuple(prepared.floor.policies),
+        policy_hashes=prepared.floor.digests,
+        inputs=inputs.values,
+        input_sources=inputs.sources,
+        secret_inputs=frozenset(inputs.secrets),
+        groups=prepared.groups,
+        break_glass=state.break_glass,
+    )
+
+
+def _time_left(prepared: Prepared, state: RunState) -> float | None:
+    if prepared.timeout is None:
+        return None
+    until = parse_timestamp(state.started) + timedelta(seconds=prepared.timeout)
+    return max(0.0, (until - now()).total_seconds())

@@ -1,0 +1,253 @@
+"""Curating scenarios: finding them by name, telling what they are, and saying which of them are golden."""
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.files import is_file, read_document, read_map, runbook_of
+from gert.ecosystem.host.scenarios.editing import edit_file, edited, write_atomically
+from gert.ecosystem.host.scenarios.folders import (
+    SCENARIO_FILE,
+    TEST_FILE,
+    TRACE_FILE,
+    Folder,
+    find,
+    load,
+    pick,
+    place_of,
+)
+from gert.ecosystem.host.scenarios.record import X_RECORDED, recorded_from, write_folder
+from gert.ecosystem.host.settings import sound
+from gert.ecosystem.host.traces import Unreadable, events_of, open_trace
+from gert.errors import DocumentError, GertError, UsageError
+from gert.kernel.runbook.writer import to_yaml
+from gert.kernel.scenario.changes import Ending
+
+Kind = Literal["golden", "archived", "by hand"]
+LONGEST_TRACE: Final = 256 * 1024 * 1024
+# What a scenario without a test is held to.
+_IMPLIED: Final = {"expected_status": "completed"}
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is to say of a scenario without running it.
+
+    kind: promoted, archived, or written by hand and so run anyway
+    expects: the outcome, or the status, its test expects
+    recorded: when it was recorded, or as which run
+    problem: why its files cannot be read
+    """
+
+    runbook: str | None
+    scenario: str
+    folder: str
+    kind: Kind = "by hand"
+    expects: str | None = None
+    recorded: str | None = None
+    description: str | None = None
+    problem: str | None = None
+
+
+class Curated(msgspec.Struct, frozen=True, kw_only=True):
+    """A scenario whose standing was changed.
+
+    moved_from: where it lay before; a copy stays there where it was outside the layout
+    rewritten: whether its test had to be written anew, without comments
+    """
+
+    folder: str
+    runbook: str | None
+    golden: bool
+    changed: bool
+    moved_from: str | None = None
+    rewritten: bool = False
+
+
+def entries(names: Iterable[str]) -> list[Entry]:
+    """Every scenario of runbooks and below folders, as its files tell."""
+    return [entry_of(folder) for folder in find(names)]
+
+
+def entry_of(folder: Folder) -> Entry:
+    """One scenario, as its files tell, whether or not it fits its runbook."""
+    entry = Entry(runbook=folder.runbook, scenario=folder.name, folder=folder.path)
+    try:
+        scenario = read_map(folder.scenario, "answers")
+        test: Mapping[str, Any] = read_map(folder.test, "expectations") if is_file(folder.test) else {}
+    except GertError as problem:
+        return msgspec.structs.replace(entry, problem=problem.message)
+    golden = test.get("golden")
+    ending = Ending(*(_text(test.get(f"expected_{name}")) for name in ("status", "outcome", "code")))
+    kind: Kind = "golden" if golden is True else "archived" if golden is False else "by hand"
+    return msgspec.structs.replace(
+        entry,
+        kind=kind,
+        expects=str(ending) if ending != Ending() else None,
+        recorded=_recorded(folder, scenario),
+        description=_text(test.get("description")) or _text(scenario.get("description")),
+    )
+
+
+def locate(named: str, runbook: str | None = None) -> Folder:
+    """The scenario somebody means: a folder, or a name among those of the runbook or below the working folder."""
+    if runbook is not None:
+        if not is_file(runbook):
+            raise UsageError(f"there is no file `{runbook}`")
+        return pick(runbook, named)
+    folder = os.path.dirname(named) if os.path.basename(named) == SCENARIO_FILE else named
+    if is_file(os.path.join(folder, SCENARIO_FILE)):
+        path = os.path.normpath(folder)
+        return Folder(path, runbook_of(path))
+    if os.path.basename(os.path.normpath(named)) != named or named in (os.curdir, os.pardir):
+        raise UsageError(f"there is no `{SCENARIO_FILE}` in `{named}`")
+    known = [each for each in find(["."]) if each.name == named]
+    if not known:
+        raise UsageError(
+            f"there is no scenario `{named}` below this folder", hint="`gert scenario list` shows those there are"
+        )
+    if len(known) > 1:
+        listed = ", ".join(f"`{each.path}`" for each in known[:10])
+        raise UsageError(f"several scenarios are called `{named}`", hint=f"name the folder: {listed}")
+    return known[0]
+
+
+def promote(folder: Folder, *, name: str | None = None, runbook: str | None = None) -> Curated:
+    """Make a scenario golden; one that lies elsewhere is copied to its runbook, one with another name is renamed."""
+    target_book = runbook or runbook_of(folder.path) or _recorded_for(folder)
+    workspace = Workspace()
+    program = sound(workspace.program(target_book)).program
+    if program is None:
+        raise DocumentError(f"`{target_book}` is not a runbook")
+    # What does not fit the runbook would only be a test that cannot run.
+    load(workspace, folder, program)
+    target = place_of(target_book, name or folder.name)
+    if _is_same_folder(target.path, folder.path):
+        return _mark(msgspec.structs.replace(folder, runbook=target_book), golden=True)
+    if os.path.lexists(target.path):
+        raise UsageError(f"there is a scenario `{target.name}` already", hint="choose another name with --name")
+    if os.path.dirname(os.path.realpath(folder.path)) == os.path.realpath(os.path.dirname(target.path)):
+        _rename(folder.path, target.path)
+        marked = _mark(target, golden=True)
+        return msgspec.structs.replace(marked, moved_from=folder.path, changed=True)
+    return _copy(folder, target)
+
+
+def demote(folder: Folder) -> Curated:
+    """Archive a scenario: it stays, and runs only where somebody asks for all."""
+    return _mark(folder, golden=False)
+
+
+def _mark(folder: Folder, *, golden: bool) -> Curated:
+    if not is_file(folder.scenario):
+        raise UsageError(f"there is no `{SCENARIO_FILE}` in `{folder.path}`")
+    said = Curated(folder=folder.path, runbook=folder.runbook, golden=golden, changed=True)
+    if not is_file(folder.test):
+        write_atomically(folder.test, to_yaml({"golden": golden, **_IMPLIED}))
+        return said
+    before = read_map(folder.test, "expectations").get("golden")
+    kept = edit_file(folder.test, {"golden": golden})
+    return msgspec.structs.replace(said, changed=before is not golden, rewritten=not kept)
+
+
+def _copy(folder: Folder, target: Folder) -> Curated:
+    """The files of a scenario, golden and beside its runbook; they appear there together."""
+    scenario = _changed(folder.scenario, _extensions(folder, target))
+    rewritten = False
+    if is_file(folder.test):
+        test = edited(_source(folder.test), {"golden": True})
+        expectations, rewritten = test.text, test.rewritten
+    else:
+        expectations = to_yaml({"golden": True, **_IMPLIED})
+    files = {SCENARIO_FILE: scenario.encode(), TEST_FILE: expectations.encode()}
+    if is_file(folder.trace):
+        files[TRACE_FILE] = _trace(folder.trace)
+    write_folder(target.path, files)
+    return Curated(
+        folder=target.path,
+        runbook=target.runbook,
+        golden=True,
+        changed=True,
+        moved_from=folder.path,
+        rewritten=rewritten,
+    )
+
+
+def _extensions(folder: Folder, target: Folder) -> dict[str, Any]:
+    """What was recorded names the runbook from where it lies; from there on, it lies elsewhere."""
+    extensions = read_map(folder.scenario, "answers").get("extensions")
+    said = recorded_from(extensions) if isinstance(extensions, Mapping) else {}
+    if "runbook" not in said or target.runbook is None or not isinstance(extensions, Mapping):
+        return {}
+    there = os.path.relpath(os.path.abspath(target.runbook), os.path.abspath(target.path))
+    return {"extensions": {**extensions, X_RECORDED: {**said, "runbook": there}}}
+
+
+def _recorded_for(folder: Folder) -> str:
+    """The runbook a scenario was recorded from, as it says itself."""
+    extensions = read_map(folder.scenario, "answers").get("extensions")
+    said = recorded_from(extensions).get("runbook") if isinstance(extensions, Mapping) else None
+    if not isinstance(said, str):
+        raise UsageError(
+            f"`{folder.path}` does not lie beside a runbook, and does not say which it is for",
+            hint="name the runbook with --runbook",
+        )
+    path = os.path.normpath(os.path.join(folder.path, said))
+    if not is_file(path):
+        raise UsageError(f"the runbook `{path}` is not there any more", hint="name it with --runbook")
+    relative = os.path.relpath(path)
+    return path if relative.startswith(os.pardir) else relative
+
+
+def _rename(before: str, after: str) -> None:
+    try:
+        os.rename(before, after)
+    except OSError as problem:
+        why = (problem.strerror or str(problem)).lower()
+        raise UsageError(f"`{before}` cannot be renamed to `{os.path.basename(after)}`: {why}") from None
+
+
+def _changed(path: str, changes: Mapping[str, Any]) -> str:
+    source = _source(path)
+    return edited(source, changes).text if changes else source
+
+
+def _source(path: str) -> str:
+    try:
+        return read_document(path).decode()
+    except UnicodeDecodeError:
+        raise DocumentError(f"`{path}` is not UTF-8 text") from None
+
+
+def _trace(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(LONGEST_TRACE + 1)
+    except OSError as problem:
+        raise DocumentError(f"`{path}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
+    if len(data) > LONGEST_TRACE:
+        raise UsageError(f"`{path}` is larger than {LONGEST_TRACE // (1024 * 1024)} MiB", hint="leave it out")
+    return data
+
+
+def _is_same_folder(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _recorded(folder: Folder, scenario: Mapping[str, Any]) -> str | None:
+    """When the run began, by its trace; otherwise which run it was."""
+    if is_file(folder.trace):
+        try:
+            first = next(iter(events_of(open_trace(folder.trace, None, None))), None)
+        except GertError:
+            first = None
+        if first is not None and not isinstance(first, Unreadable):
+            return first.timestamp
+    extensions = scenario.get("extensions")
+    return _text(recorded_from(extensions).get("run_id")) if isinstance(extensions, Mapping) else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,74 @@
+"""How the end of a run is told: for people, for machines, and as an exit code."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from gert.ecosystem.host.options import Executed
+from gert.ecosystem.surfaces.cli.output import complain, plural, say, say_json
+from gert.kernel.events.runbook import Outcome
+from gert.kernel.foundation.text import printable
+
+EXIT_COMPLETED: Final = 0
+EXIT_NOT_COMPLETED: Final = 3
+EXIT_INTERRUPTED: Final = 130
+
+
+def show(executed: Executed, *, as_json: bool, quiet: bool) -> int:
+    """Tell how a run ended, and give the exit code."""
+    if as_json:
+        say_json(executed.as_json())
+        return exit_code(executed)
+    # What a dry run found out is its result, not its progress; and somebody has to know what is waited for.
+    lines = _summary(executed) if not quiet or executed.status == "waiting" else _reachable(executed)
+    for line in lines:
+        say(line)
+    if quiet and executed.status not in ("completed", "waiting"):
+        complain(_why(executed))
+    return exit_code(executed)
+
+
+def exit_code(executed: Executed) -> int:
+    """What a process that ran it exits with; waiting for approval is done, too."""
+    if executed.status in ("completed", "waiting"):
+        return EXIT_COMPLETED
+    return EXIT_INTERRUPTED if executed.interrupted and executed.status == "cancelled" else EXIT_NOT_COMPLETED
+
+
+def _reachable(executed: Executed) -> Iterator[str]:
+    if executed.mode not in ("dry-run", "probe"):
+        return
+    outcomes = executed.reachable_outcomes
+    yield "Outcomes that can be reached:" if outcomes else "No outcome can be reached."
+    yield from (f"  {_outcome(outcome)}" for outcome in outcomes)
+    yield f"This was a {executed.mode}: no outcome is claimed."
+
+
+def _summary(executed: Executed) -> Iterator[str]:
+    where = executed.trace or executed.db
+    recorded = f" in {printable(where)}" if where is not None else ", not recorded"
+    yield f"{printable(executed.run_id)}: {plural(executed.events, 'event')}{recorded}"
+    if executed.status == "waiting":
+        yield from _waiting(executed)
+    scenario = executed.scenario
+    if scenario is not None:
+        where = printable(scenario.folder)
+        again = f"; it does not replay to the same: {printable(scenario.differs)}" if scenario.differs else ""
+        yield f"scenario recorded in {where}{again or '; it replays to the same outcome'}"
+
+
+def _waiting(executed: Executed) -> Iterator[str]:
+    for each in executed.pending:
+        yield f"approval pending for `{printable(each.step_id)}`: gert approve {printable(each.ticket_id)}"
+    db = f" --db {printable(executed.db)}" if executed.db else ""
+    yield f"resume with: gert resume --run {printable(executed.run_id)}{db}"
+
+
+def _outcome(outcome: Outcome) -> str:
+    return f"{outcome.category}: {printable(outcome.code)}"
+
+
+def _why(executed: Executed) -> str:
+    failure = executed.failure
+    where = f" at `{executed.failed_step}`" if executed.failed_step else ""
+    ended = {"error": "ended in an error", "cancelled": "was cancelled"}.get(executed.status, "failed")
+    return f"the run {ended}{where}: {failure.message}" if failure else "the run did not complete"
