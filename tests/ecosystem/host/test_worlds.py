@@ -17,6 +17,7 @@ from gert.kernel.engine.asks import (
     Ask,
     AwaitApproval,
     CallExtension,
+    CallPreview,
     CallTool,
     CollectEvidence,
     EvidenceAnswer,
@@ -48,6 +49,7 @@ def call(contract: Contract = LOOKS, tool: str = "look", action: str = "go") -> 
 
 ASKS: list[tuple[Ask[Any], type[AnyAnswer]]] = [
     (call(), ToolAnswer),
+    (CallPreview(**AT, tool="look", action="go", inputs={}, contract=LOOKS), ToolAnswer),
     (CallExtension(**AT, extension="x", inputs={}, view={}, contract=LOOKS), ToolAnswer),
     (CollectEvidence(**AT, instructions="do", contract=LOOKS), EvidenceAnswer),
     (SubmitApproval(**AT, request=REQUEST), TicketAnswer),
@@ -216,7 +218,7 @@ def program(transport: bytes = b"stdio") -> Program:
 class People:
     """Whoever is asked for approval."""
 
-    def submit(self, ask: SubmitApproval) -> TicketAnswer:
+    async def submit(self, ask: SubmitApproval) -> TicketAnswer:
         return TicketAnswer(ticket_id="t-hunter22", method="test")
 
     async def wait(self, ask: AwaitApproval) -> ApprovalAnswer:

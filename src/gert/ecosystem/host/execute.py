@@ -151,8 +151,6 @@ def world_for(
     working: str,
 ) -> tuple[World, Callable[[], object]]:
     """Who answers, and how to end at once what it started; tools run in the folder `working`."""
-    if setup.mode == "dry-run":
-        return DryRun(), lambda: None
     program, options = prepared.program, prepared.options
 
     def printed(path: str, stream: str, text: str) -> None:
@@ -181,7 +179,8 @@ def world_for(
         approvals=TerminalApprovals(console, setup.actor, now, lambda: f"ticket-{new_run_id(now())}"),
         collect=lambda ask: collect(ask, *givers),
     )
-    return (Probe(real, options.probe_effects) if setup.mode == "probe" else real), stdio.kill_all
+    worlds: dict[str, World] = {"dry-run": DryRun(real), "probe": Probe(real, options.probe_effects)}
+    return worlds.get(setup.mode, real), stdio.kill_all
 
 
 def _bound(program: Program, inputs: ResolvedInputs) -> Iterator[str]:

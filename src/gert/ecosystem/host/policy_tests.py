@@ -28,10 +28,8 @@ from gert.kernel.scenario.coverage import Part
 from gert.kernel.scenario.policy_cases import Judged, RuleCoverage, case_differences, judge
 
 
-class TestedCase(msgspec.Struct, frozen=True):
+class JudgedCase(msgspec.Struct, frozen=True):
     """What became of one case; in `tested` the file stands for the runbook, and the case for the scenario."""
-
-    __test__ = False  # not a test of ours
 
     tested: Tested
     line: int
@@ -70,7 +68,7 @@ class PolicySuite:
         self._tools: dict[str, Tool] = {}
         self._coverage: dict[str, tuple[PolicySource, RuleCoverage]] = {}
 
-    def run(self) -> Iterator[TestedCase]:
+    def run(self) -> Iterator[JudgedCase]:
         """Test one case after the other; a file that cannot be tested is told in place of its cases."""
         for file in self._files:
             started = time.perf_counter()
@@ -78,7 +76,7 @@ class PolicySuite:
                 checked = sound(self._workspace.check(file, kind="policy-test"))
                 sources = self._sources(file, checked.document.model)
             except GertError as problem:
-                yield TestedCase(_broken(file, os.path.basename(file), problem, started), 1)
+                yield JudgedCase(_broken(file, os.path.basename(file), problem, started), 1)
                 continue
             for case in checked.document.model.cases:
                 yield self._case(checked, case, sources)
@@ -102,7 +100,7 @@ class PolicySuite:
             self._coverage.setdefault(key, (source, RuleCoverage(source.policy)))
         return list(sources.values())
 
-    def _case(self, checked: Checked, case: PolicyCaseBlock, sources: list[PolicySource]) -> TestedCase:
+    def _case(self, checked: Checked, case: PolicyCaseBlock, sources: list[PolicySource]) -> JudgedCase:
         started = time.perf_counter()
         line = _line_column(checked, case.path)[0]
         test: PolicyTest = checked.document.model
@@ -110,7 +108,7 @@ class PolicySuite:
         try:
             contract, within = self._contracts(checked, case)
         except GertError as problem:
-            return TestedCase(_broken(checked.file, case.name, problem, started), line)
+            return JudgedCase(_broken(checked.file, case.name, problem, started), line)
         judged = judge(contract, policies, within=within, targets=case.targets)
         self._cover(judged, sources)
         differences = list(case_differences(case, judged, policies, test.groups))
@@ -124,7 +122,7 @@ class PolicySuite:
             differences=differences,
             notes=[] if case.expect or case.may_approve else ["nothing is expected, so it cannot fail"],
         )
-        return TestedCase(tested, line, judged)
+        return JudgedCase(tested, line, judged)
 
     def _cover(self, judged: Judged, sources: list[PolicySource]) -> None:
         # A step that adds to its tool is judged by both contracts, so every policy may come twice.

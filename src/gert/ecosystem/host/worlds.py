@@ -19,6 +19,7 @@ from gert.kernel.engine.asks import (
     Ask,
     AwaitApproval,
     CallExtension,
+    CallPreview,
     CallTool,
     CollectEvidence,
     EvidenceAnswer,
@@ -48,15 +49,24 @@ class World(Protocol):
 
 
 class DryRun:
-    """Asks nobody."""
+    """Asks nobody; only previews, which write nothing, are shown where there is somebody to show them."""
+
+    def __init__(self, previews: World | None = None) -> None:
+        self._previews = previews
 
     def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
         """Nothing is known."""
-        return PauseAnswer() if isinstance(ask, Pause) else ANSWERS[type(ask)](assumed="dry_run")
+        if isinstance(ask, Pause):
+            return PauseAnswer()
+        if self._previews is not None and isinstance(ask, CallPreview) and not is_unknown(ask.inputs):
+            return None
+        return ANSWERS[type(ask)](assumed="dry_run")
 
     async def answer(self, ask: Ask[Any]) -> AnyAnswer:
-        """Never comes to this."""
-        return ANSWERS[type(ask)](assumed="dry_run")
+        """Show a preview."""
+        if self._previews is None:
+            return ANSWERS[type(ask)](assumed="dry_run")
+        return await self._previews.answer(ask)
 
 
 class CallsTools(Protocol):
@@ -95,6 +105,7 @@ class Real:
         self._collect = collect
         self._answers: Mapping[type[Ask[Any]], Callable[[Any], Awaitable[AnyAnswer]]] = {
             CallTool: self._call,
+            CallPreview: self._preview,
             CallExtension: self._extend,
             CollectEvidence: self._collect,
             SubmitApproval: self._submit,
@@ -119,6 +130,24 @@ class Real:
             message = f"the transport `{tool.meta.transport}` of the tool `{ask.tool}` is not supported yet"
             return ToolAnswer(failure=Failure("transport", message))
         return await transport.call(tool, ask.action, tool.actions[ask.action], ask)
+
+    async def _preview(self, ask: CallPreview) -> ToolAnswer:
+        """Run what shows what an action would do, as if it were the action."""
+        tool = self._program.tool_names[ask.tool].tool
+        shown = tool.actions[ask.action].shown if tool is not None else None
+        transport = self._transports.get(tool.meta.transport) if tool is not None else None
+        if tool is None or shown is None or transport is None:
+            return ToolAnswer(failure=Failure("transport", f"`{ask.tool}` cannot show what `{ask.action}` would do"))
+        call = CallTool(
+            key=ask.key,
+            path=ask.path,
+            step_id=ask.step_id,
+            tool=ask.tool,
+            action=ask.action,
+            inputs=ask.inputs,
+            contract=msgspec.structs.replace(ask.contract, outputs={}),
+        )
+        return await transport.call(tool, ask.action, shown, call)
 
     async def _extend(self, ask: CallExtension) -> ToolAnswer:
         return ToolAnswer(failure=Failure("not_found", f"there is no runner for the extension `{ask.extension}`"))

@@ -132,6 +132,15 @@ class CallTool(Ask[ToolAnswer], frozen=True, kw_only=True):
     contract: Contract
 
 
+class CallPreview(Ask[ToolAnswer], frozen=True, kw_only=True):
+    """Show what an action of a tool would do, without doing it; what it prints is the answer."""
+
+    tool: str
+    action: str
+    inputs: dict[str, Any]
+    contract: Contract
+
+
 class CallExtension(Ask[ToolAnswer], frozen=True, kw_only=True):
     """Hand a step to an extension runner; `view` is the state it may see."""
 
@@ -183,6 +192,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     requested_by: str | None
     approval_timeout: float
     notify: tuple[str, ...] = ()
+    preview: str | None = None
     extensions: dict[str, Any] = field(default_factory=dict)
 
 
@@ -207,6 +217,7 @@ class Pause(Ask[PauseAnswer], frozen=True, kw_only=True):
 
 ANSWERS: Final[Mapping[type[Ask[Any]], type[AnyAnswer]]] = {
     CallTool: ToolAnswer,
+    CallPreview: ToolAnswer,
     CallExtension: ToolAnswer,
     CollectEvidence: EvidenceAnswer,
     SubmitApproval: TicketAnswer,

@@ -70,7 +70,18 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 class Run:
     """What all lanes of a run share: plans, what deterministic steps gave before, and outcomes found in a dry run."""
 
-    __slots__ = ("_executions", "_remembered", "actor", "assumption", "guesses", "outcomes", "plan", "program", "setup")
+    __slots__ = (
+        "_executions",
+        "_remembered",
+        "actor",
+        "assumption",
+        "glass_broken",
+        "guesses",
+        "outcomes",
+        "plan",
+        "program",
+        "setup",
+    )
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
@@ -78,6 +89,8 @@ class Run:
         self.actor = Principal("human", setup.actor)
         self.assumption: SkipReason | None = None
         """Why something in the state is unknown; nothing is, until an answer was assumed."""
+        self.glass_broken = 0
+        """How many decisions were overridden in an emergency."""
         self.guesses = 0
         """How many steps were assumed to have gone well so far."""
         self.outcomes: list[Outcome] = []

@@ -61,6 +61,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     retry: Retry
     visibility: Visibility | None
     secrets: tuple[str, ...]
+    preview: str | None
+    """The tool whose action can show what it would do."""
     hides: bool
     """An input is secret, and is not shown."""
     is_free: bool
@@ -128,6 +130,7 @@ class Planner:
             action=action[0] if is_tool and action is not None else None,
             timeout=_timeout(step, block),
             retry=_retry(step, block) if contract.idempotent else NO_RETRY,
+            preview=step.tool if isinstance(step, ToolStep) and block is not None and block.preview else None,
             visibility=Visibility(step.visibility.allow, step.visibility.deny) if step.visibility is not None else None,
             secrets=tuple(dict.fromkeys(secret.env for secret in tool.all_secrets)) if tool is not None else (),
             hides=any(each.secret for each in contract.inputs.values()),

@@ -153,4 +153,5 @@ def _run_complete(ended: RunResult, frame: Frame, setup: Setup) -> RunComplete:
         failed_step=ended.failed_step,
         reachable_outcomes=ended.reachable_outcomes,
         finally_failure=ended.finally_failure,
+        break_glass=frame.run.glass_broken,
     )

@@ -6,9 +6,10 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from gert.errors import GertError, InputError
+from gert.kernel.engine.approving import approve, previewed
 from gert.kernel.engine.asks import Pause, Steps
 from gert.kernel.engine.frame import Frame, RunBlock, questions, written
-from gert.kernel.engine.govern import approve, permit
+from gert.kernel.engine.govern import broken_glass, permit
 from gert.kernel.engine.handover import inputs_for, said
 from gert.kernel.engine.kinds.assertion import run_assert
 from gert.kernel.engine.kinds.branch import run_branch
@@ -181,13 +182,18 @@ def _execute(step: Step, frame: Frame, plan: Plan) -> Steps[Result]:
         )
     decided, refusal = permit(step, frame, terms)
     yield decided
+    glass = None if terms.is_free else broken_glass(frame, terms, refusal)
+    if glass is not None:
+        yield frame.say(glass, frame.run.actor)
+        refusal = None
     if refusal is not None:
         return refusal
     names = questions(frame)
     scope = scope_of(step, frame) if step.scope is not None else None
     inputs = _prepared(step, frame, plan)
-    if not terms.is_free:
-        refusal = yield from approve(step, frame, terms, inputs, names)
+    preview = None if terms.preview is None else (yield from previewed(frame, terms, inputs, names))
+    if not terms.is_free and glass is None:
+        refusal = yield from approve(step, frame, terms, inputs, preview, names)
         if refusal is not None and not refusal.assumed:
             return refusal
     yield executes(step, frame, terms, inputs, scope.text if scope is not None else None)

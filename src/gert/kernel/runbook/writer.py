@@ -11,7 +11,7 @@ _DEEPEST: Final = DEFAULT_LIMITS.depth - 4
 _PLAIN: Final = re.compile(r"[A-Za-z_/][\w./@+-]*(?: [\w./@+(-][\w./@+()-]*)*", re.ASCII)
 # What cannot stand in a block of text as it is: controls, other line breaks, and spaces nobody would see.
 _UNFIT: Final = re.compile("[^\n -~\u00a1-\u167f\u1681-\u1fff\u2010-\u2027\u2030-\u205e\u2070-\ud7ff]|[ ]\n|[ ]$")
-_ESCAPED: Final = re.compile('["\\\\\x00-\x1f\x7f-\xa0\xad\u2000-\u200f\u2028-\u202f\u2060-\u206f\ufeff]')
+_ESCAPED: Final = re.compile('["\\\\\x00-\x1f\x7f-\xa0\xad\u2000-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufffe\uffff]')
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 

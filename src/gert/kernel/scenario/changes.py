@@ -9,12 +9,14 @@ from gert.errors import GertError
 from gert.kernel.events.payload import plain
 from gert.kernel.foundation.canonical import digest
 from gert.kernel.foundation.secret_refs import masked
+from gert.kernel.foundation.text import printable
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.scenario.expect import COMPLETED, matches, shown
 from gert.kernel.scenario.observed import Observed
 
 NOTHING: Final = "nothing"
 _MAX_DEPTH: Final = 200
+_MAX_MESSAGE: Final = 200
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=plain)
 
 
@@ -102,15 +104,21 @@ def changes(before: Observed, after: Observed) -> Changes:
 def changes_since(expected: Expectations | None, after: Observed) -> Changes:
     """What is otherwise than a test says; what it says nothing about cannot have changed."""
     second = ending_of(after)
+    failure = Changed("failure", NOTHING, _why(after)) if after.failure is not None else None
     if expected is None:
-        return Changes(before=Ending(COMPLETED), after=second, outcome_changed=second.status != COMPLETED)
+        changed = second.status != COMPLETED
+        return Changes(
+            before=Ending(COMPLETED), after=second, outcome_changed=changed, failure=failure if changed else None
+        )
     first = Ending(expected.expected_status, expected.expected_outcome, expected.expected_code)
     pairs = ((first.status, second.status), (first.category, second.category), (first.code, second.code))
+    changed = any(old is not None and old != new for old, new in pairs)
     ways = after.visited.keys() | after.paths.keys()
     return Changes(
         before=first,
         after=second,
-        outcome_changed=any(old is not None and old != new for old, new in pairs),
+        outcome_changed=changed,
+        failure=failure if changed else None,
         reached=tuple(name for name in expected.must_not_reach if name in ways),
         unreached=tuple(name for name in expected.must_reach if name not in ways),
         meta=tuple(_unmatched(expected.expected_meta, lambda name: (name in _meta(after), _meta(after).get(name)))),
@@ -138,7 +146,8 @@ def _why(seen: Observed) -> str:
     if seen.failure is None:
         return NOTHING
     where = f" at `{seen.failed_step}`" if seen.failed_step is not None else ""
-    return f"{seen.failure.kind}{where}: {shown(masked(seen.failure.message))}"
+    message = printable(masked(seen.failure.message))
+    return f"{seen.failure.kind}{where}: {message if len(message) <= _MAX_MESSAGE else message[:_MAX_MESSAGE] + '…'}"
 
 
 def _meta(seen: Observed) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ from gert.kernel.engine.asks import (
     Ask,
     AwaitApproval,
     CallExtension,
+    CallPreview,
     CallTool,
     CollectEvidence,
     EvidenceAnswer,
@@ -75,7 +76,7 @@ def recorded_scenario(setup: Setup, asks: Asks, answers: Iterable[tuple[str, Any
             sections.setdefault(section, []).append((ask, block))
     given, found = _inputs(setup)
     document: dict[str, Any] = {"inputs": given, "input_answers": found}
-    for section in ("tool_responses", "extension_responses", "evidence", "approvals"):
+    for section in ("tool_responses", "extension_responses", "evidence", "approvals", "previews"):
         document[section] = _by_key(sections.get(section, ()))
     if stopped:
         document["cancelled"] = {"reason": stopped[0][1], "questions": [key for key, _ in stopped]}
@@ -124,6 +125,8 @@ def _written(ask: Ask[Any], answer: AnyAnswer, program: Program) -> tuple[str | 
     """The section an answer belongs to, and the block it is there."""
     if isinstance(ask, CallTool) and isinstance(answer, ToolAnswer):
         return "tool_responses", _block(answer, _tool(ask, answer, program))
+    if isinstance(ask, CallPreview) and isinstance(answer, ToolAnswer):
+        return "previews", _block(answer, {"stdout": answer.stdout})
     if isinstance(ask, CallExtension) and isinstance(answer, ToolAnswer):
         by = msgspec.to_builtins(answer.principal) if answer.principal is not None else None
         said = {"exit_code": answer.exit_code, "stdout": answer.stdout, "stderr": answer.stderr}
@@ -168,7 +171,8 @@ def _evidence(answer: EvidenceAnswer) -> dict[str, Any]:
         beside[REJECT] = failure.message
     elif failure is not None:
         beside[FAILURE] = msgspec.to_builtins(failure)
-    return {**answer.evidence, **{name: value for name, value in beside.items() if value is not None}}
+    # Evidence goes first: it may be called like what stands beside it, and is then all that can be said.
+    return {**{name: value for name, value in beside.items() if value is not None}, **answer.evidence}
 
 
 def _approval(answer: ApprovalAnswer) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from gert.kernel.engine.asks import (
     Ask,
     AwaitApproval,
     CallExtension,
+    CallPreview,
     CallTool,
     CollectEvidence,
     EvidenceAnswer,
@@ -62,6 +63,7 @@ class Script:
         """What was asked and has no answer, in words."""
         self._answers: Mapping[type[Ask[Any]], Callable[[Any], AnyAnswer]] = {
             CallTool: self._call,
+            CallPreview: self._preview,
             CallExtension: self._extend,
             CollectEvidence: self._evidence,
             SubmitApproval: self._ticket,
@@ -78,7 +80,7 @@ class Script:
 
     def unused(self) -> Iterator[str]:
         """Answers nobody asked for, as `section.key`: written in vain, or for a step that is no longer reached."""
-        for section in ("tool_responses", "extension_responses", "evidence", "approvals"):
+        for section in ("tool_responses", "extension_responses", "evidence", "approvals", "previews"):
             for key, given in getattr(self._scenario, section).items():
                 used = self._used.get((section, key), 0)
                 if used == 0 or (isinstance(given, list | tuple) and used < len(given)):
@@ -153,6 +155,13 @@ class Script:
             redacted=block.redacted,
             duration=_seconds(block.duration),
         )
+
+    def _preview(self, ask: CallPreview) -> ToolAnswer:
+        """A preview that is not written down shows nothing."""
+        found = self._next("previews", ask) if self._has("previews", ask) else None
+        if found is None or isinstance(found, Failure):
+            return ToolAnswer(failure=found)
+        return ToolAnswer(stdout=found.stdout, failure=_failure(found.failure), duration=_seconds(found.duration))
 
     def _extend(self, ask: CallExtension) -> ToolAnswer:
         found = self._next("extension_responses", ask)

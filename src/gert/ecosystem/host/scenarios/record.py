@@ -39,7 +39,17 @@ def recording_folder(chosen: str | None, runbook: str, run_id: str, environ: Map
         raise UsageError(f"`{chosen}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
     if taken:
         raise UsageError(f"`{chosen}` is there already", hint="record into a folder of its own")
+    if not _is_writable(chosen):
+        raise UsageError(f"nothing can be recorded in `{chosen}`", hint="record into a folder you may write to")
     return chosen
+
+
+def _is_writable(path: str) -> bool:
+    """Whether a folder can be made there, as far as that can be told before a run has begun."""
+    above = os.path.dirname(os.path.abspath(path))
+    while not os.path.lexists(above):
+        above = os.path.dirname(above)
+    return os.path.isdir(above) and os.access(above, os.W_OK | os.X_OK)
 
 
 class Recording:

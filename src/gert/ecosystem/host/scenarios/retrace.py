@@ -69,7 +69,7 @@ def run_folder(
     if not is_file(os.path.join(folder, STATE_FILE)):
         raise UsageError(
             f"there is no run `{run_id}` in `{state}`",
-            hint="name its state folder with --state-dir; a run in a database keeps no answers of its own",
+            hint="name its state folder with --state-dir; of a run in a database no scenario can be made",
         )
     return folder
 

@@ -41,6 +41,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "scenario": ("gert.ecosystem.surfaces.cli.scenario", "Make, list, promote and demote scenarios."),
     "validate": ("gert.ecosystem.surfaces.cli.validate", "Check runbooks, tools, policies and scenarios."),
     "explain": ("gert.ecosystem.surfaces.cli.explain", "Show contracts, risk and the rule that decides."),
+    "policy": ("gert.ecosystem.surfaces.cli.policy", "Test policies against cases, and explain them."),
     "trace": ("gert.ecosystem.surfaces.cli.trace", "Verify, show and export the trace of a run."),
     "outcomes": ("gert.ecosystem.surfaces.cli.outcomes", "Show what runs came to, by runbook."),
     "schema": ("gert.ecosystem.surfaces.cli.schema", "Print the JSON Schema of a document."),

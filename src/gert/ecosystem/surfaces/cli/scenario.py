@@ -2,12 +2,12 @@
 
 import asyncio
 import os
-from typing import Any
 
 import click
 import msgspec
 
 from gert.ecosystem.host.scenarios.curate import Curated, Entry, demote, entries, entry_of, locate, promote
+from gert.ecosystem.host.scenarios.folders import Folder
 from gert.ecosystem.host.scenarios.retrace import retrace, run_folder
 from gert.ecosystem.host.scenarios.scaffold import scaffold
 from gert.ecosystem.surfaces.cli.output import plural, say, say_json, say_table
@@ -136,7 +136,7 @@ def show_command(named: str, runbook: str | None, as_json: bool) -> int:
     return 0
 
 
-def _named(named: str, runbook: str | None) -> Any:
+def _named(named: str, runbook: str | None) -> Folder:
     """A folder may lie anywhere; a bare name is looked for at the runbook, if one is named."""
     return locate(named) if os.path.isdir(named) else locate(named, runbook)
 

@@ -112,6 +112,7 @@ class Scenario(Model):
     approvals: dict[str, Any] = optional(
         APPROVALS, "answers to approvals by step id; approved when left out", default={}
     )
+    previews: dict[str, Any] = optional(RESPONSES, "what actions show they would do, by step id", default={})
     cancelled: CancelledBlock | None = optional(Nested(CancelledBlock), "where the run was stopped, if it was")
     input_answers: dict[str, Any] = optional(
         MapOf(DATA), "what the environment, files, prompts and providers answered, by input", default={}

@@ -1,5 +1,6 @@
 """The tool document, `tool/v0`."""
 
+from copy import copy
 from typing import Any, Final
 
 from gert.kernel.runbook.documents.contract import ContractBlock
@@ -76,6 +77,15 @@ class ActionBlock(Model):
     cwd: Template | None = optional(TEMPLATE, "folder it runs in")
     preview: PreviewBlock | None = optional(Nested(PreviewBlock), "shows what the action would do, without writes")
     extensions: dict[str, Any] = optional(EXTENSIONS, "free metadata", default={})
+
+    @property
+    def shown(self) -> "ActionBlock | None":
+        """The action that shows what this one would do; what it prints is all there is to it."""
+        if self.preview is None or self.preview.argv is None:
+            return None
+        action = copy(self)
+        action.argv, action.extract, action.stdin = self.preview.argv, {}, None
+        return action
 
 
 class ToolMeta(Model):

@@ -23,6 +23,7 @@ from gert.kernel.runbook.validate.domain import (
     tools,
     variables,
 )
+from gert.kernel.runbook.validate.domain.policy_test_file import policy_test_file
 from gert.kernel.runbook.validate.domain.scenario_file import scenario_file, test_file
 from gert.kernel.runbook.validate.domain.tool_file import tool_file
 from gert.kernel.runbook.validate.facts import NO_FACTS, Facts
@@ -88,6 +89,7 @@ DOMAIN: Final[Mapping[str, Callable[[Any, Program | None, Facts], Iterator[Findi
     "runbook": _runbook,
     "tool": lambda model, _, facts: tool_file(model, facts),
     "policy": lambda model, _, facts: governance.policy_rules(model, facts),
+    "policy-test": lambda model, _, __: policy_test_file(model),
     "project": _config,
     "config": _config,
     "scenario": lambda model, program, _: scenario_file(model, program),

@@ -103,6 +103,8 @@ _ROWS: Final = (
     ("D60", "scenarios answer what is asked", "Their steps, tools and inputs exist in the runbook."),
     ("D61", "expectations can be met", "Their steps exist and do not contradict each other."),
     ("D62", "scenario inputs fit", "As the runbook declares them."),
+    ("D63", "cases of policy tests can be judged", "Each has a name of its own, and a contract or a tool."),
+    ("D64", "policy tests expect what can be", "Something, and nothing that contradicts itself."),
 )
 
 RULES: Final = {row[0]: RuleText(*row) for row in _ROWS}

@@ -51,9 +51,10 @@ def scenario_file(scenario: Scenario, program: Program | None) -> Iterator[Findi
             elif not isinstance(step, model):
                 message = f"`{key}` is a `{step.type}` step, not a `{word}` step"
                 yield error("D60", (section, key), message, on_key=True)
-    for key in scenario.approvals:
-        if not _is_step(key, steps):
-            yield _unknown("step", key, steps, ("approvals", key))
+    for section in ("approvals", "previews"):
+        for key in getattr(scenario, section):
+            if not _is_step(key, steps):
+                yield _unknown("step", key, steps, (section, key))
 
 
 def test_file(expectations: Expectations, program: Program | None) -> Iterator[Finding]:

@@ -1,0 +1,131 @@
+"""Explaining policies: what they decide about the steps of a runbook, the actions of a tool, or one contract."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.explain import explain_runbook
+from gert.ecosystem.host.policies import PolicySource, read_policies, sound
+from gert.errors import UsageError
+from gert.kernel.governance.contract import Contract, resolve
+from gert.kernel.governance.explain import Explanation, PolicyMatch, explain
+from gert.kernel.governance.rules import Policy
+from gert.kernel.runbook.documents.contract import ContractBlock
+from gert.kernel.runbook.documents.steps import ToolStep
+from gert.kernel.runbook.documents.tool import Tool
+from gert.kernel.runbook.model import Decoder
+from gert.kernel.runbook.program import declared
+from gert.kernel.runbook.reader import read
+
+
+class Ruling(msgspec.Struct, frozen=True):
+    """What policies say about one thing, and how each came to it.
+
+    within: it adds to the contract of its tool, so the second half of the matches is about that
+    """
+
+    subject: str
+    contract: Contract
+    explanation: Explanation
+    within: bool = False
+
+    @property
+    def winners(self) -> list[str]:
+        """The policies that made the verdict."""
+        return sorted({ref.policy for ref in self.explanation.decision.rules})
+
+    @property
+    def matches(self) -> tuple[PolicyMatch, ...]:
+        """How each policy judges the contract itself."""
+        half = len(self.explanation.policies) // 2 if self.within else None
+        return self.explanation.policies[:half]
+
+    @property
+    def matches_within(self) -> tuple[PolicyMatch, ...]:
+        """How each policy judges the contract of the tool behind it, where that is another."""
+        return self.explanation.policies[len(self.matches) :]
+
+    def decides(self, match: PolicyMatch) -> bool:
+        """Whether the rule a policy came to is one of those that made the verdict."""
+        return match.rule in self.explanation.decision.rules
+
+    def as_json(self) -> dict[str, Any]:
+        """The ruling as machines read it."""
+        explanation = self.explanation
+        return {
+            "subject": self.subject,
+            "contract": self.contract.summary(),
+            "risk": explanation.risk.word,
+            "risk_reason": explanation.reason,
+            **explanation.decision.summary(),
+            "won_by": self.winners,
+            "considered": [self._considered(match) for match in self.matches],
+            **(
+                {"considered_of_tool": [self._considered(match) for match in self.matches_within]}
+                if self.within
+                else {}
+            ),
+        }
+
+    def _considered(self, match: PolicyMatch) -> dict[str, Any]:
+        return {
+            "policy": match.policy,
+            "decision": match.verdict.word,
+            "decides": self.decides(match),
+            "rules": [{"rule": str(each.rule), "failed": each.failed} for each in match.considered],
+        }
+
+
+def policies_named(names: Iterable[str]) -> list[PolicySource]:
+    """The policies in files and folders, with what validation has to say about them."""
+    return read_policies(Workspace(), names)
+
+
+def rulings_on_runbook(runbook: str, names: Iterable[str]) -> list[Ruling]:
+    """What these policies, the runbook's own and the rest of its floor say about each of its steps."""
+    program, explained = explain_runbook(runbook, None, names)
+    return [
+        Ruling(
+            f"{each.name} ({each.target or each.step.type})",
+            each.contract,
+            each.explanation,
+            isinstance(each.step, ToolStep) and program.base_contract_of(each.step) != each.contract,
+        )
+        for each in explained
+    ]
+
+
+def rulings_on_tool(file: str, sources: Iterable[PolicySource]) -> list[Ruling]:
+    """What policies say about each action of a tool."""
+    tool: Tool = sound(Workspace().check(file, kind="tool")).document.model
+    policies = _policies(sources)
+    return [
+        _ruling(f"{tool.meta.name}:{name}", resolve(declared(tool.contract), declared(action.contract)), policies)
+        for name, action in tool.actions.items()
+    ]
+
+
+def ruling_on_contract(text: str, sources: Iterable[PolicySource]) -> Ruling:
+    """What policies say about a contract somebody writes down in YAML."""
+    return _ruling("the contract", resolve(_contract(text).declared()), _policies(sources))
+
+
+def _ruling(subject: str, contract: Contract, policies: list[Policy]) -> Ruling:
+    return Ruling(subject, contract, explain(contract, policies))
+
+
+def _policies(sources: Iterable[PolicySource]) -> list[Policy]:
+    return [source.policy for source in sources]
+
+
+def _contract(text: str) -> ContractBlock:
+    reading = read(text.encode("utf-8", "replace"))
+    decoder = Decoder()
+    block = ContractBlock.decode(decoder, reading.tree.root, ()) if not reading.findings else None
+    for finding in map(reading.tree.place, (*reading.findings, *decoder.findings)):
+        hint = finding.hint or "a contract such as `{effects: [network], writes: []}`"
+        raise UsageError(f"--contract:{finding.line}:{finding.column}: {finding.message}", hint=hint)
+    assert block is not None  # noqa: S101 - what is not a contract has a finding
+    return block

@@ -1,0 +1,216 @@
+"""Cases of policy tests: a contract judged by policies as a run would, and held against what is expected of it."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+
+from gert.kernel.foundation.duration import format_duration, parse_duration
+from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.governance.contract import Contract
+from gert.kernel.governance.decide import Approvers, Decision, RuleRef, reference
+from gert.kernel.governance.explain import Explanation, explain
+from gert.kernel.governance.risk import RiskRow, assess
+from gert.kernel.governance.rules import Policy, takes_part
+from gert.kernel.governance.verdict import Verdict
+from gert.kernel.runbook.documents.policy_test import NO_RULE, ExpectedDecisionBlock, PolicyCaseBlock
+from gert.kernel.scenario.coverage import Part
+from gert.kernel.scenario.expect import Difference
+
+# Fields whose expectation is simply equal or not, under the name both sides have.
+_PLAIN: Final = (
+    "min_approvers",
+    "separation_of_duties",
+    "require_signed_approvals",
+    "on_timeout",
+    "break_glass",
+    "violations_deny",
+)
+_ASKED: Final = Verdict.REQUIRE_APPROVAL
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """What governance makes of one contract.
+
+    decision: with the limit on targets applied, as in a run
+    breach: why that limit turned it into a denial, where it did
+    """
+
+    risk: RiskRow
+    explanation: Explanation
+    decision: Decision
+    breach: str | None = None
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Everything that speaks for the decision, in words."""
+        matched = (match.why for match in self.explanation.policies if match.rule is not None)
+        return (*((self.breach,) if self.breach else ()), *dict.fromkeys(matched), self.risk.reason)
+
+    @property
+    def why(self) -> str:
+        """What decided, in one line."""
+        return self.breach or (f"decided by {self.decision.rule}" if self.decision.rule else "no rule matches")
+
+
+def judge(
+    contract: Contract, policies: Iterable[Policy], *, within: Contract | None = None, targets: int = 1
+) -> Judged:
+    """Decide about a contract; `within` is the contract of the tool behind a step that adds to it."""
+    explanation = explain(contract, policies, within=within)
+    # A run records the higher of both risks.
+    risk = max((assess(each) for each in (contract, within) if each is not None), key=lambda row: row.risk)
+    decision = explanation.decision
+    most = decision.limits.max_targets
+    if most is None or targets <= most:
+        return Judged(risk, explanation, decision)
+    breach = f"expected at most {most} targets, found {targets}"
+    return Judged(risk, explanation, msgspec.structs.replace(decision, verdict=Verdict.DENY), breach)
+
+
+def case_differences(
+    case: PolicyCaseBlock, judged: Judged, policies: Sequence[Policy], groups: Mapping[str, Iterable[str]]
+) -> Iterator[Difference]:
+    """Everything that is not as the case expects, what matters most first."""
+    if case.expect is not None:
+        yield from _verdict(case.expect, judged)
+        yield from _rule(case.expect, judged, policies)
+        yield from _terms(case.expect, judged)
+        yield from _reasons(case.expect, judged)
+    for person, may in case.may_approve.items():
+        objection = _objection(person, case, judged.decision, groups)
+        if may != (objection is None):
+            yield Difference(f"may_approve.{person}", _shown(may), _shown(not may), objection or judged.why)
+
+
+def _verdict(expect: ExpectedDecisionBlock, judged: Judged) -> Iterator[Difference]:
+    yield from _same("decision", expect.decision, judged.decision.verdict.word, judged.why)
+    yield from _same("risk", expect.risk, judged.risk.risk.word, judged.risk.reason)
+
+
+def _terms(expect: ExpectedDecisionBlock, judged: Judged) -> Iterator[Difference]:
+    decision = judged.decision
+    for name in _PLAIN:
+        yield from _same(name, getattr(expect, name), getattr(decision, name), judged.why)
+    for name in ("max_targets", "max_per_hour"):
+        yield from _same(name, getattr(expect, name), getattr(decision.limits, name), judged.why)
+    if expect.approval_timeout is not None:
+        wanted = parse_duration(expect.approval_timeout)
+        found = timedelta(seconds=decision.approval_timeout)
+        if wanted != found:
+            lasts = f"`{format_duration(found)}`"
+            yield Difference("approval_timeout", f"`{format_duration(wanted)}`", lasts, judged.why)
+    escalated = decision.escalations if decision.on_timeout == "escalate" else frozenset()
+    for name, people in (
+        ("approvers", _listed(decision.approvers)),
+        ("escalate_to", _listed(escalated)),
+        ("notify", decision.notify),
+    ):
+        wanted_people = getattr(expect, name)
+        if wanted_people is not None and frozenset(wanted_people) != people:
+            yield Difference(name, _people(wanted_people), _people(people), judged.why)
+
+
+def _reasons(expect: ExpectedDecisionBlock, judged: Judged) -> Iterator[Difference]:
+    for words in expect.reasons:
+        if not any(words in reason for reason in judged.reasons):
+            yield Difference("reasons", f"`{words}`", "none that says so", "; ".join(judged.reasons))
+
+
+def _rule(expect: ExpectedDecisionBlock, judged: Judged, policies: Sequence[Policy]) -> Iterator[Difference]:
+    rules = judged.decision.rules
+    found = judged.decision.rule or "none"
+    if expect.rule == NO_RULE:
+        # A rule may be called so, too.
+        if rules and not any(ref.name == NO_RULE for ref in rules):
+            yield Difference("rule", "none", found)
+    elif expect.rule is not None:
+        if not any(_is_meant(ref, expect) for ref in rules):
+            shown = f"`{expect.rule}`" + (f" of `{expect.policy}`" if expect.policy else "")
+            yield Difference("rule", shown, found, _why_not(expect, judged, policies))
+    elif expect.policy is not None and all(ref.policy != expect.policy for ref in rules):
+        known = [policy.name for policy in policies]
+        hint = None if expect.policy in known else _guess("policy", expect.policy, known)
+        yield Difference("policy", f"`{expect.policy}`", found, hint)
+
+
+def _is_meant(ref: RuleRef, expect: ExpectedDecisionBlock) -> bool:
+    return expect.rule in {ref.name, str(ref.number)} and expect.policy in {None, ref.policy}
+
+
+def _why_not(expect: ExpectedDecisionBlock, judged: Judged, policies: Sequence[Policy]) -> str:
+    """Why the rule that is expected did not decide."""
+    meant = [
+        ref
+        for policy in policies
+        for index in range(len(policy.rules))
+        if _is_meant(ref := reference(policy, index), expect)
+    ]
+    if not meant:
+        names = [rule.name for policy in policies for rule in policy.rules if rule.name]
+        return _guess("rule", expect.rule or "", names)
+    for match in judged.explanation.policies:
+        for considered in match.considered:
+            if considered.rule not in meant:
+                continue
+            if considered.failed is not None:
+                return f"{considered.rule} does not match: its `{considered.failed}` does not hold"
+            return f"{considered.rule} matches and says {match.verdict.word}; a stricter verdict won"
+    first = next((match.rule for match in judged.explanation.policies if match.policy == meant[0].policy), None)
+    return f"{first} matches before it" if first is not None else f"{meant[0]} takes no part in matching"
+
+
+def _guess(what: str, name: str, known: Iterable[str]) -> str:
+    guess = did_you_mean(name, known)
+    return f"there is no such {what}" + (f"; did you mean `{guess}`?" if guess else "")
+
+
+def _objection(
+    person: str, case: PolicyCaseBlock, decision: Decision, groups: Mapping[str, Iterable[str]]
+) -> str | None:
+    if decision.verdict is not _ASKED:
+        return f"the decision is `{decision.verdict.word}`: nobody is asked"
+    return decision.objection(person, started_by=case.requested_by, groups=groups)
+
+
+def _same(name: str, expected: Any, found: Any, hint: str | None) -> Iterator[Difference]:
+    if expected is not None and expected != found:
+        yield Difference(name, _shown(expected), _shown(found), hint)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "none"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _listed(lists: Iterable[Approvers]) -> frozenset[str]:
+    return frozenset().union(*(each.listed for each in lists))
+
+
+def _people(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names)) or "nobody in particular"
+
+
+class RuleCoverage:
+    """Gathers which rules of one policy any case reaches: those that decided for their policy."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._reached: set[int] = set()
+
+    def add(self, reached: RuleRef | None) -> None:
+        """Count the rule that matched, if one did."""
+        if reached is not None:
+            self._reached.add(reached.number)
+
+    def report(self) -> Part:
+        """The rules that take part in matching: how many were reached, and which were not."""
+        known = [reference(self._policy, i) for i, rule in enumerate(self._policy.rules) if takes_part(rule)]
+        missed = tuple(_without_policy(ref) for ref in known if ref.number not in self._reached)
+        return Part(len(known) - len(missed), missed)
+
+
+def _without_policy(ref: RuleRef) -> str:
+    return str(ref).removeprefix(f"{ref.policy} rule ")
