@@ -9,7 +9,7 @@ The public API on one page. Nothing is imported until it is used, so that `impor
         print(finding.line, finding.rule, finding.message)
 
     executed = gert.run("runbooks/restart-pod.yaml", {"pod": "web-1"}, actor="oncall@example.com")
-    print(executed.result.status, executed.result.outcome)
+    print(executed.status, executed.outcome)
 
     assert all(tested.verdict == "passed" for tested in gert.test("runbooks/"))
 """

@@ -55,9 +55,8 @@ def says(approver: str, approved: bool, reason: str | None = None) -> Response:
 
 
 def test_a_ticket_is_given_at_once_and_says_until_when() -> None:
-    ticket = approvals(Console(None, print)).submit(
-        SubmitApproval(key="k", path="restart", step_id="restart", request=request(approval_timeout=90.0))
-    )
+    ask = SubmitApproval(key="k", path="restart", step_id="restart", request=request(approval_timeout=90.0))
+    ticket = asyncio.run(approvals(Console(None, print)).submit(ask))
     assert (ticket.ticket_id, ticket.method, ticket.expires_at) == ("t1", "terminal", "2026-01-02T12:01:30.000000Z")
 
 
@@ -163,7 +162,8 @@ def test_the_time_of_a_ticket_runs_from_when_it_was_submitted() -> None:
     provider = TerminalApprovals(
         Console(stdin.reads, lambda text: None, seen=True), "ann", lambda: now[0], lambda: "t1"
     )
-    provider.submit(SubmitApproval(key="k", path="p", step_id="s", request=request(approval_timeout=3600.0)))
+    ask = SubmitApproval(key="k", path="p", step_id="s", request=request(approval_timeout=3600.0))
+    asyncio.run(provider.submit(ask))
     now[0] += timedelta(hours=2)
     try:
         assert asyncio.run(provider.wait(waiting(request(approval_timeout=3600.0)))) == ApprovalAnswer(expired=True)

@@ -11,7 +11,7 @@ import msgspec
 
 from gert.errors import DocumentError, TraceError
 from gert.kernel.engine.approval import Ticket, tally
-from gert.kernel.engine.asks import Response
+from gert.kernel.engine.asks import ApprovalRequest, Response
 from gert.kernel.events.envelope import parse_timestamp
 from gert.kernel.foundation.canonical import canonical, sha256_hex
 from gert.kernel.foundation.names import MAX_NAME
@@ -134,6 +134,14 @@ def as_recorded(response: Response) -> Response:
 def bare(response: Response) -> Response:
     """An answer without what only whoever checks it may say."""
     return msgspec.structs.replace(response, verified=False, flaw=None, scripted=False)
+
+
+def as_written(request: ApprovalRequest) -> ApprovalRequest:
+    """A request as it comes back from disk, so that two can be compared."""
+    try:
+        return msgspec.json.decode(_ENCODER.encode(request), type=ApprovalRequest)
+    except (msgspec.DecodeError, TypeError, ValueError, RecursionError):
+        raise DocumentError("the request for approval cannot be written: it is not plain data") from None
 
 
 def encode(file: TicketFile) -> bytes:

@@ -23,6 +23,7 @@ from gert.ecosystem.approvals.ticket_file import (
     RunRef,
     TicketFile,
     as_recorded,
+    as_written,
     bare,
     decode,
     encode,
@@ -73,7 +74,10 @@ class Tickets:
         now = self.clock()
         expires = now + timedelta(seconds=request.approval_timeout)
         ticket = Ticket(
-            id=ticket_id, request=request, created_at=format_timestamp(now), expires_at=format_timestamp(expires)
+            id=ticket_id,
+            request=as_written(request),
+            created_at=format_timestamp(now),
+            expires_at=format_timestamp(expires),
         )
         fresh = TicketFile(version=VERSION, ticket=ticket, method=method, run=run, status="pending")
         self._make_folder()
@@ -84,7 +88,10 @@ class Tickets:
             found = self.get(ticket_id)
             if found.run.key != run.key or found.run.run_id != run.run_id:
                 raise IntegrityError(f"the ticket `{ticket_id}` belongs to another question")
-            return self._renewed(found, request)
+            renewed = _renewed(found, request)
+            if renewed != found:
+                self._write(renewed)
+            return renewed
 
     def judge(self, ticket_id: str, request: ApprovalRequest) -> TicketFile:
         """Judge everything that was said by what the run asks and the keys it holds, and put the record right.
@@ -92,14 +99,14 @@ class Tickets:
         An answer counts if it is recorded to count and also does here. Nobody is told one thing and finds another.
         """
         with self._changing(ticket_id) as (found, now):
-            file = self._renewed(found, request)
+            file = _renewed(found, request)
             judged: list[Heard] = []
             for heard in file.responses:
                 response = self.verifier.verify(bare(heard.response), file.ticket)
                 said = [each.response for each in judged if each.objection is None]
                 objection = tally(file.ticket, [*said, response]).objections[-1] or heard.objection
                 judged.append(msgspec.structs.replace(heard, response=response, objection=objection))
-            answered = _with(file, tuple(judged))
+            answered = settled(msgspec.structs.replace(file, responses=tuple(judged)))
             if file.status in ("abandoned", "expired"):
                 answered = msgspec.structs.replace(answered, status=file.status)
             elif answered.status == "pending" and answered.is_over(now):
@@ -132,7 +139,7 @@ class Tickets:
     def answer(self, ticket_id: str, response: Response) -> Answered:
         """Take an answer and say at once whether it counts; it does or does not for everybody and for good."""
         with self._changing(ticket_id) as (file, now):
-            said, objection = self._bound(file, response)
+            said, objection = _bound(file, response)
             at = format_timestamp(now)
             if objection is None:
                 objection = _closed(file, now) or future(said, now)
@@ -204,27 +211,6 @@ class Tickets:
 
     # --- files
 
-    def _renewed(self, found: TicketFile, request: ApprovalRequest) -> TicketFile:
-        """The ticket with the terms of the run that asks now; they are not a matter of what lies on disk."""
-        if found.ticket.request.request_hash != request.request_hash:
-            raise IntegrityError(
-                f"the ticket `{found.id}` asks for something else than the run: what would run has changed",
-                hint="abandon the run and begin a new one",
-            )
-        ticket = msgspec.structs.replace(found.ticket, request=request)
-        return found if ticket == found.ticket else msgspec.structs.replace(found, ticket=ticket)
-
-    def _bound(self, file: TicketFile, response: Response) -> tuple[Response, str | None]:
-        """The answer, bound to what it is about; or why it cannot be one."""
-        flaw = unfit(response)
-        if flaw is not None:
-            return response, flaw
-        return msgspec.structs.replace(
-            bare(response),
-            ticket_id=response.ticket_id or file.id,
-            request_hash=response.request_hash or file.ticket.request.request_hash,
-        ), None
-
     def _close(self, ticket_id: str, status: str, why: str | None) -> TicketFile:
         with self._changing(ticket_id) as (file, now):
             if file.status != "pending" or (status == "expired" and not file.is_over(now)):
@@ -243,8 +229,12 @@ class Tickets:
 
     @contextmanager
     def _lock(self, ticket_id: str) -> Iterator[None]:
-        with suppress(FileExistsError):
+        try:
             os.mkdir(os.path.join(self.folder, LOCKS), 0o700)
+        except FileExistsError:
+            pass
+        except OSError as problem:
+            raise self._unusable(problem) from None
         with locked(os.path.join(self.folder, LOCKS, f"{ticket_id}.lock")):
             yield
 
@@ -253,12 +243,20 @@ class Tickets:
             os.makedirs(os.path.dirname(self.folder) or ".", mode=0o700, exist_ok=True)
             with suppress(FileExistsError):
                 os.mkdir(self.folder, 0o700)
+            mode = os.stat(self.folder).st_mode
         except OSError as problem:
-            why = (problem.strerror or str(problem)).lower()
+            raise self._unusable(problem) from None
+        if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise TraceError(
-                f"tickets cannot be kept in `{self.folder}`: {why}",
-                hint="choose another place with --state-dir or GERT_STATE_DIR",
-            ) from None
+                f"others may write in `{self.folder}`, and so approve in anybody's name",
+                hint=f"chmod 700 {self.folder}",
+            )
+
+    def _unusable(self, problem: OSError) -> TraceError:
+        return TraceError(
+            f"tickets cannot be kept in `{self.folder}`: {(problem.strerror or str(problem)).lower()}",
+            hint="choose another place with --state-dir or GERT_STATE_DIR",
+        )
 
     def _path(self, ticket_id: str) -> str:
         if not is_safe_name(ticket_id):
@@ -295,8 +293,27 @@ class Tickets:
             raise TraceError(f"the ticket `{file.id}` cannot be written: {why}") from None
 
 
-def _with(file: TicketFile, responses: tuple[Heard, ...]) -> TicketFile:
-    return settled(msgspec.structs.replace(file, responses=responses))
+def _renewed(found: TicketFile, request: ApprovalRequest) -> TicketFile:
+    """The ticket with the terms of the run that asks now; they are not a matter of what lies on disk."""
+    if found.ticket.request.request_hash != request.request_hash:
+        raise IntegrityError(
+            f"the ticket `{found.id}` asks for something else than the run: what would run has changed",
+            hint="abandon the run and begin a new one",
+        )
+    ticket = msgspec.structs.replace(found.ticket, request=as_written(request))
+    return found if ticket == found.ticket else msgspec.structs.replace(found, ticket=ticket)
+
+
+def _bound(file: TicketFile, response: Response) -> tuple[Response, str | None]:
+    """The answer, bound to what it is about; or why it cannot be one."""
+    flaw = unfit(response)
+    if flaw is not None:
+        return response, flaw
+    return msgspec.structs.replace(
+        bare(response),
+        ticket_id=response.ticket_id or file.id,
+        request_hash=response.request_hash or file.ticket.request.request_hash,
+    ), None
 
 
 def _closed(file: TicketFile, now: datetime) -> str | None:

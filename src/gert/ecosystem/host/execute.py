@@ -73,7 +73,9 @@ async def execute(
     else:
         inputs = await resolve(declared, options.given, resolvers(options, environ, console))
         redactor = prepared.redactor(inputs)
-    setup = prepared.setup(inputs, redactor, loaded.folder.name if loaded is not None else None)
+    played = loaded.folder.name if loaded is not None else None
+    starter = loaded.scenario.actor if loaded is not None and options.actor is None else None
+    setup = prepared.setup(inputs, redactor, played, starter)
     if loaded is not None:
         world, abort = _replay(loaded, setup)
     else:

@@ -137,7 +137,7 @@ class Journal:
     def _encoded(self, said: Said) -> tuple[bytes, Said]:
         """The line of an event, and what it says: without references to secrets, and not too long."""
         if self._has_secrets:
-            said = Said(_without_references(said.payload), masked(said.path), _unnamed(said.principal))
+            said = Said(without_references(said.payload), masked(said.path), _unnamed(said.principal))
         payload, path, principal = said
         try:
             return self._line(payload, path, principal), said
@@ -225,7 +225,7 @@ def _unnamed(principal: Principal | None) -> Principal | None:
     return msgspec.convert(masked(msgspec.to_builtins(principal)), Principal)
 
 
-def _without_references(payload: Payload) -> Payload:
+def without_references(payload: Payload) -> Payload:
     """A payload in which references to secrets are placeholders."""
     data = msgspec.to_builtins(payload, enc_hook=str)
     shown = masked(data)

@@ -69,8 +69,10 @@ class Prepared:
         read = [each.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for each in known]
         return Redactor([*known, *read])
 
-    def setup(self, inputs: ResolvedInputs, redactor: Redactor, scenario: str | None = None) -> Setup:
-        """The run, as the engine is given it."""
+    def setup(
+        self, inputs: ResolvedInputs, redactor: Redactor, scenario: str | None = None, actor: str | None = None
+    ) -> Setup:
+        """The run, as the engine is given it; in a replay its scenario may say who started it."""
         for name, value in inputs.values.items():
             if redactor.value(value).masked:
                 # Masked, it would be another value than was given, and a tool would be called with that.
@@ -83,7 +85,7 @@ class Prepared:
             run_id=new_run_id(now()),
             runbook_hash=self.checked.document.digest,
             mode=self.options.mode,
-            actor=self.actor,
+            actor=actor or self.actor,
             host=host_name(),
             gert_version=version_line(),
             policies=tuple(self.floor.policies),

@@ -81,7 +81,10 @@ def _objection(
     untimely = _untimely(ticket, response)
     if untimely is not None:
         return untimely
-    # (6) It is this person's first answer: `min_approvers` counts people.
+    # (6) It says who gave it, and is this person's first: `min_approvers` counts people. A name with something
+    # invisible in it would be another person's to everybody who reads it.
+    if not approver.strip() or not approver.isprintable():
+        return "the answer does not say plainly who gave it"
     if any(person_key(each.approver) == person_key(approver) for each in approvals):
         return f"`{approver}` has answered already"
     # (7) A signature that is there holds; an approval has one where policy asks for it.
@@ -102,6 +105,8 @@ def _untimely(ticket: Ticket, response: Response) -> str | None:
         answered = parse_timestamp(response.timestamp)
     except TraceError as problem:
         return problem.message
+    except OverflowError:
+        return f"`{response.timestamp}` is not a timestamp"  # no calendar holds it
     if ticket.expires_at is not None and answered > parse_timestamp(ticket.expires_at):
         return f"the answer came too late: the ticket expired at {ticket.expires_at}"
     if ticket.created_at is not None and answered < parse_timestamp(ticket.created_at) - CLOCK_SKEW:

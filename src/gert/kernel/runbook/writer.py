@@ -7,10 +7,13 @@ from typing import Any, Final
 from gert.errors import DocumentError
 from gert.kernel.runbook.reader import DEFAULT_LIMITS, resolve_plain
 
+_LONGEST_KEY: Final = 500
 _DEEPEST: Final = DEFAULT_LIMITS.depth - 4
 _PLAIN: Final = re.compile(r"[A-Za-z_/][\w./@+-]*(?: [\w./@+(-][\w./@+()-]*)*", re.ASCII)
 # What cannot stand in a block of text as it is: controls, other line breaks, and spaces nobody would see.
-_UNFIT: Final = re.compile("[^\n -~\u00a1-\u167f\u1681-\u1fff\u2010-\u2027\u2030-\u205e\u2070-\ud7ff]|[ ]\n|[ ]$")
+_UNFIT: Final = re.compile(
+    "[^\t\n -~\u00a1-\u167f\u1681-\u1fff\u2010-\u2027\u2030-\u205e\u2070-\ud7ff]|[ \t]\n|[ \t]$|\n\t"
+)
 _ESCAPED: Final = re.compile('["\\\\\x00-\x1f\x7f-\xa0\xad\u2000-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufffe\uffff]')
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
@@ -22,7 +25,13 @@ def to_yaml(data: Mapping[str, Any]) -> str:
 
 def _map(data: Mapping[str, Any], depth: int) -> Iterator[str]:
     for key, value in data.items():
-        yield from _entry(f"{_scalar(str(key))}:", value, depth)
+        text = _scalar(str(key))
+        if len(text) <= _LONGEST_KEY:
+            yield from _entry(f"{text}:", value, depth)
+            continue
+        # A key that is longer has to be announced, or no parser looks far enough ahead for its colon.
+        yield f"{'  ' * depth}? {text}"
+        yield from _entry(":", value, depth)
 
 
 def _entry(head: str, value: Any, depth: int) -> Iterator[str]:
@@ -51,7 +60,7 @@ def _entry(head: str, value: Any, depth: int) -> Iterator[str]:
 
 def _block(text: str, depth: int) -> str | None:
     """Text of several lines as it is, where that is safe."""
-    if "\n" not in text.rstrip("\n") or text[0] in " \n" or _UNFIT.search(text):
+    if "\n" not in text.rstrip("\n") or text[0] in " \t\n" or _UNFIT.search(text):
         return None
     body = text.rstrip("\n")
     breaks = len(text) - len(body)

@@ -1,5 +1,6 @@
 """Expectations held against what was seen of a run; a difference says what was expected, what was found, and a hint."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -130,6 +131,15 @@ def matches(want: Any, found: Any) -> bool:
     if isinstance(want, list) and isinstance(found, list):
         return len(want) == len(found) and all(map(matches, want, found))
     return isinstance(want, bool) == isinstance(found, bool) and bool(want == found)
+
+
+def literal(value: Any) -> Any:
+    """A value as an expectation of just that; text such as `/opt/c++/` would pass for a pattern."""
+    if _is_pattern(value):
+        return f"/^{re.escape(value)}$/"
+    if isinstance(value, Mapping):
+        return {name: literal(each) for name, each in value.items()}
+    return [literal(each) for each in value] if isinstance(value, list) else value
 
 
 def shown(value: Any) -> str:

@@ -75,7 +75,7 @@ def recorded_scenario(setup: Setup, asks: Asks, answers: Iterable[tuple[str, Any
         if section is not None:
             sections.setdefault(section, []).append((ask, block))
     given, found = _inputs(setup)
-    document: dict[str, Any] = {"inputs": given, "input_answers": found}
+    document: dict[str, Any] = {"actor": setup.actor, "inputs": given, "input_answers": found}
     for section in ("tool_responses", "extension_responses", "evidence", "approvals", "previews"):
         document[section] = _by_key(sections.get(section, ()))
     if stopped:

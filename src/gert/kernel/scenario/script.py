@@ -61,6 +61,7 @@ class Script:
         self._built: dict[tuple[Any, ...], ToolAnswer] = {}
         self.missing: list[str] = []
         """What was asked and has no answer, in words."""
+        self.approved_by_default: list[str] = []
         self._answers: Mapping[type[Ask[Any]], Callable[[Any], AnyAnswer]] = {
             CallTool: self._call,
             CallPreview: self._preview,
@@ -212,6 +213,7 @@ class Script:
 
     def _approval(self, ask: AwaitApproval) -> ApprovalAnswer:
         if not self._has("approvals", ask):
+            self.approved_by_default.append(ask.path)
             return ApprovalAnswer(responses=tuple(self._agreed(ask.request)))
         found = self._next("approvals", ask)
         if isinstance(found, Failure):
@@ -244,9 +246,12 @@ class Script:
     def _agreed(self, request: ApprovalRequest, reason: str | None = None) -> Iterator[Response]:
         """As many people as are needed, of those who may; where nobody may, strangers, and the run will say so."""
         listed = request.admitted
-        admitted = [who for who in (listed[0] if listed else ()) if all(who in each for each in listed)]
+        # One person, however the name is written in each list.
+        known = [{person_key(who) for who in each} for each in listed]
+        first = {person_key(who): who for who in reversed(listed[0] if listed else ())}
         barred = person_key(request.requested_by or "") if request.separation_of_duties else None
-        people = [who for who in dict.fromkeys(admitted) if person_key(who) != barred]
+        admitted = [key for key in first if key != barred and all(key in each for each in known)]
+        people = [first[key] for key in reversed(admitted)]
         strangers = (f"{METHOD}-{number}" for number in range(1, request.min_approvers + 1))
         for who in [*people, *strangers][: max(1, request.min_approvers)]:
             yield _said(who, True, reason)

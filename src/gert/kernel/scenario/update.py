@@ -3,7 +3,7 @@
 from typing import Any
 
 from gert.kernel.runbook.documents.expectations import Expectations
-from gert.kernel.scenario.expect import matches
+from gert.kernel.scenario.expect import literal, matches
 from gert.kernel.scenario.observed import Observed
 
 
@@ -52,5 +52,5 @@ def _values(expected: dict[str, Any], find: Any) -> dict[str, Any]:
     for name, want in expected.items():
         is_there, found = find(name)
         if is_there:
-            values[name] = want if matches(want, found) else found
+            values[name] = want if matches(want, found) else literal(found)
     return values

@@ -6,7 +6,7 @@ import msgspec
 
 from gert.ecosystem.host.driver import Driver
 from gert.ecosystem.host.intake import Intake
-from gert.ecosystem.host.journal import Logged
+from gert.ecosystem.host.journal import Logged, without_references
 from gert.ecosystem.host.scenarios.folders import Loaded
 from gert.ecosystem.host.stopping import limited
 from gert.kernel.engine.asks import AnyAnswer, Ask, Said
@@ -46,8 +46,9 @@ class Tape:
     is_full = False
     repeats = False
 
-    def __init__(self, seen: Observed) -> None:
+    def __init__(self, seen: Observed, *, has_secrets: bool = False) -> None:
         self.seen = seen
+        self._has_secrets = has_secrets
 
     @property
     def events(self) -> int:
@@ -56,7 +57,8 @@ class Tape:
 
     def say(self, said: Said) -> None:
         """See it."""
-        self.seen.take(said.payload, said.path)
+        payload = without_references(said.payload) if self._has_secrets else said.payload
+        self.seen.take(payload, said.path)
 
     def log(self, entry: Logged) -> None:
         """Answers come from the scenario, which has them already."""
@@ -70,12 +72,14 @@ class Replayed(msgspec.Struct, frozen=True):
 
     missing: what was asked and not answered, in words
     unused: answers nobody asked for
+    approved_by_default: steps that needed an approval the scenario says nothing about
     """
 
     result: RunResult
     seen: Observed
     missing: list[str]
     unused: list[str]
+    approved_by_default: list[str]
 
 
 def script_for(scenario: Scenario, setup: Setup) -> Script:
@@ -87,7 +91,7 @@ async def replay(loaded: Loaded, setup: Setup, timeout: float | None = None) -> 
     """Run a runbook on a scenario; a run that takes longer than the timeout is cancelled."""
     script = script_for(loaded.scenario, setup)
     seen = Observed(loaded.expected.expected_events if loaded.expected is not None else ())
-    driver = Driver(Replay(script), Tape(seen))
+    driver = Driver(Replay(script), Tape(seen, has_secrets=bool(setup.secret_inputs)))
     with limited(driver, timeout):
         result = await driver.drive(run(setup))
-    return Replayed(result, seen, script.missing, list(script.unused()))
+    return Replayed(result, seen, script.missing, list(script.unused()), script.approved_by_default)

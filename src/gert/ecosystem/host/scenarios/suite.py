@@ -4,14 +4,14 @@ import asyncio
 import fnmatch
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 from msgspec import field
 
 from gert.ecosystem.host.documents import Workspace
-from gert.ecosystem.host.files import is_file
+from gert.ecosystem.host.files import is_file, read_document, yaml_files
 from gert.ecosystem.host.options import RunOptions
 from gert.ecosystem.host.prepare import Prepared
 from gert.ecosystem.host.scenarios.folders import Folder, Loaded, find, load
@@ -26,6 +26,8 @@ from gert.kernel.scenario.update import updates
 
 TESTER = "tester@gert"
 """Who runs a test: the same person on every machine, so that a test ends the same everywhere."""
+
+_HEAD = 64 * 1024
 
 Verdict = Literal["passed", "failed", "error", "skipped"]
 
@@ -107,6 +109,19 @@ def run_suite(names: Iterable[str] | str = ".", **options: Any) -> list[Tested]:
     return [found for found in run_groups(groups_of(folders), SuiteOptions(**options)) if isinstance(found, Tested)]
 
 
+def untested(names: Iterable[str], tested: Collection[str | None]) -> Iterator[Covered]:
+    """The runbooks in folders that have no scenario at all, with everything they miss."""
+    known = {os.path.abspath(runbook) for runbook in tested if runbook is not None}
+    workspace = Workspace()
+    for name in names:
+        for file in yaml_files(name) if os.path.isdir(name) else ():
+            if os.path.abspath(file) in known or b"kernel/v0" not in read_document(file)[:_HEAD]:
+                continue
+            program = workspace.check(file).program
+            if program is not None:
+                yield Covered(file, Coverage(program).report())
+
+
 class _Book:
     """One runbook under test."""
 
@@ -162,7 +177,7 @@ class _Book:
             if not (loaded.runs_by_default or self._options.include_archived or self._options.scenarios):
                 return _tested(loaded, "skipped", message="archived: `golden: false`")
             inputs = replayed_inputs(prepared.program.runbook.meta.inputs, loaded.scenario)
-            setup = prepared.setup(inputs, Redactor(), folder.name)
+            setup = prepared.setup(inputs, Redactor(), folder.name, loaded.scenario.actor)
             ran = self._runner.run(replay(loaded, setup, self._options.timeout))
             # Within: what is expected may turn out to be no expectation, and that is a matter of this scenario alone.
             judged = self._judged(loaded, ran, time.perf_counter() - started)
@@ -218,10 +233,15 @@ def broken(folder: Folder, message: str, hint: str | None, seconds: float = 0.0)
 def _notes(loaded: Loaded, ran: Replayed) -> Iterator[str]:
     if loaded.expected is None:
         yield f"there is no `{os.path.basename(loaded.folder.test)}`: it was only seen to complete"
+    if ran.approved_by_default:
+        yield f"approved, because the scenario does not say otherwise: {_listed(ran.approved_by_default)}"
     if ran.unused:
-        shown = ", ".join(f"`{key}`" for key in ran.unused[:5])
-        more = f" and {len(ran.unused) - 5} more" if len(ran.unused) > 5 else ""
-        yield f"answers nobody asked for: {shown}{more}"
+        yield f"answers nobody asked for: {_listed(ran.unused)}"
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(f"`{name}`" for name in names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
 
 
 def _updates(loaded: Loaded, ran: Replayed) -> dict[str, Any]:

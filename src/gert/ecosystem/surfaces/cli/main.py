@@ -36,6 +36,9 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "exec": ("gert.ecosystem.surfaces.cli.exec", "Run a runbook, governed and recorded."),
     "watch": ("gert.ecosystem.surfaces.cli.watch", "Run a runbook again and again, one line for each run."),
     "resume": ("gert.ecosystem.surfaces.cli.resume", "Go on with a run that waits or was cut off."),
+    "approvals": ("gert.ecosystem.surfaces.cli.approvals", "List and show requests for approval."),
+    "approve": ("gert.ecosystem.surfaces.cli.approve", "Approve what a run asks for."),
+    "reject": ("gert.ecosystem.surfaces.cli.reject", "Reject what a run asks for."),
     "test": ("gert.ecosystem.surfaces.cli.test", "Replay scenarios and check what they lead to."),
     "diff": ("gert.ecosystem.surfaces.cli.diff", "Show which scenarios no longer come to the same."),
     "scenario": ("gert.ecosystem.surfaces.cli.scenario", "Make, list, promote and demote scenarios."),
@@ -44,6 +47,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "policy": ("gert.ecosystem.surfaces.cli.policy", "Test policies against cases, and explain them."),
     "trace": ("gert.ecosystem.surfaces.cli.trace", "Verify, show and export the trace of a run."),
     "outcomes": ("gert.ecosystem.surfaces.cli.outcomes", "Show what runs came to, by runbook."),
+    "keys": ("gert.ecosystem.surfaces.cli.keys", "Make keys for traces and approvals, and list them."),
     "schema": ("gert.ecosystem.surfaces.cli.schema", "Print the JSON Schema of a document."),
     "version": ("gert.ecosystem.surfaces.cli.version", "Print the version and the commit."),
 }

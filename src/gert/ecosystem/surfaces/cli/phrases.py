@@ -107,7 +107,7 @@ def tidy(line: str, longest: int = LONGEST_LINE) -> str:
 def value_text(value: Any, longest: int = LONGEST_VALUE) -> str:
     """A value of any type, short and on one line: text as it is, everything else as JSON."""
     if isinstance(value, str):
-        return clip(value, longest)
+        return clip(value.strip("\n").replace("\n", " ⏎ "), longest)
     try:
         return clip(msgspec.json.encode(value).decode(), longest)
     except (TypeError, ValueError, OverflowError, RecursionError):

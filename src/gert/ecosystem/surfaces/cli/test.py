@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import click
 
 from gert.ecosystem.host.scenarios.folders import find
-from gert.ecosystem.host.scenarios.suite import Covered, Group, SuiteOptions, Tested, groups_of, run_groups
+from gert.ecosystem.host.scenarios.suite import Covered, Group, SuiteOptions, Tested, groups_of, run_groups, untested
 from gert.ecosystem.surfaces.cli.output import say, say_json
-from gert.ecosystem.surfaces.cli.suite_report import Report, junit
+from gert.ecosystem.surfaces.cli.suite_report import Report, changes, junit
 from gert.errors import InputError, UsageError
 from gert.kernel.foundation.duration import parse_duration
 
@@ -92,7 +92,11 @@ def command(
             break
     report.seconds = time.perf_counter() - started
     if not report.tests:
-        raise UsageError("no scenario is called so", hint="`gert scenario list` shows what there is")
+        what = "has such a tag" if tags else "is called so"
+        raise UsageError(f"no scenario {what}", hint="`gert scenario list` shows what there is")
+    if coverage and not scenarios and not tags:
+        for uncovered in untested(names or (".",), {group.runbook for group in groups}):
+            report.covered(uncovered)
     if junit_file is not None:
         _write(junit_file, junit(report))
     if as_json:
@@ -130,25 +134,22 @@ def _worth(groups: list[Group]) -> int:
 
 def _update(tested: Tested, *, say_it: bool) -> None:
     """Show the change, then make it."""
-    from gert.ecosystem.host.scenarios.editing import edited, write_atomically
-    from gert.ecosystem.surfaces.cli.suite_report import changes
+    from gert.ecosystem.host.files import is_file, read_document
+    from gert.ecosystem.host.scenarios.editing import Edited, edit_file, edited, write_atomically
     from gert.kernel.runbook.writer import to_yaml
 
     path = os.path.join(tested.folder, "test.yaml")
-    before = _read(path)
-    after = edited(before, tested.updates).text if before is not None else to_yaml(tested.updates)
+    before = read_document(path).decode("utf-8", "replace") if is_file(path) else ""
+    after = edited(before, tested.updates) if before else Edited(to_yaml(tested.updates))
     if say_it:
-        for line in changes(path, before or "", after):
+        for line in changes(path, before, after.text):
             say(line)
-    write_atomically(path, after)
-
-
-def _read(path: str) -> str | None:
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            return file.read()
-    except FileNotFoundError:
-        return None
+        if after.rewritten:
+            say("      the file has to be rewritten whole: its comments are lost")
+    if before:
+        edit_file(path, tested.updates)
+    else:
+        write_atomically(path, after.text)
 
 
 def _seconds(timeout: str) -> float:

@@ -98,6 +98,7 @@ class Scenario(Model):
     """Everything the world answered in one run."""
 
     description: str | None = optional(TEXT, "what happened")
+    actor: str | None = optional(NONEMPTY, "who started the run")
     inputs: dict[str, Any] = optional(MapOf(DATA), "values for the runbook's inputs", default={})
     tool_responses: dict[str, Any] = optional(
         RESPONSES,

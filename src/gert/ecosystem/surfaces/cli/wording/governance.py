@@ -77,7 +77,8 @@ def _approval_escalated(ticket: says.ApprovalEscalated, about: Subject) -> Words
 
 def _approval_resolved(ticket: says.ApprovalResolved, about: Subject) -> Words:
     icon, colour, text = APPROVAL[ticket.status]
-    names = ticket.approvers or ((ticket.approver_id,) if ticket.approver_id else ())
+    decided = (ticket.approver_id,) if ticket.approver_id else ()
+    names = ticket.approvers if ticket.status == "approved" else decided
     by = f" by {say.listed(names)}" if names else ""
     return Words(icon, f"{about.name}: {text}{by}", colour, say.lines_of(ticket.reason or ""))
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from gert.kernel.events.runbook import EVENTS
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.runbook.documents.scenario import Scenario
@@ -15,6 +16,7 @@ from gert.kernel.runbook.validate.domain.evidence import bad_pattern
 from gert.kernel.runbook.validate.domain.tools import misfit
 
 REGEX_ENDS: Final = "/"
+_EVENTS: Final = frozenset(each.type for each in EVENTS)
 _UNNAMED: Final = re.compile("[a-z]+#[0-9]+")
 _ITEM: Final = re.compile(r"\[[^\]]*\]")
 SAYS_NOTHING: Final = frozenset({"description", "tags", "golden", "extensions"})
@@ -51,6 +53,13 @@ def scenario_file(scenario: Scenario, program: Program | None) -> Iterator[Findi
             elif not isinstance(step, model):
                 message = f"`{key}` is a `{step.type}` step, not a `{word}` step"
                 yield error("D60", (section, key), message, on_key=True)
+    for key, given in scenario.approvals.items():
+        for block in given if isinstance(given, list | tuple) else (given,):
+            if block.approved is None and not (block.responses or block.expired or block.failure):
+                message = f"the answer to the approval of `{key}` says neither yes nor no"
+                yield error(
+                    "D62", ("approvals", key), message, "write `approved: true`, `responses`, or `expired: true`"
+                )
     for section in ("approvals", "previews"):
         for key in getattr(scenario, section):
             if not _is_step(key, steps):
@@ -68,6 +77,12 @@ def test_file(expectations: Expectations, program: Program | None) -> Iterator[F
         for name, value in getattr(expectations, section).items():
             if isinstance(value, str) and len(value) > 2 and value[0] == value[-1] == REGEX_ENDS:
                 yield from bad_pattern("D61", value[1:-1], (section, name))
+    for index, event in enumerate(expectations.expected_events):
+        kind = event.split(maxsplit=1)[0] if event.split() else event
+        if kind not in _EVENTS:
+            guess = did_you_mean(kind, _EVENTS)
+            hint = f"did you mean `{guess}`?" if guess else "`docs/events.md` lists them"
+            yield error("D61", ("expected_events", index), f"there is no event `{shorten(kind)}`", hint)
     if program is None:
         return
     for section in ("must_reach", "must_not_reach"):

@@ -1,0 +1,129 @@
+"""Approvals that can wait: a ticket on disk, people told over channels, and answers that come whenever they come."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from gert.ecosystem.approvals.port import Channel, StillOpen
+from gert.ecosystem.approvals.telling import Channels
+from gert.ecosystem.approvals.ticket_file import RunRef, TicketFile
+from gert.ecosystem.approvals.tickets import Tickets
+from gert.errors import DocumentError, GertError, IntegrityError, UsageError
+from gert.kernel.engine.approval import tally
+from gert.kernel.engine.asks import ApprovalAnswer, AwaitApproval, Response, SubmitApproval, TicketAnswer
+from gert.kernel.events.runbook.parts import Failure
+
+METHOD: Final = "ticket"
+_FIRST_LOOK: Final = 0.1
+_LATER_LOOK: Final = 1.0
+# What says that a ticket cannot be used; anything else may pass.
+_NO_TICKET: Final = (UsageError, DocumentError, IntegrityError)
+
+
+class TicketApprovals:
+    """Asks with tickets, for one run.
+
+    detach: whether a ticket nobody has decided ends the wait with `StillOpen`
+    """
+
+    def __init__(
+        self, tickets: Tickets, run: RunRef, *, channels: Iterable[Channel] = (), detach: bool = False
+    ) -> None:
+        self._tickets = tickets
+        self._run = run
+        self._channels = Channels(tickets, channels)
+        self._detach = detach
+
+    async def submit(self, ask: SubmitApproval) -> TicketAnswer:
+        """Open a ticket and tell people; the same question leads to the same ticket."""
+        if ask.request.require_signed_approvals and not self._tickets.verifier.has_keys:
+            message = "`require_signed_approvals` asks for signed answers, and no key to verify them with is set"
+            return TicketAnswer(failure=Failure("denied", message))
+        run = msgspec.structs.replace(self._run, key=ask.key)
+        try:
+            file = await asyncio.to_thread(self._tickets.open, ask.request, run, METHOD)
+        except GertError as problem:
+            return TicketAnswer(failure=Failure("transport", problem.message))
+        if file.status == "pending":
+            await self._channels.announce(file)
+        return TicketAnswer(
+            ticket_id=file.id,
+            method=file.method,
+            created_at=file.ticket.created_at,
+            expires_at=file.ticket.expires_at,
+        )
+
+    async def wait(self, ask: AwaitApproval) -> ApprovalAnswer:
+        """Wait until the ticket is decided by what this run asks and the keys it holds, or its time is over."""
+        try:
+            file = await self._look(ask)
+            if file.status == "pending" and self._detach:
+                raise StillOpen(ask.ticket_id)
+            if file.status == "pending":
+                async with self._channels.listening(ask.ticket_id):
+                    file = await self._watch(ask)
+        except _NO_TICKET as problem:
+            # Nothing can be approved by a ticket that is gone or is another.
+            return ApprovalAnswer(failure=Failure("denied", problem.message))
+        if file.status == "abandoned":
+            return ApprovalAnswer(failure=Failure("denied", "the request for approval was abandoned"))
+        return ApprovalAnswer(responses=handed_over(file), expired=file.status == "expired")
+
+    async def settle(self) -> list[str]:
+        """The run has ended: the tickets it leaves open are abandoned, so that nobody answers for nothing."""
+        left = await asyncio.to_thread(self._tickets.all, "pending", run_id=self._run.run_id)
+        for file in left:
+            await asyncio.to_thread(self._tickets.abandon, file.id)
+        return [file.id for file in left]
+
+    async def _look(self, ask: AwaitApproval) -> TicketFile:
+        return await asyncio.to_thread(self._tickets.judge, ask.ticket_id, ask.request)
+
+    async def _watch(self, ask: AwaitApproval) -> TicketFile:
+        """Look whenever the file has changed, whenever this process took an answer, and when the time is over."""
+        answered = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def tell(ticket_id: str) -> None:
+            if ticket_id == ask.ticket_id:
+                loop.call_soon_threadsafe(answered.set)
+
+        unsubscribe = self._tickets.subscribe(tell)
+        try:
+            while True:
+                # The stamp is taken first: what changes in between is looked at once more, and never missed.
+                seen = self._tickets.stamp(ask.ticket_id)
+                file = await self._look(ask)
+                if file.status != "pending":
+                    return file
+                pause = _FIRST_LOOK
+                while not (answered.is_set() or self._has_moved(file, seen)):
+                    await _either(answered, pause)
+                    pause = min(pause * 1.5, _LATER_LOOK)
+                answered.clear()
+        finally:
+            unsubscribe()
+
+    def _has_moved(self, file: TicketFile, seen: object) -> bool:
+        return self._tickets.stamp(file.id) != seen or file.is_over(self._tickets.clock())
+
+
+def handed_over(file: TicketFile) -> tuple[Response, ...]:
+    """What the run is told: all that was said, but nothing that would count and whose author was told otherwise."""
+    told: list[Response] = []
+    for heard in file.responses:
+        counts = tally(file.ticket, [*told, heard.response]).objections[-1] is None
+        if not counts or heard.objection is None:
+            told.append(heard.response)
+    return tuple(told)
+
+
+async def _either(event: asyncio.Event, seconds: float) -> None:
+    """Wait for an event, but not for longer."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return

@@ -1,0 +1,97 @@
+"""Answering from outside a run: where tickets are, who answers, and what an answer comes to."""
+
+import getpass
+import os
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from gert.ecosystem.approvals.ticket_file import TicketFile
+from gert.ecosystem.approvals.tickets import Answered, Tickets
+from gert.ecosystem.approvals.verifying import sign_response
+from gert.ecosystem.host.approval_keys import SIGNING_KEY, approval_verifier, key_to_sign_with
+from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.journal import now
+from gert.ecosystem.host.runs import state_dir
+from gert.errors import UsageError
+from gert.kernel.engine.asks import Response
+from gert.kernel.events.envelope import format_timestamp
+from gert.kernel.foundation.signature import Key
+
+FOLDER: Final = "approvals"
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody says about a ticket.
+
+    ticket: its id, or as much of it as no other has
+    key: the environment variable or the file of the key to sign with
+    """
+
+    ticket: str
+    approved: bool
+    approver: str | None = None
+    reason: str | None = None
+    key: str | None = None
+    key_id: str | None = None
+
+
+def tickets_in(
+    state: str, environ: Mapping[str, str], own: Key | None = None, clock: Callable[[], datetime] = now
+) -> Tickets:
+    """The tickets of a state directory; signatures are checked with the keys of the environment."""
+    return Tickets(os.path.join(state, FOLDER), clock, approval_verifier(environ, own))
+
+
+def tickets_here(
+    chosen: str | None, environ: Mapping[str, str], own: Key | None = None, working: str | None = None
+) -> Tickets:
+    """The tickets of the project of the working folder, or of the state directory that was chosen."""
+    folder = working if working is not None else os.getcwd()
+    return tickets_in(state_dir(chosen, Workspace(folder).project_root(folder), environ), environ, own)
+
+
+def give(
+    answer: Answer,
+    chosen: str | None,
+    environ: Mapping[str, str],
+    on_ticket: Callable[[TicketFile], object] = lambda _: None,
+) -> Answered:
+    """Put an answer to a ticket, signed if a key is named; `on_ticket` hears what it is about before."""
+    own = key_to_sign_with(answer.key, environ, answer.key_id) if answer.key is not None else None
+    tickets = tickets_here(chosen, environ, own)
+    file = tickets.get(tickets.find(answer.ticket))
+    if answer.approved and own is None and file.ticket.request.require_signed_approvals:
+        raise UsageError(
+            f"the ticket `{file.id}` takes only signed approvals",
+            hint=f"name your key with --key: a file, or a variable such as {SIGNING_KEY}; `gert keys new` makes one",
+        )
+    response = Response(
+        approver=answer.approver if answer.approver is not None else whoever(),
+        approved=answer.approved,
+        timestamp=format_timestamp(tickets.clock()),
+        reason=answer.reason,
+        ticket_id=file.id,
+        request_hash=file.ticket.request.request_hash,
+    )
+    _require_text(response)
+    on_ticket(file)
+    return tickets.answer(file.id, sign_response(response, file.ticket, own) if own is not None else response)
+
+
+def whoever() -> str:
+    """The user of this process, where nobody says who answers."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        raise UsageError("it is not known who answers", hint="say so with --as") from None
+
+
+def _require_text(response: Response) -> None:
+    for option, text in (("--as", response.approver), ("--reason", response.reason or "")):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{option} is not UTF-8 text") from None

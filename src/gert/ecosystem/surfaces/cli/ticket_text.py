@@ -1,0 +1,121 @@
+"""Tickets in words: rows of a list, everything about one of them, and what an answer came to."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import click
+import msgspec
+
+from gert.ecosystem.approvals.terminal import summary
+from gert.ecosystem.approvals.ticket_file import Heard, TicketFile
+from gert.ecosystem.approvals.tickets import Answered
+from gert.ecosystem.surfaces.cli.output import Cell, plural, say
+from gert.ecosystem.surfaces.cli.phrases import elapsed
+from gert.kernel.events.envelope import parse_timestamp
+from gert.kernel.foundation.secret_refs import masked
+from gert.kernel.foundation.text import printable
+
+HEADINGS: Final = ("ticket", "runbook", "step", "risk", "asked by", "since", "expires", "answers")
+COLOURS: Final = {"pending": "yellow", "approved": "green", "rejected": "red", "expired": "red", "abandoned": None}
+RISKS: Final = {"high": "red", "critical": "red", "medium": "yellow"}
+
+
+def row(file: TicketFile, now: datetime, *, with_status: bool) -> list[Cell]:
+    """One ticket in a list."""
+    request, status = file.ticket.request, file.status_at(now)
+    cells: list[Cell] = [
+        (file.id, None),
+        (request.runbook, None),
+        (request.step_id, None),
+        (request.risk_level, RISKS.get(request.risk_level)),
+        (request.requested_by or "the kernel", None),
+        (_ago(file.ticket.created_at, now), None),
+        (_ahead(file.ticket.expires_at, now) if status == "pending" else "", None),
+        (f"{file.approvals}/{file.needed}", None),
+    ]
+    return [*cells, (status, COLOURS[status])] if with_status else cells
+
+
+def about(file: TicketFile, now: datetime) -> Iterator[str]:
+    """Everything that is known about a ticket, line by line."""
+    status = file.status_at(now)
+    yield f"ticket {click.style(file.id, bold=True)}: {click.style(status, fg=COLOURS[status])}"
+    yield from summary(file.ticket.request)
+    ticket, request = file.ticket, file.ticket.request
+    rows = [
+        ("signatures", "required" if request.require_signed_approvals else "not required"),
+        *([("barred", "whoever started the run")] if request.separation_of_duties else []),
+        ("file", file.run.file),
+        ("waiting", f"since {ticket.created_at}, {_ago(ticket.created_at, now)}"),
+        ("expires", f"{ticket.expires_at}, {_ahead(ticket.expires_at, now)}"),
+        ("answers", standing(file)),
+    ]
+    yield from (f"  {f'{name}:'.ljust(15)}{printable(value)}" for name, value in rows)
+    yield from (f"    {_said(heard)}" for heard in (*file.responses, *file.refused))
+    if file.unrecorded:
+        yield f"    and {plural(file.unrecorded, 'answer')} more that did not count"
+    if file.notes:
+        yield "  notes:"
+    yield from (f"    {printable(note)}" for note in file.notes)
+
+
+def outcome(answered: Answered, approved: bool, state_dir: str | None) -> Iterator[str]:
+    """What an answer came to, and what to do next."""
+    file = answered.file
+    if answered.objection is not None:
+        yield f"{click.style('not counted:', fg='red')} {printable(answered.objection)}"
+        return
+    word = "approval" if approved else "rejection"
+    yield f"{click.style('counted:', fg='green')} your {word}; {standing(file)}"
+    if file.status != "pending":
+        yield f"the run goes on with: {printable(resume_command(file, state_dir))}"
+
+
+def resume_command(file: TicketFile, state_dir: str | None) -> str:
+    """How the run is gone on with, unless it waits by itself."""
+    where = f" --state-dir {state_dir}" if state_dir else ""
+    return f"gert resume --run {file.run.run_id}{where}"
+
+
+def standing(file: TicketFile) -> str:
+    """How many have approved, and what that means."""
+    count = f"{file.approvals} of {plural(file.needed, 'approval')}"
+    return count if file.status == "pending" else f"{count}, the ticket is {file.status}"
+
+
+def as_document(file: TicketFile, now: datetime) -> dict[str, Any]:
+    """A ticket as machines read it; secrets are masked."""
+    document: dict[str, Any] = masked(msgspec.to_builtins(file, enc_hook=str))
+    return {
+        **document,
+        "status": file.status_at(now),
+        "approvals": file.approvals,
+        "needed": file.needed,
+    }
+
+
+def _said(heard: Heard) -> str:
+    response = heard.response
+    word = click.style("approved", fg="green") if response.approved else click.style("rejected", fg="red")
+    signed = f", signed with `{printable(response.key_id or 'default')}`" if response.signature else ""
+    reason = f": {printable(response.reason)}" if response.reason else ""
+    against = f" ({click.style('not counted', fg='yellow')}: {printable(heard.objection)})" if heard.objection else ""
+    return f"{printable(response.approver)} {word} at {printable(response.timestamp)}{signed}{reason}{against}"
+
+
+def _ago(moment: str | None, now: datetime) -> str:
+    return f"{elapsed(now - parse_timestamp(moment))} ago" if moment else ""
+
+
+def _ahead(moment: str | None, now: datetime) -> str:
+    if not moment:
+        return ""
+    left = parse_timestamp(moment) - now
+    return f"in {elapsed(left)}" if left > timedelta() else f"{elapsed(-left)} ago"
+
+
+def say_lines(lines: Iterator[str]) -> None:
+    """Print them."""
+    for line in lines:
+        say(line)

@@ -1,0 +1,147 @@
+"""Expectations: exact, in type as well as in value; what differs is named, shown and explained."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gert.errors import PatternError
+from gert.kernel.scenario.expect import differences, literal, matches
+
+from .plays import call, expectations, play, program, scenario
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.from_regex(r"/.+/", fullmatch=True),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@pytest.mark.parametrize(
+    ("want", "found"),
+    [
+        (200, 200),
+        ("200", "200"),
+        (1, 1.0),
+        (True, True),
+        (None, None),
+        ([], []),
+        ({}, {}),
+        ("/2../", 200),
+        ("/^200$/", "200"),
+        ("/a/", ["a"]),
+        ({"a": "/x/"}, {"a": "xyz"}),
+        ([["/x/"]], [["x"]]),
+        ("/true/", True),
+        ("//", "//"),
+        ("/", "/"),
+    ],
+)
+def test_what_matches(want: Any, found: Any) -> None:
+    assert matches(want, found)
+
+
+@pytest.mark.parametrize(
+    ("want", "found"),
+    [
+        (200, "200"),
+        ("200", 200),
+        (1, True),
+        (True, 1),
+        (0, False),
+        (None, ""),
+        ("", None),
+        (None, 0),
+        ([1], [1, 2]),
+        ([1, 2], [2, 1]),
+        ({"a": 1}, {"a": 1, "b": 2}),
+        ({"a": 1, "b": 2}, {"a": 1}),
+        ({"a": None}, {}),
+        ([1], {"0": 1}),
+        ([True], [1]),
+        ("/^2$/", 200),
+        ("/x/", None),
+        ("//", ""),
+        ("/X/", "x"),
+        ("a", "A"),
+        ("a", "a "),
+    ],
+)
+def test_what_does_not_match(want: Any, found: Any) -> None:
+    assert not matches(want, found)
+
+
+@pytest.mark.parametrize("want", ["/(/", "/a**/", "/(?=x)/", "/" + "x" * 2000 + "/", {"a": ["/[/"]}])
+def test_a_pattern_that_is_none_is_an_error_wherever_it_stands(want: Any) -> None:
+    found = {"a": ["x"]} if isinstance(want, dict) else "x"
+    with pytest.raises(PatternError):
+        matches(want, found)
+
+
+@given(PLAIN)
+def test_a_value_written_as_an_expectation_expects_just_that(value: Any) -> None:
+    assert matches(literal(value), value)
+
+
+@pytest.mark.parametrize("text", ["/opt/c++/", "/a(/", "/var/log/", "/^$/", "/\\d/", "/a\nb/", "/ü€/", "/a b/"])
+def test_text_that_looks_like_a_pattern_is_expected_as_text(text: str) -> None:
+    assert matches(literal(text), text)
+    assert not matches(literal(text), text + "x")
+    assert not matches(literal(text), "x" + text)
+
+
+def test_every_difference_is_named_in_the_order_of_the_document() -> None:
+    answers = scenario(tool_responses={"a": {"stdout": "x=1"}})
+    _, seen, script = play(program(call("a")), answers, ("step_retry a",))
+    expected = expectations(
+        expected_events=["step_retry a"],
+        expected_decisions={"a": "deny"},
+        expected_risk={"a": "critical"},
+        expected_meta={"m": 1},
+        expected_outputs={"x": 1, "gone": 2},
+        must_not_reach=["a"],
+        must_reach=["b"],
+        expected_code="other",
+        expected_outcome="escalated",
+        expected_status="failed",
+    )
+    assert [each.name for each in differences(expected, seen, script.missing)] == [
+        "expected_status",
+        "expected_outcome",
+        "expected_code",
+        "must_reach",
+        "must_not_reach",
+        "expected_outputs.x",
+        "expected_outputs.gone",
+        "expected_meta.m",
+        "expected_risk.a",
+        "expected_decisions.a",
+        "expected_events",
+    ]
+    for each in differences(expected, seen, script.missing):
+        assert each.expected in str(each)
+        assert each.found in str(each)
+        assert "\n" not in str(each)
+
+
+def test_a_missing_answer_goes_before_everything_even_where_nothing_else_differs() -> None:
+    _, seen, script = play(program(call("a", continue_on_fail=True)), scenario())
+    (first,) = differences(expectations(expected_status="completed"), seen, script.missing)
+    assert first.name == "scenario"
+    assert "`a`" in first.found
+
+
+def test_without_expectations_a_failure_is_a_difference_and_says_why() -> None:
+    _, seen, script = play(program(call("a")), scenario(tool_responses={"a": {"exit_code": 2, "stderr": "boom"}}))
+    (only,) = differences(None, seen, script.missing)
+    assert (only.name, only.found) == ("expected_status", "`failed`")
+    assert "boom" in (only.hint or "")
+
+
+def test_what_is_long_is_cut_and_what_could_steer_a_terminal_is_not_shown() -> None:
+    made = program(call("a"))
+    _, seen, script = play(made, scenario(tool_responses={"a": {"outputs": {"x": "\x1b[2J" + "y" * 10_000}}}))
+    (only,) = differences(expectations(expected_outputs={"x": "z"}), seen, script.missing)
+    assert "\x1b" not in str(only)
+    assert len(str(only)) < 1000
