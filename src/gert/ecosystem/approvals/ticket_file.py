@@ -168,7 +168,7 @@ def decode(data: bytes, ticket_id: str, path: str) -> TicketFile:
             raise DocumentError(f"`{path}` is a ticket of version {version}, and this gert reads version {VERSION}")
         file = msgspec.json.decode(data, type=TicketFile)
         _check(file, ticket_id)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TraceError) as problem:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, OverflowError, TraceError) as problem:
         why = printable(str(problem)).partition("\n")[0][:_NOTE_LENGTH]
         raise DocumentError(
             f"`{path}` is not a ticket: {why[:1].lower()}{why[1:]}", hint="it was changed by something else than gert"

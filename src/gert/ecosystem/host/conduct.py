@@ -1,6 +1,6 @@
 """Conducting a run: driven to its end or to where it waits, others told of it, and a scenario made of it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,10 +23,21 @@ if TYPE_CHECKING:
     from gert.ecosystem.host.scenarios.record import Recording
 
 
+class Cast(msgspec.Struct, frozen=True, kw_only=True):
+    """Who answers a run.
+
+    abort: ends at once what the world has started
+    settle: called when the run has ended, and not while it waits
+    """
+
+    world: World
+    abort: Callable[[], object] = lambda: None
+    settle: Callable[[], Awaitable[object]] | None = None
+
+
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a run needs to be conducted.
 
-    abort: ends at once what the world has started
     timeout: seconds the run may still take
     recorded: answers that are known; `on_live` is called when they are used up
     """
@@ -34,8 +45,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     options: RunOptions
     prepared: Prepared
     setup: Setup
-    world: World
-    abort: Callable[[], object]
+    cast: Cast
     store: Store
     journal: Journal
     redactor: Redactor
@@ -56,7 +66,7 @@ async def conduct(stage: Stage) -> Executed:
     recorded = None
     try:
         driver = Driver(
-            stage.world,
+            stage.cast.world,
             stage.journal,
             max_parallel=stage.options.max_parallel,
             recorded=stage.recorded,
@@ -66,11 +76,13 @@ async def conduct(stage: Stage) -> Executed:
         if stage.recording is not None:
             steps = listening(steps, stage.recording.asks)
         try:
-            with interruptible(driver, stage.abort, stage.relay) as pressed, limited(driver, stage.timeout):
+            with interruptible(driver, stage.cast.abort, stage.relay) as pressed, limited(driver, stage.timeout):
                 result = await driver.drive(steps)
         except Suspended as suspended:
             pending = tuple(_pending(ask) for ask in suspended.asks)
         if result is not None:
+            if stage.cast.settle is not None:
+                await stage.cast.settle()
             await _tell(stage, result)
             if stage.recording is not None:
                 recorded = await stage.recording.write(stage.setup, stage.store)

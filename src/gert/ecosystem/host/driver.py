@@ -18,7 +18,7 @@ import msgspec
 from gert.ecosystem.host.collector import settled_heap
 from gert.ecosystem.host.journal import Logged
 from gert.ecosystem.host.lanes import Lane, Lanes
-from gert.ecosystem.host.worlds import World
+from gert.ecosystem.host.worlds import Detached, World
 from gert.errors import GertError, IntegrityError, TraceError
 from gert.kernel.engine.asks import AnyAnswer, Ask, PauseAnswer, RunLanes, Said, Steps, answer_with
 from gert.kernel.engine.frame import written
@@ -56,10 +56,6 @@ class Writes(Protocol):
 
     async def settle(self, *, alone: bool = False) -> None:
         """Make everything durable that was said and answered."""
-
-
-class Detached(Exception):
-    """Raised by a world that will not wait: the question stays open, and whoever resumes the run asks it again."""
 
 
 class Suspended(Exception):

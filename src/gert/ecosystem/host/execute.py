@@ -6,9 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
+from gert.ecosystem.approvals.port import ApprovalProvider
+from gert.ecosystem.approvals.provider import TicketApprovals
 from gert.ecosystem.approvals.terminal import TerminalApprovals
+from gert.ecosystem.approvals.ticket_file import RunRef
 from gert.ecosystem.executors.stdio import Stdio
-from gert.ecosystem.host.conduct import Stage, conduct
+from gert.ecosystem.host.approvals import tickets_in
+from gert.ecosystem.host.conduct import Cast, Stage, conduct
 from gert.ecosystem.host.console import Console
 from gert.ecosystem.host.evidence import EvidenceDialogue, EvidenceFile, EvidenceGiver, collect
 from gert.ecosystem.host.facts import platform
@@ -77,9 +81,9 @@ async def execute(
     starter = loaded.scenario.actor if loaded is not None and options.actor is None else None
     setup = prepared.setup(inputs, redactor, played, starter)
     if loaded is not None:
-        world, abort = _replay(loaded, setup)
+        cast = _replay(loaded, setup)
     else:
-        world, abort = world_for(prepared, setup, inputs, redactor, observers, console, os.getcwd())
+        cast = world_for(prepared, setup, inputs, redactor, observers, console, os.getcwd())
     recording = _recording(prepared, setup)
     key = signing_key(environ)
     options = where_recorded(options, prepared.settings, prepared.program.runbook.meta.name, setup.run_id)
@@ -93,8 +97,7 @@ async def execute(
                 options=options,
                 prepared=prepared,
                 setup=setup,
-                world=world,
-                abort=abort,
+                cast=cast,
                 store=store,
                 journal=journal,
                 redactor=redactor,
@@ -126,10 +129,10 @@ def _scenario(prepared: Prepared) -> "Loaded | None":
     return load(prepared.workspace, pick(prepared.options.file, named), prepared.program)
 
 
-def _replay(loaded: "Loaded", setup: Setup) -> tuple[World, Callable[[], object]]:
+def _replay(loaded: "Loaded", setup: Setup) -> Cast:
     from gert.ecosystem.host.scenarios.replay import Replay, script_for
 
-    return Replay(script_for(loaded.scenario, setup)), lambda: None
+    return Cast(world=Replay(script_for(loaded.scenario, setup)))
 
 
 def _recording(prepared: Prepared, setup: Setup) -> "Recording | None":
@@ -151,8 +154,8 @@ def world_for(
     observers: tuple[Observer, ...],
     console: Console,
     working: str,
-) -> tuple[World, Callable[[], object]]:
-    """Who answers, and how to end at once what it started; tools run in the folder `working`."""
+) -> Cast:
+    """Who answers; tools run in the folder `working`."""
     program, options = prepared.program, prepared.options
 
     def printed(path: str, stream: str, text: str) -> None:
@@ -174,15 +177,32 @@ def world_for(
         file.require_steps({step.id for step in program.steps if isinstance(step, ManualStep)})
         givers.append(file)
     givers.append(EvidenceDialogue(console, setup.actor))
+    approvals = _approvals(prepared, setup, console)
     real = Real(
         program,
         Intake(redactor),
         transports={"stdio": stdio},
-        approvals=TerminalApprovals(console, setup.actor, now, lambda: f"ticket-{new_run_id(now())}"),
+        approvals=approvals,
         collect=lambda ask: collect(ask, *givers),
     )
     worlds: dict[str, World] = {"dry-run": DryRun(real), "probe": Probe(real, options.probe_effects)}
-    return worlds.get(setup.mode, real), stdio.kill_all
+    settle = approvals.settle if isinstance(approvals, TicketApprovals) else None
+    return Cast(world=worlds.get(setup.mode, real), abort=stdio.kill_all, settle=settle)
+
+
+def _approvals(prepared: Prepared, setup: Setup, console: Console) -> ApprovalProvider:
+    """Who is asked for approval: whoever sits at the terminal, or people elsewhere."""
+    options = prepared.options
+    if options.approvals == "terminal":
+        return TerminalApprovals(console, setup.actor, now, lambda: f"ticket-{new_run_id(now())}")
+    run = RunRef(
+        run_id=setup.run_id,
+        runbook=setup.program.runbook.meta.name,
+        file=os.path.abspath(options.file),
+        state_dir=prepared.state,
+    )
+    tickets = tickets_in(prepared.state, prepared.environ)
+    return TicketApprovals(tickets, run, detach=options.approvals == "detach")
 
 
 def _bound(program: Program, inputs: ResolvedInputs) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Explaining policies: what they decide about the steps of a runbook, the actions of a tool, or one contract."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -12,12 +12,17 @@ from gert.errors import UsageError
 from gert.kernel.governance.contract import Contract, resolve
 from gert.kernel.governance.explain import Explanation, PolicyMatch, explain
 from gert.kernel.governance.rules import Policy
+from gert.kernel.runbook.document import Document
 from gert.kernel.runbook.documents.contract import ContractBlock
+from gert.kernel.runbook.documents.policy_test import API_VERSION, PolicyCaseBlock, PolicyTest
 from gert.kernel.runbook.documents.steps import ToolStep
 from gert.kernel.runbook.documents.tool import Tool
+from gert.kernel.runbook.finding import Finding, Severity
 from gert.kernel.runbook.model import Decoder
 from gert.kernel.runbook.program import declared
 from gert.kernel.runbook.reader import read
+from gert.kernel.runbook.tree import Map, Seq, Tree
+from gert.kernel.runbook.validate import validate
 
 
 class Ruling(msgspec.Struct, frozen=True):
@@ -121,11 +126,35 @@ def _policies(sources: Iterable[PolicySource]) -> list[Policy]:
 
 
 def _contract(text: str) -> ContractBlock:
+    """A contract, checked as one in a policy test would be; the first error at its place."""
     reading = read(text.encode("utf-8", "replace"))
+    tree = reading.tree
+    if reading.findings:
+        raise _refused(reading.findings[0])
     decoder = Decoder()
-    block = ContractBlock.decode(decoder, reading.tree.root, ()) if not reading.findings else None
-    for finding in map(reading.tree.place, (*reading.findings, *decoder.findings)):
-        hint = finding.hint or "a contract such as `{effects: [network], writes: []}`"
-        raise UsageError(f"--contract:{finding.line}:{finding.column}: {finding.message}", hint=hint)
-    assert block is not None  # noqa: S101 - what is not a contract has a finding
+    block = ContractBlock.decode(decoder, tree.root, ())
+    if decoder.findings or block is None:
+        raise _refused(tree.place(decoder.findings[0]))
+    test = PolicyTest(api_version=API_VERSION, cases=(PolicyCaseBlock(name="x", contract=block),))
+    for finding in validate(Document("policy-test", test, Tree(_around(tree.root), ""), [])).findings:
+        if finding.severity is Severity.ERROR:
+            own = finding.path[len(_AROUND) :] if finding.path[: len(_AROUND)] == _AROUND else finding.path
+            raise _refused(tree.place(msgspec.structs.replace(finding, path=own, line=0)))
     return block
+
+
+_AROUND: Final = ("cases", 0, "contract")
+
+
+def _around(contract: Map) -> Map:
+    """The policy test whose only case has this contract."""
+    case, cases, test = Map(0), Seq(0), Map(0)
+    case.update(name="x", contract=contract)
+    cases.append(case)
+    test.update(apiVersion=API_VERSION, cases=cases)
+    return test
+
+
+def _refused(finding: Finding) -> UsageError:
+    hint = finding.hint or "a contract such as `{effects: [network], writes: []}`"
+    return UsageError(f"--contract:{finding.line}:{finding.column}: {finding.message}", hint=hint)

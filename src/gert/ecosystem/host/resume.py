@@ -30,7 +30,7 @@ from gert.ecosystem.stores.jsonl import JsonlStore
 from gert.ecosystem.stores.port import Store
 from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.errors import IntegrityError, TraceError, UsageError
-from gert.kernel.engine.asks import Ask, Said
+from gert.kernel.engine.asks import Ask, AwaitApproval, Said
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import Given, ResolvedInputs
 from gert.kernel.events.envelope import decode, parse_timestamp
@@ -90,7 +90,7 @@ async def resume(
         inputs = await _inputs(prepared, state, options, environ, console)
         redactor = prepared.redactor(inputs)
         setup = _setup(prepared, state, inputs)
-        world, abort = world_for(prepared, setup, inputs, redactor, observers, console, state.working)
+        cast = world_for(prepared, setup, inputs, redactor, observers, console, state.working)
         journal = ContinuedJournal(
             store,
             state.run_id,
@@ -100,7 +100,7 @@ async def resume(
             has_secrets=bool(inputs.secrets),
         )
         answers = list(read_answers(store.answers(state.run_id)))
-        reconciled = Reconciled(world)
+        reconciled = Reconciled(cast.world)
         resumed = RunResumed(
             actor=options.actor or user_name(),
             host=host_name(),
@@ -113,8 +113,7 @@ async def resume(
                 options=run,
                 prepared=prepared,
                 setup=setup,
-                world=reconciled,
-                abort=abort,
+                cast=msgspec.structs.replace(cast, world=reconciled),
                 store=store,
                 journal=journal,
                 redactor=redactor,
@@ -132,6 +131,12 @@ def _go_live(
     journal: ContinuedJournal, store: Store, world: Reconciled, options: ResumeOptions, resumed: RunResumed
 ) -> Callable[[list[Ask[Any]]], None]:
     def go_live(announced: list[Ask[Any]]) -> None:
+        tickets = [ask.ticket_id for ask in announced if isinstance(ask, AwaitApproval)]
+        if options.ticket is not None and options.ticket not in tickets:
+            raise UsageError(
+                f"the run does not wait for the ticket `{options.ticket}`",
+                hint=f"it waits for {', '.join(f'`{ticket}`' for ticket in tickets)}" if tickets else None,
+            )
         choices = settle_doubts(announced, options.reconcile)
         if journal.unsupported():
             # The power failed between the two files: the answers these events rest on are lost, and nobody had gone on.

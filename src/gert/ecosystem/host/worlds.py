@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, cast
 
 import msgspec
 
+from gert.ecosystem.approvals.port import ApprovalProvider, StillOpen
 from gert.ecosystem.host.intake import Intake
 from gert.kernel.engine.asks import (
     ANSWERS,
@@ -36,6 +37,10 @@ from gert.kernel.runbook.documents.tool import ActionBlock, Tool
 from gert.kernel.runbook.program import Program
 
 PROBED_EFFECTS: Final = frozenset({"network"})
+
+
+class Detached(Exception):
+    """Raised by a world that will not wait: the question stays open, and whoever resumes the run asks it again."""
 
 
 class World(Protocol):
@@ -76,16 +81,6 @@ class CallsTools(Protocol):
         """Call an action."""
 
 
-class Approvals(Protocol):
-    """Whoever is asked for approval (kernel-api, ApprovalProvider)."""
-
-    async def submit(self, ask: SubmitApproval) -> TicketAnswer:
-        """Ask, and wait for nobody."""
-
-    async def wait(self, ask: AwaitApproval) -> ApprovalAnswer:
-        """Wait for the answer; can be cancelled."""
-
-
 class Real:
     """Asks processes and people; every answer is redacted before anyone sees it."""
 
@@ -95,7 +90,7 @@ class Real:
         intake: Intake,
         *,
         transports: Mapping[str, CallsTools],
-        approvals: Approvals,
+        approvals: ApprovalProvider,
         collect: Callable[[CollectEvidence], Awaitable[EvidenceAnswer]],
     ) -> None:
         self._program = program
@@ -109,7 +104,7 @@ class Real:
             CallExtension: self._extend,
             CollectEvidence: self._collect,
             SubmitApproval: self._submit,
-            AwaitApproval: approvals.wait,
+            AwaitApproval: self._await,
             Pause: self._pause,
         }
 
@@ -154,6 +149,12 @@ class Real:
 
     async def _submit(self, ask: SubmitApproval) -> TicketAnswer:
         return await self._approvals.submit(ask)
+
+    async def _await(self, ask: AwaitApproval) -> ApprovalAnswer:
+        try:
+            return await self._approvals.wait(ask)
+        except StillOpen:
+            raise Detached from None
 
     async def _pause(self, ask: Pause) -> PauseAnswer:
         await asyncio.sleep(ask.seconds)
