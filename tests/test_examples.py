@@ -79,7 +79,8 @@ def test_every_document_is_valid_to_the_last_warning(
     files = json.loads(capsys.readouterr().out)["files"]
     assert Counter(file["kind"] for file in files) == {
         "project": 1,
-        "policy": len(list(EXAMPLES.glob("policies/*.yaml"))),
+        "policy": len(list(EXAMPLES.glob("policies/*.policy.yaml"))),
+        "policy-test": 1,
         "runbook": len(RUNBOOKS),
         "tool": len(list(EXAMPLES.glob("tools/*.yaml"))),
         "scenario": len(FOLDERS),

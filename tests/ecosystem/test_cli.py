@@ -313,7 +313,7 @@ class TestExplain:
 
 
 class TestSchema:
-    @pytest.mark.parametrize("kind", ["runbook", "tool", "policy", "project", "scenario", "test"])
+    @pytest.mark.parametrize("kind", ["runbook", "tool", "policy", "policy-test", "project", "scenario", "test"])
     def test_a_schema_is_printed_and_valid(self, capsys: pytest.CaptureFixture[str], kind: str) -> None:
         assert main(["schema", kind]) == 0
         jsonschema_rs.meta.validate(json.loads(capsys.readouterr().out))

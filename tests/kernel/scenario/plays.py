@@ -35,7 +35,7 @@ def program(*steps: dict[str, Any], after: tuple[dict[str, Any], ...] = (), ends
             "other": {"argv": ["t"]},
         },
     }
-    book = {
+    book: dict[str, Any] = {
         "apiVersion": "kernel/v0",
         "meta": {"name": "b", "governance": ALLOW, **meta},
         "tools": ["t"],

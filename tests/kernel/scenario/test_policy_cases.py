@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.kernel.governance.test_laws import PEOPLE, contracts, policies
 
 from gert.kernel.governance.contract import Contract
 from gert.kernel.governance.decide import decide
@@ -14,8 +15,6 @@ from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.documents.policy_test import ExpectedDecisionBlock, PolicyCaseBlock
 from gert.kernel.scenario.expect import Difference
 from gert.kernel.scenario.policy_cases import Judged, RuleCoverage, case_differences, judge
-
-from ..governance.test_laws import PEOPLE, contracts, policies
 
 WRITES = Contract(effects=frozenset({"kubernetes"}), writes=frozenset({"pods"}))
 READS = Contract(effects=frozenset({"kubernetes"}), deterministic=True, idempotent=True)
@@ -297,7 +296,7 @@ def test_a_case_is_decided_as_a_run_decides(contract: Contract, within: Contract
 def test_what_was_found_is_what_can_be_expected(contract: Contract, under: list[Policy], targets: int) -> None:
     judged = judge(contract, under, targets=targets)
     said = judged.decision.summary()
-    expect = {
+    expect: dict[str, Any] = {
         name: said[name]
         for name in ("decision", "separation_of_duties", "break_glass", "violations_deny", "max_targets", "notify")
         if name in said

@@ -28,15 +28,14 @@ class World:
         self.asked: dict[str, Ask[Any]] = {}
 
     def answer(self, ask: Ask[Any]) -> Any:
-        fitting = next(each for each in self._answers if isinstance(each, _TYPES[type(ask).__name__]))
-        if len(self._answers) > 1 and sum(isinstance(each, type(fitting)) for each in self._answers) > 1:
-            self._answers.remove(fitting)
+        kind: type = _TYPES[type(ask).__name__]
+        fitting = next(each for each in self._answers if type(each) is kind)
         self.given.append((ask.key, fitting))
         self.asked[ask.key] = ask
         return fitting
 
 
-_TYPES = {
+_TYPES: dict[str, type] = {
     "CallTool": ToolAnswer,
     "CallExtension": ToolAnswer,
     "CollectEvidence": EvidenceAnswer,

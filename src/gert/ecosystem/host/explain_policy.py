@@ -14,7 +14,7 @@ from gert.kernel.governance.explain import Explanation, PolicyMatch, explain
 from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.document import Document
 from gert.kernel.runbook.documents.contract import ContractBlock
-from gert.kernel.runbook.documents.policy_test import API_VERSION, PolicyCaseBlock, PolicyTest
+from gert.kernel.runbook.documents.policy_test import API_VERSION, PolicyTest
 from gert.kernel.runbook.documents.steps import ToolStep
 from gert.kernel.runbook.documents.tool import Tool
 from gert.kernel.runbook.finding import Finding, Severity
@@ -128,25 +128,24 @@ def _policies(sources: Iterable[PolicySource]) -> list[Policy]:
 def _contract(text: str) -> ContractBlock:
     """A contract, checked as one in a policy test would be; the first error at its place."""
     reading = read(text.encode("utf-8", "replace"))
-    tree = reading.tree
     if reading.findings:
         raise _refused(reading.findings[0])
+    around = _around(reading.tree.root)
     decoder = Decoder()
-    block = ContractBlock.decode(decoder, tree.root, ())
-    if decoder.findings or block is None:
-        raise _refused(tree.place(decoder.findings[0]))
-    test = PolicyTest(api_version=API_VERSION, cases=(PolicyCaseBlock(name="x", contract=block),))
-    for finding in validate(Document("policy-test", test, Tree(_around(tree.root), ""), [])).findings:
+    test = PolicyTest.decode(decoder, around, ())
+    document = Document("policy-test", test, Tree(around, ""), decoder.findings)
+    for finding in validate(document).findings:
         if finding.severity is Severity.ERROR:
-            own = finding.path[len(_AROUND) :] if finding.path[: len(_AROUND)] == _AROUND else finding.path
-            raise _refused(tree.place(msgspec.structs.replace(finding, path=own, line=0)))
-    return block
+            own = msgspec.structs.replace(finding, path=finding.path[len(_AROUND) :], line=0)
+            raise _refused(reading.tree.place(own))
+    contract: ContractBlock = document.model.cases[0].contract
+    return contract
 
 
 _AROUND: Final = ("cases", 0, "contract")
 
 
-def _around(contract: Map) -> Map:
+def _around(contract: Any) -> Map:
     """The policy test whose only case has this contract."""
     case, cases, test = Map(0), Seq(0), Map(0)
     case.update(name="x", contract=contract)

@@ -76,7 +76,9 @@ def _demanded(settings: Settings) -> Iterator[str]:
             hint = f"policy files and folders, separated by `{os.pathsep}`; unset it to do without"
             raise UsageError(message, hint=hint)
         if not os.path.exists(path):
-            raise UsageError(f"{POLICY} names `{path}`, and there is nothing", hint=f"this is {os.getcwd()}")
+            raise UsageError(
+                f"{POLICY} names `{path}`, and there is nothing", hint=f"paths are relative to `{os.getcwd()}`"
+            )
         yield os.path.abspath(path)
 
 

@@ -118,6 +118,9 @@ def _require_sense(options: RunOptions) -> None:
         raise UsageError("a replay needs a scenario", hint="name it with --scenario, or give its folder")
     if options.scenario and options.mode != "replay":
         raise UsageError("only a replay is answered by a scenario", hint="add --mode replay")
+    for flag, text in (("--record", options.record), ("--scenario", options.scenario), ("--config", options.config)):
+        if text is not None and not text.strip():
+            raise UsageError(f"`{flag}` needs a name")
     if options.record and options.mode != "real":
         raise UsageError(f"a {options.mode} has no answers of the world to record", hint="record a real run")
     for name, value in _named(options):

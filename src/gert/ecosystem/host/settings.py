@@ -1,8 +1,8 @@
 """Settings: what the project, the configuration beside it and the command line say about every run, merged.
 
 Weakest first: `gert-project.yaml`, `gert-config.yaml`, `.gert/config.yaml`, and the file somebody names. A stronger
-file replaces what a weaker one says about a thing of the same name: a provider, a group, an outcome category. Policies
-are never replaced: a floor can only grow. What `GERT_POLICY` names comes on top, and no file takes it away.
+file replaces what a weaker one says about a thing of the same name: a provider, a group, an outcome category, a channel
+for approvals. Policies are never replaced: a floor can only grow. What `GERT_POLICY` names comes on top, and no file takes it away.
 """
 
 import os
@@ -21,7 +21,7 @@ from gert.kernel.engine.run import RunResult
 from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
 from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.runbook.document import load
-from gert.kernel.runbook.documents.project import CONFIG_FILES, PROJECT_FILE, Config
+from gert.kernel.runbook.documents.project import CONFIG_FILES, PROJECT_FILE, ApprovalsBlock, Config
 from gert.kernel.runbook.documents.runbook import RunbookMeta
 from gert.kernel.runbook.documents.shared import OnOutcome, OutcomeNotice
 from gert.kernel.runbook.finding import Severity
@@ -46,6 +46,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     demanded: tuple[str, ...] = ()
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     providers: Mapping[str, Any] = field(default_factory=dict)
+    approvals: ApprovalsBlock | None = None
     files: tuple[str, ...] = ()
 
 
@@ -82,7 +83,9 @@ def sound(checked: Checked) -> Checked:
     for finding in checked.findings:
         if finding.severity is Severity.ERROR:
             where = f"{checked.file}:{finding.line}:{finding.column}"
-            raise DocumentError(f"{where}: {finding.message}", hint=f"`gert validate {checked.file}` shows everything")
+            raise DocumentError(
+                f"{where}: {finding.message}", hint=finding.hint or f"`gert validate {checked.file}` shows everything"
+            )
     return checked
 
 
@@ -152,8 +155,17 @@ def _with(weaker: Settings, file: str, stronger: Config) -> Settings:
         policies=tuple(dict.fromkeys((*weaker.policies, *policies))),
         groups={**weaker.groups, **stronger.groups},
         providers={**weaker.providers, **stronger.providers},
+        approvals=_merged(weaker.approvals, stronger.approvals),
         files=(*weaker.files, file),
     )
+
+
+def _merged(weaker: ApprovalsBlock | None, stronger: ApprovalsBlock | None) -> ApprovalsBlock | None:
+    """What is said about asking for approval, channel by channel."""
+    if weaker is None or stronger is None:
+        return stronger if weaker is None else weaker
+    said = {name: getattr(stronger, name) for name in ApprovalsBlock.fields if getattr(stronger, name) is not None}
+    return ApprovalsBlock(**{**{name: getattr(weaker, name) for name in ApprovalsBlock.fields}, **said})
 
 
 def _path(folder: str, path: str) -> str:

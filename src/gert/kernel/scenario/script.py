@@ -37,6 +37,7 @@ from gert.kernel.foundation.text import printable
 from gert.kernel.governance.decide import person_key
 from gert.kernel.runbook.documents.scenario import ApprovalBlock, FailureBlock, ResponseBlock, Scenario
 from gert.kernel.runbook.program import Program
+from gert.kernel.runbook.validate.domain.scenario_file import BESIDE_EVIDENCE
 from gert.kernel.scenario.keys import keys_for
 
 METHOD: Final = "scripted"
@@ -46,7 +47,6 @@ MOMENT: Final = "1970-01-01T00:00:00Z"
 BY, REJECT, FAILURE, REDACTED, DURATION = "by", "reject", "failure", "redacted", "duration"
 """What may stand beside evidence; a step that calls its evidence so means that."""
 
-_BESIDE: Final = (BY, REJECT, FAILURE, REDACTED, DURATION)
 _MAX_LAST_LINE: Final = 200
 
 
@@ -184,7 +184,7 @@ class Script:
         if isinstance(found, Failure):
             return EvidenceAnswer(failure=found)
         wanted = {each.name: each for each in ask.evidence}
-        beside = {name: found[name] for name in _BESIDE if name in found and name not in wanted}
+        beside = {name: found[name] for name in BESIDE_EVIDENCE if name in found and name not in wanted}
         given = {
             name: list(wanted[name].items) if value is True and name in wanted and wanted[name].items else value
             for name, value in found.items()

@@ -52,8 +52,10 @@ def _summary(executed: Executed) -> Iterator[str]:
     scenario = executed.scenario
     if scenario is not None:
         where = printable(scenario.folder)
-        again = f"; it does not replay to the same: {printable(scenario.differs)}" if scenario.differs else ""
-        yield f"scenario recorded in {where}{again or '; it replays to the same outcome'}"
+        if scenario.differs is None:
+            yield f"scenario recorded in {where}; it replays to the same outcome"
+        else:
+            yield f"the scenario in {where} does not replay to the same: {printable(scenario.differs)}"
 
 
 def _waiting(executed: Executed) -> Iterator[str]:

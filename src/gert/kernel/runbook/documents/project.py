@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 from gert.kernel.runbook.documents.policy import GROUPS
-from gert.kernel.runbook.documents.shared import OnOutcome
-from gert.kernel.runbook.kinds import EXTENSIONS, NAME, NAME_WORD, NONEMPTY, TEXT, TEXTS, MapOf, Nested, words
+from gert.kernel.runbook.documents.shared import KEY_REFERENCE, WEBHOOK_URL, OnOutcome
+from gert.kernel.runbook.kinds import EXTENSIONS, NAME, NAME_WORD, NONEMPTY, TEXT, TEXTS, MapOf, Nested, Word, words
 from gert.kernel.runbook.model import Model, optional, required
 
 PROJECT_FILE: Final = "gert-project.yaml"
@@ -26,6 +26,61 @@ class TracesBlock(Model):
     dir: str | None = optional(NONEMPTY, "folder for traces")
 
 
+# Only this machine: an address that others reach is named by whoever starts the server, and not by a file.
+LOOPBACK_ADDRESS: Final = r"^(localhost|127\.0\.0\.1|\[::1\]):[1-9][0-9]{0,4}$"
+BASE_URL: Final = r"^(https://|http://(localhost|127\.0\.0\.1|\[::1\])([:/]|$))[^?#]*$"
+STATUS_URL: Final = r"^(https://|http://(localhost|127\.0\.0\.1|\[::1\])([:/]|$)|\$\{).*\{ticket_id\}"
+SLACK_USER: Final = "^[A-Z0-9]{2,64}$"
+
+_URL: Final = Word("a URL", pattern=WEBHOOK_URL)
+
+
+class HttpApprovals(Model):
+    """A service of your own that is told about requests for approval, and answers with signed words."""
+
+    url: str = required(_URL, "URL the signed request is posted to: https, or http on loopback; `${NAME}` as elsewhere")
+    status_url: str | None = optional(
+        Word("a URL with `{ticket_id}`", pattern=STATUS_URL), "URL to ask for answers while a run waits"
+    )
+    signing_key: str | None = optional(
+        NAME_WORD, "id of the key requests are signed with; `GERT_APPROVAL_SIGNING_KEY` when left out"
+    )
+
+
+class SlackApprovals(Model):
+    """A Slack app that shows requests for approval with two buttons."""
+
+    webhook: str = required(_URL, "the app's incoming webhook, for example `${SLACK_WEBHOOK}`")
+    signing_secret: str | None = optional(
+        Word("a reference such as `${SLACK_SIGNING_SECRET}`", pattern=KEY_REFERENCE),
+        "the app's signing secret, taken from the environment; without it there are no buttons",
+    )
+    users: dict[str, str] = optional(
+        MapOf(NONEMPTY, keys=SLACK_USER), "approvers by Slack user id; nobody else can answer", default={}
+    )
+
+
+class TeamsApprovals(Model):
+    """A Teams workflow that shows requests for approval with a link to their page."""
+
+    webhook: str = required(_URL, "the workflow's webhook, for example `${TEAMS_WEBHOOK}`")
+
+
+class ApprovalsBlock(Model):
+    """How people are told about requests for approval, and where they answer."""
+
+    listen: str | None = optional(
+        Word("an address of this machine such as `127.0.0.1:8765`", pattern=LOOPBACK_ADDRESS),
+        "where a run that waits serves the page of a request, and takes answers",
+    )
+    base_url: str | None = optional(
+        Word("a URL without query", pattern=BASE_URL), "how others reach that address, for links; itself when left out"
+    )
+    http: HttpApprovals | None = optional(Nested(HttpApprovals), "a service of your own")
+    slack: SlackApprovals | None = optional(Nested(SlackApprovals), "a Slack app")
+    teams: TeamsApprovals | None = optional(Nested(TeamsApprovals), "a Teams workflow")
+
+
 class Config(Model):
     """Settings of gert on this machine or in this project."""
 
@@ -36,6 +91,7 @@ class Config(Model):
     groups: dict[str, tuple[str, ...]] = optional(GROUPS, "people by group, for `group:` in rules", default={})
     traces: TracesBlock | None = optional(Nested(TracesBlock), "where traces are kept")
     on_outcome: OnOutcome | None = optional(Nested(OnOutcome), "whom to tell, by outcome category")
+    approvals: ApprovalsBlock | None = optional(Nested(ApprovalsBlock), "how people are asked for approval")
     extensions: dict[str, Any] = optional(EXTENSIONS, "free metadata", default={})
 
 

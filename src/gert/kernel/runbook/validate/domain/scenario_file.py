@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from gert.kernel.events.runbook import EVENTS
 from gert.kernel.foundation.names import did_you_mean
@@ -16,6 +16,8 @@ from gert.kernel.runbook.validate.domain.evidence import bad_pattern
 from gert.kernel.runbook.validate.domain.tools import misfit
 
 REGEX_ENDS: Final = "/"
+BESIDE_EVIDENCE: Final = ("by", "reject", "failure", "redacted", "duration")
+"""What may stand beside evidence; a step that calls its evidence so means that."""
 _EVENTS: Final = frozenset(each.type for each in EVENTS)
 _UNNAMED: Final = re.compile("[a-z]+#[0-9]+")
 _ITEM: Final = re.compile(r"\[[^\]]*\]")
@@ -53,11 +55,17 @@ def scenario_file(scenario: Scenario, program: Program | None) -> Iterator[Findi
             elif not isinstance(step, model):
                 message = f"`{key}` is a `{step.type}` step, not a `{word}` step"
                 yield error("D60", (section, key), message, on_key=True)
+    for key, given in scenario.evidence.items():
+        step = steps.get(_step_of(key))
+        if isinstance(step, ManualStep):
+            for entry in given if isinstance(given, list | tuple) else (given,):
+                yield from _evidence(key, entry, step)
     for key, given in scenario.approvals.items():
         for block in given if isinstance(given, list | tuple) else (given,):
-            if block.approved is None and not (block.responses or block.expired or block.failure):
+            says = block.responses or block.expired or block.failure or not block.submitted
+            if block.approved is None and not says:
                 message = f"the answer to the approval of `{key}` says neither yes nor no"
-                yield error(
+                yield warning(
                     "D62", ("approvals", key), message, "write `approved: true`, `responses`, or `expired: true`"
                 )
     for section in ("approvals", "previews"):
@@ -98,6 +106,30 @@ def test_file(expectations: Expectations, program: Program | None) -> Iterator[F
 def _step_of(key: str) -> str:
     """The step of `step[index]`, `step[key]` or a path such as `outer[0]/step`."""
     return _ITEM.sub("", key).rpartition("/")[2]
+
+
+def _evidence(key: str, entry: Mapping[str, Any], step: ManualStep) -> Iterator[Finding]:
+    """D62: evidence has a name the step asks for, and is what a person could have given."""
+    wanted = {each.name: each for each in step.required_evidence}
+    path: Path = ("evidence", key)
+    for name, value in entry.items():
+        piece = wanted.get(name)
+        if piece is None:
+            if name not in BESIDE_EVIDENCE:
+                guess = did_you_mean(name, wanted)
+                hint = f"did you mean `{guess}`?" if guess else None
+                yield warning("D62", path, f"`{key}` asks for no evidence `{shorten(name)}`", hint)
+        elif piece.kind == "text" and not (isinstance(value, str | int | float) and str(value).strip()):
+            yield warning("D62", path, f"expected text for `{name}` of `{key}`")
+        elif piece.kind == "checklist" and value is not True and sorted(map(str, _items(value))) != sorted(piece.items):
+            yield warning("D62", path, f"expected `true` or all items of the checklist `{name}` of `{key}`")
+    missing = next((name for name in wanted if name not in entry), None)
+    if missing is not None and not entry.keys() & {"reject", "failure"}:
+        yield warning("D62", path, f"no evidence `{missing}` for `{key}`", "or `reject` for a person who says no")
+
+
+def _items(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, list) else ()
 
 
 def _is_step(key: str, steps: Mapping[str, object]) -> bool:

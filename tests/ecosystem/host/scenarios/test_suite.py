@@ -1,0 +1,105 @@
+"""Suites within this process: which scenarios run, what becomes of each, and nothing that one does to another."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gert.ecosystem.host.scenarios import suite
+from gert.ecosystem.host.scenarios.folders import Folder, find
+from gert.ecosystem.host.scenarios.suite import Covered, Group, SuiteOptions, broken, groups_of, run_groups
+from gert.ecosystem.host.scenarios.worker import _command, _lost
+
+from .test_replay import book, call
+
+GOOD = {"a": {"stdout": "x=1"}}
+
+
+def run(folder: Path, **options: Any) -> tuple[dict[str, suite.Tested], list[Covered]]:
+    found = list(run_groups(groups_of(find([str(folder)])), SuiteOptions(**options), {}))
+    tests = {each.scenario: each for each in found if isinstance(each, suite.Tested)}
+    return tests, [each for each in found if isinstance(each, Covered)]
+
+
+@pytest.mark.parametrize(
+    ("test", "verdict"),
+    [
+        pytest.param(None, "passed", id="no test"),
+        pytest.param({"expected_code": "done"}, "passed", id="met"),
+        pytest.param({"expected_code": "other"}, "failed", id="not met"),
+        pytest.param({"golden": False, "expected_code": "done"}, "skipped", id="archived"),
+        pytest.param({"golden": False, "expected_code": "other"}, "skipped", id="archived and not met"),
+        pytest.param({"odd": 1}, "error", id="not sound"),
+        pytest.param({"expected_outputs": {"x": "/(/"}}, "error", id="a pattern that is none"),
+        pytest.param({"expected_outputs": {"x": {"a": "/(/"}}}, "failed", id="one that is never tried"),
+        pytest.param({}, "passed", id="nothing is expected"),
+    ],
+)
+def test_what_becomes_of_a_scenario(tmp_path: Path, test: Any, verdict: str) -> None:
+    book(tmp_path, call("a"), tool_responses=GOOD, test=test)
+    tests, _ = run(tmp_path)
+    assert tests["case"].verdict == verdict
+
+
+def test_a_scenario_that_cannot_run_reaches_nothing(tmp_path: Path) -> None:
+    book(tmp_path, call("a"), tool_responses={"gone": {}})
+    tests, covered = run(tmp_path)
+    assert tests["case"].verdict == "error"
+    assert covered[0].report.steps.reached == 0
+
+
+def test_a_test_is_run_by_the_same_person_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    book(tmp_path, call("a"), tool_responses=GOOD, test={"expected_status": "completed"})
+    for user in ("ann", "bob"):
+        monkeypatch.setenv("LOGNAME", user)
+        monkeypatch.setenv("USER", user)
+        tests, _ = run(tmp_path)
+        assert tests["case"].verdict == "passed"
+
+
+def test_updates_are_only_worked_out_where_they_are_wanted(tmp_path: Path) -> None:
+    book(tmp_path, call("a"), tool_responses=GOOD, test={"expected_code": "other", "description": "d"})
+    assert run(tmp_path)[0]["case"].updates == {}
+    assert run(tmp_path, wants_updates=True)[0]["case"].updates == {"expected_code": "done"}
+
+
+def test_a_scenario_that_lacks_answers_is_not_brought_up_to_date(tmp_path: Path) -> None:
+    book(tmp_path, call("a"), test={"expected_code": "other"})
+    assert run(tmp_path, wants_updates=True)[0]["case"].updates == {}
+
+
+def test_a_policy_counts_in_tests(tmp_path: Path) -> None:
+    book(tmp_path, call("a"), tool_responses=GOOD)
+    deny = tmp_path / "deny.policy.yaml"
+    deny.write_text("{apiVersion: policy/v0, meta: {name: no}, governance: {rules: [{default: deny}]}}")
+    assert run(tmp_path, policies=(str(deny),))[0]["case"].verdict == "failed"
+    gone = run(tmp_path, policies=(str(tmp_path / "gone.yaml"),))[0]["case"]
+    assert (gone.verdict, "gone.yaml" in (gone.message or "")) == ("error", True)
+
+
+def test_nothing_chosen_tests_nothing(tmp_path: Path) -> None:
+    book(tmp_path, call("a"), tool_responses=GOOD)
+    assert run(tmp_path, scenarios=("gone",)) == ({}, [])
+    assert run(tmp_path, tags=("gone",))[0] == {}
+
+
+def test_scenarios_are_grouped_by_runbook_in_order() -> None:
+    folders = [Folder("1", "a"), Folder("2", "b"), Folder("3", "a"), Folder("4", None)]
+    groups = groups_of(folders)
+    assert [(group.runbook, [each.path for each in group.folders]) for group in groups] == [
+        ("a", ["1", "3"]),
+        ("b", ["2"]),
+        (None, ["4"]),
+    ]
+
+
+def test_what_a_lost_worker_had_to_do_is_told() -> None:
+    lost = _lost(Group("a", (Folder("x/1", "a"), Folder("x/2", "a"))))
+    assert [(each.scenario, each.verdict) for each in lost.tested] == [("1", "error"), ("2", "error")]
+    assert lost.covered is None
+    assert broken(Folder("x", None), "m", None).runbook == ""
+
+
+def test_a_worker_never_looks_in_the_working_folder() -> None:
+    assert "-P" in _command()
+    assert "-m" not in _command()
