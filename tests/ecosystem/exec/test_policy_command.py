@@ -71,9 +71,18 @@ def test_it_holds_in_explain_dry_run_probe_test_and_diff(project: Project) -> No
     project.write(f"{folder}/test.yaml", {"expected_status": "completed"})
     project.gert("test", "book.yaml").ended(0)
     project.gert("test", "book.yaml", GERT_POLICY=floor).ended(1)
-    project.gert("test", "book.yaml", "--jobs", "2", GERT_POLICY=floor).ended(1)
-    project.gert("diff", "book.yaml").ended(0)
-    project.gert("diff", "book.yaml", GERT_POLICY=floor).ended(1)
+    assert "1 unchanged" in project.gert("diff", "book.yaml").ended(0).out
+    assert "is denied by floor rule 1" in project.gert("diff", "book.yaml", GERT_POLICY=floor).out
+
+
+def test_it_holds_in_every_process_of_a_suite(project: Project) -> None:
+    for name in ("one", "two"):
+        project.runbook(note("x"), name=name)
+        project.write(f"scenarios/{name}/plain/scenario.yaml", {"tool_responses": {"x": {"stdout": "noted x"}}})
+    words = ("test", ".", "--jobs", "2", "--json")
+    assert project.gert(*words).ended(0).said["passed"] == 2
+    policy(project, NO)
+    assert project.gert(*words, GERT_POLICY="floor.policy.yaml").ended(1).said["failed"] == 2
 
 
 @pytest.mark.parametrize("command", [("exec", "book.yaml"), ("explain", "book.yaml"), ("diff", "book.yaml")])
@@ -212,8 +221,14 @@ def test_hostile_names_do_not_steer_the_terminal(project: Project) -> None:
         pytest.param(
             ("explain", "floor.policy.yaml", "--contract", "{writes: [x, x]}"),
             2,
-            "twice",
+            "--contract:1:10: the list names the text `x` twice",
             id="a tag that is named twice",
+        ),
+        pytest.param(
+            ("explain", "floor.policy.yaml", "--contract", "{effects: [], inputs: {n: {type: int, min: 2, max: 1}}}"),
+            2,
+            "--contract:1:",
+            id="limits that nothing is within",
         ),
     ],
 )
@@ -246,7 +261,10 @@ def test_a_policy_in_words(project: Project) -> None:
 
 def test_what_no_rule_matches_is_said(project: Project) -> None:
     policy(project, {"rules": [{"effects": ["a"], "action": "deny"}]})
-    assert "a step that none of them matches is allowed" in project.gert("policy", "explain", ".").ended(0).out
+    assert (
+        "a step that none of them matches is allowed"
+        in project.gert("policy", "explain", "floor.policy.yaml").ended(0).out
+    )
 
 
 def test_a_rule_that_is_never_reached_is_warned_of(project: Project) -> None:

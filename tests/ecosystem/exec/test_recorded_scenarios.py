@@ -541,3 +541,95 @@ def test_a_scenario_that_is_not_the_runbooks_own_is_still_named(project: Project
     recorded(project, place="elsewhere")
     assert project.gert("test", "elsewhere", "--json").ended(1).said["errors"] == 1
     project.exec("--mode", "replay", "--scenario", "elsewhere").ended(0)
+
+
+def hanging(project: Project, *steps: dict[str, Any], **more: Any) -> None:
+    project.script("hang", f"touch {project.root / 'started'}; sleep 20")
+    project.runbook(*steps, tools=["note", "hang"], after=[note("tidy")], **more)
+
+
+def loop_of_hangs(project: Project) -> None:
+    hanging(project, call("s", "hang", for_each={"as": "i", "over": [1, 2, 3], "parallel": True}), note("never"))
+
+
+def hang_beside_others(project: Project) -> None:
+    first = lane("a", note("a1"), call("a2", "hang"), note("a3"))
+    lanes = [first, lane("b", note("b1")), lane("c", call("c1", "hang"))]
+    hanging(project, {"id": "p", "type": "parallel", "branches": lanes}, note("never"))
+
+
+def hang_in_a_repeat(project: Project) -> None:
+    body = [note("in"), call("s", "hang", when="{{ eq .repeat.index 1 }}"), note("after")]
+    hanging(project, {"id": "r", "type": "repeat", "repeat": {"max": 3, "until": "{{ false }}"}, "steps": body})
+
+
+def hang_that_may_fail(project: Project) -> None:
+    hanging(project, call("s", "hang", continue_on_fail=True), note("never"))
+
+
+def hang_while_waiting_to_try_again(project: Project) -> None:
+    project.script("fails", f"touch {project.root / 'started'}; exit 1")
+    retry = {"max": 3, "backoff": "20s"}
+    project.runbook(call("s", "fails", retry=retry), note("never"), tools=["fails", "note"], after=[note("tidy")])
+
+
+@pytest.mark.parametrize("lanes_at_once", ["1", "2", "16"])
+@pytest.mark.parametrize(
+    "build",
+    [loop_of_hangs, hang_beside_others, hang_in_a_repeat, hang_that_may_fail, hang_while_waiting_to_try_again],
+)
+def test_wherever_a_run_is_interrupted_its_scenario_stops_there(
+    project: Project, build: Any, lanes_at_once: str
+) -> None:
+    build(project)
+    running = project.start("--record", PLACE, "--json", "--max-parallel", lanes_at_once)
+    until((project.root / "started").exists)
+    running.send_signal(signal.SIGINT)
+    ran = finish(running)
+    assert ran.code == 130, ran
+    assert ran.said["scenario"] == {"folder": PLACE, "differs": None}
+    again = project.exec("--mode", "replay", "--scenario", PLACE, "--json")
+    assert (again.said["status"], again.said["failure"]) == (ran.said["status"], ran.said["failure"])
+    project.gert("test", PLACE, "--all").ended(0)
+
+
+DATA = [
+    {"<<": {"a": 1}, "b": 2},
+    {"": 1, "1": 2, "true": 3, "~": 4, "*x": 5, "- a": 6, "a: b": 7, "\n": 8, "null": None, "{": {}, "[": []},
+    {"a": [[], [[1]], [{"b": {}}], {"c": [None, True, False, 0, -0.5, 1e22, 1e-9, 9007199254740991]}]},
+    [[["deep", {"er": ["\x00\ud7ff", "a\n\nb\n", "|", ">", "%YAML 1.2", "---", "..."]}]]],
+    {"x-" + "k" * 300: "v" * 5000},
+    {"ключ": "значение", "😀": ["😀"]},
+]
+
+
+@pytest.mark.parametrize("data", DATA, ids=range(len(DATA)))
+def test_nested_inputs_are_recorded_as_they_were_given(project: Project, data: Any) -> None:
+    project.runbook(
+        {"type": "end", "outcome": {"category": "resolved", "code": "x", "meta": {"i": "{{ .i }}"}}},
+        inputs={"i": {"type": "any", "required": True}},
+        ends=False,
+    )
+    project.write("values.json", {"i": data})
+    ran = recorded(project, "--vars-file", "values.json")
+    assert ran.said["outcome"]["meta"]["i"] == data
+    agrees(project, ran)
+
+
+@pytest.mark.parametrize("data", DATA, ids=range(len(DATA)))
+def test_nested_outputs_are_recorded_as_they_were_found(project: Project, data: Any) -> None:
+    project.write("out.json", json.dumps(data))
+    project.tool(
+        "say",
+        ["cat", str(project.root / "out.json")],
+        extract={"all": {"from": "json", "path": "$"}},
+    )
+    project.runbook(
+        call("s", "say"),
+        {"type": "end", "outcome": {"category": "resolved", "code": "x", "meta": {"i": "{{ .step.s.all }}"}}},
+        tools=["say"],
+        ends=False,
+    )
+    ran = recorded(project)
+    assert ran.said["outcome"]["meta"]["i"] == data
+    agrees(project, ran)

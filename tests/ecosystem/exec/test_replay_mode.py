@@ -464,6 +464,9 @@ def test_a_loop_that_waits_between_attempts_does_not_wait(project: Project) -> N
 # --- approvals
 
 
+DOWN = {"kind": "transport", "message": "down"}
+
+
 def approving(project: Project, **rule: Any) -> None:
     governance = {"rules": [{"effects": ["files"], "action": "require-approval", **rule}, {"default": "allow"}]}
     terms = {"require_signed_approvals": True} if rule.pop("signed", None) else {}
@@ -505,10 +508,10 @@ def test_an_approval_nobody_wrote_is_given_and_says_that_it_is_scripted(project:
         pytest.param({}, {"approved": False}, id="rejected"),
         pytest.param({}, {"approved": False, "approver": "bob", "reason": "no"}, id="rejected by somebody"),
         pytest.param({}, {"expired": True}, id="nobody in time"),
-        pytest.param({}, {}, id="an answer that says nothing"),
-        pytest.param({}, {"submitted": False}, id="nobody could be asked"),
-        pytest.param({}, {"submitted": False, "failure": {"kind": "transport", "message": "down"}}, id="and why"),
-        pytest.param({}, {"failure": {"kind": "transport", "message": "down"}}, id="lost while waiting"),
+        pytest.param(
+            {}, {"submitted": False, "failure": {"kind": "transport", "message": "down"}}, id="nobody could be asked"
+        ),
+        pytest.param({}, {"failure": DOWN}, id="lost while waiting"),
         pytest.param({"approvers": ["ann"]}, {"approved": True, "approver": "eve"}, id="somebody who may not"),
         pytest.param({"approvers": ["group:ops"]}, {"approved": True, "approver": "eve"}, id="nobody of the group"),
         pytest.param({"approvers": ["group:gone"]}, None, id="a group of nobody"),
@@ -529,7 +532,7 @@ def test_an_approval_nobody_wrote_is_given_and_says_that_it_is_scripted(project:
 def test_what_is_no_approval_runs_nothing(project: Project, rule: dict[str, Any], answer: Any) -> None:
     approving(project, **rule)
     project.write("gert-project.yaml", {"name": "bench", "groups": {"ops": ["ann", "bob", "cyd"]}})
-    given = {"approvals": {"one": answer}} if answer is not None else {}
+    given: dict[str, Any] = {"approvals": {"one": answer}} if answer is not None else {}
     scenario(project, tool_responses={"one": noted("1")[0]}, **given)
     events = traced(project, "--as", "ann", code=3)
     assert not [each for each in of_type(events, "step_complete") if each["data"]["status"] == "success"]
@@ -582,6 +585,25 @@ def test_evidence(project: Project, wanted: list[Any], given: dict[str, Any], co
     traced(project, code=code)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "given"),
+    [
+        pytest.param([TEXT], {}, id="nothing"),
+        pytest.param([TEXT], {"n": "seen", "m": "other"}, id="more than was asked for"),
+        pytest.param([LIST], {"l": ["x"]}, id="an item is missing"),
+        pytest.param([LIST], {"l": ["x", "y", "z"]}, id="an item nobody asked for"),
+        pytest.param([LIST], {"l": False}, id="a list that was not gone through"),
+        pytest.param([TEXT], {"n": ""}, id="no text"),
+    ],
+)
+def test_evidence_no_person_could_have_given_is_warned_of(
+    project: Project, wanted: list[Any], given: dict[str, Any]
+) -> None:
+    project.runbook(manual(*wanted))
+    folder = scenario(project, evidence={"look": given})
+    assert "D62" in project.gert("validate", folder, "--strict").ended(1).out
+
+
 def test_a_manual_step_that_wants_nothing_needs_no_answer(project: Project) -> None:
     project.runbook(manual())
     scenario(project, description="nothing")
@@ -622,7 +644,7 @@ def test_inputs_come_from_the_scenario_and_nowhere_else(
     project: Project, declared: dict[str, Any], section: str | None, code: int
 ) -> None:
     project.runbook(note("one", "x"), inputs={"i": declared})
-    given = {section: {"i": "v"}} if section is not None else {}
+    given: dict[str, Any] = {section: {"i": "v"}} if section is not None else {}
     scenario(project, tool_responses={"one": noted("1")[0]}, **given)
     words = ("exec", "book.yaml", "--mode", "replay", "--scenario", "case")
     watched(project, *words, SET_THERE="from the environment").ended(code)

@@ -28,6 +28,7 @@ from gert.kernel.foundation.text import printable
 METHOD: Final = "terminal"
 ATTEMPTS: Final = 5
 _MAX_SHOWN: Final = 2000
+_MAX_LINES: Final = 200
 _YES: Final = frozenset({"y", "yes"})
 _NO: Final = frozenset({"", "n", "no"})
 
@@ -165,6 +166,12 @@ def summary(request: ApprovalRequest) -> Iterator[str]:
         yield "  inputs:"
     for name, value in request.inputs.items():
         yield f"    {printable(name)}: {_shown(value)}"
+    if request.preview is not None:
+        yield "  preview:"
+        lines = masked(request.preview).splitlines()
+        yield from (f"    │ {printable(line.expandtabs(4))}" for line in lines[:_MAX_LINES])
+        if len(lines) > _MAX_LINES:
+            yield f"    │ … ({len(lines) - _MAX_LINES} more lines)"
 
 
 def _shown(value: Any) -> str:

@@ -1,23 +1,19 @@
 """Tickets on disk, one file each: opened by a run, answered by whoever may, closed exactly once.
 
-Every change is made under a lock that holds across processes, and written whole: to another name, synced, renamed.
-A process that is killed leaves the file as it was before or as it is after, and no lock.
+Every change is made under a lock that holds across processes. Answers are judged as they come, and by the run again.
 """
 
-import os
-import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
+from gert.ecosystem.approvals.folder import TicketFolder, no_ticket, not_an_id
 from gert.ecosystem.approvals.hearing import future, recordable, unfit
-from gert.ecosystem.approvals.locks import locked
 from gert.ecosystem.approvals.port import SignatureVerifier
 from gert.ecosystem.approvals.ticket_file import (
-    MAX_BYTES,
     VERSION,
     Heard,
     RunRef,
@@ -25,25 +21,16 @@ from gert.ecosystem.approvals.ticket_file import (
     as_recorded,
     as_written,
     bare,
-    decode,
-    encode,
     settled,
     ticket_id_for,
 )
 from gert.ecosystem.approvals.verifying import NO_KEYS
-from gert.errors import DocumentError, GertError, IntegrityError, TraceError, UsageError
+from gert.errors import GertError, IntegrityError, UsageError
 from gert.kernel.engine.approval import Ticket, tally
 from gert.kernel.engine.asks import ApprovalRequest, Response
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.foundation.names import is_safe_name
-from gert.kernel.foundation.text import printable
 
-SUFFIX: Final = ".json"
-LOCKS: Final = "locks"
-_SYSTEM: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-# A pipe that somebody planted must not make us wait.
-_READING: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _SYSTEM
-_WRITING: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SYSTEM
 _MOST_NAMED: Final = 5
 
 
@@ -62,6 +49,7 @@ class Tickets:
 
     def __init__(self, folder: str, clock: Callable[[], datetime], verifier: SignatureVerifier = NO_KEYS) -> None:
         self.folder = folder
+        self._folder = TicketFolder(folder)
         self.clock = clock
         self.verifier = verifier
         self._subscribers: list[Callable[[str], object]] = []
@@ -80,17 +68,17 @@ class Tickets:
             expires_at=format_timestamp(expires),
         )
         fresh = TicketFile(version=VERSION, ticket=ticket, method=method, run=run, status="pending")
-        self._make_folder()
-        with self._lock(ticket_id):
-            if not os.path.lexists(self._path(ticket_id)):
-                self._write(fresh)
+        self._folder.make()
+        with self._folder.lock(ticket_id):
+            if not self._folder.holds(ticket_id):
+                self._folder.write(fresh)
                 return fresh
             found = self.get(ticket_id)
             if found.run.key != run.key or found.run.run_id != run.run_id:
                 raise IntegrityError(f"the ticket `{ticket_id}` belongs to another question")
             renewed = _renewed(found, request)
             if renewed != found:
-                self._write(renewed)
+                self._folder.write(renewed)
             return renewed
 
     def judge(self, ticket_id: str, request: ApprovalRequest) -> TicketFile:
@@ -116,7 +104,7 @@ class Tickets:
             kept = tuple(msgspec.structs.replace(each, response=bare(each.response)) for each in judged)
             stored = msgspec.structs.replace(answered, responses=kept)
             if stored != found:
-                self._write(stored)
+                self._folder.write(stored)
         return answered
 
     def abandon(self, ticket_id: str, why: str = "the run does not wait for an answer any more") -> TicketFile:
@@ -131,7 +119,7 @@ class Tickets:
         """Write something down for people."""
         with self._changing(ticket_id) as (file, _):
             noted = file.noting(text)
-            self._write(noted)
+            self._folder.write(noted)
         return noted
 
     # --- what people do
@@ -155,22 +143,21 @@ class Tickets:
                 changed = file.refusing(Heard(response=recordable(said), at=at, objection=objection))
             if changed.status == "pending" and changed.is_over(now):
                 changed = msgspec.structs.replace(changed, status="expired")
-            self._write(changed)
+            self._folder.write(changed)
         for tell in tuple(self._subscribers):
             tell(ticket_id)
         return Answered(objection, changed)
 
     def get(self, ticket_id: str) -> TicketFile:
         """The ticket of this very id."""
-        path = self._path(ticket_id)
-        return decode(_read(path, ticket_id), ticket_id, path)
+        return self._folder.read(ticket_id)
 
     def all(
         self, *statuses: str, run_id: str | None = None, on_problem: Callable[[GertError], object] | None = None
     ) -> list[TicketFile]:
         """The tickets with one of these statuses, or every one, oldest first; of those that cannot be read, why."""
         found = []
-        for ticket_id in self._ids():
+        for ticket_id in self._folder.ids():
             try:
                 file = self.get(ticket_id)
             except GertError as problem:
@@ -184,12 +171,12 @@ class Tickets:
     def find(self, start: str) -> str:
         """The id that begins like this, if only one does."""
         if not is_safe_name(start):
-            raise UsageError(f"`{printable(start)}` is not a ticket id", hint="`gert approvals list` shows them")
-        found = [each for each in self._ids() if each.startswith(start)]
+            raise not_an_id(start)
+        found = [each for each in self._folder.ids() if each.startswith(start)]
         if start in found or len(found) == 1:
             return start if start in found else found[0]
         if not found:
-            raise _no_ticket(start)
+            raise no_ticket(start)
         named = ", ".join(f"`{each}`" for each in found[:_MOST_NAMED])
         more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
         raise UsageError(f"`{start}` may be {len(found)} tickets", hint=f"write more of it: {named}{more}")
@@ -203,13 +190,7 @@ class Tickets:
 
     def stamp(self, ticket_id: str) -> tuple[int, int, int] | None:
         """Something that is another after every change, and cheap to look at."""
-        try:
-            found = os.lstat(self._path(ticket_id))
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
-
-    # --- files
+        return self._folder.stamp(ticket_id)
 
     def _close(self, ticket_id: str, status: str, why: str | None) -> TicketFile:
         with self._changing(ticket_id) as (file, now):
@@ -218,79 +199,14 @@ class Tickets:
             closed: TicketFile = msgspec.structs.replace(file, status=status)
             if why is not None:
                 closed = closed.noting(why)
-            self._write(closed)
+            self._folder.write(closed)
         return closed
 
     @contextmanager
     def _changing(self, ticket_id: str) -> Iterator[tuple[TicketFile, datetime]]:
         self.get(ticket_id)  # nothing is made for a ticket that is not there
-        with self._lock(ticket_id):
+        with self._folder.lock(ticket_id):
             yield self.get(ticket_id), self.clock()
-
-    @contextmanager
-    def _lock(self, ticket_id: str) -> Iterator[None]:
-        try:
-            os.mkdir(os.path.join(self.folder, LOCKS), 0o700)
-        except FileExistsError:
-            pass
-        except OSError as problem:
-            raise self._unusable(problem) from None
-        with locked(os.path.join(self.folder, LOCKS, f"{ticket_id}.lock")):
-            yield
-
-    def _make_folder(self) -> None:
-        try:
-            os.makedirs(os.path.dirname(self.folder) or ".", mode=0o700, exist_ok=True)
-            with suppress(FileExistsError):
-                os.mkdir(self.folder, 0o700)
-            mode = os.stat(self.folder).st_mode
-        except OSError as problem:
-            raise self._unusable(problem) from None
-        if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise TraceError(
-                f"others may write in `{self.folder}`, and so approve in anybody's name",
-                hint=f"chmod 700 {self.folder}",
-            )
-
-    def _unusable(self, problem: OSError) -> TraceError:
-        return TraceError(
-            f"tickets cannot be kept in `{self.folder}`: {(problem.strerror or str(problem)).lower()}",
-            hint="choose another place with --state-dir or GERT_STATE_DIR",
-        )
-
-    def _path(self, ticket_id: str) -> str:
-        if not is_safe_name(ticket_id):
-            raise UsageError(f"`{printable(ticket_id)}` is not a ticket id")
-        return os.path.join(self.folder, ticket_id + SUFFIX)
-
-    def _ids(self) -> list[str]:
-        try:
-            names = os.listdir(self.folder)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as problem:
-            raise DocumentError(f"`{self.folder}` cannot be read: {(problem.strerror or '').lower()}") from None
-        # What is called otherwise was not put there by us.
-        stems = (name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
-        return sorted(stem for stem in stems if is_safe_name(stem))
-
-    def _write(self, file: TicketFile) -> None:
-        data = encode(file)
-        target = self._path(file.id)
-        # One name for all attempts: whoever was killed while writing leaves at most this, for the next to replace.
-        temporary = os.path.join(self.folder, f".{file.id}.tmp")
-        try:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)
-            with open(temporary, "wb", opener=lambda path, _: os.open(path, _WRITING, 0o600)) as out:
-                out.write(data)
-                out.flush()
-                os.fsync(out.fileno())
-            os.replace(temporary, target)
-            _sync_folder(self.folder)
-        except OSError as problem:
-            why = (problem.strerror or str(problem)).lower()
-            raise TraceError(f"the ticket `{file.id}` cannot be written: {why}") from None
 
 
 def _renewed(found: TicketFile, request: ApprovalRequest) -> TicketFile:
@@ -324,31 +240,3 @@ def _closed(file: TicketFile, now: datetime) -> str | None:
     if file.status == "expired" or (file.is_over(now) and settled(file).status == "pending"):
         return f"the answer came too late: the ticket expired at {file.ticket.expires_at}"
     return None
-
-
-def _read(path: str, ticket_id: str) -> bytes:
-    try:
-        with open(path, "rb", opener=lambda name, _: os.open(name, _READING)) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise DocumentError(f"`{path}` is not a regular file")
-            return file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise _no_ticket(ticket_id) from None
-    except OSError as problem:
-        why = "it is a symbolic link" if os.path.islink(path) else (problem.strerror or str(problem)).lower()
-        raise DocumentError(f"`{path}` cannot be read: {why}") from None
-
-
-def _no_ticket(ticket_id: str) -> UsageError:
-    return UsageError(f"there is no ticket `{ticket_id}`", hint="`gert approvals list --all` shows those there are")
-
-
-def _sync_folder(folder: str) -> None:
-    """Make the new name durable; the file alone would still be the old one."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -63,9 +63,14 @@ def approval_verifier(environ: Mapping[str, str], own: Key | None = None) -> Key
     the run knows it, only the run can say
     """
     keys = ApprovalKeys(environ)
-    if own is None or keys.lists(own.id) or VERIFY_KEY in environ:
+    if own is None or is_checked(own, environ):
         return KeyVerifier(keys, keys.owners)
     return KeyVerifier(Keys([own]))
+
+
+def is_checked(own: Key, environ: Mapping[str, str]) -> bool:
+    """Whether the environment has a key to check a signature by this one with."""
+    return _variable(own.id) in environ or VERIFY_KEY in environ
 
 
 def key_to_sign_with(named: str, environ: Mapping[str, str], key_id: str | None = None) -> Key:

@@ -11,11 +11,12 @@ import msgspec
 from gert.ecosystem.approvals.ticket_file import TicketFile
 from gert.ecosystem.approvals.tickets import Answered, Tickets
 from gert.ecosystem.approvals.verifying import sign_response
-from gert.ecosystem.host.approval_keys import SIGNING_KEY, approval_verifier, key_to_sign_with
+from gert.ecosystem.host.approval_keys import SIGNING_KEY, approval_verifier, is_checked, key_to_sign_with
 from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.journal import now
 from gert.ecosystem.host.runs import state_dir
-from gert.errors import UsageError
+from gert.errors import IntegrityError, UsageError
+from gert.kernel.engine.approval import hash_of
 from gert.kernel.engine.asks import Response
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.foundation.signature import Key
@@ -38,6 +39,16 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     key_id: str | None = None
 
 
+class Given(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of an answer.
+
+    is_unconfirmed: it is signed with a key of which only the run knows whether it is the right one
+    """
+
+    answered: Answered
+    is_unconfirmed: bool = False
+
+
 def tickets_in(
     state: str, environ: Mapping[str, str], own: Key | None = None, clock: Callable[[], datetime] = now
 ) -> Tickets:
@@ -58,11 +69,14 @@ def give(
     chosen: str | None,
     environ: Mapping[str, str],
     on_ticket: Callable[[TicketFile], object] = lambda _: None,
-) -> Answered:
+) -> Given:
     """Put an answer to a ticket, signed if a key is named; `on_ticket` hears what it is about before."""
     own = key_to_sign_with(answer.key, environ, answer.key_id) if answer.key is not None else None
     tickets = tickets_here(chosen, environ, own)
     file = tickets.get(tickets.find(answer.ticket))
+    if answer.approved and hash_of(file.ticket.request) != file.ticket.request.request_hash:
+        # Whoever can write the file could show something harmless beside the hash of something else.
+        raise IntegrityError(f"the ticket `{file.id}` shows something else than what would run")
     if answer.approved and own is None and file.ticket.request.require_signed_approvals:
         raise UsageError(
             f"the ticket `{file.id}` takes only signed approvals",
@@ -78,7 +92,10 @@ def give(
     )
     _require_text(response)
     on_ticket(file)
-    return tickets.answer(file.id, sign_response(response, file.ticket, own) if own is not None else response)
+    if own is None:
+        return Given(answered=tickets.answer(file.id, response))
+    answered = tickets.answer(file.id, sign_response(response, file.ticket, own))
+    return Given(answered=answered, is_unconfirmed=not is_checked(own, environ))
 
 
 def whoever() -> str:

@@ -77,6 +77,8 @@ async def conduct(stage: Stage) -> Executed:
             steps = listening(steps, stage.recording.asks)
         try:
             with interruptible(driver, stage.cast.abort, stage.relay) as pressed, limited(driver, stage.timeout):
+                if stage.timeout is not None and stage.timeout <= 0:
+                    driver.cancel("timeout")  # at once: nothing more begins
                 result = await driver.drive(steps)
         except Suspended as suspended:
             pending = tuple(_pending(ask) for ask in suspended.asks)

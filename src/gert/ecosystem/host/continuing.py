@@ -1,6 +1,6 @@
 """The journal of a run that goes on: what is said again is held against the record, what is new is added to it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final
 
@@ -10,21 +10,32 @@ from gert.errors import IntegrityError, TraceError
 from gert.kernel.engine.asks import Said
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.payload import Payload
-from gert.kernel.events.runbook import RunForked, RunResumed, StepReconciled
+from gert.kernel.events.runbook import RunComplete, RunForked, RunResumed, StepReconciled
 
 BETWEEN: Final = frozenset({RunResumed.type, RunForked.type, StepReconciled.type})
 """Events the host says about a run: the engine does not say them again."""
 
+_PUTS: Final = frozenset({"step_start", "step_retry", "approval_submitted"})
+_TAKES: Final = frozenset({"step_complete", "step_retry", "approval_resolved"})
+_ASKING: Final = frozenset({"tool", "manual", "extension"})
+
 
 class ContinuedJournal(Journal):
-    """Goes on with a trace.
+    """Goes on with a trace; nothing is written before `go_live`, so that whoever refuses to go on has changed nothing.
 
     loosely: the runbook was changed, and only the way the run took has to be the same
+    opening: said before anything that is new
+    on_end: called when the run ends by what is on record alone, before it says so; it goes live, or refuses
     """
 
-    def __init__(self, store: Store, run_id: str, *, loosely: bool = False, **options: Any) -> None:
+    def __init__(
+        self, store: Store, run_id: str, *, loosely: bool = False, opening: Said | None = None, **options: Any
+    ) -> None:
         super().__init__(store, run_id, **options)
         self._loosely = loosely
+        self._opening = opening
+        self.on_end: Callable[[], object] = self.go_live
+        self._is_live = False
         self._stored: Iterator[bytes] = store.events(run_id)
         self._next: bytes | None = None
         self._is_new = False
@@ -36,11 +47,28 @@ class ContinuedJournal(Journal):
         """Whether everything said so far was on record before."""
         return not self._is_new
 
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits that it should be written before more is said."""
+        return self._is_live and super().is_full
+
+    def go_live(self) -> None:
+        """From here on, what is said may be written."""
+        self._is_live = True
+        self._open()
+
+    async def settle(self, *, alone: bool = False) -> None:
+        """Make everything durable that is new, once the run may go on."""
+        if self._is_live:
+            await super().settle(alone=alone)
+
     def say(self, said: Said) -> None:
         """Hold an event against the record, or add it."""
         stored = self._next
         if stored is None:
-            self._is_new = True
+            self._open()
+            if not self._is_live and type(said.payload) is RunComplete:
+                self.on_end()
             super().say(said)
             return
         recorded = decode(stored)
@@ -64,14 +92,21 @@ class ContinuedJournal(Journal):
         self._is_new = True
         super().log(entry)
 
-    def unsupported(self) -> int:
-        """How many events are on record beyond what the answers lead to: after a loss of power, a batch at most."""
+    def unsupported(self) -> list[bytes]:
+        """The events on record beyond what the answers lead to: after a loss of power, a batch at most."""
         left = [self._next] if self._next is not None else []
-        return sum(1 for _ in chain(left, self._stored))
+        return list(chain(left, self._stored))
 
     def forget_rest(self) -> None:
         """Go on from here, whatever else was on record."""
         self._next, self._stored = None, iter(())
+
+    def _open(self) -> None:
+        """Something is new: first comes who says it."""
+        self._is_new = True
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            super().say(opening)
 
     def _again(self, said: Said) -> bytes | None:
         try:
@@ -92,6 +127,17 @@ class ContinuedJournal(Journal):
             self._take(line)
         self._next = None
         self._timestamp = ""
+
+
+def is_one_batch(lines: Iterable[bytes]) -> bool:
+    """Whether events may have been written together: then none of them is the end of what another one announced."""
+    announced: set[str | None] = set()
+    for event in map(decode, lines):
+        if event.type in _TAKES and event.path in announced:
+            return False
+        if event.type in _PUTS and event.data.get("step_type", "tool") in _ASKING:
+            announced.add(event.path)
+    return True
 
 
 def _is_alike(recorded: Envelope, said: Said) -> bool:

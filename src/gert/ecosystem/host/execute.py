@@ -22,6 +22,7 @@ from gert.ecosystem.host.keys import signing_key
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import Executed, RunOptions
 from gert.ecosystem.host.prepare import Prepared
+from gert.ecosystem.host.recent import count_recent
 from gert.ecosystem.host.runs import RunFolder, new_run_id
 from gert.ecosystem.host.settings import where_recorded
 from gert.ecosystem.host.state import RunState, encode_state
@@ -79,7 +80,10 @@ async def execute(
         redactor = prepared.redactor(inputs)
     played = loaded.folder.name if loaded is not None else None
     starter = loaded.scenario.actor if loaded is not None and options.actor is None else None
-    setup = prepared.setup(inputs, redactor, played, starter)
+    recent = None
+    if loaded is None:
+        recent = count_recent(prepared.program, prepared.floor.policies, prepared.state, options.db, now())
+    setup = prepared.setup(inputs, redactor, played, starter, recent)
     if loaded is not None:
         cast = _replay(loaded, setup)
     else:
@@ -88,7 +92,7 @@ async def execute(
     key = signing_key(environ)
     options = where_recorded(options, prepared.settings, prepared.program.runbook.meta.name, setup.run_id)
     with ExitStack() as held:
-        store, folder = _store(options, setup, prepared, held)
+        store, folder = open_store(options, setup, prepared, held, os.getcwd())
         if on_start is not None:
             on_start(setup)
         journal = Journal(store, setup.run_id, key=key, observers=observers, has_secrets=bool(inputs.secrets))
@@ -102,7 +106,7 @@ async def execute(
                 journal=journal,
                 redactor=redactor,
                 environ=environ,
-                trace=_trace_of(options, folder),
+                trace=trace_of(options, folder),
                 timeout=prepared.timeout,
                 relay=relay,
                 recording=recording,
@@ -213,14 +217,16 @@ def _bound(program: Program, inputs: ResolvedInputs) -> Iterator[str]:
             yield source.removeprefix("env/")
 
 
-def _store(options: RunOptions, setup: Setup, prepared: Prepared, held: ExitStack) -> tuple[Store, RunFolder | None]:
+def open_store(
+    options: RunOptions, setup: Setup, prepared: Prepared, held: ExitStack, working: str
+) -> tuple[Store, RunFolder | None]:
     """Where the run is recorded. Every real run is; others only where somebody asks for it."""
     if options.db:
         store = SqliteStore(options.db, sync=options.sync)
         held.callback(store.close)
         if setup.mode == "real":
             held.enter_context(store.lease(setup.run_id))
-            store.write_state(setup.run_id, encode_state(_state(options, setup, prepared, None)))
+            store.write_state(setup.run_id, encode_state(_state(options, setup, prepared, working, None)))
         return store, None
     if setup.mode != "real":
         return (JsonlStore(options.trace, None, sync=options.sync) if options.trace else MemoryStore()), None
@@ -232,11 +238,11 @@ def _store(options: RunOptions, setup: Setup, prepared: Prepared, held: ExitStac
     except TraceError as problem:
         folder.discard()
         raise UsageError(problem.message, hint=problem.hint) from None
-    folder.write_state(encode_state(_state(options, setup, prepared, trace)))
+    folder.write_state(encode_state(_state(options, setup, prepared, working, trace)))
     return lines, folder
 
 
-def _state(options: RunOptions, setup: Setup, prepared: Prepared, trace: str | None) -> RunState:
+def _state(options: RunOptions, setup: Setup, prepared: Prepared, working: str, trace: str | None) -> RunState:
     return RunState(
         run_id=setup.run_id,
         runbook=setup.program.runbook.meta.name,
@@ -246,7 +252,7 @@ def _state(options: RunOptions, setup: Setup, prepared: Prepared, trace: str | N
         actor=setup.actor,
         host=setup.host,
         gert_version=setup.gert_version,
-        working=os.getcwd(),
+        working=working,
         started=format_timestamp(now()),
         trace=trace,
         db=os.path.abspath(options.db) if options.db else None,
@@ -262,10 +268,12 @@ def _state(options: RunOptions, setup: Setup, prepared: Prepared, trace: str | N
         break_glass=options.break_glass,
         max_parallel=options.max_parallel,
         timeout=options.timeout,
+        recent=setup.recent,
     )
 
 
-def _trace_of(options: RunOptions, folder: RunFolder | None) -> str | None:
+def trace_of(options: RunOptions, folder: RunFolder | None) -> str | None:
+    """The file a run is recorded in, unless it is in a database or nowhere."""
     return options.trace or (folder.trace if folder is not None else None)
 
 

@@ -13,7 +13,7 @@ from gert.ecosystem.host.runs import new_run_id, state_dir
 from gert.ecosystem.host.settings import Settings, settings_for
 from gert.ecosystem.host.version import version_line
 from gert.errors import DocumentError, InputError, UsageError
-from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.frame import Recent, Setup
 from gert.kernel.engine.inputs import ResolvedInputs
 from gert.kernel.engine.run import secret_names
 from gert.kernel.foundation.duration import parse_duration
@@ -70,7 +70,12 @@ class Prepared:
         return Redactor([*known, *read])
 
     def setup(
-        self, inputs: ResolvedInputs, redactor: Redactor, scenario: str | None = None, actor: str | None = None
+        self,
+        inputs: ResolvedInputs,
+        redactor: Redactor,
+        scenario: str | None = None,
+        actor: str | None = None,
+        recent: Recent | None = None,
     ) -> Setup:
         """The run, as the engine is given it; in a replay its scenario may say who started it."""
         for name, value in inputs.values.items():
@@ -97,6 +102,8 @@ class Prepared:
             explores=self.options.mode in ("dry-run", "probe"),
             scenario=scenario,
             break_glass=self.options.break_glass,
+            # A replay must come to the same whatever ran today: it has no earlier runs.
+            recent=Recent() if self.options.mode == "replay" else recent,
         )
 
     def _require_secrets(self) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from gert.ecosystem.host.worlds import World
-from gert.errors import InDoubt
+from gert.errors import InDoubt, UsageError
 from gert.kernel.engine.asks import AnyAnswer, Ask, CallExtension, CallTool, ToolAnswer
 from gert.kernel.events.runbook import Failure, StepReconciled
 from gert.kernel.events.vocabulary import Reconciliation
@@ -25,16 +25,20 @@ class Choice(msgspec.Struct, frozen=True):
 def settle_doubts(announced: Iterable[Ask[Any]], said: Mapping[str, Reconciliation]) -> list[Choice]:
     """What becomes of calls that may have happened; InDoubt where only the operator can say.
 
-    A call whose contract is idempotent is simply made again. Questions to people are put again, too.
+    A call whose contract is idempotent is simply made again, unless something is said of that very step. Questions to
+    people are put again, too.
     """
     calls = [ask for ask in announced if isinstance(ask, CallTool | CallExtension)]
+    _require_open(said, calls)
     choices: list[Choice] = []
     doubtful: list[str] = []
     for ask in calls:
-        given = said.get(ask.path) or said.get(ask.step_id) or said.get(ALL)
+        given = said.get(ask.path) or said.get(ask.step_id)
         if given is None and not ask.contract.idempotent:
-            doubtful.append(ask.path)
-            continue
+            given = said.get(ALL)
+            if given is None:
+                doubtful.append(ask.path)
+                continue
         event = StepReconciled(step_id=ask.step_id, choice=given or "retry", automatic=given is None)
         choices.append(Choice(ask.key, ask.path, event))
     if doubtful:
@@ -44,6 +48,17 @@ def settle_doubts(announced: Iterable[Ask[Any]], said: Mapping[str, Reconciliati
             hint="look, and say so: `--reconcile success`, `failed` or `retry`, or for one step `--reconcile STEP=…`",
         )
     return choices
+
+
+def _require_open(said: Mapping[str, Reconciliation], calls: list[CallTool | CallExtension]) -> None:
+    """Refuse to hear of a step that is not open: whoever names it is mistaken about what happened."""
+    known = {name for ask in calls for name in (ask.path, ask.step_id)}
+    for name in said:
+        if name != ALL and name not in known:
+            listed = ", ".join(f"`{ask.path}`" for ask in calls)
+            raise UsageError(
+                f"`{name}` is no call without a result", hint=f"there is {listed}" if listed else "there is none"
+            )
 
 
 class Reconciled:

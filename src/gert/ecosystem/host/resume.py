@@ -4,18 +4,19 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from datetime import timedelta
-from typing import Any, Final
+from functools import partial
+from typing import Any
 
 import msgspec
 from msgspec import field
 
 from gert.ecosystem.host.conduct import Stage, conduct
 from gert.ecosystem.host.console import Console
-from gert.ecosystem.host.continuing import ContinuedJournal
+from gert.ecosystem.host.continuing import ContinuedJournal, is_one_batch
 from gert.ecosystem.host.execute import everyone, resolvers, world_for
 from gert.ecosystem.host.facts import host_name
 from gert.ecosystem.host.files import read_bounded
-from gert.ecosystem.host.journal import now, read_answers
+from gert.ecosystem.host.journal import Logged, now, read_answers
 from gert.ecosystem.host.keys import signing_key
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import ApprovalMode, Executed, RunOptions
@@ -33,13 +34,13 @@ from gert.errors import IntegrityError, TraceError, UsageError
 from gert.kernel.engine.asks import Ask, AwaitApproval, Said
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import Given, ResolvedInputs
-from gert.kernel.events.envelope import decode, parse_timestamp
-from gert.kernel.events.runbook import RunComplete, RunResumed
+from gert.kernel.events.chain import read_chain
+from gert.kernel.events.envelope import parse_timestamp
+from gert.kernel.events.runbook import RunResumed
 from gert.kernel.events.vocabulary import Reconciliation
+from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.secret_refs import secret_ref
-
-COMPLETE: Final = RunComplete.type
 
 
 class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,23 +92,27 @@ async def resume(
         redactor = prepared.redactor(inputs)
         setup = _setup(prepared, state, inputs)
         cast = world_for(prepared, setup, inputs, redactor, observers, console, state.working)
-        journal = ContinuedJournal(
-            store,
-            state.run_id,
-            loosely=bool(changed),
-            key=signing_key(environ),
-            observers=observers,
-            has_secrets=bool(inputs.secrets),
-        )
-        answers = list(read_answers(store.answers(state.run_id)))
-        reconciled = Reconciled(cast.world)
+        answers = _answers(store, state)
         resumed = RunResumed(
             actor=options.actor or user_name(),
             host=host_name(),
             gert_version=version_line(),
             answered=len(answers),
+            ticket_id=options.ticket,
             accepted_changes=tuple(changed),
         )
+        journal = ContinuedJournal(
+            store,
+            state.run_id,
+            loosely=bool(changed),
+            opening=Said(resumed, None, Principal("human", resumed.actor)),
+            key=signing_key(environ),
+            observers=observers,
+            has_secrets=bool(inputs.secrets),
+        )
+        reconciled = Reconciled(cast.world)
+        go_live = _go_live(journal, store, reconciled, options)
+        journal.on_end = partial(go_live, [])
         return await conduct(
             Stage(
                 options=run,
@@ -122,13 +127,13 @@ async def resume(
                 timeout=_time_left(prepared, state),
                 relay=relay,
                 recorded=answers,
-                on_live=_go_live(journal, store, reconciled, options, resumed),
+                on_live=go_live,
             )
         )
 
 
 def _go_live(
-    journal: ContinuedJournal, store: Store, world: Reconciled, options: ResumeOptions, resumed: RunResumed
+    journal: ContinuedJournal, store: Store, world: Reconciled, options: ResumeOptions
 ) -> Callable[[list[Ask[Any]]], None]:
     def go_live(announced: list[Ask[Any]]) -> None:
         tickets = [ask.ticket_id for ask in announced if isinstance(ask, AwaitApproval)]
@@ -138,13 +143,17 @@ def _go_live(
                 hint=f"it waits for {', '.join(f'`{ticket}`' for ticket in tickets)}" if tickets else None,
             )
         choices = settle_doubts(announced, options.reconcile)
-        if journal.unsupported():
+        unsupported = journal.unsupported()
+        if unsupported:
             # The power failed between the two files: the answers these events rest on are lost, and nobody had gone on.
-            if not isinstance(store, JsonlStore):
-                raise IntegrityError("the record holds events that its answers do not lead to")
+            if not isinstance(store, JsonlStore) or not is_one_batch(unsupported):
+                raise IntegrityError(
+                    f"the record holds {len(unsupported)} events that its answers do not lead to",
+                    hint="the log of answers was cut or changed; a loss of power takes the last of them at most",
+                )
             store.set_aside(journal.events)
             journal.forget_rest()
-        journal.say(Said(resumed, None, Principal("human", resumed.actor)))
+        journal.go_live()
         for choice in choices:
             journal.say(Said(choice.event, choice.path, None))
         world.settled = {choice.key: choice for choice in choices}
@@ -154,19 +163,27 @@ def _go_live(
 
 def load_state(options: ResumeOptions, environ: Mapping[str, str]) -> tuple[RunState, RunFolder | None]:
     """The state of a run, from its folder or a database."""
+    if not is_safe_name(options.run_id):
+        raise UsageError(f"`{options.run_id}` is not a run id")
     if options.db is not None:
         with SqliteStore(options.db, read_only=True) as store:
             data = store.state(options.run_id)
         if data is None:
             raise UsageError(f"`{options.db}` holds no run `{options.run_id}` that could be resumed")
-        return decode_state(data, f"{options.db}: {options.run_id}"), None
+        return _own(decode_state(data, f"{options.db}: {options.run_id}"), options), None
     folder = RunFolder(_state_dir(options, environ), options.run_id)
     if not os.path.isdir(folder.path):
         raise UsageError(
             f"there is no run `{options.run_id}` in `{os.path.dirname(folder.path)}`",
             hint="`gert run list` shows what there is; --state-dir or --db say where else to look",
         )
-    return decode_state(read_bounded(folder.state, MAX_STATE_BYTES), folder.state), folder
+    return _own(decode_state(read_bounded(folder.state, MAX_STATE_BYTES), folder.state), options), folder
+
+
+def _own(state: RunState, options: ResumeOptions) -> RunState:
+    if state.run_id != options.run_id:
+        raise IntegrityError(f"the state of run `{options.run_id}` is that of run `{state.run_id}`")
+    return state
 
 
 def _state_dir(options: ResumeOptions, environ: Mapping[str, str]) -> str:
@@ -184,6 +201,9 @@ def open_record(
         held.callback(store.close)
         held.enter_context(store.lease(state.run_id))
         return nullcontext(store)
+    if not os.path.lexists(folder.answers):
+        # It is made before the state is: without it nobody knows what was answered.
+        raise IntegrityError(f"there is no file `{folder.answers}`", hint="without its answers a run cannot go on")
     try:
         return JsonlStore.reopen(state.trace or folder.trace, folder.answers, sync=options.sync)
     except TraceError as problem:
@@ -195,13 +215,32 @@ def open_record(
 
 
 def _require_unfinished(store: Store, state: RunState) -> None:
-    last: bytes | None = None
-    for line in store.events(state.run_id):
-        if decode(line).type == COMPLETE:
-            raise UsageError(f"run `{state.run_id}` has ended", hint="`gert rerun` takes its answers for a new one")
-        last = line
-    if last is None:
+    report = read_chain(store.events(state.run_id))
+    if report.breaks:
+        first = report.breaks[0]
+        raise IntegrityError(
+            f"the record of run `{state.run_id}` was changed: its chain breaks at event {first.line}: {first.message}"
+        )
+    if report.completion is not None:
+        raise UsageError(f"run `{state.run_id}` has ended", hint="`gert rerun` takes its answers for a new one")
+    if not report.events:
         raise UsageError(f"run `{state.run_id}` never began: it has no events", hint="run it again with `gert exec`")
+    if report.run_id != state.run_id:
+        raise IntegrityError(f"the record of run `{state.run_id}` is that of run `{report.run_id}`")
+    if not os.path.isdir(state.working):
+        raise UsageError(f"the folder `{state.working}` is gone, and the tools of run `{state.run_id}` run there")
+
+
+def _answers(store: Store, state: RunState) -> list[Logged]:
+    """The log of answers; one that cannot be read was changed."""
+    found: list[Logged] = []
+    try:
+        found.extend(read_answers(store.answers(state.run_id)))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise IntegrityError(
+            f"answer {len(found) + 1} of run `{state.run_id}` was changed: it cannot be read"
+        ) from None
+    return found
 
 
 def _options(options: ResumeOptions, state: RunState) -> RunOptions:
@@ -264,6 +303,7 @@ def _setup(prepared: Prepared, state: RunState, inputs: ResolvedInputs) -> Setup
         secret_inputs=frozenset(inputs.secrets),
         groups=prepared.groups,
         break_glass=state.break_glass,
+        recent=state.recent,
     )
 
 

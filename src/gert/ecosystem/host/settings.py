@@ -2,7 +2,8 @@
 
 Weakest first: `gert-project.yaml`, `gert-config.yaml`, `.gert/config.yaml`, and the file somebody names. A stronger
 file replaces what a weaker one says about a thing of the same name: a provider, a group, an outcome category, a channel
-for approvals. Policies are never replaced: a floor can only grow. What `GERT_POLICY` names comes on top, and no file takes it away.
+for approvals. Policies are never replaced: a floor can only grow. What `GERT_POLICY` names comes on top, and no file
+takes it away.
 """
 
 import os

@@ -8,6 +8,7 @@ from msgspec import field
 
 from gert.ecosystem.host.options import ApprovalMode
 from gert.errors import IntegrityError
+from gert.kernel.engine.frame import Recent
 from gert.kernel.events.vocabulary import RunMode
 from gert.kernel.foundation.canonical import digest
 
@@ -22,6 +23,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     working: the folder its tools run in
     started: when it began, for its timeout
     inputs: without those that are secret; they are found again, and never written
+    recent: what was executed in the hour before it, so that driven again it is decided the same
     """
 
     run_id: str
@@ -48,6 +50,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     break_glass: str | None = None
     max_parallel: int = 16
     timeout: float | None = None
+    recent: Recent | None = None
 
 
 def encode_state(state: RunState) -> bytes:

@@ -13,7 +13,8 @@ import msgspec
 from gert.errors import TraceError
 from gert.kernel.engine.asks import ApprovalRequest, Response
 from gert.kernel.events.envelope import parse_timestamp
-from gert.kernel.foundation.canonical import canonical
+from gert.kernel.foundation.canonical import canonical, digest, digest_value
+from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.governance.decide import person_key
 
 CLOCK_SKEW: Final = timedelta(seconds=30)
@@ -124,6 +125,22 @@ def may_not_approve(request: ApprovalRequest, approver: str) -> str | None:
         if person_key(approver) not in {person_key(each) for each in people}:
             return f"`{approver}` is not among the approvers {', '.join(f'`{each}`' for each in listed)}"
     return None
+
+
+def hash_of(request: ApprovalRequest) -> str:
+    """What binds an answer to exactly what would run: the runbook, the step, its contract, inputs and preview.
+
+    Secrets count as what everybody is shown of them, so whoever has the request can work it out again.
+    """
+    bound = {
+        "runbook": request.runbook_hash,
+        "step": request.step_id,
+        "contract": request.contract,
+        "inputs": masked(request.inputs),
+    }
+    if request.preview is not None:
+        bound["preview"] = digest(request.preview.encode())
+    return digest_value(bound)
 
 
 def signed_message(ticket_id: str, response: Response, request_hash: str) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.kernel.engine.approval import UNSIGNED, Tally, Ticket, tally
+from gert.kernel.engine.approval import UNSIGNED, Tally, Ticket, hash_of, tally
 from gert.kernel.engine.asks import (
     ApprovalAnswer,
     ApprovalRequest,
@@ -34,7 +34,7 @@ from gert.kernel.events.runbook import (
     PreviewCaptured,
 )
 from gert.kernel.events.vocabulary import ApprovalStatus
-from gert.kernel.foundation.canonical import digest, digest_value
+from gert.kernel.foundation.canonical import digest
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.governance.decide import Approvers
 from gert.kernel.governance.verdict import Verdict
@@ -210,11 +210,7 @@ def _request(
 ) -> ApprovalRequest:
     setup, decision = frame.run.setup, terms.decision
     contract = terms.full
-    shown = shown_inputs(inputs, terms.contract)
-    bound = {"runbook": setup.runbook_hash, "step": frame.step_id, "contract": contract, "inputs": shown}
-    if preview is not None:
-        bound["preview"] = digest(preview.encode())
-    return ApprovalRequest(
+    request = ApprovalRequest(
         run_id=setup.run_id,
         runbook=setup.program.runbook.meta.name,
         step_id=frame.step_id,
@@ -223,9 +219,10 @@ def _request(
         rule=terms.rule,
         contract=contract,
         target=terms.target,
-        inputs=shown,
+        inputs=shown_inputs(inputs, terms.contract),
         preview=preview,
-        request_hash=digest_value(bound),
+        runbook_hash=setup.runbook_hash,
+        request_hash="",
         min_approvers=max(1, decision.min_approvers),
         approvers=_listed(lists),
         admitted=tuple(tuple(sorted(each.everybody(setup.groups))) for each in _sorted(lists)),
@@ -236,6 +233,7 @@ def _request(
         notify=tuple(sorted(decision.notify)),
         extensions=step.extensions,
     )
+    return msgspec.structs.replace(request, request_hash=hash_of(request))
 
 
 def _submitted(request: ApprovalRequest, ticket: TicketAnswer) -> ApprovalSubmitted:

@@ -171,6 +171,7 @@ class CollectEvidence(Ask[EvidenceAnswer], frozen=True, kw_only=True):
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What whoever decides must know: what would run, how risky it is, and which rule asked.
 
+    request_hash: binds an answer to what would run (`gert.kernel.engine.approval.hash_of`)
     approvers, admitted: who may approve, list by list, as policy writes it and with groups looked up
     """
 
@@ -193,6 +194,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     approval_timeout: float
     notify: tuple[str, ...] = ()
     preview: str | None = None
+    runbook_hash: str = ""
     extensions: dict[str, Any] = field(default_factory=dict)
 
 

@@ -41,12 +41,23 @@ A = TypeVar("A", bound=Answer)
 _MOST_REMEMBERED = 256
 
 
+class Recent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What earlier runs executed in the hour before this one began: how often, by target.
+
+    flaw: why that cannot be said
+    """
+
+    executed: dict[str, int] = field(default_factory=dict)
+    flaw: str | None = None
+
+
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a run is given before it begins.
 
     explores: outcomes are looked for, and none is claimed
     groups: people by group, for approvals
     break_glass: why governance is overridden in an emergency, where its rules allow that
+    recent: what `max_per_hour` counts beside the run itself; none where nobody counted
     """
 
     program: Program
@@ -65,12 +76,14 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     explores: bool = False
     scenario: str | None = None
     break_glass: str | None = None
+    recent: Recent | None = None
 
 
 class Run:
     """What all lanes of a run share: plans, what deterministic steps gave before, and outcomes found in a dry run."""
 
     __slots__ = (
+        "_executed",
         "_executions",
         "_remembered",
         "actor",
@@ -95,6 +108,7 @@ class Run:
         """How many steps were assumed to have gone well so far."""
         self.outcomes: list[Outcome] = []
         self.plan = Planner(setup.program, setup.policies).plan
+        self._executed: dict[str, int] = {}
         self._executions: dict[int, int] = {}
         self._remembered: dict[str, dict[bytes, dict[str, Any]]] = {}
 
@@ -107,6 +121,15 @@ class Run:
         """How often a step was about to execute, this time included."""
         self._executions[id(step)] = self._executions.get(id(step), 0) + 1
         return self._executions[id(step)]
+
+    def executed(self, target: str) -> int:
+        """How often a target was about to be executed, this time included.
+
+        Arms that exclude each other are all gone through in a dry run, so there only this time is certain.
+        """
+        count = 1 if self.setup.explores else self._executed.get(target, 0) + 1
+        self._executed[target] = count
+        return count
 
     def before(self, step_id: str, inputs: bytes, outputs: dict[str, Any]) -> dict[str, Any] | None:
         """What a step gave with equal inputs before, if it did; only so many are remembered."""

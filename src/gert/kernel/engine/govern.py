@@ -3,20 +3,21 @@
 import msgspec
 
 from gert.kernel.engine.asks import Said
-from gert.kernel.engine.frame import Frame
+from gert.kernel.engine.frame import Frame, Recent
 from gert.kernel.engine.plan import Terms
 from gert.kernel.engine.results import Result, failed
 from gert.kernel.events.runbook import BreakGlass, GovernanceDecision
-from gert.kernel.governance.rules import Limits
 from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.documents.steps import Step
 
 
 def permit(step: Step, frame: Frame, terms: Terms) -> tuple[Said, Result | None]:
     """What governance decides, to be said; a result is a refusal."""
+    # Counted also where no limit is watched: another step may run the same target under one.
+    executed = frame.strand.run.executed(terms.target)
     if terms.is_free:
         return frame.say(decision_of(frame, terms)), None
-    breach = _breach(terms.decision.limits, step, frame)
+    breach = _breach(terms, step, frame, executed)
     if breach is not None:
         denied = msgspec.structs.replace(decision_of(frame, terms), decision="deny", reasons=(breach,))
         return frame.say(denied), _denied(breach)
@@ -54,17 +55,28 @@ def decision_of(frame: Frame, terms: Terms) -> GovernanceDecision:
     )
 
 
-def _breach(limits: Limits, step: Step, frame: Frame) -> str | None:
+def _breach(terms: Terms, step: Step, frame: Frame, executed: int) -> str | None:
     """Why a circuit breaker is open."""
+    limits = terms.decision.limits
     if limits.max_targets is not None:
         # Items of loops are known beforehand; what `repeat` and `next` add shows as it comes.
         targets = max(frame.strand.targets, frame.run.executions(step))
         if targets > limits.max_targets:
             return f"expected at most {limits.max_targets} targets, found {targets}"
     if limits.max_per_hour is not None:
-        # Only a ledger of earlier runs could tell; a limit nobody can check is not a limit that holds.
-        return "`max_per_hour` cannot be checked without a ledger of earlier runs"
+        return _too_often(limits.max_per_hour, terms.target, frame.run.setup.recent, executed)
     return None
+
+
+def _too_often(most: int, target: str, recent: Recent | None, executed: int) -> str | None:
+    """Why a target must not be executed once more; a limit nobody can check is not a limit that holds."""
+    if recent is None or recent.flaw is not None:
+        why = recent.flaw if recent is not None else "nobody counted earlier runs"
+        return f"`max_per_hour` cannot be checked: {why}"
+    count = recent.executed.get(target, 0) + executed
+    if count <= most:
+        return None
+    return f"expected at most {most} executions of `{target}` in an hour, found {count} with this one"
 
 
 def _denied(message: str) -> Result:

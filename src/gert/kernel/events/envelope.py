@@ -113,7 +113,10 @@ def parse_timestamp(text: str) -> datetime:
         raise TraceError(f"`{text}` is not a timestamp") from None
     if moment.tzinfo is None:
         raise TraceError(f"the timestamp `{text}` has no time zone")
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise TraceError(f"the timestamp `{text}` is beyond the calendar") from None
 
 
 class _Line(msgspec.Struct, omit_defaults=True, gc=False):

@@ -59,6 +59,7 @@ class Script:
         self._actor = actor
         self._used: dict[tuple[str, str], int] = {}
         self._built: dict[tuple[Any, ...], ToolAnswer] = {}
+        self._stopped: Failure | None = None
         self.missing: list[str] = []
         """What was asked and has no answer, in words."""
         self.approved_by_default: list[str] = []
@@ -76,7 +77,8 @@ class Script:
         """The next answer to a question."""
         cancelled = self._scenario.cancelled
         if cancelled is not None and ask.key in cancelled.questions:
-            return answer_with(ask, Failure("cancelled", cancelled.reason))
+            self._stopped = Failure("cancelled", cancelled.reason)
+            return answer_with(ask, self._stopped)
         return self._answers[type(ask)](ask)
 
     def unused(self) -> Iterator[str]:
@@ -97,7 +99,7 @@ class Script:
         if key is None:
             own = keys[-2] if isinstance(ask, CallTool) else keys[-1]
             also = f" or `{own}`" if own != ask.step_id else ""
-            return self._miss(
+            return self._stop(ask) or self._miss(
                 f"the scenario has no answer for `{ask.path}`: write `{ask.step_id}`{also} in `{section}`"
             )
         entry = given[key]
@@ -108,7 +110,9 @@ class Script:
         if used < len(entry):
             return entry[used]
         count = f"{len(entry)} answer" if len(entry) == 1 else f"{len(entry)} answers"
-        return self._miss(f"the scenario has only {count} under `{key}` in `{section}`, and `{ask.path}` needs another")
+        return self._stop(ask) or self._miss(
+            f"the scenario has only {count} under `{key}` in `{section}`, and `{ask.path}` needs another"
+        )
 
     def _peek(self, section: str, ask: Ask[Any]) -> Any:
         """The entry `_next` would give, if there is one."""
@@ -119,6 +123,10 @@ class Script:
             return entry
         used = self._used.get((section, key), 0)
         return entry[used] if used < len(entry) else None
+
+    def _stop(self, ask: Ask[Any]) -> Failure | None:
+        """Why nothing is answered any more: the run was stopped, and a lane asks that had not begun by then."""
+        return self._stopped if not ask.path.startswith("finally/") else None
 
     def _miss(self, message: str) -> Failure:
         self.missing.append(message)

@@ -46,12 +46,15 @@ def put(
 ) -> int:
     """Put an answer, and say what it came to."""
     answer = Answer(ticket=ticket, approved=approved, approver=approver, reason=reason, key=key, key_id=key_id)
-    answered = give(answer, state_dir, os.environ, (lambda _: None) if as_json else _show)
+    given = give(answer, state_dir, os.environ, (lambda _: None) if as_json else _show)
+    answered = given.answered
     if as_json:
-        say_json(_document(answered, approved, state_dir))
+        say_json({**_document(answered, approved, state_dir), "signature_checked_here": not given.is_unconfirmed})
     else:
         say()
         say_lines(outcome(answered, approved, state_dir))
+        if given.is_unconfirmed and answered.objection is None:
+            say("no key to verify yours with is set here: whether the signature holds, the run decides")
     return 0 if answered.objection is None else 1
 
 

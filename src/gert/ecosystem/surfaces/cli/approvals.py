@@ -5,6 +5,7 @@ import os
 import click
 
 from gert.ecosystem.host.approvals import tickets_here
+from gert.ecosystem.surfaces.cli.approvals_serve import command as serve
 from gert.ecosystem.surfaces.cli.output import complain, say, say_json, say_table
 from gert.ecosystem.surfaces.cli.ticket_text import HEADINGS, about, as_document, row, say_lines
 from gert.errors import GertError
@@ -62,3 +63,6 @@ def show(ticket: str, state_dir: str | None, as_json: bool) -> int:
     else:
         say_lines(about(file, now))
     return 0
+
+
+command.add_command(serve)

@@ -69,7 +69,8 @@ def outcome(answered: Answered, approved: bool, state_dir: str | None) -> Iterat
     word = "approval" if approved else "rejection"
     yield f"{click.style('counted:', fg='green')} your {word}; {standing(file)}"
     if file.status != "pending":
-        yield f"the run goes on with: {printable(resume_command(file, state_dir))}"
+        yield "a run that waits goes on by itself; one that was set aside goes on with:"
+        yield f"  {printable(resume_command(file, state_dir))}"
 
 
 def resume_command(file: TicketFile, state_dir: str | None) -> str:

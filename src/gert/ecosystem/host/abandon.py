@@ -1,0 +1,255 @@
+"""Ending a run that nobody goes on with: its record is closed and sealed, its tickets too, and the world is not asked.
+
+The run is driven again on its recorded answers and told to stop where they end, so that every step that had begun has
+an end. Where that cannot be done, because the runbook is not what it was, the record is closed as it stands.
+"""
+
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+
+from gert.ecosystem.host.approvals import tickets_in
+from gert.ecosystem.host.continuing import ContinuedJournal
+from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.driver import Driver
+from gert.ecosystem.host.journal import Journal, read_answers
+from gert.ecosystem.host.keys import signing_key
+from gert.ecosystem.host.options import RunOptions
+from gert.ecosystem.host.prepare import Prepared, user_name
+from gert.ecosystem.host.resume import ResumeOptions, changes, load_state, open_record
+from gert.ecosystem.host.run_list import ABANDONED
+from gert.ecosystem.host.runs import state_dir
+from gert.ecosystem.host.state import RunState
+from gert.ecosystem.stores.port import Store
+from gert.errors import GertError, IntegrityError, UsageError
+from gert.kernel.engine.asks import AnyAnswer, Ask, CallExtension, CallTool, Said, answer_with
+from gert.kernel.engine.frame import Setup, written
+from gert.kernel.engine.run import run
+from gert.kernel.events.envelope import decode, parse_timestamp
+from gert.kernel.events.runbook import Failure, RunCancelled, RunComplete
+from gert.kernel.events.vocabulary import RunStatus
+from gert.kernel.foundation.secret_refs import secret_ref
+
+LONGEST_REASON: Final = 1000
+
+
+class AbandonOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Which run ends, why, and who says so."""
+
+    run_id: str
+    reason: str
+    actor: str | None = None
+    state_dir: str | None = None
+    db: str | None = None
+
+
+class Abandoned(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that was ended.
+
+    in_doubt: calls that were announced and have no result; nobody knows whether they happened
+    finally_steps: how many steps of `finally` were not run
+    redriven: whether every step that had begun has its end on record
+    status: how it ended; where every answer was on record, as it would have anyway
+    """
+
+    run_id: str
+    runbook: str
+    events: int
+    reason: str
+    tickets: tuple[str, ...] = ()
+    in_doubt: tuple[str, ...] = ()
+    finally_steps: int = 0
+    redriven: bool = True
+    status: RunStatus = "cancelled"
+
+
+async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = None) -> Abandoned:
+    """End a run that is not running; what keeps it from ending is raised, and nothing is changed by it."""
+    environ = dict(os.environ) if environ is None else environ
+    reason = _worded(options)
+    found = ResumeOptions(run_id=options.run_id, state_dir=options.state_dir, db=options.db)
+    state, folder = load_state(found, environ)
+    with ExitStack() as held:
+        store: Store = held.enter_context(open_record(found, state, folder, held))
+        _require_open(store, state)
+        key = signing_key(environ)
+        ending = _Ending(state, store, reason)
+        program = await ending.drive(environ, key)
+        if program is None:
+            ending.close(key)
+    # Only now: should the record not take its end, the tickets stay what they were.
+    tickets = _abandon_tickets(_state_dir(options, state, environ), state.run_id, reason, environ)
+    return Abandoned(
+        run_id=state.run_id,
+        runbook=state.runbook,
+        events=ending.events,
+        reason=reason,
+        tickets=tuple(tickets),
+        in_doubt=tuple(ending.in_doubt),
+        finally_steps=len(program.program.runbook.finally_) if program is not None else 0,
+        redriven=program is not None,
+        status=ending.status,
+    )
+
+
+class _Ending:
+    """One run on its way to its end."""
+
+    def __init__(self, state: RunState, store: Store, reason: str) -> None:
+        self._state = state
+        self._store = store
+        self._reason = reason
+        self.events = 0
+        self.in_doubt: list[str] = []
+        self.status: RunStatus = "cancelled"
+
+    async def drive(self, environ: Mapping[str, str], key: Any) -> Setup | None:
+        """Drive the run again and stop it where its answers end; none where it does not go the same way."""
+        setup = self._setup(environ)
+        if setup is None:
+            return None
+        journal = ContinuedJournal(self._store, self._state.run_id, key=key, has_secrets=bool(setup.secret_inputs))
+        driver = Driver(
+            _Nobody(self._reason),
+            journal,
+            max_parallel=self._state.max_parallel,
+            recorded=read_answers(self._store.answers(self._state.run_id)),
+            on_live=lambda announced: self._stop(driver, journal, announced),
+        )
+        try:
+            self.status = (await driver.drive(run(setup))).status
+        except IntegrityError:
+            if not journal.repeats:
+                raise
+            return None
+        finally:
+            journal.close()
+        self.events = journal.events
+        return setup
+
+    def _stop(self, driver: Driver, journal: ContinuedJournal, announced: list[Ask[Any]]) -> None:
+        if journal.unsupported():
+            raise IntegrityError("the record holds events that its answers do not lead to")
+        self.in_doubt = [ask.path for ask in announced if isinstance(ask, CallTool | CallExtension)]
+        driver.cancel(self._reason)
+
+    def _setup(self, environ: Mapping[str, str]) -> Setup | None:
+        state = self._state
+        # As a dry run: nothing will be called, so no secret has to be there.
+        options = RunOptions(file=state.file, mode="dry-run", policies=state.policies, config=state.config)
+        try:
+            prepared = Prepared(options, environ)
+        except GertError:
+            return None
+        if any(changes(prepared, state)):
+            return None
+        values = {**state.inputs, **{name: secret_ref(name) for name in state.secret_inputs}}
+        return Setup(
+            program=prepared.program,
+            run_id=state.run_id,
+            runbook_hash=state.runbook_hash,
+            mode=state.mode,
+            actor=state.actor,
+            host=state.host,
+            gert_version=state.gert_version,
+            policies=tuple(prepared.floor.policies),
+            policy_hashes=prepared.floor.digests,
+            inputs={name: values[name] for name in state.input_sources if name in values},
+            input_sources=state.input_sources,
+            secret_inputs=frozenset(state.secret_inputs),
+            groups=prepared.groups,
+            break_glass=state.break_glass,
+            recent=state.recent,
+        )
+
+    def close(self, key: Any) -> None:
+        """Say after everything that is on record that the run has ended."""
+        journal = _AfterAll(self._store, self._state.run_id, key=key)
+        try:
+            for payload in (RunCancelled(reason=self._reason), self._complete()):
+                journal.say(Said(payload, None, None))
+            journal.write()
+        finally:
+            journal.close()
+        self.events = journal.events
+
+    def _complete(self) -> RunComplete:
+        times = [decode(line).timestamp for line in self._store.events(self._state.run_id)]
+        spent = parse_timestamp(times[-1]) - parse_timestamp(times[0])
+        return RunComplete(
+            status="cancelled",
+            mode=self._state.mode,
+            duration=written(max(spent, timedelta()).total_seconds()),
+            failure=Failure("cancelled", self._reason),
+        )
+
+
+class _AfterAll(Journal):
+    """A journal that begins after everything that is on record."""
+
+    def __init__(self, store: Store, run_id: str, **options: Any) -> None:
+        super().__init__(store, run_id, **options)
+        for line in store.events(run_id):
+            self._chain.append(line)
+            self._written += 1
+
+    def write(self) -> None:
+        """Make what was said durable."""
+        self._store.append(self._run_id, self._written + 1, self._lines)
+
+
+class _Nobody:
+    """A world that is not asked: every question is answered with the end of the run."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+        """Nothing is known at once."""
+        return None
+
+    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+        """Where the run has heard that it ends, its `finally` asks, and nothing is called."""
+        return answer_with(ask, Failure("cancelled", self._reason))
+
+
+def _worded(options: AbandonOptions) -> str:
+    who, why = options.actor or user_name(), " ".join(options.reason.split())
+    if not why:
+        raise UsageError("`--reason` needs a reason", hint="it is recorded, and shown to whoever asks about the run")
+    for option, text in (("--reason", why), ("--as", who)):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{option} is not UTF-8 text") from None
+    return f"{ABANDONED}{why[:LONGEST_REASON]} (by {who})"
+
+
+def _require_open(store: Store, state: RunState) -> None:
+    begun = False
+    for line in store.events(state.run_id):
+        begun = True
+        if decode(line).type == RunComplete.type:
+            raise UsageError(f"run `{state.run_id}` has ended", hint=f"`gert run show {state.run_id}` says how")
+    if not begun:
+        raise UsageError(f"run `{state.run_id}` never began: it has no events", hint="there is nothing to abandon")
+
+
+def _state_dir(options: AbandonOptions, state: RunState, environ: Mapping[str, str]) -> str:
+    where = os.getcwd() if options.db is None else os.path.dirname(state.file)
+    return state_dir(options.state_dir, Workspace().project_root(where), environ)
+
+
+def _abandon_tickets(state: str, run_id: str, why: str, environ: Mapping[str, str]) -> list[str]:
+    """Close what nobody will ask about again; a ticket that cannot be closed keeps no other from it."""
+    tickets = tickets_in(state, environ)
+    closed = []
+    for file in tickets.all("pending", run_id=run_id):
+        with suppress(GertError):
+            tickets.abandon(file.id, why)
+            closed.append(file.id)
+    return closed

@@ -1,0 +1,1 @@
+"""Ways to carry requests for approval to people, and their answers back."""

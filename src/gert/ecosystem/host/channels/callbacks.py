@@ -1,0 +1,88 @@
+"""Signed answers from services: read, checked by the keys we hold, and only then put to a ticket."""
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from gert.ecosystem.approvals.ticket_file import TicketFile
+from gert.ecosystem.approvals.tickets import Answered, Tickets
+from gert.ecosystem.host.channels.web import Reply, as_json
+from gert.errors import GertError
+from gert.kernel.engine.asks import Response
+
+UNSIGNED: Final = "only signed answers are taken here"
+
+
+class SignedAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer as services send it (ecosystem-v0 §6.4)."""
+
+    ticket_id: str
+    approved: bool
+    approver_id: str
+    timestamp: str
+    signature: str | None = None
+    signature_alg: str | None = None
+    key_id: str | None = None
+    reason: str | None = None
+    request_hash: str = ""
+
+    def response(self) -> Response:
+        """The same in the words of the kernel."""
+        return Response(
+            approver=self.approver_id,
+            approved=self.approved,
+            timestamp=self.timestamp,
+            reason=self.reason,
+            ticket_id=self.ticket_id,
+            request_hash=self.request_hash,
+            signature=self.signature,
+            signature_alg=self.signature_alg,
+            key_id=self.key_id,
+        )
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """An answer that was not put to the ticket, and so is not recorded: a stranger fills no record."""
+
+    status: int
+    why: str
+
+
+async def called_back(tickets: Tickets, ticket_id: str, body: bytes) -> Reply:
+    """Take one signed answer, and say what became of it."""
+    try:
+        said = msgspec.json.decode(body, type=SignedAnswer)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _told(400, ticket_id, "this is not an answer: expected JSON with the fields of one")
+    try:
+        became = await asyncio.to_thread(put_signed, tickets, ticket_id, said)
+    except GertError:
+        # Which tickets there are, and what is wrong with one, is told to those who can sign.
+        return _told(404, ticket_id, "there is no such ticket to answer")
+    if isinstance(became, Refused):
+        return _told(became.status, ticket_id, became.why)
+    return _told(200 if became.objection is None else 409, ticket_id, became.objection, became.file)
+
+
+def put_signed(tickets: Tickets, ticket_id: str, said: SignedAnswer) -> Answered | Refused:
+    """Put an answer to a ticket if its signature holds; whether it counts, the ticket says."""
+    if said.signature is None:
+        return Refused(401, UNSIGNED)
+    # (1) It is about this ticket.
+    if said.ticket_id != ticket_id:
+        return Refused(409, "the answer is for another ticket")
+    # (2) Its signature holds, over this very answer, by a key we hold.
+    response = said.response()
+    checked = tickets.verifier.verify(response, tickets.get(ticket_id).ticket)
+    if not checked.verified:
+        return Refused(409, f"the answer is not validly signed: {checked.flaw or UNSIGNED}")
+    # (3) Everything else is the same for all answers, however they come.
+    return tickets.answer(ticket_id, response)
+
+
+def _told(status: int, ticket_id: str, why: str | None, file: TicketFile | None = None) -> Reply:
+    document: dict[str, object] = {"ticket_id": ticket_id, "counted": status == 200, "objection": why}
+    if file is not None:
+        document |= {"status": file.status, "approvals": file.approvals, "needed": file.needed}
+    return as_json(status, document)

@@ -1,0 +1,158 @@
+"""Answers from the page: who may send its form, once each, and what they are told."""
+
+import asyncio
+from datetime import datetime
+from typing import Final
+
+from gert.ecosystem.approvals.ticket_file import TicketFile
+from gert.ecosystem.approvals.tickets import Answered, Tickets
+from gert.ecosystem.host.channels import told
+from gert.ecosystem.host.channels.front import Front
+from gert.ecosystem.host.channels.links import new_browser
+from gert.ecosystem.host.channels.page import Form, Notice, message, page
+from gert.ecosystem.host.channels.web import Reply, Request, fields_of
+from gert.errors import GertError, UsageError
+from gert.kernel.engine.asks import Response
+from gert.kernel.events.envelope import format_timestamp
+
+COOKIE: Final = "gert_browser"
+FORM: Final = "application/x-www-form-urlencoded"
+_VERDICTS: Final = {"approve": True, "reject": False}
+_NO_LINK: Final = "This link does not open a request. Ask whoever sent it for the whole address, or for a new one."
+
+
+class Pages:
+    """The pages of tickets, and the answers given on them."""
+
+    def __init__(self, front: Front, tickets: Tickets) -> None:
+        self._front = front
+        self._tickets = tickets
+
+    async def show(self, request: Request, ticket_id: str) -> Reply:
+        """The page of a ticket, for whoever has its link; looking changes nothing."""
+        link = request.asked("k")
+        found = await self._found(ticket_id, link)
+        if isinstance(found, Reply):
+            return found
+        browser = _browser(request) or new_browser()
+        cookie = f"{COOKIE}={browser}; HttpOnly; SameSite=Lax{'; Secure' if self._front.is_secure else ''}"
+        now = self._tickets.clock()
+        form = self._form(found, link, browser, now)
+        return page(found, now, form=form, notice=_closed(found, now), headers=[("Set-Cookie", cookie)])
+
+    async def answer(self, request: Request, ticket_id: str) -> Reply:
+        """Take the form of a page."""
+        # (1) It is a form, sent by one of our pages as far as the browser says.
+        if (request.header("content-type") or "").partition(";")[0].strip().lower() != FORM:
+            return message(415, "Not a form", "Answers are sent with the form of the page.")
+        if self._is_foreign(request):
+            return message(403, "Not from this page", "The answer was sent by another page. Nothing was recorded.")
+        fields = fields_of(request.body)
+        # (2) Whoever sent it has the link.
+        found = await self._found(ticket_id, fields.get("k", ""))
+        if isinstance(found, Reply):
+            return found
+        # (3) The form was shown to this browser, about what the ticket asks.
+        browser, token, now = _browser(request), fields.get("token", ""), self._tickets.clock()
+        if not self._front.forms.fits(token, ticket_id, found.ticket.request.request_hash, browser, now):
+            return message(
+                403, "The form cannot be used", "Open the link again and answer there. Nothing was recorded."
+            )
+        # (4) It says who answers, and what.
+        verdict, approver = _VERDICTS.get(fields.get("verdict", "")), fields.get("approver", "").strip()
+        reason = fields.get("reason", "").strip()
+        if verdict is None or not approver:
+            wrong = None if approver else "Write your name: an answer without one cannot count."
+            form = Form(link=fields["k"], token=token, approver=approver, reason=reason, wrong=wrong)
+            return page(found, now, form=form, notice=_UNSAID, status=422)
+        # (5) It was not sent before.
+        if not self._front.forms.use(token):
+            return self._again(found, token, now)
+        response = Response(
+            approver=approver,
+            approved=verdict,
+            timestamp=format_timestamp(now),
+            reason=reason or None,
+            ticket_id=ticket_id,
+            request_hash=found.ticket.request.request_hash,
+        )
+        return await self._put(response, fields["k"], browser, token)
+
+    async def _put(self, response: Response, link: str, browser: str, token: str) -> Reply:
+        try:
+            answered = await asyncio.to_thread(self._tickets.answer, response.ticket_id, response)
+        except GertError as problem:
+            return message(503, "Not recorded", f"The answer could not be recorded: {problem.message}. Try again.")
+        now = self._tickets.clock()
+        notice = _became(answered, response.approved)
+        self._front.forms.came_to(token, notice.text)
+        # Whoever mistyped a name may try again; whoever has answered need not.
+        form = self._form(answered.file, link, browser, now) if answered.objection is not None else None
+        return page(answered.file, now, form=form, notice=notice, status=200 if answered.objection is None else 409)
+
+    def _again(self, file: TicketFile, token: str, now: datetime) -> Reply:
+        text = self._front.forms.came_to(token) or "It was sent a moment ago."
+        notice = Notice("warn", "This answer was sent already", f"It was not recorded a second time. {text}")
+        return page(file, now, notice=notice, status=409)
+
+    async def _found(self, ticket_id: str, link: str) -> TicketFile | Reply:
+        try:
+            # Whoever has no link is not told which tickets there are.
+            if not await asyncio.to_thread(self._front.links.fits, ticket_id, link):
+                return message(403, "No access", _NO_LINK)
+            return await asyncio.to_thread(self._tickets.get, ticket_id)
+        except UsageError:
+            return message(404, "Gone", "There is no such request any more.")
+        except GertError as problem:
+            return message(503, "Not readable", f"The request cannot be read: {problem.message}.")
+
+    def _form(self, file: TicketFile, link: str, browser: str, now: datetime) -> Form | None:
+        if file.status_at(now) != "pending":
+            return None
+        token = self._front.forms.token(file.id, file.ticket.request.request_hash, browser, now)
+        return Form(link=link, token=token)
+
+    def _is_foreign(self, request: Request) -> bool:
+        origin, site = request.header("origin"), request.header("sec-fetch-site")
+        said_twice = any(sum(key == name for key, _ in request.headers) > 1 for name in ("origin", "sec-fetch-site"))
+        return (
+            said_twice
+            or (origin is not None and not self._front.is_origin(origin))
+            or (site is not None and site not in ("same-origin", "none"))
+        )
+
+
+_UNSAID: Final = Notice("bad", "Not sent yet", "Say who you are, and approve or reject.")
+
+
+def _browser(request: Request) -> str:
+    """What tells this browser from others; said twice, or too long, it tells nothing."""
+    pairs = [each.strip().partition("=") for each in (request.header("cookie") or "").split(";")]
+    found = [value for name, _, value in pairs if name == COOKIE]
+    return found[0] if len(found) == 1 and 16 <= len(found[0]) <= 64 and found[0].isascii() else ""
+
+
+def _closed(file: TicketFile, now: datetime) -> Notice | None:
+    status = file.status_at(now)
+    if status == "pending":
+        return None
+    words = {
+        "approved": ("good", "Approved", "Enough people have approved. Nothing is left to answer."),
+        "rejected": ("bad", "Rejected", "Somebody has rejected this. Nothing is left to answer."),
+        "expired": ("warn", "Expired", "The time to answer is over, and what was asked for will not run."),
+        "abandoned": ("warn", "Abandoned", "The run does not wait for an answer any more."),
+    }
+    tone, heading, text = words[status]
+    return Notice(tone, heading, text)  # type: ignore[arg-type]
+
+
+def _became(answered: Answered, approved: bool) -> Notice:
+    word, file = "approval" if approved else "rejection", answered.file
+    if answered.objection is not None:
+        return Notice("bad", f"Your {word} does not count", f"{told.plain(answered.objection)}.".capitalize())
+    if file.status == "approved":
+        return Notice("good", "Your approval counts", "It was the last one needed: the step may run.")
+    if file.status == "rejected":
+        return Notice("good", "Your rejection counts", "The step will not run.")
+    more = file.needed - file.approvals
+    return Notice("good", "Your approval counts", f"{told.people(more)} more must approve before the step may run.")

@@ -1,0 +1,120 @@
+"""Where people find the pages: the address that is listened at, how others reach it, and who may call it what."""
+
+import re
+from ipaddress import ip_address
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from gert.ecosystem.host.channels.links import Forms, Links
+from gert.ecosystem.notify.addresses import is_loopback
+from gert.errors import UsageError
+from gert.kernel.foundation.text import printable
+
+_ADDRESS: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9.-]+)):([0-9]{1,5})\Z")
+_PORTS: Final = {"http": 80, "https": 443}
+_LOCAL: Final = ("localhost", "127.0.0.1", "[::1]")
+
+
+class Listen(NamedTuple):
+    """An address to listen at."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches it."""
+        return is_loopback(self.host)
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether it is every address of this machine."""
+        return self.host in ("0.0.0.0", "::")  # noqa: S104 - recognized, not chosen
+
+
+def parse_listen(text: str) -> Listen:
+    """Read `HOST:PORT`."""
+    found = _ADDRESS.match(text)
+    if found is None or int(found[3]) > 65535:
+        raise UsageError(f"`{printable(text)}` is not an address to listen at", hint="write for example 127.0.0.1:8765")
+    return Listen(found[1] or found[2], int(found[3]))
+
+
+class Front:
+    """The pages of one folder of tickets, seen from outside.
+
+    listen: where we listen, if we do; base_url: how others reach it, where that is another address
+    """
+
+    def __init__(self, folder: str, listen: Listen | None = None, base_url: str | None = None) -> None:
+        self.links = Links(folder)
+        self.forms = Forms()
+        self.listen = listen
+        self._base_url = base_url.rstrip("/") if base_url else None
+
+    @property
+    def base(self) -> str | None:
+        """What every link begins with; none where nobody listens."""
+        if self._base_url is not None:
+            return self._base_url
+        if self.listen is None or not self.listen.port:
+            return None
+        # Every address at once is none that anybody could go to.
+        return f"http://{Listen('127.0.0.1', self.listen.port) if self.listen.is_everywhere else self.listen}"
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether people come over https."""
+        return (self.base or "").startswith("https://")
+
+    def page_url(self, ticket_id: str) -> str | None:
+        """The page of a ticket; whoever has this address may answer."""
+        return None if self.base is None else f"{self.base}/t/{ticket_id}?k={self.links.token(ticket_id)}"
+
+    def callback_url(self, ticket_id: str) -> str | None:
+        """Where signed answers are taken; it gives nothing away."""
+        return None if self.base is None else f"{self.base}/callback/{ticket_id}"
+
+    def is_called(self, host: str | None) -> bool:
+        """Whether a `Host` means us: a page elsewhere whose name leads here must not speak for a browser's user."""
+        if not host or len(host) > 255:
+            return False
+        asked = host.lower()
+        if asked in self._names():
+            return True
+        # A name can be made to lead anywhere; an address is what it is.
+        return self.listen is not None and self.listen.is_everywhere and _is_address(asked, self.listen.port)
+
+    def is_origin(self, origin: str) -> bool:
+        """Whether an `Origin` is one of our pages."""
+        scheme, _, host = origin.partition("://")
+        return scheme in _PORTS and self.is_called(host)
+
+    def _names(self) -> set[str]:
+        names: set[str] = set()
+        if self._base_url is not None:
+            found = urlsplit(self._base_url)
+            bare = f"[{found.hostname}]" if ":" in (found.hostname or "") else found.hostname or ""
+            names |= _spelled(bare, found.port or _PORTS[found.scheme], _PORTS[found.scheme])
+        if self.listen is not None:
+            bare = str(self.listen).lower().rpartition(":")[0]
+            for name in {bare, *_LOCAL} if self.listen.is_local or self.listen.is_everywhere else {bare}:
+                names |= _spelled(name, self.listen.port, _PORTS["http"])
+        return names
+
+
+def _spelled(name: str, port: int, usual: int) -> set[str]:
+    """A name with its port; the usual one may be left out."""
+    return {f"{name}:{port}", name} if port == usual else {f"{name}:{port}"}
+
+
+def _is_address(host: str, port: int) -> bool:
+    name, _, said = host.rpartition(":")
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return said == str(port)

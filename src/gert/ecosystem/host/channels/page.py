@@ -1,0 +1,216 @@
+"""The page of one ticket: what exactly would run, who has answered, and two buttons. It needs no script.
+
+Every text in it comes from runbooks, tools and people, and is escaped here and nowhere else.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from html import escape
+from typing import Final, Literal
+
+import msgspec
+
+from gert.ecosystem.approvals.hearing import MAX_APPROVER, MAX_REASON
+from gert.ecosystem.approvals.ticket_file import Heard, TicketFile
+from gert.ecosystem.host.channels import told
+from gert.ecosystem.host.channels.style import POLICY, SHEET
+from gert.ecosystem.host.channels.web import Reply
+from gert.errors import TraceError
+
+MOST_TEXT: Final = 50_000
+MOST_ROWS: Final = 300
+_HOT: Final = ("high", "critical")
+Tone = Literal["good", "bad", "warn"]
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """Something to say before everything else."""
+
+    tone: Tone
+    heading: str
+    text: str
+
+
+class Form(msgspec.Struct, frozen=True, kw_only=True):
+    """What the form holds: its tokens, what was typed before, and what is wrong with that."""
+
+    link: str
+    token: str
+    approver: str = ""
+    reason: str = ""
+    wrong: str | None = None
+
+
+def page(
+    file: TicketFile,
+    now: datetime,
+    *,
+    form: Form | None = None,
+    notice: Notice | None = None,
+    status: int = 200,
+    headers: Iterable[tuple[str, str]] = (),
+) -> Reply:
+    """A ticket, with a form where it can be answered."""
+    asked = told.title_of(file.ticket.request)
+    title = f"{notice.heading}: {asked}" if notice is not None else f"Approve? {asked}"
+    return _reply(title, _ticket(file, now, form, notice), status, headers, f"Ticket {file.id}")
+
+
+def message(status: int, heading: str, text: str, tone: Tone = "bad") -> Reply:
+    """A page that is about no ticket, or about none that may be shown."""
+    body = (f"<h1>{escape(heading)}</h1>", f'<div class="notice {tone}"><p>{escape(text)}</p></div>')
+    return _reply(heading, body, status)
+
+
+def _reply(
+    title: str, body: Iterable[str], status: int, headers: Iterable[tuple[str, str]] = (), footer: str = "gert"
+) -> Reply:
+    text = "\n".join(
+        (
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{escape(title)} · gert</title>\n<style>{SHEET}</style>\n</head>\n<body>",
+            "<header><p><b>gert</b> · request for approval</p></header>\n<main>",
+            *body,
+            f"</main>\n<footer><p>{escape(footer)}</p></footer>\n</body>\n</html>\n",
+        )
+    )
+    return Reply(
+        status=status,
+        body=text.encode("utf-8", "replace"),
+        content_type="text/html; charset=utf-8",
+        policy=POLICY,
+        headers=tuple(headers),
+    )
+
+
+def _ticket(file: TicketFile, now: datetime, form: Form | None, notice: Notice | None) -> Iterator[str]:
+    request = file.ticket.request
+    if form is not None:
+        yield '<a class="skip" href="#answer">Go to your answer</a>'
+    yield f"<h1>{escape(told.title_of(request))}</h1>"
+    if notice is not None:
+        yield (
+            f'<div class="notice {notice.tone}" role="{"status" if notice.tone == "good" else "alert"}">'
+            f"<h2>{escape(notice.heading)}</h2><p>{escape(notice.text)}</p></div>"
+        )
+    hot = ' class="hot"' if request.risk_level in _HOT else ""
+    yield f'<ul class="tags"><li{hot}>{escape(told.plain(request.risk_level))} risk</li>'
+    yield f"<li>{escape(told.standing(file, now))}</li>"
+    if file.status_at(now) == "pending":
+        yield f"<li>{escape(told.time_left(file, now))} left</li>"
+    yield "</ul>"
+    yield from _section("what", "What will run", _rows(told.facts(file)))
+    yield from _section("inputs", "With these inputs", _rows(told.inputs(file), "pre") or ["<p>none</p>"])
+    shown = told.preview(file)
+    if shown is not None:
+        yield from _section("preview", "Preview", [_scrolls(_cut(shown), "Preview")])
+    yield from _section("contract", "Contract", _rows(told.contract(file), "code"))
+    expires = ("Open until", f"{told.moment(file.ticket.expires_at)} ({told.time_left(file, now)} left)")
+    yield from _section("terms", "Who may approve", _rows([*told.terms(file), expires]))
+    yield from _section("answers", "Answers so far", _answers(file))
+    if form is not None:
+        yield from _answering(file, form)
+
+
+def _section(name: str, heading: str, body: Iterable[str]) -> Iterator[str]:
+    yield f'<section aria-labelledby="{name}"><h2 id="{name}">{escape(heading)}</h2>'
+    yield from body
+    yield "</section>"
+
+
+def _rows(rows: Iterable[tuple[str, str]], tag: str | None = None) -> list[str]:
+    """Names and values beneath each other; how many are left out is said."""
+    found = list(rows)
+    if not found:
+        return []
+    lines = ["<dl>"]
+    for name, value in found[:MOST_ROWS]:
+        # A line break right after the tag is not shown, so that one of the value's own is.
+        text = escape(_cut(value))
+        lines.append(f"<dt>{escape(_cut(name))}</dt><dd>{f'<{tag}>\n{text}</{tag}>' if tag else text}</dd>")
+    lines.append("</dl>")
+    if len(found) > MOST_ROWS:
+        lines.append(f"<p><strong>{len(found) - MOST_ROWS} more are not shown here.</strong></p>")
+    return lines
+
+
+def _scrolls(text: str, label: str) -> str:
+    # With the keyboard one can only scroll what can be focused.
+    return f'<pre tabindex="0" role="region" aria-label="{escape(label)}">\n{escape(text)}</pre>'
+
+
+def _cut(text: str) -> str:
+    return told.cut(text, MOST_TEXT)
+
+
+def _answers(file: TicketFile) -> Iterator[str]:
+    everything = (*file.responses, *file.refused)
+    if not everything:
+        yield '<p class="faint">Nobody has answered yet.</p>'
+    else:
+        yield '<ul class="answers">'
+        yield from (f"<li>{_heard(heard)}</li>" for heard in everything)
+        yield "</ul>"
+    if file.unrecorded:
+        yield f'<p class="faint">Further answers that did not count: {file.unrecorded}</p>'
+
+
+def _heard(heard: Heard) -> str:
+    said = heard.response
+    word = "approved" if said.approved else "rejected"
+    signed = f", signed with {told.plain(said.key_id or 'default')}" if said.signature else ""
+    parts = [
+        f"<strong>{escape(told.plain(said.approver))}</strong> {word}"
+        f' <span class="faint">at {escape(_moment(heard.at))}{escape(signed)}</span>'
+    ]
+    if said.reason:
+        parts.append(f"<br>{escape(told.plain(said.reason))}")
+    if heard.objection is not None:
+        parts.append(f'<br><span class="why">Does not count: {escape(told.plain(heard.objection))}</span>')
+    return "".join(parts)
+
+
+def _moment(text: str) -> str:
+    try:
+        return told.moment(text)
+    except (TraceError, OverflowError):
+        return told.plain(text)  # the file was changed by hand
+
+
+def _answering(file: TicketFile, form: Form) -> Iterator[str]:
+    yield '<section id="answer" aria-labelledby="yours"><h2 id="yours">Your answer</h2>'
+    if file.ticket.request.require_signed_approvals:
+        yield (
+            "<p>Only signed approvals count, and this page cannot sign. Approve with "
+            f"<code>gert approve {escape(file.id)} --key …</code>. You can reject it here.</p>"
+        )
+    yield f'<form method="post" action="./{escape(file.id)}" autocomplete="on">'
+    # Enter in a field presses the first button of a form. It must not be one that approves.
+    yield '<button type="submit" disabled hidden></button>'
+    yield f'<input type="hidden" name="k" value="{escape(form.link)}">'
+    yield f'<input type="hidden" name="token" value="{escape(form.token)}">'
+    yield from _name_field(form)
+    yield (
+        '<div class="field"><label for="reason">Reason (optional)</label>'
+        f'<textarea id="reason" name="reason" maxlength="{MAX_REASON}" rows="2">'
+        f"\n{escape(form.reason)}</textarea></div>"
+    )
+    yield '<div class="buttons">'
+    if not file.ticket.request.require_signed_approvals:
+        yield '<button class="approve" type="submit" name="verdict" value="approve">Approve</button>'
+    yield '<button class="reject" type="submit" name="verdict" value="reject">Reject</button>'
+    yield "</div></form></section>"
+
+
+def _name_field(form: Form) -> Iterator[str]:
+    described = "who wrong" if form.wrong is not None else "who"
+    yield '<div class="field"><label for="approver">Your name</label>'
+    yield '<p class="hint" id="who">As approvers are listed, for example your e-mail address. It is recorded.</p>'
+    if form.wrong is not None:
+        yield f'<p class="wrong" id="wrong">{escape(form.wrong)}</p>'
+    invalid = ' aria-invalid="true" autofocus' if form.wrong is not None else ""
+    yield (
+        f'<input id="approver" name="approver" value="{escape(form.approver)}" aria-describedby="{described}"{invalid} '
+        f'required maxlength="{MAX_APPROVER}" autocomplete="username" spellcheck="false" autocapitalize="none"></div>'
+    )

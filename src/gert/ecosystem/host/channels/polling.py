@@ -1,0 +1,153 @@
+"""Asking a service for answers while a run waits: now and then, less often where it fails, each answer taken once."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import msgspec
+
+from gert.ecosystem.approvals.ticket_file import TicketFile
+from gert.ecosystem.approvals.tickets import Tickets
+from gert.ecosystem.host.channels.callbacks import Refused, SignedAnswer, put_signed
+from gert.ecosystem.host.notices import HEADERS
+from gert.ecosystem.notify.addresses import expand, is_loopback, objection
+from gert.errors import GertError, InputError
+
+EVERY: Final = 2.0
+LONGEST_PAUSE: Final = 60.0
+ATTEMPT_SECONDS: Final = 5.0
+MOST_READ: Final = 64 * 1024
+MOST_TICKETS: Final = 100
+"""How many open tickets are asked about in one round, oldest first."""
+MOST_ANSWERS: Final = 50
+_NOTHING_YET: Final = (204, 404)
+_MOST_SEEN: Final = 10_000
+
+
+class _Status(msgspec.Struct):
+    """What a service says about a ticket; the answers to it, as they would come as callbacks."""
+
+    status: str = "pending"
+    responses: list[SignedAnswer] = []
+
+
+class _Failed(Exception):
+    """The service did not say anything that can be used; in our words, since its own may hold an address."""
+
+
+class Poll:
+    """Asks one service about every open ticket."""
+
+    def __init__(self, template: str, environ: Mapping[str, str], tickets: Tickets, every: float = EVERY) -> None:
+        self._template = template
+        self._environ = environ
+        self._tickets = tickets
+        self._every = every
+        self._noted: set[tuple[str, str]] = set()
+        self._seen: set[tuple[str, str]] = set()
+
+    @asynccontextmanager
+    async def going_on(self) -> AsyncIterator[None]:
+        """Ask for as long as it is entered."""
+        self._address("x")  # what cannot be asked at all is said at once
+        asking = asyncio.create_task(self._ask_on())
+        try:
+            yield
+        finally:
+            asking.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await asking
+
+    async def _ask_on(self) -> None:
+        pause = self._every
+        while True:
+            fine = await self.round()
+            pause = self._every if fine else min(pause * 2, LONGEST_PAUSE)
+            await asyncio.sleep(pause)
+
+    async def round(self) -> bool:
+        """Ask once about every open ticket; whether the service did its part."""
+        try:
+            files = await asyncio.to_thread(self._tickets.all, "pending")
+        except GertError:
+            return False
+        fine = True
+        for file in files[:MOST_TICKETS]:
+            try:
+                await self._take(file, await self._fetched(file.id))
+            except _Failed as problem:
+                fine = False
+                await self._note(file.id, str(problem))
+            except GertError as problem:
+                await self._note(file.id, problem.message)
+            if not fine:
+                break  # the next ticket would find the same
+        return fine
+
+    async def _take(self, file: TicketFile, answers: list[SignedAnswer]) -> None:
+        known = {heard.response.signature for heard in (*file.responses, *file.refused)}
+        for said in answers[:MOST_ANSWERS]:
+            mark = (file.id, said.signature or f"{said.approver_id} {said.approved}")
+            if said.signature in known or mark in self._seen:
+                continue
+            self._seen.add(mark)
+            if len(self._seen) > _MOST_SEEN:
+                raise _Failed("the service says something else each time")
+            became = await asyncio.to_thread(put_signed, self._tickets, file.id, said)
+            if isinstance(became, Refused):
+                await self._note(file.id, f"an answer was not taken: {became.why}")
+
+    async def _fetched(self, ticket_id: str) -> list[SignedAnswer]:
+        data = await self._get(self._address(ticket_id))
+        if data is None:
+            return []
+        try:
+            said = msgspec.json.decode(data)
+            # One answer by itself will do.
+            if isinstance(said, dict) and "approved" in said:
+                return [msgspec.convert(said, SignedAnswer)]
+            return msgspec.convert(said, _Status).responses
+        except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError):
+            raise _Failed("the service did not say anything that can be read") from None
+
+    async def _get(self, url: str) -> bytes | None:
+        """What the service says, bounded in size and time; nothing where it has nothing to say yet."""
+        import httpx2
+
+        local = httpx2.AsyncHTTPTransport() if is_loopback(httpx2.URL(url).host) else None
+        data = bytearray()
+        try:
+            async with (
+                asyncio.timeout(ATTEMPT_SECONDS),
+                httpx2.AsyncClient(transport=local, timeout=ATTEMPT_SECONDS, follow_redirects=False) as client,
+                client.stream("GET", url, headers={**HEADERS, "Accept-Encoding": "identity"}) as response,
+            ):
+                if response.status_code in _NOTHING_YET:
+                    return None
+                if response.status_code != 200:
+                    raise _Failed(f"the service answered {response.status_code}")
+                async for chunk in response.aiter_raw():
+                    data += chunk
+                    if len(data) > MOST_READ:
+                        raise _Failed(f"the service said more than {MOST_READ} bytes")
+        except (TimeoutError, httpx2.TimeoutException):
+            raise _Failed(f"the service did not answer within {ATTEMPT_SECONDS:g} s") from None
+        except httpx2.HTTPError:
+            raise _Failed("the service cannot be reached") from None
+        return bytes(data)
+
+    def _address(self, ticket_id: str) -> str:
+        url = expand(self._template, self._environ).text.replace("{ticket_id}", ticket_id)
+        refused = objection(url)
+        if refused is not None:
+            raise InputError(f"the `status_url` cannot be asked: {refused}")
+        return url
+
+    async def _note(self, ticket_id: str, text: str) -> None:
+        """Write it down once for each ticket, however often it happens."""
+        if (ticket_id, text) in self._noted:
+            return
+        self._noted.add((ticket_id, text))
+        with suppress(GertError):
+            await asyncio.to_thread(self._tickets.note, ticket_id, f"http: {text}")

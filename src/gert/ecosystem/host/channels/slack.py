@@ -1,0 +1,52 @@
+"""The channel `slack`: a message with two buttons, sent to an incoming webhook."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from gert.ecosystem.approvals.ticket_file import TicketFile
+from gert.ecosystem.approvals.tickets import Tickets
+from gert.ecosystem.host.channels.front import Front
+from gert.ecosystem.host.channels.letters import encoded, send
+from gert.ecosystem.host.channels.slack_blocks import message
+from gert.ecosystem.host.channels.slack_inbox import SlackInbox
+from gert.ecosystem.host.journal import now
+from gert.ecosystem.notify.addresses import expand
+from gert.errors import InputError, IntegrityError
+from gert.kernel.runbook.documents.project import SlackApprovals
+
+
+class SlackChannel:
+    """Tells people in Slack; what they press comes in where the page is served."""
+
+    name = "slack"
+
+    def __init__(self, settings: SlackApprovals, environ: Mapping[str, str], front: Front) -> None:
+        self._settings = settings
+        self._environ = environ
+        self._front = front
+
+    async def announce(self, ticket: TicketFile) -> str | None:
+        """Post the message."""
+        page_url = self._front.page_url(ticket.id)
+        # A button nobody hears is worse than none.
+        buttons = self._settings.signing_secret is not None and self._front.base is not None
+        shown = message(ticket, now(), page_url=page_url, buttons=buttons)
+        template = self._settings.webhook
+        return await send(template, encoded(shown, template, self._environ), self._environ)
+
+    @asynccontextmanager
+    async def listening(self, tickets: Tickets) -> AsyncIterator[None]:
+        """Nothing to do but to say what is missing: the server listens."""
+        slack_inbox(self._settings, self._environ, self._front)
+        yield
+
+
+def slack_inbox(settings: SlackApprovals, environ: Mapping[str, str], front: Front) -> SlackInbox | None:
+    """Where Slack's buttons lead to; none without a secret to know Slack by."""
+    if settings.signing_secret is None:
+        return None
+    secret = expand(settings.signing_secret, environ).text
+    try:
+        return SlackInbox(secret, settings.users, expand(settings.webhook, environ).text, front)
+    except IntegrityError:
+        raise InputError("the signing secret of the Slack app is too short to be one") from None

@@ -1,0 +1,129 @@
+"""A ticket as a message for Slack, within the limits of Block Kit; whatever a runbook says stays text in it.
+
+https://docs.slack.dev/reference/block-kit/blocks has the limits, `formatting message text` what is escaped.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Final
+
+from gert.ecosystem.approvals.ticket_file import TicketFile
+from gert.ecosystem.host.channels import told
+
+HEADER: Final = 150
+SECTION: Final = 3000
+FIELD: Final = 2000
+FIELDS: Final = 10
+BLOCKS: Final = 50
+CONFIRM: Final = 300
+FALLBACK: Final = 1000
+MOST_INPUTS: Final = 10
+_ESCAPED: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+# Inside a code span nothing is markup but what ends it.
+_CODE: Final = {**_ESCAPED, "`": "\N{MODIFIER LETTER GRAVE ACCENT}"}
+Block = dict[str, Any]
+
+
+def message(
+    file: TicketFile, now: datetime, *, page_url: str | None, buttons: bool, last: str | None = None
+) -> dict[str, Any]:
+    """A message about a ticket; `buttons` where somebody would hear them, while there is something to answer."""
+    request = file.ticket.request
+    is_open = file.status_at(now) == "pending"
+    heading = f"Approval needed: {told.title_of(request)}" if is_open else told.title_of(request)
+    blocks: list[Block] = [
+        {"type": "header", "text": {"type": "plain_text", "text": told.cut(heading, HEADER), "emoji": False}},
+        {"type": "section", "fields": [_field(*row) for row in [*told.facts(file), *told.terms(file)]][:FIELDS]},
+    ]
+    if is_open:
+        blocks += _details(file)
+    if last is not None:
+        blocks.append(_section(escaped(last, SECTION)))
+    blocks.append({"type": "context", "elements": [_text(_standing(file, now, page_url if is_open else None))]})
+    if is_open and buttons:
+        blocks.append(_actions(file))
+    return {"text": escaped(f"{heading} ({told.standing(file, now)})", FALLBACK), "blocks": blocks[:BLOCKS]}
+
+
+def escaped(text: str, longest: int, table: dict[str, str] = _ESCAPED) -> str:
+    """Text in which Slack finds no mention, link or entity, no longer than this once it is escaped."""
+    whole = "".join(table.get(character, character) for character in text)
+    if len(whole) <= longest:
+        return whole
+    room = longest - len("… (000000000 more characters)")
+    kept, used = 0, 0
+    for character in text:
+        used += len(table.get(character, character))
+        if used > room:
+            break
+        kept += 1
+    return "".join(table.get(each, each) for each in text[:kept]) + f"… ({len(text) - kept} more characters)"
+
+
+def _field(name: str, value: str) -> Block:
+    room = FIELD - len(name) - 8
+    return _text(f"*{escaped(name, 100)}*\n`{escaped(value, room, _CODE) or ' '}`")
+
+
+def _details(file: TicketFile) -> Iterable[Block]:
+    """Contract, inputs and preview, each in a block of its own and cut to what fits."""
+    contract = [f"{name}: {' '.join(value.split())}" for name, value in told.contract(file)]
+    if contract:
+        yield _code("Contract", "\n".join(contract))
+    rows = list(told.inputs(file))
+    for name, value in rows[:MOST_INPUTS]:
+        yield _code(f"Input {name}", value)
+    if len(rows) > MOST_INPUTS:
+        yield _section(f"*{len(rows) - MOST_INPUTS} more inputs are not shown here.*")
+    preview = told.preview(file)
+    if preview is not None:
+        yield _code("Preview", preview)
+
+
+def _code(name: str, text: str) -> Block:
+    label = f"*{escaped(told.cut(name, 100), 300, _CODE)}*"
+    return _section(f"{label}\n```{escaped(text, SECTION - len(label) - 8, _CODE) or ' '}```")
+
+
+def _standing(file: TicketFile, now: datetime, page_url: str | None) -> str:
+    where = f" · <{page_url}|everything about it>" if page_url is not None else ""
+    left = f" · {told.time_left(file, now)} left" if file.status_at(now) == "pending" else ""
+    return f"Ticket `{escaped(file.id, 200, _CODE)}` · {escaped(told.standing(file, now), 100)}{left}{where}"
+
+
+def _actions(file: TicketFile) -> Block:
+    approve, reject = _button(file, "approve", "Approve", "primary"), _button(file, "reject", "Reject", "danger")
+    return {
+        "type": "actions",
+        "block_id": "answer",
+        # Nobody signs with a button.
+        "elements": [reject] if file.ticket.request.require_signed_approvals else [approve, reject],
+    }
+
+
+def _button(file: TicketFile, action: str, word: str, style: str) -> Block:
+    request = file.ticket.request
+    about = told.cut(f"{word} step {request.step_id} of {request.runbook} ({request.risk_level} risk)?", CONFIRM)
+    return {
+        "type": "button",
+        "action_id": action,
+        "value": file.id,
+        "style": style,
+        "text": {"type": "plain_text", "text": word},
+        "confirm": {
+            "title": {"type": "plain_text", "text": f"{word}?"},
+            "text": {"type": "plain_text", "text": told.cut(told.plain(about), CONFIRM)},
+            "confirm": {"type": "plain_text", "text": word},
+            "deny": {"type": "plain_text", "text": "Not yet"},
+            "style": style,
+        },
+    }
+
+
+def _section(text: str) -> Block:
+    return {"type": "section", "text": _text(text)}
+
+
+def _text(text: str) -> Block:
+    # Verbatim: what looks like a channel or an address stays as it is.
+    return {"type": "mrkdwn", "text": text, "verbatim": True}

@@ -1,0 +1,101 @@
+"""The channel `teams`: an Adaptive Card with a link to the page, sent to a workflow's webhook.
+
+Workflows cannot send a signed answer back, so people answer on the page.
+"""
+
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any, Final
+
+from gert.ecosystem.approvals.ticket_file import TicketFile
+from gert.ecosystem.approvals.tickets import Tickets
+from gert.ecosystem.host.channels import told
+from gert.ecosystem.host.channels.front import Front
+from gert.ecosystem.host.channels.letters import encoded, send
+from gert.ecosystem.host.journal import now
+from gert.kernel.runbook.documents.project import TeamsApprovals
+
+LONGEST_FACT: Final = 300
+LONGEST_TEXT: Final = 2500
+MOST_INPUTS: Final = 10
+_INPUT: Final = 500
+_MARKUP: Final = re.compile(r"([\\`*_\[\]<>~#|!])")
+_LIST: Final = re.compile(r"^(\s*)([-+]|[0-9]+[.)])(?=\s)", re.MULTILINE)
+
+
+class TeamsChannel:
+    """Tells people in Teams."""
+
+    name = "teams"
+
+    def __init__(self, settings: TeamsApprovals, environ: Mapping[str, str], front: Front) -> None:
+        self._settings = settings
+        self._environ = environ
+        self._front = front
+
+    async def announce(self, ticket: TicketFile) -> str | None:
+        """Post the card."""
+        template = self._settings.webhook
+        shown = message(ticket, now(), self._front.page_url(ticket.id))
+        return await send(template, encoded(shown, template, self._environ), self._environ)
+
+    @asynccontextmanager
+    async def listening(self, tickets: Tickets) -> AsyncIterator[None]:
+        """Nothing comes back this way."""
+        yield
+
+
+def message(file: TicketFile, moment: datetime, page_url: str | None) -> dict[str, Any]:
+    """The card in the envelope that a workflow expects."""
+    attachment = {
+        "contentType": "application/vnd.microsoft.card.adaptive",
+        "contentUrl": None,
+        "content": card(file, moment, page_url),
+    }
+    return {"type": "message", "attachments": [attachment]}
+
+
+def card(file: TicketFile, moment: datetime, page_url: str | None) -> dict[str, Any]:
+    """A ticket as an Adaptive Card."""
+    request = file.ticket.request
+    rows = [*told.facts(file), *told.contract(file), *told.terms(file), ("Time left", told.time_left(file, moment))]
+    body: list[dict[str, Any]] = [
+        _text(f"Approval needed: {told.title_of(request)}", LONGEST_FACT, size="Large", weight="Bolder"),
+        {"type": "FactSet", "facts": [{"title": escaped(name, 100), "value": _fact(value)} for name, value in rows]},
+    ]
+    inputs = list(told.inputs(file))
+    for name, value in inputs[:MOST_INPUTS]:
+        body.append(_text(f"{name}: {value}", _INPUT, fontType="Monospace"))
+    if len(inputs) > MOST_INPUTS:
+        body.append(_text(f"{len(inputs) - MOST_INPUTS} more inputs are on the page", LONGEST_FACT))
+    preview = told.preview(file)
+    if preview is not None:
+        body.append(_text(preview, LONGEST_TEXT, fontType="Monospace"))
+    if page_url is None:
+        body.append(_text(f"Answer with: gert approve {file.id}, or gert reject {file.id}", LONGEST_FACT))
+    return {
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.4",
+        "fallbackText": told.cut(f"Approval needed: {told.title_of(request)}", LONGEST_FACT),
+        "body": body,
+        "actions": [{"type": "Action.OpenUrl", "title": "Look and answer", "url": page_url}] if page_url else [],
+        "msteams": {"width": "Full"},
+    }
+
+
+def escaped(text: str, longest: int) -> str:
+    """Text in which Teams finds no markup."""
+    marked = _MARKUP.sub(r"\\\1", told.cut(text, longest))
+    # A line that begins like an item of a list would be made one.
+    return _LIST.sub(lambda found: f"{found[1]}{found[2][:-1]}\\{found[2][-1]}", marked)
+
+
+def _fact(value: str) -> str:
+    return escaped(" ".join(value.split()), LONGEST_FACT) or "-"
+
+
+def _text(text: str, longest: int, **more: str) -> dict[str, Any]:
+    return {"type": "TextBlock", "text": escaped(text, longest) or "-", "wrap": True, **more}

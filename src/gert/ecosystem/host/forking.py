@@ -1,0 +1,309 @@
+"""Which recorded answers a new run takes: all that do not come after the step it begins live with (DECISIONS 57).
+
+The run is rehearsed on the recorded answers with nobody to ask. A lane that comes to the step takes none from there on;
+every other lane takes its own as far as they go, in the order they were given. What is taken therefore never rests on
+anything that is not, and the driver, fed with it, comes to the same place.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from gert.ecosystem.host.continuing import BETWEEN
+from gert.ecosystem.host.driver import CANCEL, Driver
+from gert.ecosystem.host.journal import Journal, Logged
+from gert.ecosystem.host.lanes import Lane
+from gert.ecosystem.stores.memory import MemoryStore
+from gert.errors import IntegrityError, TraceError, UsageError
+from gert.kernel.engine.asks import AnyAnswer, Ask, Said
+from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.run import run
+from gert.kernel.events.envelope import Envelope, decode
+from gert.kernel.events.path import PathSegment, split
+from gert.kernel.events.runbook import (
+    ApprovalSubmitted,
+    BreakGlass,
+    InputResolved,
+    RunStart,
+    StepComplete,
+    StepStart,
+)
+from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.runbook.program import Program
+
+FINALLY: Final = "finally"
+_CALLED: Final = ("tool", "action", "extension", "inputs")
+# What says who started the run and with what: of another run it says something else.
+_OF_THE_RUN: Final = frozenset({RunStart.type, InputResolved.type})
+_OF_ITS_ACTOR: Final = frozenset({ApprovalSubmitted.type, BreakGlass.type})
+
+
+class Fork(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a new run leaves the way of an old one.
+
+    answers: what it takes, in the order it takes it
+    asked: the questions it puts first
+    executed: how often each target had been executed on the way, by the name the kernel calls it
+    """
+
+    answers: tuple[Logged, ...]
+    asked: tuple[Ask[Any], ...]
+    executed: dict[str, int]
+
+
+class StepPlace:
+    """A step as somebody names it: an id, one item of a loop (`id[key]`), or a whole path."""
+
+    def __init__(self, text: str, program: Program) -> None:
+        self.text = text
+        try:
+            self._segments = split(text)
+        except TraceError:
+            raise UsageError(
+                f"`{text}` is not a step", hint="write its id, `id[key]` for one item, or its path"
+            ) from None
+        ids = {step.id for step in program.steps if step.id is not None}
+        self._has_finally = FINALLY not in ids
+        if len(self._segments) == 1 and self._segments[0].name not in ids and "#" not in text:
+            guess = did_you_mean(self._segments[0].name, sorted(ids))
+            raise UsageError(
+                f"the runbook has no step `{self._segments[0].name}`",
+                hint=f"did you mean `{guess}`?"
+                if guess
+                else f"it has {', '.join(f'`{each}`' for each in sorted(ids))}",
+            )
+
+    def covers(self, path: str | None) -> bool:
+        """Whether something happened in the step, or inside it."""
+        if path is None:
+            return False
+        found = split(path)
+        if len(self._segments) > 1:
+            return len(found) >= len(self._segments) and all(map(_is, self._segments, found))
+        # A path goes from step to arm to step; what lies in `finally` is one further in.
+        first = 1 if self._has_finally and found[0] == PathSegment(FINALLY) else 0
+        return any(_is(self._segments[0], each) for each in found[first::2])
+
+
+def _is(wanted: PathSegment, found: PathSegment) -> bool:
+    return wanted.name == found.name and wanted.item in (None, found.item)
+
+
+async def fork_at(
+    step: StepPlace, setup: Setup, answers: Iterable[Logged], recorded: list[bytes], *, strictly: bool, lanes: int
+) -> Fork:
+    """Find where a run is left for a new one.
+
+    recorded: the events of the run; the way to the step has to be the one they tell of
+    strictly: nothing was changed, so every event has to say the same
+    """
+    events = [event for event in map(decode, recorded) if event.type not in BETWEEN]
+    first = next((event.seq for event in events if step.covers(event.path)), None)
+    if first is None:
+        raise UsageError(f"the run never came to `{step.text}`", hint=_came_to(events))
+    draft = _Draft(setup)
+    rehearsal = _Rehearsal(draft, answers, step, lanes)
+    try:
+        await rehearsal.drive(run(setup))
+    except _Stopped:
+        pass
+    except IntegrityError as problem:
+        raise _another_way(problem.message) from None
+    finally:
+        draft.close()
+    said = [decode(line) for line in draft.taken]
+    _require_same_way(said, events, first, strictly=strictly)
+    if not rehearsal.has_come:
+        raise _another_way(f"it does not come to `{step.text}`")
+    if not rehearsal.asked:
+        raise UsageError(
+            f"nothing is asked from `{step.text}` on, so a new run would come to the same",
+            hint="name an earlier step",
+        )
+    executed = _executed(said)
+    return Fork(answers=tuple(rehearsal.taken), asked=tuple(rehearsal.asked), executed=executed)
+
+
+class _Stopped(Exception):
+    """Whatever is left to ask is not for the recorded answers."""
+
+
+class _Silent:
+    """A world nobody asks."""
+
+    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+        """Nothing is known."""
+        return None
+
+    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+        """Never called: the rehearsal stops before."""
+        raise AssertionError(ask.key)
+
+
+class _Draft(Journal):
+    """What a rehearsal says; kept in memory only.
+
+    taken: the lines that were said before the step was reached
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(MemoryStore(), setup.run_id, has_secrets=bool(setup.secret_inputs))
+        self.taken: list[bytes] = []
+        self.hears: Callable[[str | None], bool] = lambda _: False
+
+    def say(self, said: Said) -> None:
+        """Keep an event if it belongs to the way."""
+        super().say(said)
+        line = self._lines.pop()
+        if not self.hears(said.path):
+            self.taken.append(line)
+
+    def log(self, entry: Logged) -> None:
+        """Answers are kept by whoever takes them."""
+        self._timestamp = ""
+
+
+class _Rehearsal(Driver):
+    """Drives a run on recorded answers, each lane as far as it comes without reaching the step.
+
+    taken: the answers, in the order they were taken
+    asked: what is open when no further one can be
+    """
+
+    def __init__(self, draft: _Draft, answers: Iterable[Logged], step: StepPlace, lanes: int) -> None:
+        # Whoever was told to stop had no answer: those are not answers of the world.
+        real = [entry for entry in answers if entry.key != CANCEL and not _is_cancelled(entry)]
+        super().__init__(_Silent(), draft, max_parallel=lanes, recorded=real)
+        draft.hears = self._hears
+        self._step = step
+        self._lane: Lane | None = None
+        self._beyond: set[Lane] = set()
+        self.has_come = False
+        self.taken: list[Logged] = []
+        self.asked: list[Ask[Any]] = []
+
+    def _hears(self, path: str | None) -> bool:
+        """Whether what is said lies at or beyond the step."""
+        lane = self._lane
+        if lane is None:
+            return False
+        if self._step.covers(path):
+            self.has_come = True
+            self._beyond.add(lane)
+        return self._is_beyond(lane)
+
+    def _is_beyond(self, lane: Lane) -> bool:
+        at: Lane | None = lane
+        while at is not None:
+            if at in self._beyond:
+                return True
+            at = at.block.parent if at.block is not None else None
+        return False
+
+    def _advance(self, lane: Lane, value: Any) -> None:
+        self._lane = lane
+        super()._advance(lane, value)
+        if lane.done and lane.block is not None and self._is_beyond(lane):
+            self._beyond.add(lane.block.parent)
+
+    def _take_next(self) -> bool:
+        """Take the first recorded answer to a question that is open before the step."""
+        at = next((at for at, entry in enumerate(self._recorded) if self._may_take(entry)), None)
+        if at is None:
+            self.asked = [ask for _, ask in (*self._asked, *self._parked.values())]
+            raise _Stopped
+        entry = self._recorded[at]
+        del self._recorded[at]
+        self._recorded.appendleft(entry)
+        self.taken.append(entry)
+        return super()._take_next()
+
+    def _may_take(self, entry: Logged) -> bool:
+        parked = self._parked.get(entry.key)
+        return parked is not None and not self._is_beyond(parked[0])
+
+
+def _is_cancelled(entry: Logged) -> bool:
+    return entry.answer.failure is not None and entry.answer.failure.kind == "cancelled"
+
+
+# --- the way
+
+
+def _require_same_way(said: list[Envelope], recorded: list[Envelope], first: int, *, strictly: bool) -> None:
+    """Hold what is said up to the step against the record, place by place: lanes may have taken turns otherwise."""
+    before, again = _by_path(recorded), _by_path(said)
+    for path in {**before, **again}:
+        told, told_again = before.get(path, []), again.get(path, [])
+        for old, new in itertools.zip_longest(told, told_again):
+            if new is None:
+                # What had happened before the step was reached has to happen again; what came later need not.
+                if old is not None and old.seq < first:
+                    raise _another_way(f"event {old.seq}, `{old.type}`{_at(path)}, does not come again")
+                break
+            if old is None or not _is_same(old, new, strictly=strictly):
+                was = f"`{old.type}` is recorded, and the run says `{new.type}`" if old is not None else "it is new"
+                raise _another_way(f"{_where(old, new)}{_at(path)}: {was}", old)
+
+
+def _by_path(events: Iterable[Envelope]) -> dict[str | None, list[Envelope]]:
+    found: dict[str | None, list[Envelope]] = {}
+    for event in events:
+        if event.type not in _OF_THE_RUN:
+            found.setdefault(event.path, []).append(event)
+    return found
+
+
+def _is_same(old: Envelope, new: Envelope, *, strictly: bool) -> bool:
+    if old.type != new.type or old.data.get("step_id") != new.data.get("step_id"):
+        return False
+    if strictly and old.type not in _OF_ITS_ACTOR:
+        return old.data == new.data
+    # Of an answer it matters what was asked: another question would have had another one.
+    return old.type != StepStart.type or all(old.data.get(name) == new.data.get(name) for name in _CALLED)
+
+
+def _where(old: Envelope | None, new: Envelope) -> str:
+    return f"event {old.seq}" if old is not None else f"`{new.type}`"
+
+
+def _at(path: str | None) -> str:
+    return f" at `{path}`" if path else ""
+
+
+def _another_way(why: str, old: Envelope | None = None) -> IntegrityError:
+    hint = "the runbook, its tools, its policies or its inputs lead another way to that step; begin a new run"
+    if old is not None and old.type == BreakGlass.type:
+        hint = "an emergency override is not taken over: say --break-glass again"
+    return IntegrityError(f"the way to the step is not the same: {why}", hint=hint)
+
+
+def _came_to(events: Iterable[Envelope]) -> str:
+    steps = dict.fromkeys(event.data.get("step_id") for event in events if event.type == StepComplete.type)
+    listed = [f"`{step}`" for step in steps if isinstance(step, str)]
+    return f"it came to {', '.join(listed[:20])}" if listed else "it came to no step"
+
+
+def _executed(said: Iterable[Envelope]) -> dict[str, int]:
+    """How often each target was executed, as the kernel counts them."""
+    return _counted(_targets(said))
+
+
+def _targets(said: Iterable[Envelope]) -> Iterator[str]:
+    for event in said:
+        data: Mapping[str, Any] = event.data
+        if event.type != StepStart.type or not data.get("contract_summary"):
+            continue
+        if data.get("tool"):
+            yield f"{data['tool']}:{data['action']}" if data.get("action") else str(data["tool"])
+        else:
+            yield str(data.get("extension") or data.get("type"))
+
+
+def _counted(targets: Iterable[str]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for target in targets:
+        counts[target] = counts.get(target, 0) + 1
+    return counts
