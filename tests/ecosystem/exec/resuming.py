@@ -1,8 +1,9 @@
 """A program that writes runbooks by chance, kills their runs at every boundary, goes on with them, and compares.
 
-Called with a JSON document: `folder` for everything it makes, the `seeds` to write runbooks from, `single` and `row`
-for what is done with them. Prints a JSON document: what was counted, and every way in which a run that was killed is
-not the run that was not.
+Called with a JSON document. With `crowd` many runs wait at once, see there. Otherwise it names a `folder` for all
+that is made, the `seeds` to write runbooks from, and whether a run is killed in `every_way` at each boundary or in one
+of them. Prints a JSON document: what was counted, and every way in which a run that was killed is not the run that was
+not.
 
 Steps leave a word in a file by a real process. Where gert says that it does not know whether a call happened, the
 operator here looks into that file and says what is there: so a call that may not be repeated must have happened exactly
@@ -43,7 +44,7 @@ from gert.ecosystem.host.resume import ResumeOptions, resume
 from gert.ecosystem.host.traces import open_trace, verify_trace
 from gert.ecosystem.host.worlds import Real
 from gert.ecosystem.stores.jsonl import JsonlStore
-from gert.errors import InDoubt, TraceError
+from gert.errors import InDoubt, TraceError, UsageError
 from gert.kernel.engine.asks import Response
 from gert.kernel.engine.inputs import Given
 from gert.kernel.events.envelope import format_timestamp
@@ -87,7 +88,7 @@ class Author:
         self._known: list[str] = []
 
     def runbook(self) -> Step:
-        steps = self.steps(DEPTH, self.chance.randint(2, 4))
+        steps = self.steps(DEPTH, self.chance.randint(2, 3))
         last = self.end()
         after = self.steps(0, 1) if self.often(0.35) else []
         return {
@@ -96,7 +97,10 @@ class Author:
                 "name": "walk",
                 "inputs": {"folder": {"type": "string", "required": True}},
                 "governance": {
-                    "rules": [{"name": "asked", "effects": [WAITED_FOR], "action": "require-approval"}, {"default": "allow"}]
+                    "rules": [
+                        {"name": "asked", "effects": [WAITED_FOR], "action": "require-approval"},
+                        {"default": "allow"},
+                    ]
                 },
             },
             "tools": list(TOOLS),
@@ -139,9 +143,7 @@ class Author:
         }
         if tool == "flaky" or (tool == "fails" and self.often(0.5)):
             step["retry"] = {"max": 2, "backoff": "1ms"}
-        if tool.startswith("fails") and (self._quiet or self.often(0.8)):
-            step["continue_on_fail"] = True
-        elif tool == "flaky" and self._quiet:
+        if (tool == "flaky" and self._quiet) or (tool.startswith("fails") and (self._quiet or self.often(0.8))):
             step["continue_on_fail"] = True
         if self.often(0.25):
             step["contract"] = {"effects": ["files", WAITED_FOR]}
@@ -158,7 +160,7 @@ class Author:
         self._quiet = was
         if step["id"] in self._known:
             self._known.remove(step["id"])
-        loop: Step = {"as": "item", "over": ["a", "b", "c"][: self.chance.randint(1, 3)]}
+        loop: Step = {"as": "item", "over": ["a", "b", "c"][: self.chance.choice((1, 2, 2, 3))]}
         if self.often(0.6):
             loop["parallel"] = True
         if self.often(0.4):
@@ -172,8 +174,6 @@ class Author:
         step["inputs"]["word"] += f"-{{{{ .{name}.retry_count }}}}"
         step.pop("when", None)
         step["next"] = {"step": name, "max": self.chance.randint(1, 2)}
-        if self.often(0.3):
-            step["next"]["when"] = f"{{{{ lt .{name}.retry_count 1 }}}}"
         return step
 
     def manual(self, _: int) -> Step:
@@ -212,7 +212,7 @@ class Author:
         before, was = list(self._known), self._quiet
         self._quiet = True
         lanes = []
-        for _ in range(self.chance.randint(2, 3)):
+        for _ in range(self.chance.choice((2, 2, 2, 3))):
             lanes.append({"steps": self.steps(depth - 1, self.chance.randint(1, 2))})
             self._known = list(before)
         self._quiet = was
@@ -244,6 +244,11 @@ class Book:
         self.evidence = root / "evidence.yaml"
         self.evidence.write_text(json.dumps(author.evidence))
         self.tools = {step["id"]: step["tool"] for step in _all_steps(self.document) if "tool" in step}
+
+    def ending(self) -> Step:
+        """The last step."""
+        last: Step = self.document["steps"][-1]
+        return {**last, "outcome": {"category": "resolved", "code": "done"}}
 
     def decides(self, step_id: str) -> bool:
         """Whether a step is approved; whoever is asked says the same every time."""
@@ -327,18 +332,15 @@ class Boundaries:
         def restore() -> None:
             JsonlStore.append, Real.answer, subprocess.Popen.__init__ = append, answer, popen  # type: ignore[method-assign]
 
-        JsonlStore.append, Real.answer, subprocess.Popen.__init__ = appending, answering, opening  # type: ignore
+        JsonlStore.append, Real.answer, subprocess.Popen.__init__ = appending, answering, opening  # type: ignore[method-assign, assignment]
         return restore
 
-    def points(self, chance: random.Random) -> Iterator[Point]:
-        """Every boundary that was seen: each batch and each question, and at each some way to be torn apart."""
-        for n in range(1, self.counts["batch"] + 1):
-            yield "after", n
-            yield chance.choice(BATCHES[:4]), n
-        for n in range(1, self.counts["question"] + 1):
-            yield "done", n
-        for n in range(1, self.counts["process"] + 1):
-            yield "mid", n
+    def points(self, chance: random.Random, *, every_way: bool) -> Iterator[Point]:
+        """Every boundary that was seen, each batch and each question; in one of the ways to be killed there, or all."""
+        for kind, ways, likely in (("batch", BATCHES, "after"), ("question", QUESTIONS, "done")):
+            for n in range(1, self.counts[kind] + 1):
+                chosen = ways if every_way else [likely if chance.random() < 0.5 else chance.choice(ways)]
+                yield from ((way, n) for way in chosen)
 
 
 def _half(store: JsonlStore, line: bytes) -> None:
@@ -586,7 +588,7 @@ def differences(book: Book, whole: Account, killed: Account) -> Iterator[str]:
             yield f"{word} happened {count} times and not {whole.words[word]}"
 
 
-def kill_everywhere(book: Book, tally: Tally, *, single: int, row: bool) -> None:
+def kill_everywhere(book: Book, tally: Tally, *, every_way: bool) -> None:
     """Run once for itself, once for every boundary, and once killed from one boundary to the next."""
     chance = random.Random(f"points/{book.seed}")
     whole = Place(book, book.root / "whole")
@@ -601,11 +603,10 @@ def kill_everywhere(book: Book, tally: Tally, *, single: int, row: bool) -> None
     tally.steps += len(account.visited)
     tally.words += sum(account.words.values())
     tally.seen.update(_kinds(whole.events()))
-    points = list(boundaries.points(chance))
-    plans = [(f"{what}-{n}", [(what, n)]) for what, n in points if single and chance.randrange(single) == 0]
-    if row:
-        ways = (*BATCHES, *QUESTIONS)
-        plans.append(("row", [(chance.choice(ways), chance.choice((1, 1, 2, 3))) for _ in range(3 * len(points))]))
+    points = list(boundaries.points(chance, every_way=every_way))
+    plans = [(f"{what}-{n}", [(what, n)]) for what, n in points]
+    ways = (*BATCHES, *QUESTIONS)
+    plans.append(("row", [(chance.choice(ways), chance.choice((1, 2, 2, 3))) for _ in range(2 * len(points))]))
     for number, (name, plan) in enumerate(plans):
         place = Place(book, book.root / name, sync=number % 10 == 0)
         try:
@@ -624,8 +625,105 @@ def _kinds(events: list[dict[str, Any]]) -> Iterator[str]:
         yield f"{kind} {event['data'].get('status', '')}" if kind in ("step_complete", "run_complete") else kind
 
 
+# --- many that wait
+
+
+def crowd(root: Path, count: int, processes: int) -> dict[str, Any]:
+    """Many runs that wait; then many processes that approve all of them at once, and go on with all of them at once."""
+    book = Book(root / "book", 0)
+    steps = [_crowded("a"), {**_crowded("b"), "contract": {"effects": ["files", WAITED_FOR]}}, _crowded("c")]
+    inputs = {"folder": {"type": "string"}, "n": {"type": "int"}}
+    document = {**book.document, "meta": {**book.document["meta"], "inputs": inputs}, "steps": [*steps, book.ending()]}
+    document.pop("finally", None)
+    book.file.write_text(json.dumps(document))
+    checked = Workspace().program(str(book.file))
+    Workspace.program = lambda self, file: checked  # type: ignore[method-assign]
+    given = [{"folder": Given(str(root)), "n": Given(n)} for n in range(count)]
+    shared: dict[str, Any] = {"state_dir": str(root), "sync": False}
+    waits = [
+        asyncio.run(execute(RunOptions(file=str(book.file), given=each, approvals="detach", **shared), environ=ENVIRON))
+        for each in given
+    ]
+    waiting = Counter(each.status for each in waits)
+    assert _has_no_children(), "a run that waits has a process"
+    ids = [each.run_id for each in waits]
+    tickets = [each.pending[0].ticket_id for each in waits]
+    counted = _each_of(processes, lambda n: sum(_counts(root, each, f"person-{n}") for each in _mixed(tickets, n)))
+    ended = _each_of(processes, lambda n: sum(_goes_on(each, shared) for each in _mixed(ids, n)))
+    words = Counter((root / "effects").read_text().splitlines())
+    left = [file.id for file in tickets_in(str(root), ENVIRON).all("pending")]
+    twice = [word for word in words if words[word] != 1]
+    return {"waiting": waiting, "counted": counted, "ended": ended, "words": len(words), "twice": twice, "left": left}
+
+
+def _crowded(name: str) -> Step:
+    inputs = {"word": f"{name}-{{{{ .n }}}}", "folder": "{{ .folder }}"}
+    return {"id": name, "type": "tool", "tool": "once", "inputs": inputs}
+
+
+def _mixed(things: Sequence[str], seed: int) -> list[str]:
+    return random.Random(seed).sample(things, len(things))
+
+
+def _has_no_children() -> bool:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return True
+    return False
+
+
+def _counts(root: Path, ticket: str, person: str) -> bool:
+    tickets = tickets_in(str(root), ENVIRON)
+    request = tickets.get(ticket).ticket.request
+    response = Response(
+        approver=person,
+        approved=True,
+        timestamp=format_timestamp(tickets.clock()),
+        ticket_id=ticket,
+        request_hash=request.request_hash,
+    )
+    return tickets.answer(ticket, response).objection is None
+
+
+def _goes_on(run_id: str, shared: Mapping[str, Any]) -> bool:
+    """Whether this process brought a run to its end; another one may be at it, or have done so."""
+    try:
+        return asyncio.run(resume(ResumeOptions(run_id=run_id, **shared), environ=ENVIRON)).status == "completed"
+    except (TraceError, UsageError) as problem:
+        if "driven by another process" in problem.message or "has ended" in problem.message:
+            return False
+        raise
+
+
+def _each_of(processes: int, work: Callable[[int], int]) -> list[int]:
+    """What each of some processes comes to, all at the same time."""
+    pipes = []
+    for n in range(processes):
+        reading, writing = os.pipe()
+        if not os.fork():
+            code = 70
+            try:
+                os.write(writing, str(work(n)).encode())
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        os.close(writing)
+        pipes.append(reading)
+    found = [os.read(pipe, 100).decode() for pipe in pipes]
+    for pipe in pipes:
+        os.close(pipe)
+    _wait_for_orphans()
+    return [int(text) for text in found]
+
+
 def main() -> None:
     job = json.load(sys.stdin)
+    if "crowd" in job:
+        json.dump(crowd(Path(job["folder"]), job["crowd"], job["processes"]), sys.stdout)
+        return
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     gc.freeze()  # what is never collected is not copied into every process
     tally = Tally()
@@ -633,9 +731,9 @@ def main() -> None:
     for seed in job["seeds"]:
         book = Book(Path(job["folder"]) / str(seed), seed)
         checked = plain(Workspace(), str(book.file))
-        Workspace.program = lambda self, file, checked=checked: checked  # type: ignore
+        Workspace.program = lambda self, file, checked=checked: checked  # type: ignore[method-assign, misc]
         try:
-            kill_everywhere(book, tally, single=job["single"], row=job["row"])
+            kill_everywhere(book, tally, every_way=job["every_way"])
         except Exception:
             tally.problems.append(f"seed {seed}: {traceback.format_exc()}")
         else:

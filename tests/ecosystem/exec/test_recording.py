@@ -41,7 +41,7 @@ def test_the_state_says_what_the_run_is(project: Project) -> None:
     run = project.run()
     state = json.loads(run.state.read_bytes())
     start = run.events()[0]["data"]
-    assert state["version"] == 1
+    assert state["version"] == 2
     assert state["run_id"] == run.folder.name == run.events()[0]["run_id"]
     assert state["file"] == str(project.root / "book.yaml")
     assert state["trace"] == str(run.trace)

@@ -37,8 +37,8 @@ from gert.kernel.runbook.program import Program, ToolLookup
 LOOKS = Contract(effects=frozenset({"network"}), writes=frozenset())
 REQUEST = ApprovalRequest(
     run_id="r", runbook="b", step_id="s", title=None, risk_level="low", rule=None, contract={}, target="t", inputs={},
-    request_hash="h", min_approvers=1, approvers=(), admitted=(), separation_of_duties=False, require_signed_approvals=False,
-    requested_by=None, approval_timeout=1.0,
+    request_hash="h", min_approvers=1, approvers=(), admitted=(), separation_of_duties=False,
+    require_signed_approvals=False, requested_by=None, approval_timeout=1.0,
 )  # fmt: skip
 AT: dict[str, Any] = {"key": "k", "path": "p", "step_id": "s"}
 

@@ -6,7 +6,7 @@ an end. Where that cannot be done, because the runbook is not what it was, the r
 
 import os
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from datetime import timedelta
 from typing import Any, Final
 
@@ -22,10 +22,10 @@ from gert.ecosystem.host.options import RunOptions
 from gert.ecosystem.host.prepare import Prepared, user_name
 from gert.ecosystem.host.resume import ResumeOptions, changes, load_state, open_record
 from gert.ecosystem.host.run_list import ABANDONED
-from gert.ecosystem.host.runs import state_dir
+from gert.ecosystem.host.runs import RunFolder, state_dir
 from gert.ecosystem.host.state import RunState
 from gert.ecosystem.stores.port import Store
-from gert.errors import GertError, IntegrityError, UsageError
+from gert.errors import GertError, IntegrityError, TraceError, UsageError
 from gert.kernel.engine.asks import AnyAnswer, Ask, CallExtension, CallTool, Said, answer_with
 from gert.kernel.engine.frame import Setup, written
 from gert.kernel.engine.run import run
@@ -74,7 +74,7 @@ async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = N
     found = ResumeOptions(run_id=options.run_id, state_dir=options.state_dir, db=options.db)
     state, folder = load_state(found, environ)
     with ExitStack() as held:
-        store: Store = held.enter_context(open_record(found, state, folder, held))
+        store: Store = held.enter_context(_held(found, state, folder, held))
         _require_open(store, state)
         key = signing_key(environ)
         ending = _Ending(state, store, reason)
@@ -227,6 +227,20 @@ def _worded(options: AbandonOptions) -> str:
         except UnicodeEncodeError:
             raise UsageError(f"{option} is not UTF-8 text") from None
     return f"{ABANDONED}{why[:LONGEST_REASON]} (by {who})"
+
+
+def _held(
+    found: ResumeOptions, state: RunState, folder: RunFolder | None, held: ExitStack
+) -> AbstractContextManager[Any]:
+    """The record, unless somebody drives the run."""
+    try:
+        return open_record(found, state, folder, held)
+    except TraceError as problem:
+        if "driven by another process" not in problem.message:
+            raise
+        raise UsageError(
+            f"run `{state.run_id}` is running", hint="Ctrl-C, or SIGTERM to its process, stops it and runs its `finally`"
+        ) from None
 
 
 def _require_open(store: Store, state: RunState) -> None:

@@ -58,27 +58,51 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     on_live: Callable[[list[Ask[Any]]], object] | None = None
 
 
+class _Gate:
+    """Keeps a cancellation from a run that is not past its record: there it would come where it never came before."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._on_live = stage.on_live
+        self._wish = "timeout" if stage.timeout is not None and stage.timeout <= 0 else None
+        self.driver: Driver | None = None
+
+    def open(self, announced: list[Ask[Any]]) -> None:
+        """The record is used up; what was wished for comes before anything is asked."""
+        on_live, self._on_live = self._on_live, None
+        if on_live is not None:
+            on_live(announced)
+        if self._wish is not None:
+            self.cancel(self._wish)
+
+    def cancel(self, reason: str) -> None:
+        """Stop the run, or keep in mind that it is to be stopped."""
+        if self._on_live is None and self.driver is not None:
+            self.driver.cancel(reason)
+        else:
+            self._wish = self._wish or reason
+
+
 async def conduct(stage: Stage) -> Executed:
     """Drive a run; what it came to, or what it waits for."""
     pressed: list[bool] = []
     result: RunResult | None = None
     pending: tuple[Pending, ...] = ()
     recorded = None
+    gate = _Gate(stage)
     try:
         driver = Driver(
             stage.cast.world,
             stage.journal,
             max_parallel=stage.options.max_parallel,
             recorded=stage.recorded,
-            on_live=stage.on_live,
+            on_live=gate.open if stage.on_live is not None else None,
         )
+        gate.driver = driver
         steps = run(stage.setup)
         if stage.recording is not None:
             steps = listening(steps, stage.recording.asks)
         try:
-            with interruptible(driver, stage.cast.abort, stage.relay) as pressed, limited(driver, stage.timeout):
-                if stage.timeout is not None and stage.timeout <= 0:
-                    driver.cancel("timeout")  # at once: nothing more begins
+            with interruptible(gate, stage.cast.abort, stage.relay) as pressed, limited(gate, stage.timeout):
                 result = await driver.drive(steps)
         except Suspended as suspended:
             pending = tuple(_pending(ask) for ask in suspended.asks)

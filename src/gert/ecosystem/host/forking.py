@@ -34,6 +34,7 @@ from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.runbook.program import Program
 
 FINALLY: Final = "finally"
+_MOST_NAMED: Final = 20
 _CALLED: Final = ("tool", "action", "extension", "inputs")
 # What says who started the run and with what: of another run it says something else.
 _OF_THE_RUN: Final = frozenset({RunStart.type, InputResolved.type})
@@ -44,12 +45,12 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     """Where a new run leaves the way of an old one.
 
     answers: what it takes, in the order it takes it
-    asked: the questions it puts first
+    beside: questions of other lanes that are open there: they were put before, or nobody knows
     executed: how often each target had been executed on the way, by the name the kernel calls it
     """
 
     answers: tuple[Logged, ...]
-    asked: tuple[Ask[Any], ...]
+    beside: tuple[Ask[Any], ...]
     executed: dict[str, int]
 
 
@@ -68,11 +69,10 @@ class StepPlace:
         self._has_finally = FINALLY not in ids
         if len(self._segments) == 1 and self._segments[0].name not in ids and "#" not in text:
             guess = did_you_mean(self._segments[0].name, sorted(ids))
+            known = ", ".join(f"`{each}`" for each in sorted(ids)[:_MOST_NAMED])
             raise UsageError(
                 f"the runbook has no step `{self._segments[0].name}`",
-                hint=f"did you mean `{guess}`?"
-                if guess
-                else f"it has {', '.join(f'`{each}`' for each in sorted(ids))}",
+                hint=f"did you mean `{guess}`?" if guess else f"it has {known}",
             )
 
     def covers(self, path: str | None) -> bool:
@@ -123,7 +123,7 @@ async def fork_at(
             hint="name an earlier step",
         )
     executed = _executed(said)
-    return Fork(answers=tuple(rehearsal.taken), asked=tuple(rehearsal.asked), executed=executed)
+    return Fork(answers=tuple(rehearsal.taken), beside=tuple(rehearsal.beside), executed=executed)
 
 
 class _Stopped(Exception):
@@ -169,7 +169,7 @@ class _Rehearsal(Driver):
     """Drives a run on recorded answers, each lane as far as it comes without reaching the step.
 
     taken: the answers, in the order they were taken
-    asked: what is open when no further one can be
+    asked, beside: what is open when no further one can be, from the step on and in other lanes
     """
 
     def __init__(self, draft: _Draft, answers: Iterable[Logged], step: StepPlace, lanes: int) -> None:
@@ -183,6 +183,7 @@ class _Rehearsal(Driver):
         self.has_come = False
         self.taken: list[Logged] = []
         self.asked: list[Ask[Any]] = []
+        self.beside: list[Ask[Any]] = []
 
     def _hears(self, path: str | None) -> bool:
         """Whether what is said lies at or beyond the step."""
@@ -212,7 +213,8 @@ class _Rehearsal(Driver):
         """Take the first recorded answer to a question that is open before the step."""
         at = next((at for at, entry in enumerate(self._recorded) if self._may_take(entry)), None)
         if at is None:
-            self.asked = [ask for _, ask in (*self._asked, *self._parked.values())]
+            for lane, ask in (*self._asked, *self._parked.values()):
+                (self.asked if self._is_beyond(lane) else self.beside).append(ask)
             raise _Stopped
         entry = self._recorded[at]
         del self._recorded[at]
@@ -283,7 +285,7 @@ def _another_way(why: str, old: Envelope | None = None) -> IntegrityError:
 def _came_to(events: Iterable[Envelope]) -> str:
     steps = dict.fromkeys(event.data.get("step_id") for event in events if event.type == StepComplete.type)
     listed = [f"`{step}`" for step in steps if isinstance(step, str)]
-    return f"it came to {', '.join(listed[:20])}" if listed else "it came to no step"
+    return f"it came to {', '.join(listed[:_MOST_NAMED])}" if listed else "it came to no step"
 
 
 def _executed(said: Iterable[Envelope]) -> dict[str, int]:

@@ -86,18 +86,18 @@ async def rerun(
     redactor = prepared.redactor(inputs)
     counted = count_recent(prepared.program, prepared.floor.policies, prepared.state, options.db, now())
     draft = prepared.setup(inputs, redactor)
-    same_inputs = not changed and _plain(inputs) == state.inputs
-    # First as if nobody had counted anything: what was executed on the way is not executed again.
-    fork = await fork_at(
-        step,
-        msgspec.structs.replace(draft, recent=state.recent),
-        source.answers,
-        source.lines,
-        strictly=same_inputs,
-        lanes=state.max_parallel,
-    )
+    strictly = not changed and _plain(inputs) == state.inputs
+
+    async def fork_with(recent: Recent | None) -> Fork:
+        given = msgspec.structs.replace(draft, recent=recent)
+        return await fork_at(step, given, source.answers, source.lines, strictly=strictly, lanes=state.max_parallel)
+
+    fork = await fork_with(state.recent or (Recent() if counted is not None else None))
     _require_no_doubt(fork, step)
+    # What was executed on the way is not executed again; that it may be by now, the breaker still has to say.
     setup = msgspec.structs.replace(draft, recent=_without(counted, fork.executed))
+    if setup.recent != state.recent:
+        await fork_with(setup.recent)
     cast = world_for(prepared, setup, inputs, redactor, observers, console, state.working)
     key = signing_key(environ)
     run_options = where_recorded(run_options, prepared.settings, state.runbook, setup.run_id)
@@ -154,9 +154,7 @@ def _require_over(entry: Entry) -> RunState:
             hint=f"`gert resume --run {entry.run_id}` goes on with it, `gert run abandon {entry.run_id}` ends it",
         )
     if entry.state is None:
-        raise UsageError(
-            f"run `{entry.run_id}` has no state that says how it was started", hint="run it with `gert exec`"
-        )
+        raise UsageError(f"run `{entry.run_id}` does not say how it was started", hint="run it with `gert exec`")
     return entry.state
 
 
@@ -216,9 +214,7 @@ def _plain(inputs: ResolvedInputs) -> dict[str, Any]:
 def _require_no_doubt(fork: Fork, step: StepPlace) -> None:
     """Calls of other lanes that were made and have no answer would be made again, and nobody asked for that."""
     doubtful = [
-        ask.path
-        for ask in fork.asked
-        if isinstance(ask, CallTool | CallExtension) and not ask.contract.idempotent and not step.covers(ask.path)
+        ask.path for ask in fork.beside if isinstance(ask, CallTool | CallExtension) and not ask.contract.idempotent
     ]
     if doubtful:
         listed = ", ".join(f"`{path}`" for path in doubtful)

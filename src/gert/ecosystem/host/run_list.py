@@ -163,15 +163,13 @@ class Runs:
         lock = entry.trace if self.place.db is None else f"{self.place.db}-{entry.run_id}.lock"
         return lock is not None and _is_held(lock)
 
-    def lines(self, entry: Entry, since: int = 0) -> Iterator[bytes]:
-        """Its whole lines after a number, without line breaks."""
-        if self._ledger is not None:
-            yield from self._ledger.events(entry.run_id, since)
-        elif entry.trace is not None and os.path.exists(entry.trace):
-            with open_file(entry.trace) as file, open(file.fileno(), "rb", closefd=False) as lines:
-                for number, line in enumerate(read_lines(lines, MAX_LINE_BYTES), start=1):
-                    if number > since and line.endswith(b"\n"):
-                        yield line.removesuffix(b"\n")
+    def lines(self, entry: Entry) -> Iterator[bytes]:
+        """Its whole lines, without line breaks."""
+        return self.follow(entry).lines()
+
+    def follow(self, entry: Entry) -> "Following":
+        """Its lines, and later those that have come since."""
+        return Following(entry.run_id, self._ledger, entry.trace)
 
     # --- reading
 
@@ -219,6 +217,32 @@ class Runs:
             for file in tickets.all("pending", "approved", "rejected", "expired", on_problem=noted):
                 self._tickets.setdefault(file.run.run_id, []).append(file)
         return self._tickets
+
+
+class Following:
+    """Reads a run from where it was read last."""
+
+    def __init__(self, run_id: str, ledger: Ledger | None, trace: str | None) -> None:
+        self._run_id = run_id
+        self._ledger = ledger
+        self._trace = trace
+        self._seen = 0
+        self._offset = 0
+
+    def lines(self) -> Iterator[bytes]:
+        """The whole lines nobody has seen here yet; one that is being written comes the next time."""
+        if self._ledger is not None:
+            for line in self._ledger.events(self._run_id, self._seen):
+                self._seen += 1
+                yield line
+        elif self._trace is not None and os.path.exists(self._trace):
+            with open_file(self._trace) as file, open(file.fileno(), "rb", closefd=False) as lines:
+                lines.seek(self._offset)
+                for line in read_lines(lines, MAX_LINE_BYTES):
+                    if not line.endswith(b"\n"):
+                        return
+                    self._offset = lines.tell()
+                    yield line.removesuffix(b"\n")
 
 
 def moment_of(run_id: str) -> datetime | None:

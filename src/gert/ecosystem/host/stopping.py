@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
-from gert.ecosystem.host.driver import Driver
-
 INTERRUPTED: Final = "interrupted"
 _STOPS: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -20,12 +18,12 @@ def _mind_children() -> None:
 
 
 @contextmanager
-def limited(driver: Driver, timeout: float | None) -> Iterator[None]:
+def limited(work: "Cancellable", timeout: float | None) -> Iterator[None]:
     """Stop the run when its time is over."""
     if timeout is None:
         yield
         return
-    timer = asyncio.get_running_loop().call_later(timeout, driver.cancel, "timeout")
+    timer = asyncio.get_running_loop().call_later(timeout, work.cancel, "timeout")
     try:
         yield
     finally:

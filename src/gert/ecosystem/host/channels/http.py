@@ -4,7 +4,7 @@
 where the page is served, or are asked for at `status_url`.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -33,8 +33,11 @@ class HttpChannel:
 
     name = "http"
 
-    def __init__(self, settings: HttpApprovals, environ: Mapping[str, str], front: Front) -> None:
+    def __init__(
+        self, settings: HttpApprovals, environ: Mapping[str, str], front: Front, clock: Callable[[], datetime] = now
+    ) -> None:
         self._settings = settings
+        self._clock = clock
         self._environ = environ
         self._front = front
 
@@ -46,7 +49,7 @@ class HttpChannel:
             return f"nobody was told: {problem.message}"
         template = self._settings.url
         body = encoded(request_document(ticket, self._front), template, self._environ)
-        return await send(template, body, self._environ, {SIGNATURE: signature_of(body, key, now())})
+        return await send(template, body, self._environ, {SIGNATURE: signature_of(body, key, self._clock())})
 
     @asynccontextmanager
     async def listening(self, tickets: Tickets) -> AsyncIterator[None]:

@@ -106,7 +106,8 @@ def _ticket(file: TicketFile, now: datetime, form: Form | None, notice: Notice |
     if shown is not None:
         yield from _section("preview", "Preview", [_scrolls(_cut(shown), "Preview")])
     yield from _section("contract", "Contract", _rows(told.contract(file), "code"))
-    expires = ("Open until", f"{told.moment(file.ticket.expires_at)} ({told.time_left(file, now)} left)")
+    left = f" ({told.time_left(file, now)} left)" if file.status_at(now) == "pending" else ""
+    expires = ("Open until", f"{told.moment(file.ticket.expires_at)}{left}")
     yield from _section("terms", "Who may approve", _rows([*told.terms(file), expires]))
     yield from _section("answers", "Answers so far", _answers(file))
     if form is not None:
@@ -126,9 +127,10 @@ def _rows(rows: Iterable[tuple[str, str]], tag: str | None = None) -> list[str]:
         return []
     lines = ["<dl>"]
     for name, value in found[:MOST_ROWS]:
-        # A line break right after the tag is not shown, so that one of the value's own is.
         text = escape(_cut(value))
-        lines.append(f"<dt>{escape(_cut(name))}</dt><dd>{f'<{tag}>\n{text}</{tag}>' if tag else text}</dd>")
+        # A line break right after the tag is not shown, so that one of the value's own is.
+        marked = f"<{tag}>\n{text}</{tag}>" if tag == "pre" else f"<{tag}>{text}</{tag}>" if tag else text
+        lines.append(f"<dt>{escape(_cut(name))}</dt><dd>{marked}</dd>")
     lines.append("</dl>")
     if len(found) > MOST_ROWS:
         lines.append(f"<p><strong>{len(found) - MOST_ROWS} more are not shown here.</strong></p>")

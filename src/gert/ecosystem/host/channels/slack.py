@@ -1,7 +1,8 @@
 """The channel `slack`: a message with two buttons, sent to an incoming webhook."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import datetime
 
 from gert.ecosystem.approvals.ticket_file import TicketFile
 from gert.ecosystem.approvals.tickets import Tickets
@@ -20,8 +21,11 @@ class SlackChannel:
 
     name = "slack"
 
-    def __init__(self, settings: SlackApprovals, environ: Mapping[str, str], front: Front) -> None:
+    def __init__(
+        self, settings: SlackApprovals, environ: Mapping[str, str], front: Front, clock: Callable[[], datetime] = now
+    ) -> None:
         self._settings = settings
+        self._clock = clock
         self._environ = environ
         self._front = front
 
@@ -30,7 +34,7 @@ class SlackChannel:
         page_url = self._front.page_url(ticket.id)
         # A button nobody hears is worse than none.
         buttons = self._settings.signing_secret is not None and self._front.base is not None
-        shown = message(ticket, now(), page_url=page_url, buttons=buttons)
+        shown = message(ticket, self._clock(), page_url=page_url, buttons=buttons)
         template = self._settings.webhook
         return await send(template, encoded(shown, template, self._environ), self._environ)
 

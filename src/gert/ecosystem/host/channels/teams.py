@@ -4,7 +4,7 @@ Workflows cannot send a signed answer back, so people answer on the page.
 """
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Final
@@ -30,15 +30,18 @@ class TeamsChannel:
 
     name = "teams"
 
-    def __init__(self, settings: TeamsApprovals, environ: Mapping[str, str], front: Front) -> None:
+    def __init__(
+        self, settings: TeamsApprovals, environ: Mapping[str, str], front: Front, clock: Callable[[], datetime] = now
+    ) -> None:
         self._settings = settings
+        self._clock = clock
         self._environ = environ
         self._front = front
 
     async def announce(self, ticket: TicketFile) -> str | None:
         """Post the card."""
         template = self._settings.webhook
-        shown = message(ticket, now(), self._front.page_url(ticket.id))
+        shown = message(ticket, self._clock(), self._front.page_url(ticket.id))
         return await send(template, encoded(shown, template, self._environ), self._environ)
 
     @asynccontextmanager

@@ -16,7 +16,7 @@ import msgspec
 from gert.errors import UsageError
 
 METHODS: Final = ("GET", "POST")
-_CHUNK: Final = 16 * 1024
+_CHUNK: Final = 4 * 1024
 _LINGER_SECONDS: Final = 0.5
 _LINGER_BYTES: Final = 256 * 1024
 _ANSWER_FIELDS: Final = 64

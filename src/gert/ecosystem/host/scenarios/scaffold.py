@@ -23,7 +23,7 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "string": "", "int": 0, "float": 0.0, "bool": False, "list": [], "object": {}, "any": "",
 }  # fmt: skip
 _EVIDENCE: Final[dict[str, Any]] = {
-    "text": "",
+    "text": "what was seen",
     "checklist": True,
     "attachment": {"name": "file.txt", "size": 0, "sha256": "sha256:" + "0" * 64},
 }

@@ -36,6 +36,8 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "exec": ("gert.ecosystem.surfaces.cli.exec", "Run a runbook, governed and recorded."),
     "watch": ("gert.ecosystem.surfaces.cli.watch", "Run a runbook again and again, one line for each run."),
     "resume": ("gert.ecosystem.surfaces.cli.resume", "Go on with a run that waits or was cut off."),
+    "rerun": ("gert.ecosystem.surfaces.cli.rerun", "Run again from a step on, with recorded answers up to it."),
+    "run": ("gert.ecosystem.surfaces.cli.run", "List, show, follow and abandon runs."),
     "approvals": ("gert.ecosystem.surfaces.cli.approvals", "List and show requests for approval."),
     "approve": ("gert.ecosystem.surfaces.cli.approve", "Approve what a run asks for."),
     "reject": ("gert.ecosystem.surfaces.cli.reject", "Reject what a run asks for."),

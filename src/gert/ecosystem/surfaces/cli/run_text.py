@@ -1,0 +1,210 @@
+"""Runs in words: rows of a list, everything about one of them, and what to do next."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import click
+
+from gert.ecosystem.host.abandon import Abandoned
+from gert.ecosystem.host.run_list import Entry
+from gert.ecosystem.surfaces.cli.output import Cell, plural
+from gert.ecosystem.surfaces.cli.phrases import (
+    BAD,
+    CATEGORY,
+    DOUBTFUL,
+    GOOD,
+    LIVELY,
+    LONGEST_NAME,
+    clip,
+    duration_text,
+    elapsed,
+    value_text,
+)
+from gert.errors import TraceError
+from gert.kernel.events.envelope import format_timestamp, parse_timestamp
+from gert.kernel.foundation.text import printable
+
+HEADINGS: Final = ("run", "runbook", "started", "by", "mode", "status", "outcome", "events", "took")
+COLOURS: Final = {
+    "running": LIVELY,
+    "waiting": DOUBTFUL,
+    "cut-off": DOUBTFUL,
+    "completed": GOOD,
+    "failed": BAD,
+    "error": BAD,
+    "cancelled": BAD,
+    "abandoned": None,
+}
+
+
+def row(entry: Entry, now: datetime) -> list[Cell]:
+    """One run in a list."""
+    said = as_row(entry)
+    outcome = said["outcome"]
+    waits = f" ({plural(len(entry.tickets), 'ticket')})" if entry.tickets else ""
+    return [
+        (entry.run_id, None),
+        (clip(said["runbook"] or "?", LONGEST_NAME), None),
+        (_ago(entry.started, now), None),
+        (clip(said["actor"] or "", LONGEST_NAME), None),
+        (said["mode"] or "", None),
+        (f"{entry.standing}{waits}", COLOURS[entry.standing]),
+        (
+            f"{outcome['category']}: {outcome['code']}" if outcome else "",
+            CATEGORY.get(outcome["category"]) if outcome else None,
+        ),
+        (str(entry.events), None),
+        (elapsed(timedelta(seconds=said["duration"])) if said["duration"] is not None else "", None),
+    ]
+
+
+def as_row(entry: Entry) -> dict[str, Any]:
+    """One run of a list, as machines read it."""
+    summary, state = entry.summary, entry.state
+    ended = summary is not None and summary.category is not None
+    return {
+        "run_id": entry.run_id,
+        "runbook": summary.runbook if summary is not None else state.runbook if state is not None else None,
+        "started": format_timestamp(entry.started) if entry.started is not None else None,
+        "actor": summary.actor if summary is not None else state.actor if state is not None else None,
+        "mode": summary.mode if summary is not None else state.mode if state is not None else None,
+        "status": entry.standing,
+        "outcome": {"category": summary.category, "code": summary.code} if summary is not None and ended else None,
+        "events": entry.events,
+        "duration": _seconds(entry),
+        "tickets": [file.id for file in entry.tickets],
+        "trace": entry.trace,
+        "db": entry.place.db,
+    }
+
+
+def as_document(entry: Entry) -> dict[str, Any]:
+    """Everything about a run; what is secret was masked before it was recorded."""
+    start = entry.start.data if entry.start is not None else {}
+    end = entry.end.data if entry.end is not None else {}
+    hashes = ("runbook_hash", "tool_hashes", "policy_hashes")
+    return {
+        **as_row(entry),
+        "file": entry.state.file if entry.state is not None else None,
+        "host": start.get("host"),
+        "gert_version": start.get("gert_version"),
+        **{name: start.get(name) for name in hashes},
+        "inputs": start.get("inputs", {}),
+        "input_sources": start.get("input_sources", {}),
+        "pending": [
+            {
+                "ticket_id": file.id,
+                "step_id": file.ticket.request.step_id,
+                "status": file.status,
+                "expires_at": file.ticket.expires_at,
+            }
+            for file in entry.tickets
+        ],
+        "last_event": entry.last,
+        "end": {
+            name: end[name]
+            for name in ("failure", "failed_step", "finally_failure", "outcome", "break_glass")
+            if name in end
+        }
+        or None,
+        "signed_by": end.get("signing_key_id") if end.get("signature") else None,
+        "next": list(commands(entry)),
+    }
+
+
+def about(entry: Entry, now: datetime) -> Iterator[str]:
+    """Everything about a run, line by line."""
+    said = as_document(entry)
+    status = click.style(entry.standing, fg=COLOURS[entry.standing])
+    yield f"run {click.style(printable(entry.run_id), bold=True)}: {status}"
+    began = f"{said['started']}, {_ago(entry.started, now)}" if said["started"] else "never"
+    rows = [
+        ("runbook", said["runbook"]),
+        ("file", said["file"]),
+        ("digest", said["runbook_hash"]),
+        ("started", f"{began}, by {said['actor']}" + (f" on {said['host']}" if said["host"] else "")),
+        ("mode", said["mode"]),
+        ("gert", said["gert_version"]),
+        ("recorded", f"{plural(entry.events, 'event')} in {entry.trace or entry.place.db}"),
+        *((f"tool {name}", value) for name, value in (said["tool_hashes"] or {}).items()),
+        *((f"policy {name}", value) for name, value in (said["policy_hashes"] or {}).items()),
+    ]
+    yield from (_line(title, value) for title, value in rows if value)
+    yield from _inputs(said)
+    yield from _end(entry, said)
+    for each in said["pending"]:
+        yield _line("waits for", f"ticket {each['ticket_id']} of `{each['step_id']}`: {each['status']}")
+    yield from (_line("next", command) for command in said["next"])
+
+
+def commands(entry: Entry) -> Iterator[str]:
+    """What can be done about a run."""
+    where = f" --db {entry.place.db}" if entry.place.db is not None else ""
+    if entry.standing == "running":
+        yield f"gert run tail {entry.run_id} --follow{where}"
+    elif entry.standing in ("waiting", "cut-off"):
+        yield from (f"gert approve {file.id}" for file in entry.tickets if file.status == "pending")
+        yield f"gert resume --run {entry.run_id}{where}"
+        yield f"gert run abandon {entry.run_id} --reason TEXT{where}"
+    elif entry.standing != "completed" and entry.state is not None:
+        failed = entry.end.data.get("failed_step") if entry.end is not None else None
+        yield f"gert rerun --run {entry.run_id} --from {failed if isinstance(failed, str) else 'STEP'}{where}"
+
+
+def abandoned_lines(ended: Abandoned) -> Iterator[str]:
+    """What abandoning a run came to."""
+    yield f"{printable(ended.run_id)} has ended: {ended.status}, {plural(ended.events, 'event')}"
+    if ended.tickets:
+        yield f"closed {plural(len(ended.tickets), 'ticket')}: {', '.join(map(printable, ended.tickets))}"
+    for path in ended.in_doubt:
+        yield f"nobody knows whether `{printable(path)}` happened: it was called, and its result was never recorded"
+    if ended.finally_steps and ended.status == "cancelled":
+        steps = plural(ended.finally_steps, "step")
+        yield f"{steps} of `finally` did not run: nothing is called for a run that is abandoned"
+    if not ended.redriven:
+        yield "its runbook, tools or policies are not what they were: the record was closed as it stood"
+
+
+def _inputs(said: dict[str, Any]) -> Iterator[str]:
+    for name, value in (said["inputs"] or {}).items():
+        source = said["input_sources"].get(name) if isinstance(said["input_sources"], dict) else None
+        yield _line("input", f"{name} = {value_text(value)}" + (f" ({source})" if source else ""))
+
+
+def _end(entry: Entry, said: dict[str, Any]) -> Iterator[str]:
+    end = said["end"] or {}
+    if entry.end is not None:
+        yield _line("took", duration_text(str(entry.end.data.get("duration", ""))))
+    if said["outcome"]:
+        yield _line("outcome", f"{said['outcome']['category']}: {said['outcome']['code']}")
+    for title, name in (("failed at", "failed_step"), ("because", "failure"), ("finally", "finally_failure")):
+        value = end.get(name)
+        if isinstance(value, dict):
+            value = f"{value.get('kind')}: {value.get('message')}"
+        if isinstance(value, str):
+            yield _line(title, value)
+    if end.get("break_glass"):
+        yield _line("glass", f"{end['break_glass']} decisions overridden in an emergency")
+
+
+def _line(title: str, value: object) -> str:
+    return f"  {clip(title, LONGEST_NAME)}:".ljust(14) + " " + clip(str(value))
+
+
+def _seconds(entry: Entry) -> float | None:
+    """How long it took; of one that has no end, the time its record covers."""
+    summary = entry.summary
+    if summary is None:
+        return None
+    if summary.seconds is not None:
+        return round(summary.seconds, 3)
+    try:
+        covered = parse_timestamp(entry.last) - summary.started if entry.last is not None else None
+    except TraceError:
+        return None
+    return round(max(covered.total_seconds(), 0.0), 3) if covered is not None else None
+
+
+def _ago(moment: datetime | None, now: datetime) -> str:
+    return f"{elapsed(max(now - moment, timedelta()))} ago" if moment is not None else ""

@@ -1,0 +1,791 @@
+"""`gert resume`: what was done is not done again, what is in doubt is asked, and what is not the same is refused."""
+
+import hashlib
+import json
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .workbench import (
+    GERT,
+    NOTE,
+    PATIENCE,
+    Project,
+    Ran,
+    Recorded,
+    completed,
+    environment,
+    files_under,
+    finish,
+    note,
+    of_type,
+    snapshot,
+    until,
+)
+
+WORD = {"word": {"type": "string", "required": True}}
+ASK = {"rules": [{"name": "restarts", "effects": ["restart"], "action": "require-approval"}, {"default": "allow"}]}
+
+
+def deadly(project: Project, name: str, *, idempotent: bool, before: str = "") -> None:
+    """A tool that leaves its word, and the first time kills the gert that called it."""
+    kill = f'if [ ! -e "$2.{name}" ]; then : > "$2.{name}"; kill -9 $PPID; fi'
+    project.tool(
+        name,
+        ["sh", "-c", f"{before}\n{NOTE}\n{kill}", "sh", "{{ .word }}", str(project.effects)],
+        inputs=WORD,
+        extract={"said": {"from": "stdout", "pattern": "noted (.*)"}},
+        outputs={"said": {"type": "any", "required": False}},
+        contract={"idempotent": idempotent},
+    )
+
+
+def tools(project: Project) -> list[str]:
+    deadly(project, "safe", idempotent=True)
+    deadly(project, "once", idempotent=False)
+    return ["note", "safe", "once"]
+
+
+@pytest.fixture
+def killed(project: Project) -> Recorded:
+    """A run that was killed while it called `b`, which may not be repeated."""
+    project.runbook(note("a"), note("b", tool="once"), note("c"), tools=tools(project))
+    project.exec().ended(-signal.SIGKILL)
+    assert project.noted() == ["a", "b"]
+    return project.run()
+
+
+def resume(project: Project, run: Recorded | None = None, *words: str | Path, **environ: str) -> Ran:
+    return project.gert("resume", "--run", (run or project.run()).folder.name, *words, **environ)
+
+
+def refused(project: Project, code: int, *words: str | Path, run: Recorded | None = None, **environ: str) -> str:
+    """Go on with a run, which is refused, and changes nothing; gives what is said."""
+    before, noted = snapshot(project.root), project.noted()
+    ran = resume(project, run, *words, **environ).ended(code)
+    after = snapshot(project.root)
+    assert after == before, sorted(set(after.items()) ^ set(before.items()))
+    assert project.noted() == noted
+    assert "internal error" not in ran.err, ran.err
+    assert "Traceback" not in ran.err, ran.err
+    return ran.err
+
+
+def resumed(run: Recorded) -> list[dict[str, Any]]:
+    return [event["data"] for event in of_type(run.events(), "run_resumed")]
+
+
+# --- what is in doubt
+
+
+def test_a_call_that_may_have_happened_is_asked_about_by_name(project: Project, killed: Recorded) -> None:
+    said = refused(project, 3)
+    assert "nobody knows whether `b` happened" in said
+    assert "--reconcile" in said
+
+
+@pytest.mark.parametrize(
+    ("choice", "code", "words", "status"),
+    [
+        pytest.param("success", 0, ["a", "b", "c"], "success", id="it happened"),
+        pytest.param("failed", 3, ["a", "b"], "failed", id="it failed"),
+        pytest.param("retry", 0, ["a", "b", "b", "c"], "success", id="it is to be done again"),
+        pytest.param("b=success", 0, ["a", "b", "c"], "success", id="this step happened"),
+        pytest.param("b=failed", 3, ["a", "b"], "failed", id="this step failed"),
+        pytest.param("b=retry", 0, ["a", "b", "b", "c"], "success", id="this step is to be done again"),
+    ],
+)
+def test_the_operator_settles_what_is_in_doubt(
+    project: Project, killed: Recorded, choice: str, code: int, words: list[str], status: str
+) -> None:
+    resume(project, killed, "--reconcile", choice, "--as", "lou").ended(code)
+    assert project.noted() == words
+    events = killed.events()
+    assert completed(events, "b")["status"] == status
+    (settled,) = of_type(events, "step_reconciled")
+    assert (settled["path"], settled["data"]) == ("b", {"step_id": "b", "choice": choice.rpartition("=")[2]})
+    assert [(each["actor"], each["answered"]) for each in resumed(killed)] == [("lou", 1)]
+    project.verifies(killed)
+
+
+def test_a_failure_the_operator_reports_says_so(project: Project, killed: Recorded) -> None:
+    resume(project, killed, "--reconcile", "failed").ended(3)
+    assert completed(killed.events(), "b")["failure"]["kind"] == "reported"
+
+
+@pytest.mark.parametrize(
+    ("choice", "code", "says"),
+    [
+        pytest.param("maybe", 2, "takes success, failed, retry", id="nobody can choose maybe"),
+        pytest.param("b=maybe", 2, "not `maybe`", id="nor for one step"),
+        pytest.param("", 2, "takes success", id="nor nothing"),
+        pytest.param("a=success", 2, "`a` is no call without a result", id="nor for a step that has a result"),
+        pytest.param("bb=success", 2, "there is `b`", id="nor for a step that is not there"),
+    ],
+)
+def test_a_choice_that_makes_no_sense_is_refused(
+    project: Project, killed: Recorded, choice: str, code: int, says: str
+) -> None:
+    assert says in refused(project, code, "--reconcile", choice)
+
+
+def test_a_call_that_may_be_repeated_is_repeated_without_a_word(project: Project) -> None:
+    project.runbook(note("a"), note("b", tool="safe"), note("c"), tools=tools(project))
+    project.exec().ended(-signal.SIGKILL)
+    resume(project).ended(0)
+    assert project.noted() == ["a", "b", "b", "c"]
+    (settled,) = of_type(project.run().events(), "step_reconciled")
+    assert settled["data"] == {"step_id": "b", "choice": "retry", "automatic": True}
+    project.verifies()
+
+
+def lanes(*steps: Mapping[str, Any]) -> dict[str, Any]:
+    return {"id": "both", "type": "parallel", "branches": [{"steps": [step]} for step in steps]}
+
+
+def test_a_choice_for_all_is_one_for_those_in_doubt_only(project: Project) -> None:
+    """A lane that may be repeated was not named, and nobody has said that it happened."""
+    names = tools(project)
+    project.tool("slow", ["sh", "-c", "sleep 30"], contract={"idempotent": True})
+    slow = {"id": "slow", "type": "tool", "tool": "slow", "scope": "l", "timeout": "2s", "continue_on_fail": True}
+    project.runbook(lanes(slow, note("b", tool="once", scope="r")), tools=[*names, "slow"])
+    project.exec().ended(-signal.SIGKILL)
+    project.tool("slow", ["sh", "-c", "exit 0"], contract={"idempotent": True})
+    assert "`b`" not in refused(project, 1)  # the tool was changed
+    said = refused(project, 3, "--allow-changed")
+    assert "/b` happened" in said
+    assert "slow" not in said
+    resume(project, None, "--allow-changed", "--reconcile", "success").ended(0)
+    choices = {each["data"]["step_id"]: each["data"] for each in of_type(project.run().events(), "step_reconciled")}
+    assert choices["slow"] == {"step_id": "slow", "choice": "retry", "automatic": True}
+    assert choices["b"] == {"step_id": "b", "choice": "success"}
+    assert completed(project.run().events(), "slow")["exit_code"] == 0
+
+
+def test_two_lanes_in_doubt_are_both_named_and_settled_one_by_one(project: Project) -> None:
+    project.note_tool("still", after="sleep 30", contract={"idempotent": False})
+    # The first lane has left its word before the second one kills.
+    first = f"until grep -q l {project.effects}; do sleep 0.01; done"
+    deadly(project, "once", idempotent=False, before=first)
+    project.runbook(
+        lanes(note("l", tool="still", scope="l"), note("b", tool="once", scope="r")), tools=["note", "once", "still"]
+    )
+    project.exec().ended(-signal.SIGKILL)
+    said = refused(project, 3)
+    assert "both/0/l`" in said
+    assert "both/1/b`" in said
+    one = refused(project, 3, "--reconcile", "l=success")
+    assert "/l`" not in one
+    assert "/b` happened" in one
+    resume(project, None, "--reconcile", "l=success", "--reconcile", "b=failed").ended(3)
+    assert sorted(project.noted()) == ["b", "l"]
+
+
+def test_what_was_settled_and_killed_again_is_asked_again(project: Project, killed: Recorded) -> None:
+    """Retried, and killed once more: nobody knows about the second time either."""
+    (project.root / "effects.once").unlink()
+    resume(project, killed, "--reconcile", "retry").ended(-signal.SIGKILL)
+    assert "nobody knows whether `b`" in refused(project, 3)
+    resume(project, killed, "--reconcile", "success").ended(0)
+    assert project.noted() == ["a", "b", "b", "c"]
+    assert [each["answered"] for each in resumed(killed)] == [1, 1]
+    assert [each["data"]["choice"] for each in of_type(killed.events(), "step_reconciled")] == ["retry", "success"]
+    project.verifies(killed)
+
+
+# --- where the run stood
+
+ROUND, KEY = "{{ .repeat.index }}", "{{ .n }}"
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(note("b", tool="safe", retry={"max": 2, "backoff": "1ms"}), id="in a step that is retried"),
+        pytest.param(
+            {"id": "r", "type": "repeat", "repeat": {"max": 2}, "steps": [note("b", ROUND, tool="safe")]},
+            id="in a repeat",
+        ),
+        pytest.param(note("b", "b-{{ .n }}", tool="safe", for_each={"as": "n", "over": [1, 2, 3]}), id="in a loop"),
+        pytest.param(
+            note("b", KEY, tool="safe", for_each={"as": "n", "over": [1, 2], "parallel": True, "key": KEY}),
+            id="in a loop by key",
+        ),
+        pytest.param(note("b", tool="safe", next={"step": "b", "max": 2}), id="before a jump"),
+        pytest.param(lanes(note("l", scope="l"), note("b", tool="safe", scope="r")), id="in a lane"),
+    ],
+)  # fmt: skip
+def test_a_run_goes_on_from_within(project: Project, step: dict[str, Any]) -> None:
+    project.runbook(note("a"), step, note("c"), tools=tools(project), after=[note("z")])
+    project.exec().ended(-signal.SIGKILL)
+    resume(project).ended(0)
+    counts = Counter(project.noted())
+    assert counts["a"] == counts["c"] == counts["z"] == 1
+    (project.root / "effects").unlink()
+    whole = project.exec("--json").ended(0).said
+    assert set(counts) == set(project.noted()), whole
+    for run in project.runs():
+        project.verifies(run)
+
+
+def test_a_run_is_killed_in_finally_and_goes_on_there(project: Project) -> None:
+    project.runbook(note("a"), tools=tools(project), after=[note("y", tool="safe"), note("z")])
+    project.exec().ended(-signal.SIGKILL)
+    resume(project).ended(0)
+    assert project.noted() == ["a", "y", "y", "z"]
+    project.verifies()
+
+
+def test_the_time_a_run_may_take_counts_from_its_beginning(project: Project) -> None:
+    project.runbook(note("a"), note("b", tool="safe"), note("c"), tools=tools(project), after=[note("z")])
+    began = time.monotonic()
+    project.exec("--timeout", "900ms").ended(-signal.SIGKILL)
+    time.sleep(max(0.0, began + 1.0 - time.monotonic()))
+    said = resume(project, None, "--json").ended(3).said
+    assert said["status"] == "cancelled"
+    assert project.noted() == ["a", "b", "z"], "something began after the time was over"
+    assert of_type(project.run().events(), "run_cancelled")[0]["data"]["reason"] == "timeout"
+    project.verifies()
+
+
+def test_time_that_is_left_is_used(project: Project) -> None:
+    project.runbook(note("a"), note("b", tool="safe"), note("c"), tools=tools(project))
+    project.exec("--timeout", "10m").ended(-signal.SIGKILL)
+    resume(project).ended(0)
+
+
+def test_a_run_goes_on_from_another_folder_in_the_folder_it_began_in(project: Project, tmp_path: Path) -> None:
+    names = tools(project)
+    project.tool("where", ["pwd"], extract={"at": {"from": "stdout", "pattern": "(.*)"}})
+    project.runbook(note("b", tool="safe"), {"id": "w", "type": "tool", "tool": "where"}, tools=[*names, "where"])
+    project.exec().ended(-signal.SIGKILL)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    call = [*GERT, "resume", "--run", project.run().folder.name, "--state-dir", str(project.root)]
+    subprocess.run(call, cwd=elsewhere, env=environment(), check=True, capture_output=True, timeout=PATIENCE)
+    assert completed(project.run().events(), "w")["outputs"]["at"] == str(project.root)
+
+
+# --- secrets
+
+CANARY = "canary-4f1d97"
+
+
+def secretive(project: Project) -> Recorded:
+    names = tools(project)
+    project.tool("tell", ["sh", "-c", 'printf "%s\\n" "$TOKEN $1"', "sh", "{{ .key }}"],
+                 inputs={"key": {"type": "string"}}, secrets=[{"env": "TOKEN"}])  # fmt: skip
+    project.runbook(
+        note("b", tool="safe"),
+        {"id": "t", "type": "tool", "tool": "tell", "inputs": {"key": "{{ .key }}"}},
+        tools=[*names, "tell"],
+        secrets=[{"env": "TOKEN"}],
+        inputs={"key": {"type": "string", "secret": True, "from": "env/KEY", "required": True}},
+    )
+    project.exec(TOKEN=CANARY, KEY=f"{CANARY}-key").ended(-signal.SIGKILL)
+    return project.run()
+
+
+def test_secrets_are_found_again_and_never_written(project: Project) -> None:
+    run = secretive(project)
+    ran = resume(project, run, "-v", TOKEN=CANARY, KEY=f"{CANARY}-key").ended(0)
+    assert CANARY not in ran.out + ran.err
+    for file in files_under(project.root):
+        assert CANARY.encode() not in file.read_bytes(), file
+    assert completed(run.events(), "t")["status"] == "success"
+    project.verifies(run)
+
+
+def test_a_secret_that_is_changed_in_between_is_not_written_either(project: Project) -> None:
+    run = secretive(project)
+    resume(project, run, TOKEN="rotated-8c21", KEY="rotated-key-77aa").ended(0)
+    for file in files_under(project.root):
+        assert b"rotated" not in file.read_bytes(), file
+
+
+@pytest.mark.parametrize(
+    ("environ", "says"),
+    [
+        pytest.param({"KEY": "k"}, "`TOKEN`", id="the secret of the runbook"),
+        pytest.param({"TOKEN": "t"}, "`key`", id="the secret input"),
+    ],
+)
+def test_without_a_secret_nothing_goes_on(project: Project, environ: dict[str, str], says: str) -> None:
+    run = secretive(project)
+    before = snapshot(project.root)
+    ran = resume(project, run, **environ)
+    assert ran.code in (1, 2), ran
+    assert says in ran.err
+    assert snapshot(project.root) == before
+    assert project.noted() == ["b"]
+
+
+def test_a_secret_input_may_be_given_again(project: Project) -> None:
+    run = secretive(project)
+    resume(project, run, "--input", f"key={CANARY}-other", TOKEN=CANARY).ended(0)
+    for file in files_under(project.root):
+        assert CANARY.encode() not in file.read_bytes(), file
+
+
+# --- refusals
+
+
+def edit(path: Path, change: Callable[[bytes], bytes]) -> None:
+    data = path.read_bytes()
+    changed = change(data)
+    assert changed != data
+    path.write_bytes(changed)
+
+
+def _state_value(run: Recorded, name: str, value: Any) -> None:
+    document = json.loads(run.state.read_bytes())
+    run.state.write_bytes(json.dumps({**document, name: value}).encode())
+
+
+def _with_digest(run: Recorded, **changes: Any) -> None:
+    """What somebody would write who knows how the digest is made."""
+    document = {**json.loads(run.state.read_bytes()), **changes}
+    document.pop("digest")
+    body = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    run.state.write_bytes(json.dumps({**document, "digest": f"sha256:{hashlib.sha256(body).hexdigest()}"}).encode())
+
+
+def _cut_answers(run: Recorded, keep: int) -> None:
+    edit(run.answers, lambda data: b"".join(data.splitlines(keepends=True)[:keep]))
+
+
+def _add_policy(project: Project) -> None:
+    rules = [{"default": "allow"}]
+    project.write("p.policy.yaml", {"apiVersion": "policy/v0", "meta": {"name": "p"}, "rules": rules})
+    project.write("gert-project.yaml", {"name": "bench", "policies": ["p.policy.yaml"]})
+
+
+def _as_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _as_link(path: Path) -> None:
+    kept = path.parent.parent.parent / "kept"
+    path.rename(kept)
+    path.symlink_to(kept)
+
+
+def _without_line(data: bytes, number: int) -> bytes:
+    lines = data.splitlines(keepends=True)
+    return b"".join(lines[:number] + lines[number + 1 :])
+
+
+def _replaced(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
+    return lambda data: data.replace(old, new, 1)
+
+
+STRAY = b'{"key":"zz","answer":{"kind":"tool"}}\n'
+NO_STATE = "is not the state of a run"
+Change = Callable[[Project, Recorded], object]
+REFUSALS: dict[str, tuple[Change, int, str]] = {
+    "the runbook was changed": (
+        lambda project, _: edit(project.root / "book.yaml", lambda data: data + b"\n# changed\n"),
+        1,
+        "book.yaml` was changed since the run began",
+    ),
+    "the runbook is gone": (lambda project, _: (project.root / "book.yaml").unlink(), 2, "book.yaml`"),
+    "the runbook is none any more": (lambda project, _: project.write("book.yaml", "steps: ["), 1, "book.yaml"),
+    "a tool was changed": (
+        lambda project, _: edit(project.root / "tools/note.tool.yaml", lambda data: data + b"\n"),
+        1,
+        "the tool `note` was changed",
+    ),
+    "a policy came": (lambda project, _: _add_policy(project), 1, "p.policy.yaml"),
+    "the state was changed": (lambda _, run: _state_value(run, "actor", "mallory"), 1, "its digest does not hold"),
+    "the state was cut": (lambda _, run: edit(run.state, lambda data: data[: len(data) // 2]), 1, NO_STATE),
+    "the state is empty": (lambda _, run: run.state.write_bytes(b""), 1, NO_STATE),
+    "the state is another document": (lambda _, run: run.state.write_bytes(b"[1]"), 1, NO_STATE),
+    "the state is gone": (lambda _, run: run.state.unlink(), 1, "state.json"),
+    "the state is a folder": (lambda _, run: _as_folder(run.state), 1, "is not a regular file"),
+    "another gert wrote the state": (lambda _, run: _with_digest(run, version=99), 1, "another version of gert"),
+    "the state lacks what is needed": (lambda _, run: _with_digest(run, file=None), 1, NO_STATE),
+    "the state is of another run": (lambda _, run: _with_digest(run, run_id="another"), 1, "is that of run `another`"),
+    "the answers are gone": (lambda _, run: run.answers.unlink(), 1, "answers.jsonl"),
+    "the answers are a link": (lambda _, run: _as_link(run.answers), 4, "is a symbolic link"),
+    "an answer was changed": (
+        lambda _, run: edit(run.answers, _replaced(b'"said":"a"', b'"said":"x"')),
+        1,
+        "does not come again",
+    ),
+    "an answer is not one": (
+        lambda _, run: edit(run.answers, lambda data: b'{"key":1}\n' + data.split(b"\n", 1)[1]),
+        1,
+        "was changed: it cannot be read",
+    ),
+    "an answer is no text": (
+        lambda _, run: edit(run.answers, _replaced(b"noted a", b"noted \xff")),
+        1,
+        "was changed: it cannot be read",
+    ),
+    "there are more answers than questions": (
+        lambda _, run: edit(run.answers, lambda data: data + STRAY),
+        1,
+        "the run does not ask that",
+    ),
+    "an answer is there twice": (
+        lambda _, run: edit(run.answers, lambda data: data + data.splitlines(keepends=True)[0]),
+        1,
+        "the run does not ask that",
+    ),
+    "answers were exchanged": (
+        lambda _, run: edit(run.answers, lambda data: b"".join(reversed(data.splitlines(keepends=True)))),
+        1,
+        "the run does not ask that",
+    ),
+    "more answers are lost than power takes": (lambda _, run: _cut_answers(run, 0), 1, "its answers do not lead to"),
+    "the trace was changed": (
+        lambda _, run: edit(run.trace, _replaced(b'"step_id":"a"', b'"step_id":"x"')),
+        4,
+        "the chain breaks at line",
+    ),
+    "a line of the trace is missing": (
+        lambda _, run: edit(run.trace, lambda data: _without_line(data, 2)),
+        4,
+        "the chain breaks at line 3",
+    ),
+    "the trace is gone": (lambda _, run: run.trace.unlink(), 4, "trace.jsonl"),
+    "the trace is empty": (lambda _, run: run.trace.write_bytes(b""), 2, "never began"),
+}
+
+
+@pytest.fixture
+def further(project: Project) -> Recorded:
+    """A run that was killed after a few answers."""
+    project.runbook(note("a"), note("a2"), note("b", tool="once"), note("c"), tools=tools(project))
+    project.exec().ended(-signal.SIGKILL)
+    assert project.noted() == ["a", "a2", "b"]
+    return project.run()
+
+
+@pytest.mark.parametrize("name", [name for name in REFUSALS if name.startswith("an answer")])
+def test_changes_that_are_accepted_are_not_those_of_the_record(project: Project, further: Recorded, name: str) -> None:
+    change, code, says = REFUSALS[name]
+    change(project, further)
+    edit(project.root / "book.yaml", lambda data: data + b"\n")
+    assert says in refused(project, code, "--reconcile", "retry", "--allow-changed", run=further)
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_what_is_not_as_it_was_is_refused_and_nothing_is_changed(
+    project: Project, further: Recorded, name: str
+) -> None:
+    change, code, says = REFUSALS[name]
+    change(project, further)
+    said = refused(project, code, "--reconcile", "retry", run=further)
+    assert says in said, said
+
+
+@pytest.mark.parametrize(
+    "run_id",
+    ["../runs", "..", ".", "a/b", "/etc", "", "-x", "con", "a\x00b", "x" * 300, "..\\x", "~", "$HOME"],
+    ids=lambda text: repr(text[:10]),
+)
+@pytest.mark.parametrize("place", [(), ("--db", "runs.db")], ids=["of a folder", "of a database"])
+def test_a_run_id_is_a_name_and_never_a_path(project: Project, run_id: str, place: tuple[str, ...]) -> None:
+    if place:
+        project.runbook()
+        project.exec("--db", project.root / "runs.db").ended(0)
+    if "\x00" in run_id:
+        pytest.skip("no process can be called with it")
+    before = snapshot(project.root)
+    ran = project.gert("resume", f"--run={run_id}", *place)
+    assert ran.code == 2, ran
+    assert snapshot(project.root) == before
+    assert "internal" not in ran.err
+
+
+def test_a_run_that_is_not_there_is_refused(project: Project) -> None:
+    assert "there is no run `nobody`" in project.gert("resume", "--run", "nobody").ended(2).err
+
+
+def test_a_run_that_has_ended_is_refused(project: Project) -> None:
+    project.runbook(note("a"))
+    project.exec().ended(0)
+    assert "has ended" in refused(project, 2)
+    assert "has ended" in refused(project, 2, "--reconcile", "retry", "--allow-changed")
+
+
+def test_a_copy_of_a_run_under_another_name_is_refused(project: Project, killed: Recorded) -> None:
+    copy = killed.folder.with_name("copy")
+    shutil.copytree(killed.folder, copy)
+    assert "is that of run" in refused(project, 1, "--reconcile", "retry", run=Recorded(copy))
+
+
+def test_a_folder_that_is_gone_is_refused(project: Project, tmp_path: Path) -> None:
+    project.runbook(note("b", tool="safe"), tools=tools(project))
+    working = tmp_path / "working"
+    working.mkdir()
+    call = [*GERT, "exec", str(project.root / "book.yaml")]
+    subprocess.run(call, cwd=working, env=environment(), check=False, capture_output=True, timeout=PATIENCE)
+    working.rmdir()
+    assert f"`{working}` is gone" in refused(project, 2)
+    working.mkdir()
+    resume(project).ended(0)
+
+
+# --- changes that are accepted
+
+
+def test_changes_that_are_accepted_are_on_record(project: Project, killed: Recorded) -> None:
+    edit(project.root / "book.yaml", lambda data: data.replace(b'"word": "c"', b'"word": "d"'))
+    edit(project.root / "tools/note.tool.yaml", lambda data: data + b"\n")
+    resume(project, killed, "--allow-changed", "--reconcile", "success").ended(0)
+    assert project.noted() == ["a", "b", "d"]
+    (said,) = resumed(killed)
+    assert said["accepted_changes"] == [f"the runbook `{project.root / 'book.yaml'}`", "the tool `note`"]
+    project.verifies(killed)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param('"id": "a"', '"id": "other"', id="a step that ran has another name"),
+        pytest.param('"id": "a",', '"id": "a", "when": "{{ false }}",', id="a step that ran is skipped"),
+        pytest.param('"id": "b",', '"id": "b", "when": "{{ false }}",', id="the step under way is skipped"),
+    ],
+)
+def test_a_change_that_takes_another_way_is_refused_all_the_same(
+    project: Project, killed: Recorded, old: str, new: str
+) -> None:
+    edit(project.root / "book.yaml", lambda data: data.replace(old.encode(), new.encode()))
+    said = refused(project, 1, "--allow-changed", "--reconcile", "success")
+    assert "does not come again" in said or "the run does not ask that" in said or "do not lead to" in said, said
+
+
+# --- what a loss of power leaves
+
+
+def test_a_trace_that_is_ahead_of_its_answers_is_set_aside_and_the_call_is_in_doubt(
+    project: Project, further: Recorded
+) -> None:
+    """The last batch reached the disk, the answers it rests on did not."""
+    lines = further.trace.read_bytes().splitlines(keepends=True)
+    _cut_answers(further, 1)
+    # `b` was never put then: what was lost is the answer of `a2`, which may be repeated.
+    project.effects.write_text("a\na2\n")
+    resume(project, further).ended(0)
+    torn = further.trace.with_name("trace.jsonl.torn").read_bytes().splitlines()
+    assert [json.loads(line)["type"] for line in torn][:1] == ["step_complete"]
+    assert torn == [line.rstrip() for line in lines[-len(torn) :]]
+    assert project.noted() == ["a", "a2", "a2", "b", "c"]
+    project.verifies(further)
+
+
+def test_a_trace_that_is_ahead_leaves_a_call_in_doubt_that_may_not_be_repeated(project: Project) -> None:
+    project.note_tool("single", contract={"idempotent": False})
+    project.runbook(note("a", tool="single"), note("b", tool="once"), tools=[*tools(project), "single"])
+    project.exec().ended(-signal.SIGKILL)
+    _cut_answers(project.run(), 0)
+    before = snapshot(project.root)
+    ran = resume(project).ended(3)
+    assert "whether `a` happened" in ran.err
+    assert snapshot(project.root) == before
+    resume(project, None, "--reconcile", "a=success").ended(0)
+    assert project.noted() == ["a", "b", "b"]
+    project.verifies()
+
+
+@pytest.mark.parametrize("which", ["trace.jsonl", "answers.jsonl"])
+def test_half_a_line_is_set_aside(project: Project, further: Recorded, which: str) -> None:
+    with (further.folder / which).open("ab") as file:
+        file.write(b'{"seq":99,"run_id"')
+    resume(project, further, "--reconcile", "success").ended(0)
+    assert (further.folder / f"{which}.torn").read_bytes() == b'{"seq":99,"run_id"\n'
+    project.verifies(further)
+
+
+# --- one at a time
+
+
+@pytest.mark.parametrize("place", ["a folder", "a database"])
+def test_of_those_who_go_on_at_once_one_wins(project: Project, place: str) -> None:
+    names = tools(project)
+    project.note_tool("slow", after="sleep 0.2", contract={"idempotent": False})
+    project.runbook(note("b", tool="safe"), note("c", tool="slow"), tools=[*names, "slow"])
+    where = ["--db", str(project.root / "runs.db")] if place == "a database" else []
+    for _ in range(4):
+        for file in project.root.glob("effects*"):
+            file.unlink()
+        project.exec("--json", *where).ended(-signal.SIGKILL)
+        run_id = newest(project, where)
+        call = [*GERT, "resume", "--run", run_id, "--json", *where]
+        racers = [
+            subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=project.root, env=environment())
+            for _ in range(4)
+        ]
+        ended = [finish(each) for each in racers]
+        assert sorted(each.code for each in ended)[0] == 0, ended
+        assert [each.code for each in ended].count(0) == 1, ended
+        for each in ended:
+            assert each.code == 0 or "driven by another process" in each.err or "has ended" in each.err, each
+        assert project.noted() == ["b", "b", "c"]
+        project.gert("trace", "verify", *(["--run", run_id, *where] if where else [project.runs()[-1].trace])).ended(0)
+
+
+def newest(project: Project, where: list[str]) -> str:
+    if not where:
+        return project.runs()[-1].folder.name
+    with sqlite3.connect(project.root / "runs.db") as database:
+        return str(database.execute("SELECT max(run_id) FROM states").fetchone()[0])
+
+
+@pytest.mark.parametrize("place", ["a folder", "a database"])
+def test_nobody_goes_on_with_a_run_that_is_under_way(project: Project, place: str) -> None:
+    project.note_tool("slow", after="sleep 1")
+    project.runbook(note("b", tool="slow"), tools=["slow"])
+    where = ["--db", str(project.root / "runs.db")] if place == "a database" else []
+    process = project.start(*where)
+    try:
+        until(lambda: project.noted() == ["b"])
+        ran = project.gert("resume", "--run", newest(project, where), *where)
+        assert "is being driven by another process" in ran.err
+        assert ran.code not in (0, 70)
+    finally:
+        assert finish(process).code == 0
+    assert project.noted() == ["b"]
+
+
+# --- in a database
+
+
+def test_a_run_in_a_database_goes_on(project: Project) -> None:
+    project.runbook(note("a"), note("b", tool="once"), note("c"), tools=tools(project))
+    db = project.root / "runs.db"
+    project.exec("--db", db).ended(-signal.SIGKILL)
+    run_id = newest(project, ["--db"])
+    assert "whether `b` happened" in project.gert("resume", "--run", run_id, "--db", db).ended(3).err
+    assert project.noted() == ["a", "b"]
+    project.gert("resume", "--run", run_id, "--db", db, "--reconcile", "success").ended(0)
+    assert project.noted() == ["a", "b", "c"]
+    project.gert("trace", "verify", "--db", db).ended(0)
+    assert "has ended" in project.gert("resume", "--run", run_id, "--db", db).ended(2).err
+
+
+def _sql_replaced(old: str, new: str) -> str:
+    return f"CAST(replace(CAST(line AS TEXT), '\"{old}\"', '\"{new}\"') AS BLOB)"
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("UPDATE states SET state = x'7b7d'", "written by another version"),
+        ("DELETE FROM states", "holds no run"),
+        ("UPDATE states SET state = replace(state, 'bench', 'x')", ""),
+        (f"UPDATE events SET line = {_sql_replaced('a', 'x')} WHERE seq = 3", "chain breaks"),
+        ("DELETE FROM events WHERE seq = 2", "chain breaks"),
+        ("DELETE FROM events", "never began"),
+        ("DELETE FROM answers", "that its answers do not lead to"),
+        ("UPDATE answers SET line = " + _sql_replaced('said":"a', 'said":"x'), "does not come again"),
+        ("UPDATE answers SET line = x'5b'", "cannot be read"),
+    ],
+)
+@pytest.mark.parametrize("loosely", [(), ("--allow-changed",)], ids=["as it was", "with changes"])
+def test_a_database_somebody_changed_is_refused(
+    project: Project, statement: str, says: str, loosely: tuple[str, ...]
+) -> None:
+    project.runbook(note("a"), note("b", tool="once"), tools=tools(project))
+    db = project.root / "runs.db"
+    project.exec("--db", db).ended(-signal.SIGKILL)
+    run_id = newest(project, ["--db"])
+    with sqlite3.connect(db) as database:
+        database.execute(statement)
+    if loosely:
+        edit(project.root / "book.yaml", lambda data: data + b"\n")
+    ran = project.gert("resume", "--run", run_id, "--db", db, "--reconcile", "retry", *loosely)
+    assert ran.code in (1, 2), ran
+    assert says in ran.err, ran.err
+    assert project.noted() == ["a", "b"]
+
+
+# --- tickets
+
+
+def waiting(project: Project, *words: str) -> tuple[str, str]:
+    """A run that waits for an approval; its id, and that of its ticket."""
+    project.runbook(note("a"), note("b", contract={"effects": ["files", "restart"]}), note("c"), governance=ASK)
+    said = project.exec("--detach", "--json", "--as", "kim", *words).ended(0).said
+    assert said["status"] == "waiting"
+    return said["run_id"], said["pending"][0]["ticket_id"]
+
+
+def test_a_run_that_waits_goes_on_when_it_is_approved(project: Project) -> None:
+    _, ticket = waiting(project)
+    assert resume(project, None, "--json").ended(0).said["status"] == "waiting"
+    assert project.noted() == ["a"]
+    project.gert("approve", ticket, "--as", "lou").ended(0)
+    assert resume(project, None, "--json", "--ticket", ticket).ended(0).said["status"] == "completed"
+    assert project.noted() == ["a", "b", "c"]
+    assert [each.get("ticket_id") for each in resumed(project.run())] == [None, ticket]
+    project.verifies()
+
+
+def test_a_run_that_is_rejected_fails(project: Project) -> None:
+    _, ticket = waiting(project)
+    project.gert("reject", ticket, "--as", "lou").ended(0)
+    resume(project).ended(3)
+    assert project.noted() == ["a"]
+    project.verifies()
+
+
+@pytest.mark.parametrize("ticket", ["nobody", "", "../x"])
+def test_a_ticket_that_is_not_waited_for_is_refused(project: Project, ticket: str) -> None:
+    _, waited = waiting(project)
+    said = refused(project, 2, f"--ticket={ticket}")
+    assert f"does not wait for the ticket `{ticket}`" in said
+    assert waited in said
+
+
+def test_a_ticket_that_was_waited_for_is_refused_when_it_is_not_any_more(project: Project, killed: Recorded) -> None:
+    assert "does not wait for the ticket `x`" in refused(project, 2, "--ticket", "x", "--reconcile", "success")
+
+
+def test_an_approval_does_not_hold_for_a_step_that_was_changed(project: Project) -> None:
+    _, ticket = waiting(project)
+    project.gert("approve", ticket, "--as", "lou").ended(0)
+    edit(project.root / "book.yaml", lambda data: data.replace(b'"word": "b"', b'"word": "evil"'))
+    resume(project, None, "--allow-changed", "--json")
+    assert "evil" not in project.noted()
+
+
+# --- a disk that takes nothing more
+
+
+def test_a_disk_that_is_full_leaves_a_run_that_can_go_on(project: Project, killed: Recorded) -> None:
+    size = killed.trace.stat().st_size + 500
+
+    def small() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    call = [*GERT, "resume", "--run", killed.folder.name, "--reconcile", "success", "--quiet"]
+    ended = subprocess.run(
+        call, cwd=project.root, env=environment(), capture_output=True, timeout=PATIENCE, check=False, preexec_fn=small
+    )
+    assert ended.returncode == 4, ended
+    assert b"cannot be written" in ended.stderr
+    assert project.noted() == ["a", "b"]
+    resume(project, killed, "--reconcile", "success").ended(0)
+    assert project.noted() == ["a", "b", "c"]
+    project.verifies(killed)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to this user")
+def test_a_folder_that_cannot_be_written_is_refused(project: Project, killed: Recorded) -> None:
+    for path in (killed.trace, killed.answers):
+        path.chmod(0o400)
+    refused(project, 4, "--reconcile", "success")

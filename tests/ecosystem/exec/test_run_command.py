@@ -1,0 +1,344 @@
+"""`gert run`: which runs there are, how each stands, what happens in one, and an end for one nobody goes on with."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .workbench import GERT, Project, Ran, call, completed, environment, finish, note, of_type, snapshot, until
+
+ASKS = {"rules": [{"effects": ["restart"], "action": "require-approval"}, {"default": "allow"}]}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project(tmp_path)
+    project.script("dies", "kill -9 $PPID")
+    project.note_tool("once", contract={"idempotent": False})
+    project.note_tool("restart", contract={"effects": ["restart"]})
+    return project
+
+
+def cut_off(project: Project, *before: dict[str, Any], tool: str = "dies", **book: Any) -> str:
+    """A run whose process is killed by its last step."""
+    tools = ("note", "once", "restart", "dies", tool)
+    project.runbook(*before, call("last", tool), tools=tuple(dict.fromkeys(tools)), **book)
+    project.exec().ended(-signal.SIGKILL)
+    return project.runs()[-1].folder.name
+
+
+def waiting(project: Project, **book: Any) -> tuple[str, str]:
+    """A run that was set aside, and its ticket."""
+    project.runbook(note("first"), note("second", tool="restart"), tools=("note", "restart"), governance=ASKS, **book)
+    said = project.exec("--detach", "--json").ended(0).said
+    return said["run_id"], said["pending"][0]["ticket_id"]
+
+
+def listed(project: Project, *words: str | Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(project.gert("run", "list", "--json", *words).ended(0).out)
+    return rows
+
+
+def abandoned(project: Project, run_id: str, *words: str | Path, **environ: str) -> Ran:
+    return project.gert("run", "abandon", run_id, "--reason", "no use", "--as", "kim", *words, **environ)
+
+
+class TestListing:
+    def test_each_run_is_listed_as_it_stands_the_newest_first(self, project: Project) -> None:
+        project.runbook(note("one"), name="fine")
+        project.exec("fine.yaml").ended(0)
+        dead = cut_off(project)
+        run_id, ticket = waiting(project, name="asking", file="book.yaml")
+        rows = listed(project)
+        assert [row["status"] for row in rows] == ["waiting", "cut-off", "completed"]
+        assert [row["runbook"] for row in rows] == ["asking", "book", "fine"]
+        assert (rows[0]["run_id"], rows[0]["tickets"]) == (run_id, [ticket])
+        assert rows[1]["run_id"] == dead
+        assert rows[2]["outcome"] == {"category": "resolved", "code": "done"}
+        assert rows[2]["events"] == len(project.runs()[0].events())
+        assert rows[2]["mode"] == "real"
+        assert rows[2]["duration"] >= 0
+
+    def test_a_run_with_a_process_is_running_and_then_is_not(self, project: Project) -> None:
+        project.script("slow", f"touch {project.root}/up; while [ ! -e {project.root}/go ]; do sleep 0.02; done")
+        project.runbook(call("wait", "slow"), tools=("slow",))
+        process = project.start()
+        until((project.root / "up").exists)
+        assert [row["status"] for row in listed(project)] == ["running"]
+        run_id = project.run().folder.name
+        refused = abandoned(project, run_id).ended(2)
+        assert "is running" in refused.err
+        assert "SIGTERM" in refused.err
+        (project.root / "go").touch()
+        finish(process).ended(0)
+        assert [row["status"] for row in listed(project)] == ["completed"]
+
+    def test_one_whose_ticket_is_answered_still_waits_for_whoever_resumes_it(self, project: Project) -> None:
+        run_id, ticket = waiting(project)
+        project.gert("approve", ticket, "--as", "bob").ended(0)
+        assert [(row["status"], row["tickets"]) for row in listed(project)] == [("waiting", [ticket])]
+        project.gert("resume", "--run", run_id).ended(0)
+        assert [(row["status"], row["tickets"]) for row in listed(project)] == [("completed", [])]
+
+    @pytest.mark.parametrize(
+        ("words", "found"),
+        [
+            pytest.param(("--status", "ended"), ["c", "a"], id="an abandoned run has ended"),
+            pytest.param(("--status", "abandoned"), ["c"], id="abandoned alone"),
+            pytest.param(("--status", "cut-off"), ["b"], id="cut off"),
+            pytest.param(("--status", "running"), [], id="none runs"),
+            pytest.param(("--runbook", "a"), ["a"], id="one runbook"),
+            pytest.param(("--runbook", "none"), [], id="an unknown runbook"),
+            pytest.param(("--limit", "1"), ["c"], id="the newest only"),
+            pytest.param(("--since", "1h"), ["c", "b", "a"], id="all of the last hour"),
+            pytest.param(("--since", "0s"), [], id="none of no time"),
+        ],
+    )
+    def test_which_runs_are_listed(self, words: tuple[str, ...], found: list[str], tmp_path: Path) -> None:
+        project = Project(tmp_path)
+        project.script("dies", "kill -9 $PPID")
+        project.runbook(note("one"), name="a")
+        project.exec("a.yaml").ended(0)
+        for name in ("b", "c"):
+            project.runbook(call("last", "dies"), tools=("dies",), name=name)
+            project.exec(f"{name}.yaml").ended(-signal.SIGKILL)
+        abandoned(project, project.runs()[-1].folder.name).ended(0)
+        assert [row["runbook"] for row in listed(project, *words)] == found
+
+    @pytest.mark.parametrize("since", ["yesterday", "-1d", ""])
+    def test_a_time_that_is_none_is_a_mistake(self, since: str, project: Project) -> None:
+        assert "--since" in project.gert("run", "list", f"--since={since}").ended(2).err
+
+    def test_torn_lines_and_foreign_folders_keep_no_other_run_from_being_listed(self, project: Project) -> None:
+        project.runbook(note("one"))
+        project.exec().ended(0)
+        run = project.run()
+        dead = cut_off(project)
+        with (project.root / "runs" / dead / "trace.jsonl").open("ab") as trace:
+            trace.write(b'{"seq":99,"run_id":"x","ty')
+        (project.root / "runs" / "zz-empty").mkdir()
+        (project.root / "runs" / "zz-foreign").mkdir()
+        (project.root / "runs" / "zz-foreign" / "trace.jsonl").write_text("hello\n")
+        (project.root / "runs" / "file").touch()
+        ran = project.gert("run", "list", "--json").ended(0)
+        assert [row["run_id"] for row in json.loads(ran.out)] == [dead, run.folder.name]
+        assert ran.err.count("passed over") == 3
+
+    def test_what_nobody_recorded_is_an_empty_list(self, project: Project) -> None:
+        assert listed(project) == []
+        assert "there are no runs" in project.gert("run", "list").ended(0).out
+
+    def test_people_read_a_table(self, project: Project) -> None:
+        waiting(project)
+        out = project.gert("run", "list").ended(0).out
+        assert "RUNBOOK" in out
+        assert "waiting (1 ticket)" in out
+
+    def test_runs_in_a_database_are_listed_like_others(self, project: Project) -> None:
+        project.runbook(note("one"))
+        project.exec("--db", "runs.db").ended(0)
+        (row,) = listed(project, "--db", "runs.db")
+        assert (row["status"], row["runbook"], row["trace"]) == ("completed", "book", None)
+        assert row["db"] == "runs.db"
+
+    def test_a_database_that_is_not_there_is_a_mistake(self, project: Project) -> None:
+        assert "there is no file" in project.gert("run", "list", "--db", "nope.db").ended(2).err
+
+
+class TestShowing:
+    def test_a_run_that_failed_says_why_and_how_to_run_it_again(self, project: Project) -> None:
+        project.script("breaks", "exit 3")
+        project.runbook(
+            note("one"), call("two", "breaks"), tools=("note", "breaks"), inputs={"who": {"default": "kim"}}
+        )
+        project.exec().ended(3)
+        run_id = project.run().folder.name
+        said = project.gert("run", "show", run_id, "--json").ended(0).said
+        assert said["status"] == "failed"
+        assert said["end"]["failed_step"] == "two"
+        assert said["runbook_hash"].startswith("sha256:")
+        assert said["inputs"] == {"who": "kim"}
+        assert said["next"] == [f"gert rerun --run {run_id} --from two"]
+        out = project.gert("run", "show", run_id).ended(0).out
+        assert "who = kim (default)" in out
+        assert "failed at:" in out
+
+    def test_a_run_that_waits_says_for_what(self, project: Project) -> None:
+        run_id, ticket = waiting(project)
+        said = project.gert("run", "show", run_id, "--json").ended(0).said
+        assert [(each["ticket_id"], each["step_id"], each["status"]) for each in said["pending"]] == [
+            (ticket, "second", "pending")
+        ]
+        assert said["next"][:2] == [f"gert approve {ticket}", f"gert resume --run {run_id}"]
+
+    def test_a_secret_input_is_masked(self, project: Project) -> None:
+        project.runbook(note("one"), inputs={"token": {"secret": True, "from": "env/TOKEN"}})
+        project.exec(TOKEN="very-secret-4711").ended(0)
+        ran = project.gert("run", "show", project.run().folder.name, "--json", TOKEN="very-secret-4711").ended(0)
+        assert "very-secret-4711" not in ran.out
+        assert ran.said["inputs"] == {"token": "[REDACTED]"}
+
+    @pytest.mark.parametrize(
+        ("name", "why"),
+        [
+            pytest.param("nope", "there is no run `nope`", id="no run"),
+            pytest.param("../runs", "is not a run id", id="a path"),
+            pytest.param("20", "may be 2 runs", id="not enough of an id"),
+        ],
+    )
+    def test_a_name_that_is_not_one_run_is_a_mistake(self, name: str, why: str, project: Project) -> None:
+        project.runbook(note("one"))
+        project.exec().ended(0)
+        project.exec().ended(0)
+        assert why in project.gert("run", "show", name).ended(2).err
+
+    def test_the_beginning_of_an_id_is_enough(self, project: Project) -> None:
+        project.runbook(note("one"))
+        run_id = project.exec("--json").ended(0).said["run_id"]
+        assert project.gert("run", "show", run_id[:10], "--json").ended(0).said["run_id"] == run_id
+
+
+class TestFollowing:
+    def test_the_timeline_of_a_run_is_shown(self, project: Project) -> None:
+        project.runbook(note("one"))
+        run_id = project.exec("--json").ended(0).said["run_id"]
+        out = project.gert("run", "tail", run_id).ended(0).out
+        assert "run completed" in out
+        lines = project.gert("run", "tail", run_id, "--json", "--follow").ended(0).out.splitlines()
+        assert [json.loads(line)["seq"] for line in lines] == list(range(1, len(lines) + 1))
+
+    @pytest.mark.parametrize("db", [(), ("--db", "runs.db")], ids=["in a file", "in a database"])
+    def test_a_run_is_followed_to_its_end(self, db: tuple[str, ...], project: Project) -> None:
+        project.script("slow", f"touch {project.root}/up; while [ ! -e {project.root}/go ]; do sleep 0.02; done")
+        project.runbook(call("wait", "slow"), note("after"), tools=("slow", "note"))
+        process = project.start(*db)
+        until((project.root / "up").exists)
+        (row,) = listed(project, *db)
+        tail = subprocess.Popen(
+            [*GERT, "run", "tail", row["run_id"], "--follow", *db],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=project.root, env=environment(),
+        )  # fmt: skip
+        assert tail.stdout is not None
+        assert b"run" in tail.stdout.readline()
+        (project.root / "go").touch()
+        finish(process).ended(0)
+        assert "run completed" in finish(tail).ended(0).out
+
+    def test_ctrl_c_ends_the_following_and_not_the_run(self, project: Project) -> None:
+        project.script("slow", f"touch {project.root}/up; while [ ! -e {project.root}/go ]; do sleep 0.02; done")
+        project.runbook(call("wait", "slow"), tools=("slow",))
+        process = project.start()
+        until((project.root / "up").exists)
+        tail = subprocess.Popen(
+            [*GERT, "run", "tail", project.run().folder.name, "--follow"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=project.root, env=environment(),
+        )  # fmt: skip
+        assert tail.stdout is not None
+        while b"wait" not in tail.stdout.readline():
+            pass
+        tail.send_signal(signal.SIGINT)
+        assert "incomplete" in finish(tail).ended(0).out
+        (project.root / "go").touch()
+        finish(process).ended(0)
+
+    def test_following_a_run_nobody_drives_ends_at_once(self, project: Project) -> None:
+        run_id = cut_off(project)
+        assert "incomplete" in project.gert("run", "tail", run_id, "--follow").ended(0).out
+
+
+class TestAbandoning:
+    def test_a_run_that_was_cut_off_ends_sealed_and_nothing_is_called(self, project: Project) -> None:
+        run_id = cut_off(project, note("one"), after=[note("cleanup")])
+        said = abandoned(project, run_id, "--json", GERT_TRACE_SIGNING_KEY="a-key-of-some-length-4711").ended(0).said
+        run = project.run()
+        events = run.events()
+        assert project.noted() == ["one"]
+        assert of_type(events, "run_cancelled")[0]["data"]["reason"] == "abandoned: no use (by kim)"
+        assert events[-1]["data"]["status"] == "cancelled"
+        assert events[-1]["data"]["signature"]
+        assert events[-1]["data"]["finally_failure"]["kind"] == "cancelled"
+        assert completed(events, "last")["failure"]["kind"] == "cancelled"
+        assert (said["in_doubt"], said["finally_steps"], said["redriven"]) == (["last"], 1, True)
+        project.gert("trace", "verify", run.trace, GERT_TRACE_SIGNING_KEY="a-key-of-some-length-4711").ended(0)
+
+    def test_it_needs_no_secret(self, project: Project) -> None:
+        project.script("dies", "kill -9 $PPID")
+        project.runbook(
+            call("last", "dies"),
+            tools=("dies",),
+            inputs={"token": {"secret": True, "required": True, "from": "env/TOKEN"}},
+            secrets=[{"env": "PAGER", "required": True}],
+        )
+        project.exec(TOKEN="very-secret-4711", PAGER="pager-secret-42").ended(-signal.SIGKILL)
+        abandoned(project, project.run().folder.name).ended(0)
+        project.verifies()
+        assert b"very-secret" not in project.run().trace.read_bytes()
+
+    def test_its_open_tickets_are_closed(self, project: Project) -> None:
+        run_id, ticket = waiting(project)
+        said = abandoned(project, run_id, "--json").ended(0).said
+        assert said["tickets"] == [ticket]
+        assert json.loads(project.gert("approvals", "list", "--json").ended(0).out) == []
+        assert project.gert("approve", ticket, "--as", "bob").code != 0
+        assert [row["status"] for row in listed(project)] == ["abandoned"]
+        assert "has ended" in project.gert("resume", "--run", run_id).ended(2).err
+
+    def test_a_run_in_a_database_is_abandoned_like_others(self, project: Project) -> None:
+        project.runbook(call("last", "dies"), tools=("dies",))
+        project.exec("--db", "runs.db").ended(-signal.SIGKILL)
+        (row,) = listed(project, "--db", "runs.db")
+        assert row["status"] == "cut-off"
+        abandoned(project, row["run_id"], "--db", "runs.db").ended(0)
+        assert [each["status"] for each in listed(project, "--db", "runs.db")] == ["abandoned"]
+        project.gert("trace", "verify", "--db", "runs.db").ended(0)
+
+    @pytest.mark.parametrize("change", ["changed", "gone", "not valid"])
+    def test_a_runbook_that_is_not_what_it_was_keeps_nobody_from_ending_the_run(
+        self, change: str, project: Project
+    ) -> None:
+        run_id = cut_off(project, note("one"))
+        book = project.root / "book.yaml"
+        if change == "changed":
+            project.runbook(note("other"))
+        elif change == "gone":
+            book.unlink()
+        else:
+            book.write_text("apiVersion: kernel/v0\nsteps: [")
+        said = abandoned(project, run_id, "--json").ended(0).said
+        assert said["redriven"] is False
+        project.verifies()
+        assert [event["type"] for event in project.run().events()[-2:]] == ["run_cancelled", "run_complete"]
+        assert [row["status"] for row in listed(project)] == ["abandoned"]
+
+    def test_one_of_which_only_the_end_is_missing_ends_as_it_would_have(self, project: Project) -> None:
+        project.runbook(note("one"))
+        project.exec().ended(0)
+        run = project.run()
+        lines = run.trace.read_bytes().splitlines(keepends=True)
+        run.trace.write_bytes(b"".join(lines[:-1]))
+        assert abandoned(project, run.folder.name, "--json").ended(0).said["status"] == "completed"
+        project.verifies()
+
+    @pytest.mark.parametrize(
+        ("words", "why"),
+        [
+            pytest.param(("--reason", " "), "needs a reason", id="an empty reason"),
+            pytest.param((), "missing option", id="no reason"),
+            pytest.param(("--reason", "x", "--as", " "), "needs a name", id="nobody"),
+        ],
+    )
+    def test_who_and_why_have_to_be_said(self, words: tuple[str, ...], why: str, project: Project) -> None:
+        run_id = cut_off(project)
+        before = snapshot(project.root / "runs")
+        assert why in project.gert("run", "abandon", run_id, *words).ended(2).err.lower()
+        assert snapshot(project.root / "runs") == before
+
+    def test_a_run_that_has_ended_is_not_ended_again(self, project: Project) -> None:
+        project.runbook(note("one"))
+        run_id = project.exec("--json").ended(0).said["run_id"]
+        before = snapshot(project.root / "runs")
+        assert "has ended" in abandoned(project, run_id).ended(2).err
+        assert snapshot(project.root / "runs") == before
