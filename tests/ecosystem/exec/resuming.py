@@ -56,6 +56,7 @@ Point = tuple[str, int]
 BATCHES: Final = ("before", "answers", "part", "torn", "after")
 QUESTIONS: Final = ("put", "mid", "done")
 DEPTH: Final = 2
+IN_A_ROW: Final = 12
 MOST_KILLS: Final = 400
 PATIENCE: Final = 60
 ENVIRON: Final = {"PATH": os.environ.get("PATH", os.defpath)}
@@ -606,7 +607,7 @@ def kill_everywhere(book: Book, tally: Tally, *, every_way: bool) -> None:
     points = list(boundaries.points(chance, every_way=every_way))
     plans = [(f"{what}-{n}", [(what, n)]) for what, n in points]
     ways = (*BATCHES, *QUESTIONS)
-    plans.append(("row", [(chance.choice(ways), chance.choice((1, 2, 2, 3))) for _ in range(2 * len(points))]))
+    plans.append(("row", [(chance.choice(ways), chance.choice((2, 2, 3, 4))) for _ in range(IN_A_ROW)]))
     for number, (name, plan) in enumerate(plans):
         place = Place(book, book.root / name, sync=number % 10 == 0)
         try:

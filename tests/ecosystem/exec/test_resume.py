@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -248,9 +249,9 @@ def test_a_run_is_killed_in_finally_and_goes_on_there(project: Project) -> None:
 
 def test_the_time_a_run_may_take_counts_from_its_beginning(project: Project) -> None:
     project.runbook(note("a"), note("b", tool="safe"), note("c"), tools=tools(project), after=[note("z")])
-    began = time.monotonic()
-    project.exec("--timeout", "900ms").ended(-signal.SIGKILL)
-    time.sleep(max(0.0, began + 1.0 - time.monotonic()))
+    project.exec("--timeout", "3s").ended(-signal.SIGKILL)
+    began = datetime.fromisoformat(json.loads(project.run().state.read_bytes())["started"])
+    time.sleep(max(0.0, 3.01 - (datetime.now(UTC) - began).total_seconds()))
     said = resume(project, None, "--json").ended(3).said
     assert said["status"] == "cancelled"
     assert project.noted() == ["a", "b", "z"], "something began after the time was over"
@@ -493,7 +494,7 @@ def test_what_is_not_as_it_was_is_refused_and_nothing_is_changed(
 
 @pytest.mark.parametrize(
     "run_id",
-    ["../runs", "..", ".", "a/b", "/etc", "", "-x", "con", "a\x00b", "x" * 300, "..\\x", "~", "$HOME"],
+    ["../runs", "..", ".", "a/b", "/etc", "", "-x", "con", "x" * 300, "..\\x", "~", "$HOME"],
     ids=lambda text: repr(text[:10]),
 )
 @pytest.mark.parametrize("place", [(), ("--db", "runs.db")], ids=["of a folder", "of a database"])
@@ -501,8 +502,6 @@ def test_a_run_id_is_a_name_and_never_a_path(project: Project, run_id: str, plac
     if place:
         project.runbook()
         project.exec("--db", project.root / "runs.db").ended(0)
-    if "\x00" in run_id:
-        pytest.skip("no process can be called with it")
     before = snapshot(project.root)
     ran = project.gert("resume", f"--run={run_id}", *place)
     assert ran.code == 2, ran
@@ -619,7 +618,7 @@ def test_of_those_who_go_on_at_once_one_wins(project: Project, place: str) -> No
     project.note_tool("slow", after="sleep 0.2", contract={"idempotent": False})
     project.runbook(note("b", tool="safe"), note("c", tool="slow"), tools=[*names, "slow"])
     where = ["--db", str(project.root / "runs.db")] if place == "a database" else []
-    for _ in range(4):
+    for _ in range(2):
         for file in project.root.glob("effects*"):
             file.unlink()
         project.exec("--json", *where).ended(-signal.SIGKILL)
@@ -627,7 +626,7 @@ def test_of_those_who_go_on_at_once_one_wins(project: Project, place: str) -> No
         call = [*GERT, "resume", "--run", run_id, "--json", *where]
         racers = [
             subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=project.root, env=environment())
-            for _ in range(4)
+            for _ in range(3)
         ]
         ended = [finish(each) for each in racers]
         assert sorted(each.code for each in ended)[0] == 0, ended

@@ -239,7 +239,8 @@ def _held(
         if "driven by another process" not in problem.message:
             raise
         raise UsageError(
-            f"run `{state.run_id}` is running", hint="Ctrl-C, or SIGTERM to its process, stops it and runs its `finally`"
+            f"run `{state.run_id}` is running",
+            hint="Ctrl-C, or SIGTERM to its process, stops it and runs its `finally`",
         ) from None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-from gert.ecosystem.approvals.port import ApprovalProvider
+from gert.ecosystem.approvals.port import ApprovalProvider, Channel
 from gert.ecosystem.approvals.provider import TicketApprovals
 from gert.ecosystem.approvals.terminal import TerminalApprovals
 from gert.ecosystem.approvals.ticket_file import RunRef
@@ -206,7 +206,16 @@ def _approvals(prepared: Prepared, setup: Setup, console: Console) -> ApprovalPr
         state_dir=prepared.state,
     )
     tickets = tickets_in(prepared.state, prepared.environ)
-    return TicketApprovals(tickets, run, detach=options.approvals == "detach")
+    return TicketApprovals(tickets, run, channels=_channels(prepared), detach=options.approvals == "detach")
+
+
+def _channels(prepared: Prepared) -> list[Channel]:
+    """The ways settings know to reach people."""
+    if prepared.settings.approvals is None:
+        return []
+    from gert.ecosystem.host.channels.configured import channels_for  # seldom needed, and not small
+
+    return channels_for(prepared.settings, prepared.environ, prepared.state)
 
 
 def _bound(program: Program, inputs: ResolvedInputs) -> Iterator[str]:

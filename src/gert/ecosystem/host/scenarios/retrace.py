@@ -121,7 +121,7 @@ def _setup(runbook: str, state: RunState, environ: Mapping[str, str]) -> Setup:
     values = {name: secret_ref(name) if name in secrets else state.inputs.get(name) for name in state.input_sources}
     setup = prepared.setup(ResolvedInputs(values, state.input_sources, secrets), Redactor())
     return msgspec.structs.replace(
-        setup, mode="real", run_id=state.run_id, host=state.host, gert_version=state.gert_version
+        setup, mode="real", run_id=state.run_id, host=state.host, gert_version=state.gert_version, recent=state.recent
     )
 
 
