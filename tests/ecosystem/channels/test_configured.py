@@ -122,8 +122,8 @@ async def waited(
     ticket = await approvals.submit(submitting(asked))
     assert ticket.failure is None
     waiting_for = asyncio.create_task(approvals.wait(waiting(ticket.ticket_id, asked)))
-    await act(front, store, ticket.ticket_id)
     async with asyncio.timeout(30):
+        await act(front, store, ticket.ticket_id)
         answer = await waiting_for
     assert tally(store.get(ticket.ticket_id).ticket, answer.responses).is_open is False
     return answer, store, ticket.ticket_id

@@ -32,7 +32,7 @@ def inbox(webhook: str = "https://hooks.slack.test/services/T/B/x") -> Callable[
     return lambda front: SlackInbox(SECRET, USERS, webhook, front)
 
 
-# Nothing in these tests leaves this machine: what is said in return goes only to the server of the webhook.
+# Nothing in these tests leaves this machine: `.invalid` and `.test` lead nowhere.
 def pressed(house: House, action: str = "approve", user: str = "U2CERLKJA", **changes: Any) -> dict[str, Any]:
     """The payload of a button, in the shape Slack documents for `block_actions`."""
     return {
@@ -45,7 +45,7 @@ def pressed(house: House, action: str = "approve", user: str = "U2CERLKJA", **ch
         "team": {"id": "T9TK3CUKW", "domain": "example"},
         "channel": {"id": "CBR2V3XEX", "name": "ops"},
         "message": {"type": "message", "subtype": "bot_message", "text": "…", "ts": "1548261231.000200"},
-        "response_url": "https://hooks.slack.com/actions/AABA1ABCD/1232321423432/D09sSasdasdAS9091209",
+        "response_url": "https://hooks.slack.invalid/actions/AABA1ABCD/1232321423432/D09sSasdasdAS9091209",
         "actions": [
             {
                 "action_id": action,
@@ -194,6 +194,16 @@ def test_what_slack_has_not_signed_now_answers_nothing(tmp_path: Path, headers: 
 def test_within_five_minutes_it_is_now(tmp_path: Path, moment: str) -> None:
     async def act(house: House) -> None:
         assert (await press(house, pressed(house), moment)).status == 200
+
+    visit(tmp_path, act, slack=inbox())
+
+
+def test_another_version_of_the_scheme_is_not_ours(tmp_path: Path) -> None:
+    async def act(house: House) -> None:
+        body = urlencode({"payload": json.dumps(pressed(house))}).encode()
+        wrong = signature(body, str(NOW)).replace("v0=", "v1=")
+        assert (await press(house, pressed(house), X_Slack_Signature=wrong)).status == 401
+        assert house.now() == house.file
 
     visit(tmp_path, act, slack=inbox())
 

@@ -89,7 +89,7 @@ class Author:
         self._known: list[str] = []
 
     def runbook(self) -> Step:
-        steps = self.steps(DEPTH, self.chance.randint(2, 3))
+        steps = self.steps(DEPTH, self.chance.choice((1, 2, 2, 3)))
         last = self.end()
         after = self.steps(0, 1) if self.often(0.35) else []
         return {
@@ -341,7 +341,15 @@ class Boundaries:
         for kind, ways, likely in (("batch", BATCHES, "after"), ("question", QUESTIONS, "done")):
             for n in range(1, self.counts[kind] + 1):
                 chosen = ways if every_way else [likely if chance.random() < 0.5 else chance.choice(ways)]
-                yield from ((way, n) for way in chosen)
+                # There are more questions than processes: a question that needs none is only answered.
+                yield from (
+                    (way if _counted(way) != "process" or n <= self.counts["process"] else likely, n) for way in chosen
+                )
+
+
+def _counted(way: str) -> str:
+    """What is counted to come to a point."""
+    return "batch" if way in BATCHES else "process" if way == "mid" else "question"
 
 
 def _half(store: JsonlStore, line: bytes) -> None:
@@ -358,6 +366,7 @@ class Stood:
     status: str
     outcome: Any = None
     doubts: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -436,8 +445,10 @@ class Place:
             code = 70
             try:
                 signal.alarm(PATIENCE)
-                Boundaries(point).install()
+                boundaries = Boundaries(point)
+                boundaries.install()
                 stood = self.live(reconcile)
+                stood.counts = boundaries.counts
                 os.write(writing, json.dumps(vars(stood)).encode())
                 code = 0
             except BaseException:
@@ -468,8 +479,9 @@ class Place:
     def drive(self, points: Iterator[Point]) -> Account:
         """Begin, go on after every kill, approve what is waited for, say what is there; until the run has ended."""
         reconcile: dict[str, Any] = {}
+        point: Point | None = None
         for _ in range(MOST_KILLS):
-            point = next(points, None)
+            point = point or next(points, None)
             self.resumes += self.run_id is not None
             if self.run_id is not None and not self.trace().read_bytes().count(b"\n"):
                 # Killed before it began: there is nothing to go on with, and nothing has happened.
@@ -477,6 +489,8 @@ class Place:
                 self.clear()
             before = self._record()
             stood = self.killed(point, reconcile) if point is not None else self.live(reconcile)
+            # Set aside before it came to the point: boundaries are counted on in the next process.
+            point = _later(point, stood) if stood.status == "waiting" else None
             if stood.status == "in doubt":
                 assert self._record() == before, "a run that is in doubt was changed"
                 reconcile = self._look(stood.doubts)
@@ -540,6 +554,14 @@ class Place:
         assert resumed == sorted(resumed), resumed
         assert all(0 <= each <= answers for each in resumed), (resumed, answers)
         return Account(stood.status, stood.outcome, sorted(ends), self.words())
+
+
+def _later(point: Point | None, stood: Stood) -> Point | None:
+    if point is None:
+        return None
+    way, n = point
+    left = n - stood.counts.get(_counted(way), 0)
+    return (way, left) if left > 0 else None
 
 
 def _wait_for_orphans() -> None:

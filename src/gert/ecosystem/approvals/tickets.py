@@ -158,6 +158,9 @@ class Tickets:
         """The tickets with one of these statuses, or every one, oldest first; of those that cannot be read, why."""
         found = []
         for ticket_id in self._folder.ids():
+            # Ids begin with their run's: of a thousand runs only one has to be looked at.
+            if run_id is not None and not ticket_id.startswith(run_id):
+                continue
             try:
                 file = self.get(ticket_id)
             except GertError as problem:

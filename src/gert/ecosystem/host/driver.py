@@ -20,7 +20,7 @@ from gert.ecosystem.host.journal import Logged
 from gert.ecosystem.host.lanes import Lane, Lanes
 from gert.ecosystem.host.worlds import Detached, World
 from gert.errors import GertError, IntegrityError, TraceError
-from gert.kernel.engine.asks import AnyAnswer, Ask, PauseAnswer, RunLanes, Said, Steps, answer_with
+from gert.kernel.engine.asks import ANSWERS, AnyAnswer, Ask, PauseAnswer, RunLanes, Said, Steps, answer_with
 from gert.kernel.engine.frame import written
 from gert.kernel.events.runbook import Failure, FinallyStart, RunCancelled
 
@@ -184,7 +184,10 @@ class Driver:
                     f"the log has an answer to `{entry.key}`, and the run does not ask that",
                     hint="the runbook, its tools or its inputs are not those the log was made with",
                 )
-            lane = self._parked.pop(entry.key)[0] if entry.key in self._parked else None
+            lane = None
+            if entry.key in self._parked:
+                lane, ask = self._parked.pop(entry.key)
+                _require_kind(entry, ask)
         elif self._parked:
             # The log ends here; what was asked last has no answer in it.
             self._asked += self._parked.values()
@@ -258,6 +261,7 @@ class Driver:
             if entry.key != ask.key or not entry.at_once:
                 self._parked[ask.key] = (lane, ask)
                 return None
+            _require_kind(entry, ask)
             self._recorded.popleft()
             self._journal.log(entry)
             return entry.answer
@@ -280,7 +284,9 @@ class Driver:
         for lane, ask in asked:
             reason = self._reason or self._wish
             if reason is not None:
-                self._arrive(lane, ask, answer_with(ask, Failure("cancelled", reason)))
+                # What the operator has settled is settled, whoever stops the run.
+                settled = self._world.immediate(ask)
+                self._arrive(lane, ask, settled or answer_with(ask, Failure("cancelled", reason)))
                 continue
             task = asyncio.create_task(self._answer(lane, ask))
             self._tasks.add(task)
@@ -327,3 +333,12 @@ class Driver:
         self._open -= 1
         self._arrivals.append((lane, Logged(ask.key, answer)))
         self._arrived.set()
+
+
+def _require_kind(entry: Logged, ask: Ask[Any]) -> None:
+    """Refuse a log that answers a question with something else than an answer to it."""
+    if type(entry.answer) is not ANSWERS[type(ask)]:
+        raise IntegrityError(
+            f"the log answers `{entry.key}` with an answer to another kind of question",
+            hint="the log was changed, or the runbook was",
+        )

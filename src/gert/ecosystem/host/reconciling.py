@@ -69,7 +69,11 @@ class Reconciled:
         self.settled: dict[str, Choice] = {}
 
     def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
-        """What needs no world."""
+        """What the operator said; and what else needs no world."""
+        choice = self.settled.get(ask.key)
+        if choice is not None and choice.event.choice != "retry":
+            del self.settled[ask.key]
+            return _said(choice)
         return self._world.immediate(ask)
 
     async def answer(self, ask: Ask[Any]) -> AnyAnswer:
@@ -77,6 +81,10 @@ class Reconciled:
         choice = self.settled.pop(ask.key, None)
         if choice is None or choice.event.choice == "retry":
             return await self._world.answer(ask)
-        if choice.event.choice == "success":
-            return ToolAnswer()
-        return ToolAnswer(failure=Failure("reported", "the operator says that it failed"))
+        return _said(choice)
+
+
+def _said(choice: Choice) -> ToolAnswer:
+    if choice.event.choice == "success":
+        return ToolAnswer()
+    return ToolAnswer(failure=Failure("reported", "the operator says that it failed"))

@@ -208,7 +208,7 @@ def open_record(
         return JsonlStore.reopen(state.trace or folder.trace, folder.answers, sync=options.sync)
     except TraceError as problem:
         if "being written" in problem.message:
-            raise TraceError(
+            raise UsageError(
                 f"run `{state.run_id}` is being driven by another process", hint="wait for it to end"
             ) from None
         raise
@@ -250,7 +250,7 @@ def _options(options: ResumeOptions, state: RunState) -> RunOptions:
         actor=state.actor,
         trace=state.trace if options.db is None else None,
         db=options.db,
-        state_dir=options.state_dir,
+        state_dir=options.state_dir or state.state_dir,
         sync=options.sync,
         policies=state.policies,
         evidence=state.evidence,

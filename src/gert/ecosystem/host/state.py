@@ -21,6 +21,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 
     trace, db: where it is recorded: in a file, or in a database
     working: the folder its tools run in
+    state_dir: where its tickets are
     started: when it began, for its timeout
     inputs: without those that are secret; they are found again, and never written
     recent: what was executed in the hour before it, so that driven again it is decided the same
@@ -36,6 +37,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     gert_version: str
     working: str
     started: str
+    state_dir: str | None = None
     trace: str | None = None
     db: str | None = None
     tool_hashes: dict[str, str] = field(default_factory=dict)

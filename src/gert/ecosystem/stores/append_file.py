@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO, Final
 
-from gert.errors import TraceError
+from gert.errors import TraceError, UsageError
 
 if sys.platform != "win32":
     import fcntl
@@ -137,7 +137,7 @@ def exclusive(path: str, what: str) -> Iterator[None]:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise TraceError(f"{what} is being driven by another process", hint="wait for it to end") from None
+                raise UsageError(f"{what} is being driven by another process", hint="wait for it to end") from None
         yield
     finally:
         os.close(descriptor)
