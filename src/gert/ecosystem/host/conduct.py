@@ -105,7 +105,7 @@ async def conduct(stage: Stage) -> Executed:
             with interruptible(gate, stage.cast.abort, stage.relay) as pressed, limited(gate, stage.timeout):
                 result = await driver.drive(steps)
         except Suspended as suspended:
-            pending = tuple(_pending(ask) for ask in suspended.asks)
+            pending = tuple(_pending(stage, ask) for ask in suspended.asks)
         if result is not None:
             if stage.cast.settle is not None:
                 await stage.cast.settle()
@@ -129,8 +129,14 @@ async def conduct(stage: Stage) -> Executed:
     )
 
 
-def _pending(ask: Ask[Any]) -> Pending:
-    return Pending(ask.ticket_id if isinstance(ask, AwaitApproval) else "", ask.step_id)
+def _pending(stage: Stage, ask: Ask[Any]) -> Pending:
+    ticket_id = ask.ticket_id if isinstance(ask, AwaitApproval) else ""
+    said = stage.prepared.settings.approvals
+    if said is None or said.listen is None:
+        return Pending(ticket_id, ask.step_id)
+    from gert.ecosystem.host.channels.configured import front_for  # seldom needed, and not small
+
+    return Pending(ticket_id, ask.step_id, front_for(stage.prepared.settings, stage.prepared.state).page_url(ticket_id))
 
 
 async def _tell(stage: Stage, result: RunResult) -> None:

@@ -51,10 +51,11 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """What a run that was set aside waits for."""
+    """What a run that was set aside waits for; `page` is where it can be answered in a browser."""
 
     ticket_id: str
     step_id: str
+    page: str | None = None
 
 
 class Recorded(msgspec.Struct, frozen=True):

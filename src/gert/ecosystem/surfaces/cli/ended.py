@@ -61,6 +61,8 @@ def _summary(executed: Executed) -> Iterator[str]:
 def _waiting(executed: Executed) -> Iterator[str]:
     for each in executed.pending:
         yield f"approval pending for `{printable(each.step_id)}`: gert approve {printable(each.ticket_id)}"
+        if each.page is not None:
+            yield f"  or in a browser, with `gert approvals serve` running: {printable(each.page)}"
     db = f" --db {printable(executed.db)}" if executed.db else ""
     yield f"resume with: gert resume --run {printable(executed.run_id)}{db}"
 
