@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,11 @@ def project(tmp_path: Path) -> Project:
     return found
 
 
-def run(project: Project, *steps: Mapping[str, Any], **options: Any) -> Recorded:
+def run(
+    project: Project, *steps: Mapping[str, Any], after: Sequence[Mapping[str, Any]] = (), **options: Any
+) -> Recorded:
     """Run to the end."""
-    file = str(project.runbook(*steps, tools=["note", "single"]))
+    file = str(project.runbook(*steps, tools=["note", "single"], after=after))
     asyncio.run(execute(RunOptions(file=file, **options), environ=environment()))
     return project.run()
 
@@ -169,14 +171,24 @@ def overdue(recorded: Recorded) -> None:
     recorded.state.write_bytes(encode_state(msgspec.structs.replace(state, started=LONG_AGO)))
 
 
-def test_a_run_whose_time_is_over_starts_nothing(project: Project) -> None:
-    recorded = run(project, note("a"), note("b"), timeout=60.0)
+def test_a_run_whose_time_is_over_starts_nothing_but_what_stands_in_finally(project: Project) -> None:
+    recorded = run(project, note("a"), note("b"), after=[note("y"), note("z")], timeout=60.0)
     cut(recorded, "b", 1)
     project.effects.unlink()
     overdue(recorded)
     executed = go_on(recorded)
     assert (executed.status, executed.interrupted) == ("cancelled", False)
-    assert project.noted() == []
+    assert project.noted() == ["y", "z"]
+    assert is_whole(recorded)
+
+
+def test_what_stands_in_finally_goes_on_when_the_time_is_over(project: Project) -> None:
+    recorded = run(project, note("a"), after=[note("y"), note("z")], timeout=60.0)
+    cut(recorded, "z", 2)
+    project.effects.write_text("a\ny\n")
+    overdue(recorded)
+    assert go_on(recorded).status == "completed"
+    assert project.noted() == ["a", "y", "z"]
     assert is_whole(recorded)
 
 

@@ -10,7 +10,7 @@ from gert.ecosystem.host.journal import Journal, Logged
 from gert.ecosystem.host.options import Executed, Pending, RunOptions
 from gert.ecosystem.host.prepare import Prepared
 from gert.ecosystem.host.settings import notices_for
-from gert.ecosystem.host.stopping import Relay, interruptible, limited
+from gert.ecosystem.host.stopping import TIMEOUT, Relay, interruptible, limited
 from gert.ecosystem.host.worlds import World
 from gert.ecosystem.stores.port import Store
 from gert.kernel.engine.asks import Ask, AwaitApproval
@@ -63,7 +63,8 @@ class _Gate:
 
     def __init__(self, stage: Stage) -> None:
         self._on_live = stage.on_live
-        self._wish = "timeout" if stage.timeout is not None and stage.timeout <= 0 else None
+        self._is_over = stage.on_live is not None and stage.timeout is not None and stage.timeout <= 0
+        self._wish = TIMEOUT if self._is_over else None
         self.driver: Driver | None = None
 
     def open(self, announced: list[Ask[Any]]) -> None:
@@ -71,11 +72,13 @@ class _Gate:
         on_live, self._on_live = self._on_live, None
         if on_live is not None:
             on_live(announced)
-        if self._wish is not None:
-            self.cancel(self._wish)
+        if self._wish is not None and self.driver is not None:
+            self.driver.cancel(self._wish)
 
     def cancel(self, reason: str) -> None:
         """Stop the run, or keep in mind that it is to be stopped."""
+        if reason == TIMEOUT and self._is_over:
+            return  # it was over before the run went on, and what runs by now is `finally`
         if self._on_live is None and self.driver is not None:
             self.driver.cancel(reason)
         else:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import field
@@ -35,12 +35,14 @@ from gert.kernel.engine.asks import Ask, AwaitApproval, Said
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import Given, ResolvedInputs
 from gert.kernel.events.chain import read_chain
-from gert.kernel.events.envelope import parse_timestamp
-from gert.kernel.events.runbook import RunResumed
+from gert.kernel.events.envelope import decode, parse_timestamp
+from gert.kernel.events.runbook import FinallyStart, RunResumed
 from gert.kernel.events.vocabulary import Reconciliation
 from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.secret_refs import secret_ref
+
+FINALLY: Final = FinallyStart.type
 
 
 class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +126,7 @@ async def resume(
                 redactor=redactor,
                 environ=environ,
                 trace=state.trace,
-                timeout=_time_left(prepared, state),
+                timeout=_time_left(prepared, state, store),
                 relay=relay,
                 recorded=answers,
                 on_live=go_live,
@@ -307,8 +309,9 @@ def _setup(prepared: Prepared, state: RunState, inputs: ResolvedInputs) -> Setup
     )
 
 
-def _time_left(prepared: Prepared, state: RunState) -> float | None:
-    if prepared.timeout is None:
+def _time_left(prepared: Prepared, state: RunState, store: Store) -> float | None:
+    """Seconds the run may still take; what stands in `finally` runs whatever became of the run, and has no limit."""
+    if prepared.timeout is None or any(decode(line).type == FINALLY for line in store.events(state.run_id)):
         return None
     until = parse_timestamp(state.started) + timedelta(seconds=prepared.timeout)
     return max(0.0, (until - now()).total_seconds())

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
 INTERRUPTED: Final = "interrupted"
+TIMEOUT: Final = "timeout"
 _STOPS: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
@@ -23,7 +24,7 @@ def limited(work: "Cancellable", timeout: float | None) -> Iterator[None]:
     if timeout is None:
         yield
         return
-    timer = asyncio.get_running_loop().call_later(timeout, work.cancel, "timeout")
+    timer = asyncio.get_running_loop().call_later(timeout, work.cancel, TIMEOUT)
     try:
         yield
     finally:
