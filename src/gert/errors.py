@@ -10,6 +10,7 @@
     ├── InputError              a value is missing or does not fit what was declared
     ├── CanonicalError          a value that has no canonical JSON form
     ├── TraceError              a line that cannot be written or read as an event
+    │   └── Busy                    another process writes the record
     ├── IntegrityError          a chain, seal or signature does not hold
     └── InDoubt                 a call may have happened, and only the operator can say
 
@@ -64,6 +65,10 @@ class CanonicalError(GertError):
 
 class TraceError(GertError):
     """A line cannot be written or read as an event."""
+
+
+class Busy(TraceError):
+    """Another process writes the record."""
 
 
 class IntegrityError(GertError):

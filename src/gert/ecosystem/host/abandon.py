@@ -25,7 +25,7 @@ from gert.ecosystem.host.run_list import ABANDONED
 from gert.ecosystem.host.runs import RunFolder, state_dir
 from gert.ecosystem.host.state import RunState
 from gert.ecosystem.stores.port import Store
-from gert.errors import GertError, IntegrityError, TraceError, UsageError
+from gert.errors import Busy, GertError, IntegrityError, UsageError
 from gert.kernel.engine.asks import AnyAnswer, Ask, CallExtension, CallTool, Said, answer_with
 from gert.kernel.engine.frame import Setup, written
 from gert.kernel.engine.run import run
@@ -235,9 +235,7 @@ def _held(
     """The record, unless somebody drives the run."""
     try:
         return open_record(found, state, folder, held)
-    except TraceError as problem:
-        if "driven by another process" not in problem.message:
-            raise
+    except Busy:
         raise UsageError(
             f"run `{state.run_id}` is running",
             hint="Ctrl-C, or SIGTERM to its process, stops it and runs its `finally`",

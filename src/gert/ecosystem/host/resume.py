@@ -30,7 +30,7 @@ from gert.ecosystem.host.version import version_line
 from gert.ecosystem.stores.jsonl import JsonlStore
 from gert.ecosystem.stores.port import Store
 from gert.ecosystem.stores.sqlite import SqliteStore
-from gert.errors import IntegrityError, TraceError, UsageError
+from gert.errors import Busy, IntegrityError, UsageError
 from gert.kernel.engine.asks import Ask, AwaitApproval, Said
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import Given, ResolvedInputs
@@ -208,12 +208,8 @@ def open_record(
         raise IntegrityError(f"there is no file `{folder.answers}`", hint="without its answers a run cannot go on")
     try:
         return JsonlStore.reopen(state.trace or folder.trace, folder.answers, sync=options.sync)
-    except TraceError as problem:
-        if "being written" in problem.message:
-            raise UsageError(
-                f"run `{state.run_id}` is being driven by another process", hint="wait for it to end"
-            ) from None
-        raise
+    except Busy:
+        raise Busy(f"run `{state.run_id}` is being driven by another process", hint="wait for it to end") from None
 
 
 def _require_unfinished(store: Store, state: RunState) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO, Final
 
-from gert.errors import TraceError, UsageError
+from gert.errors import Busy, TraceError
 
 if sys.platform != "win32":
     import fcntl
@@ -121,7 +121,7 @@ class AppendFile:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise TraceError(
+            raise Busy(
                 f"`{self.path}` is being written by another run", hint="wait for it to end, or choose another file"
             ) from None
         except OSError:
@@ -137,7 +137,7 @@ def exclusive(path: str, what: str) -> Iterator[None]:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise UsageError(f"{what} is being driven by another process", hint="wait for it to end") from None
+                raise Busy(f"{what} is being driven by another process", hint="wait for it to end") from None
         yield
     finally:
         os.close(descriptor)

@@ -11,7 +11,7 @@ import click
 
 from gert.ecosystem.host.version import version_line
 from gert.ecosystem.surfaces.cli.output import complain, no_more_output, speak_anyway
-from gert.errors import DocumentError, GertError, InDoubt, InputError, IntegrityError, UsageError
+from gert.errors import Busy, DocumentError, GertError, InDoubt, InputError, IntegrityError, UsageError
 
 # DECISIONS 46.
 EXIT_DONE: Final = 0
@@ -28,6 +28,7 @@ EXIT_CODES: Final[Mapping[type[GertError], int]] = {
     DocumentError: EXIT_SAID_NO,
     IntegrityError: EXIT_SAID_NO,
     InDoubt: EXIT_NOT_DONE,
+    Busy: EXIT_USAGE,
 }
 
 # Name, module, and the line `gert --help` shows without loading it.
