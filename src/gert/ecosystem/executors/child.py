@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import cache
 from threading import Thread
 from typing import Any, Final, Protocol
 
@@ -54,6 +55,12 @@ class Child(Protocol):
         """Let go of it; output that is still open is no longer read."""
 
 
+@cache
+def _nothing() -> int:
+    """An input that is empty: one for all children, instead of one opened and closed for each."""
+    return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+
 async def start(command: Command, feed: Feed | None, listener: Listener) -> Child:
     """Start a process; OSError and ValueError say why the system would not."""
     if sys.platform == "win32":
@@ -71,7 +78,7 @@ class PosixChild:
         self._popen = subprocess.Popen(  # noqa: S603 - no shell, and the words are given one by one
             [command.name, *command.arguments],
             executable=command.program,
-            stdin=feed.source if feed is not None else subprocess.DEVNULL,
+            stdin=feed.source if feed is not None else _nothing(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=command.folder,
