@@ -438,3 +438,12 @@ def test_a_slack_that_fails_is_a_note_without_its_address(tmp_path: Path, answer
     assert note is not None
     assert why in note
     assert "s3cret" not in note
+
+
+def test_whom_a_rule_wants_to_hear_of_it_is_mentioned_and_nobody_else(tmp_path: Path) -> None:
+    file = opened(tickets(tmp_path), notify=("Bob@example.com", "group:sre"))
+    said = message(file, NOON, page_url=None, buttons=False, mentions=["U1", "<!channel>"])
+    texts = [block["text"]["text"] for block in said["blocks"] if block["type"] == "section" and "text" in block]
+    assert "For <@U1>" in texts
+    assert "<!channel>" not in str(said)
+    assert "Bob@example.com, group:sre" in str(said)

@@ -158,6 +158,7 @@ def summary(request: ApprovalRequest) -> Iterator[str]:
         ("asked by", request.requested_by or "the kernel"),
         ("approvers", " and ".join(f"one of {', '.join(names)}" for names in request.approvers) or "anyone"),
         ("needed", f"{max(1, request.min_approvers)} of them" if request.min_approvers > 1 else "one"),
+        *([("to hear of it", ", ".join(request.notify))] if request.notify else []),
         ("request", request.request_hash),
     ]
     for name, value in rows:

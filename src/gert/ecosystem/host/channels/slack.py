@@ -13,6 +13,7 @@ from gert.ecosystem.host.channels.slack_inbox import SlackInbox
 from gert.ecosystem.host.journal import now
 from gert.ecosystem.notify.addresses import expand
 from gert.errors import InputError, IntegrityError
+from gert.kernel.governance.decide import person_key
 from gert.kernel.runbook.documents.project import SlackApprovals
 
 
@@ -34,7 +35,9 @@ class SlackChannel:
         page_url = self._front.page_url(ticket.id)
         # A button nobody hears is worse than none.
         buttons = self._settings.signing_secret is not None and self._front.base is not None
-        shown = message(ticket, self._clock(), page_url=page_url, buttons=buttons)
+        wanted = {person_key(name) for name in ticket.ticket.request.notify}
+        mentions = [user for user, person in self._settings.users.items() if person_key(person) in wanted]
+        shown = message(ticket, self._clock(), page_url=page_url, buttons=buttons, mentions=mentions)
         template = self._settings.webhook
         return await send(template, encoded(shown, template, self._environ), self._environ)
 

@@ -25,9 +25,18 @@ Block = dict[str, Any]
 
 
 def message(
-    file: TicketFile, now: datetime, *, page_url: str | None, buttons: bool, last: str | None = None
+    file: TicketFile,
+    now: datetime,
+    *,
+    page_url: str | None,
+    buttons: bool,
+    last: str | None = None,
+    mentions: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """A message about a ticket; `buttons` where somebody would hear them, while there is something to answer."""
+    """A message about a ticket; `buttons` where somebody would hear them, while there is something to answer.
+
+    mentions: the users a rule wants to hear of it, by their ids
+    """
     request = file.ticket.request
     is_open = file.status_at(now) == "pending"
     heading = f"Approval needed: {told.title_of(request)}" if is_open else told.title_of(request)
@@ -35,6 +44,9 @@ def message(
         {"type": "header", "text": {"type": "plain_text", "text": told.cut(heading, HEADER), "emoji": False}},
         {"type": "section", "fields": [_field(*row) for row in [*told.facts(file), *told.terms(file)]][:FIELDS]},
     ]
+    called = [f"<@{user}>" for user in mentions if user.isalnum()]
+    if is_open and called:
+        blocks.append(_section(told.cut(f"For {' '.join(called)}", SECTION)))
     if is_open:
         blocks += _details(file)
     if last is not None:

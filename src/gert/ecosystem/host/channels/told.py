@@ -42,6 +42,8 @@ def terms(file: TicketFile) -> Iterator[tuple[str, str]]:
         yield "Barred", plain(f"whoever started the run ({request.requested_by or 'not known'})")
     if request.require_signed_approvals:
         yield "Signature", "only signed approvals count"
+    if request.notify:
+        yield "To hear of it", plain(", ".join(request.notify))
     yield "Request hash", plain(request.request_hash)
 
 
