@@ -275,8 +275,6 @@ def memory(folder: Path) -> Ratio:
 
 def main() -> int:
     """Measure and report."""
-    # Gert is measured, and not how long `sleep` and `true` look for the files of a locale.
-    os.environ["LC_ALL"] = "C"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         # Processes first: starting one takes longer from a process that has grown.
