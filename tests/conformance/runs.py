@@ -50,7 +50,7 @@ RUNS = ROOT / "conformance" / "run"
 QUIET = frozenset({"run_start", "input_resolved", "contract_evaluated", "governance_decision", "run_complete"})
 KEYS = frozenset(
     {"note", "section", "runbook", "inputs", "actor", "groups", "policies", "mode", "allow_effects", "tools",
-     "evidence", "approvals", "extensions", "cancel", "max_parallel", "expect"}
+     "evidence", "approvals", "extensions", "break_glass", "cancel", "max_parallel", "expect"}
 )  # fmt: skip
 EXPECTED = frozenset({"status", "outcome", "failure", "failed_step", "finally_failure", "reachable", "events"})
 NOON = 1_772_280_000_000_000  # in microseconds
@@ -199,6 +199,7 @@ def setup_of(case: Case) -> Setup:
         secret_inputs=frozenset(resolved.secrets),
         groups={name: tuple(people) for name, people in case.get("groups", {}).items()},
         explores=mode != "real",
+        break_glass=case.get("break_glass"),
     )
 
 
