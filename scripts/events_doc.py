@@ -6,7 +6,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from gert.kernel.events import runbook, vocabulary
+from gert.kernel.events import agent, runbook, vocabulary
+from gert.kernel.events.agent import parts
 from gert.kernel.events.payload import Payload
 
 HEADER = """# Events
@@ -19,8 +20,18 @@ An event is one line of JSON; what surrounds its `data` is described in the
 Readers pass over events and fields they do not know.
 """
 
-CATALOGUES = {"Runbook runs": runbook.EVENTS}
-PARTS = (runbook.Failure, runbook.Outcome, runbook.BranchOutcome)
+CATALOGUES = {"Runbook runs": runbook.EVENTS, "Agent runs": agent.EVENTS}
+PARTS = (
+    runbook.Failure,
+    runbook.Outcome,
+    runbook.BranchOutcome,
+    parts.Message,
+    parts.MessageCall,
+    parts.FunctionOf,
+    parts.ToolSignature,
+    parts.ToolCallOf,
+    parts.ContextVersionOf,
+)
 WORDS = {
     name: value for name, value in vars(vocabulary).items() if get_origin(value) is Literal and not name.startswith("_")
 }

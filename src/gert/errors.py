@@ -12,7 +12,26 @@
     ├── TraceError              a line that cannot be written or read as an event
     │   └── Busy                    another process writes the record
     ├── IntegrityError          a chain, seal or signature does not hold
-    └── InDoubt                 a call may have happened, and only the operator can say
+    ├── InDoubt                 a call may have happened, and only the operator can say
+    ├── AgentError              a durable agent run
+    │   ├── RunError                the run is not there, there already, or belongs to another tenant
+    │   ├── RunBlocked              the run is paused or blocked
+    │   ├── LeaseLost               another worker holds the run
+    │   ├── ReplayConsistencyError  what is asked now is not what was recorded
+    │   ├── CapabilityDeniedError   the tenant may not use a tool
+    │   ├── PolicyViolationError    a safety rule refuses a tool call; `code` says which
+    │   ├── ApprovalRequiredError   a tool call waits for an approval
+    │   ├── BudgetExceededError     the tenant has spent what it may
+    │   ├── ToolExecutionFailedError    a tool step did not succeed; `outcome` says how
+    │   └── HarnessStateError       a harness was left in a state it cannot go on from
+    ├── ToolError               said by a tool
+    │   ├── ToolTransientError      it did not happen, and may if it is tried again
+    │   ├── ToolPermanentError      it did not happen, and will not
+    │   └── ToolUnknownOutcomeError     it may have happened
+    └── ModelError              said by a model or on the way to it
+        ├── ModelTimeoutError       no answer in time
+        ├── ModelTransientError     it may answer if it is asked again
+        └── ModelPermanentError     it will not answer this
 
 Messages are lower case, one line, without a final period; the user's words stand in backticks.
 """
@@ -77,3 +96,138 @@ class IntegrityError(GertError):
 
 class InDoubt(GertError):
     """A call may have happened, and only the operator can say."""
+
+
+class AgentError(GertError, RuntimeError):
+    """A durable agent run cannot do what was asked."""
+
+
+class RunError(AgentError):
+    """A run is not there, is there already, or belongs to another tenant."""
+
+
+class RunBlocked(AgentError):
+    """A run is paused or blocked, and takes no steps; `blocked_on` names what it waits for."""
+
+    def __init__(self, message: str, *, blocked_on: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.blocked_on = blocked_on
+
+
+class LeaseLost(AgentError):
+    """Another worker holds the run, or held it since."""
+
+
+class ReplayConsistencyError(AgentError):
+    """What is asked now is not what was recorded; `drift_fields` and `tools` say what differs."""
+
+    def __init__(
+        self, message: str, *, drift_fields: tuple[str, ...] = (), tools: tuple[str, ...] = (), hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.drift_fields = drift_fields
+        self.tools = tools
+
+
+class CapabilityDeniedError(AgentError, PermissionError):
+    """A tenant may not use a tool."""
+
+
+class PolicyViolationError(AgentError):
+    """A safety rule refuses a tool call."""
+
+    def __init__(self, *, code: str, message: str, tool_name: str, fingerprint: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.tool_name = tool_name
+        self.fingerprint = fingerprint
+
+
+class ApprovalRequiredError(AgentError):
+    """A tool call waits for an approval."""
+
+    def __init__(
+        self,
+        *,
+        tool_name: str,
+        approval_key: str,
+        mode: str,
+        message: str,
+        critic_model: str | None = None,
+        fingerprint: str | None = None,
+        arguments_json: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.tool_name = tool_name
+        self.approval_key = approval_key
+        self.mode = mode
+        self.critic_model = critic_model
+        self.fingerprint = fingerprint
+        self.arguments_json = arguments_json
+
+
+class BudgetExceededError(AgentError):
+    """A tenant has spent what it may."""
+
+
+class ToolExecutionFailedError(AgentError):
+    """A tool step did not succeed; `outcome` says how, and `in_doubt` that only reconciling can go on."""
+
+    def __init__(self, message: str, *, outcome: str = "permanent_error", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.outcome = outcome
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the call may have happened."""
+        return self.outcome == "unknown_outcome"
+
+
+class HarnessStateError(AgentError):
+    """A harness was left in a state it cannot go on from."""
+
+
+class ToolError(GertError, RuntimeError):
+    """Said by a tool about its own call."""
+
+
+class ToolTransientError(ToolError):
+    """The call did not happen, and may if it is tried again."""
+
+
+class ToolPermanentError(ToolError):
+    """The call did not happen, and will not."""
+
+
+class ToolUnknownOutcomeError(ToolError):
+    """The call may have happened."""
+
+
+class ModelError(GertError, RuntimeError):
+    """Said by a model or on the way to it; `status` is the HTTP status, where there was one."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        category: str = "",
+        retry_after: float | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.category = category
+        self.retry_after = retry_after
+
+
+class ModelTimeoutError(ModelError):
+    """No answer came in time."""
+
+
+class ModelTransientError(ModelError):
+    """It may answer if it is asked again."""
+
+
+class ModelPermanentError(ModelError):
+    """It will not answer this."""

@@ -1,6 +1,7 @@
 """The folder tickets lie in: files written whole, read with suspicion, and changed under a lock each.
 
-A process that is killed leaves a file as it was before or as it is after, and no lock.
+A process that is killed leaves a file as it was before or as it is after, and no lock. A run uses a folder only if it
+is what settings say; whoever answers goes by what the folder is.
 """
 
 import os
@@ -10,6 +11,17 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from gert.ecosystem.approvals.locks import locked
+from gert.ecosystem.approvals.sharing import (
+    FILE_MODE,
+    FOLDER_MODE,
+    SETTING,
+    Group,
+    is_shared,
+    make_shared,
+    require_private,
+    require_shared,
+    set_access,
+)
 from gert.ecosystem.approvals.ticket_file import MAX_BYTES, TicketFile, decode, encode
 from gert.errors import DocumentError, TraceError, UsageError
 from gert.kernel.foundation.names import is_safe_name
@@ -24,24 +36,45 @@ _WRITING: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SYSTEM
 
 
 class TicketFolder:
-    """Files of tickets by id; an id is a name, and never a path."""
+    """Files of tickets by id; an id is a name, and never a path.
 
-    def __init__(self, path: str) -> None:
+    shared_with: the group that may answer, for a run; without one the folder is its owner's alone
+    """
+
+    def __init__(self, path: str, shared_with: Group | None = None) -> None:
         self.path = path
+        self.shared_with = shared_with
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether a group writes here; then no file proves who has written it."""
+        return is_shared(self.path)
 
     def make(self) -> None:
-        """Make the folder for its owner alone; one that others may write in is refused."""
+        """Make the folder for its owner, or for the group; one that anybody else may write in is refused."""
         try:
-            os.makedirs(os.path.dirname(self.path) or ".", mode=0o700, exist_ok=True)
-            with suppress(FileExistsError):
-                os.mkdir(self.path, 0o700)
-            mode = os.stat(self.path).st_mode
+            if self.shared_with is not None:
+                make_shared(self.path, self.shared_with)
+            else:
+                os.makedirs(os.path.dirname(self.path) or ".", mode=0o700, exist_ok=True)
+                with suppress(FileExistsError):
+                    os.mkdir(self.path, 0o700)
+                os.stat(self.path)
+                require_private(self.path)
         except OSError as problem:
             raise self._unusable(problem) from None
-        if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise TraceError(
-                f"others may write in `{self.path}`, and so approve in anybody's name", hint=f"chmod 700 {self.path}"
-            )
+
+    def require(self) -> None:
+        """Refuse a folder that is not what settings say; one that is not there is found out elsewhere."""
+        if not os.path.lexists(self.path):
+            return
+        try:
+            if self.shared_with is not None:
+                require_shared(self.path, self.shared_with)
+            else:
+                require_private(self.path)
+        except OSError as problem:
+            raise self._unusable(problem) from None
 
     def holds(self, ticket_id: str) -> bool:
         """Whether anything lies under the name of a ticket."""
@@ -53,6 +86,11 @@ class TicketFolder:
             names = os.listdir(self.path)
         except (FileNotFoundError, NotADirectoryError):
             return []
+        except PermissionError:
+            raise DocumentError(
+                f"`{self.path}` cannot be read: permission denied",
+                hint=f"whoever starts the runs can share their tickets with a group: `{SETTING}`",
+            ) from None
         except OSError as problem:
             raise DocumentError(f"`{self.path}` cannot be read: {_why(problem)}") from None
         stems = (name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
@@ -93,6 +131,8 @@ class TicketFolder:
             with open(temporary, "wb", opener=lambda path, _: os.open(path, _WRITING, 0o600)) as out:
                 out.write(data)
                 out.flush()
+                if self.is_shared:
+                    set_access(out.fileno(), FILE_MODE, os.stat(self.path).st_gid)
                 os.fsync(out.fileno())
             os.replace(temporary, target)
             self._sync()
@@ -103,13 +143,17 @@ class TicketFolder:
     def lock(self, ticket_id: str) -> Iterator[None]:
         """Keep everybody else from changing a ticket."""
         self._file(ticket_id)
+        locks, shared = os.path.join(self.path, LOCKS), self.is_shared
         try:
-            os.mkdir(os.path.join(self.path, LOCKS), 0o700)
-        except FileExistsError:
-            pass
+            with suppress(FileExistsError):
+                os.mkdir(locks, 0o700)
+                if shared:
+                    set_access(locks, FOLDER_MODE, os.stat(self.path).st_gid)
+            if not stat.S_ISDIR(os.lstat(locks).st_mode):
+                raise TraceError(f"`{locks}` is not a folder", hint="it was put there by something else than gert")
         except OSError as problem:
             raise self._unusable(problem) from None
-        with locked(os.path.join(self.path, LOCKS, f"{ticket_id}.lock")):
+        with locked(os.path.join(locks, f"{ticket_id}.lock"), mode=FILE_MODE if shared else 0o600):
             yield
 
     def _file(self, ticket_id: str) -> str:

@@ -10,7 +10,7 @@ from gert.ecosystem.approvals.port import Channel, StillOpen
 from gert.ecosystem.approvals.telling import Channels
 from gert.ecosystem.approvals.ticket_file import RunRef, TicketFile
 from gert.ecosystem.approvals.tickets import Tickets
-from gert.errors import DocumentError, GertError, IntegrityError, UsageError
+from gert.errors import DocumentError, GertError, IntegrityError, TraceError, UsageError
 from gert.kernel.engine.approval import tally
 from gert.kernel.engine.asks import ApprovalAnswer, AwaitApproval, Response, SubmitApproval, TicketAnswer
 from gert.kernel.events.runbook.parts import Failure
@@ -38,8 +38,9 @@ class TicketApprovals:
 
     async def submit(self, ask: SubmitApproval) -> TicketAnswer:
         """Open a ticket and tell people; the same question leads to the same ticket."""
-        if ask.request.require_signed_approvals and not self._tickets.verifier.has_keys:
-            message = "`require_signed_approvals` asks for signed answers, and no key to verify them with is set"
+        wanting = self._wanting_signatures(ask)
+        if wanting is not None and not self._tickets.verifier.has_keys:
+            message = f"{wanting} asks for signed answers, and no key to verify them with is set"
             return TicketAnswer(failure=Failure("denied", message))
         run = msgspec.structs.replace(self._run, key=ask.key)
         try:
@@ -50,7 +51,7 @@ class TicketApprovals:
             await self._channels.announce(file)
         return TicketAnswer(
             ticket_id=file.id,
-            method=file.method,
+            method=METHOD,
             created_at=file.ticket.created_at,
             expires_at=file.ticket.expires_at,
         )
@@ -74,12 +75,26 @@ class TicketApprovals:
     async def settle(self) -> list[str]:
         """The run has ended: the tickets it leaves open are abandoned, so that nobody answers for nothing."""
         left = await asyncio.to_thread(self._tickets.all, "pending", run_id=self._run.run_id)
+        closed: list[str] = []
         for file in left:
-            await asyncio.to_thread(self._tickets.abandon, file.id)
-        return [file.id for file in left]
+            try:
+                await asyncio.to_thread(self._tickets.abandon, file.id)
+            except TraceError:
+                break  # the folder cannot be written, or somebody holds a lock: the run has ended all the same
+            except GertError:
+                continue  # it is gone, or is none any more
+            closed.append(file.id)
+        return closed
+
+    def _wanting_signatures(self, ask: SubmitApproval) -> str | None:
+        """What asks for signed answers, if anything does."""
+        if ask.request.require_signed_approvals:
+            return "`require_signed_approvals`"
+        group = self._tickets.shared_with
+        return f"a folder of tickets that is shared with the group `{group}`" if group is not None else None
 
     async def _look(self, ask: AwaitApproval) -> TicketFile:
-        return await asyncio.to_thread(self._tickets.judge, ask.ticket_id, ask.request)
+        return await asyncio.to_thread(self._tickets.judge, ask.ticket_id, ask.request, ask.created_at, ask.expires_at)
 
     async def _watch(self, ask: AwaitApproval) -> TicketFile:
         """Look whenever the file has changed, whenever this process took an answer, and when the time is over."""
@@ -98,10 +113,12 @@ class TicketApprovals:
                 file = await self._look(ask)
                 if file.status != "pending":
                     return file
+                # However often somebody touches the file, we look only so often.
                 pause = _FIRST_LOOK
+                await _either(answered, pause)
                 while not (answered.is_set() or self._has_moved(file, seen)):
-                    await _either(answered, pause)
                     pause = min(pause * 1.5, _LATER_LOOK)
+                    await _either(answered, pause)
                 answered.clear()
         finally:
             unsubscribe()
@@ -113,10 +130,13 @@ class TicketApprovals:
 def handed_over(file: TicketFile) -> tuple[Response, ...]:
     """What the run is told: all that was said, but nothing that would count and whose author was told otherwise."""
     told: list[Response] = []
+    counting: list[Response] = []
     for heard in file.responses:
-        counts = tally(file.ticket, [*told, heard.response]).objections[-1] is None
-        if not counts or heard.objection is None:
-            told.append(heard.response)
+        counts = tally(file.ticket, [*counting, heard.response]).objections[-1] is None
+        if counts and heard.objection is not None:
+            continue
+        told.append(heard.response)
+        counting += [heard.response] if counts else []
     return tuple(told)
 
 

@@ -23,6 +23,8 @@ MAX_BYTES: Final = 8 * 1024 * 1024
 
 MOST_HEARD: Final = 100
 """How many answers that do not count are kept; further ones are only counted."""
+MOST_ANSWERS: Final = 300
+"""How many answers a file can hold; gert never writes so many, and whoever does wants to keep the run busy."""
 MOST_NOTES: Final = 20
 _NOTE_LENGTH: Final = 300
 _HEX: Final = 12
@@ -188,6 +190,8 @@ def _check(file: TicketFile, ticket_id: str) -> None:
         raise ValueError("it does not say until when it can be answered")
     parse_timestamp(file.ticket.created_at)
     parse_timestamp(file.ticket.expires_at)
+    if len(file.responses) > MOST_ANSWERS or len(file.refused) > MOST_HEARD or len(file.notes) > MOST_NOTES:
+        raise ValueError("it holds more than a ticket ever does")
     if len(file.ticket.request.approvers) != len(file.ticket.request.admitted):
         raise ValueError("its approvers and the people they stand for are not as many")
 

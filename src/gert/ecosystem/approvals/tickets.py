@@ -12,7 +12,10 @@ import msgspec
 
 from gert.ecosystem.approvals.folder import TicketFolder, no_ticket, not_an_id
 from gert.ecosystem.approvals.hearing import future, recordable, unfit
+from gert.ecosystem.approvals.judging import Terms, checked, judged, renewed, strict
 from gert.ecosystem.approvals.port import SignatureVerifier
+from gert.ecosystem.approvals.rejections import Rejections
+from gert.ecosystem.approvals.sharing import Group
 from gert.ecosystem.approvals.ticket_file import (
     VERSION,
     Heard,
@@ -42,70 +45,88 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class Tickets:
-    """The tickets in a folder; only its owner can read them.
+    """The tickets in a folder; only its owner can read them, or the people of a group.
 
     verifier: checks signatures of answers as they come; without one, no signature holds
+    shared_with: the group that may answer, for a run; whoever answers goes by what the folder is
     """
 
-    def __init__(self, folder: str, clock: Callable[[], datetime], verifier: SignatureVerifier = NO_KEYS) -> None:
+    def __init__(
+        self,
+        folder: str,
+        clock: Callable[[], datetime],
+        verifier: SignatureVerifier = NO_KEYS,
+        shared_with: Group | None = None,
+    ) -> None:
         self.folder = folder
-        self._folder = TicketFolder(folder)
+        self.shared_with = shared_with
+        self._folder = TicketFolder(folder, shared_with)
         self.clock = clock
         self.verifier = verifier
         self._subscribers: list[Callable[[str], object]] = []
 
     # --- what runs do
 
+    def prepare(self) -> None:
+        """Find out before anything runs whether the folder can be what settings say."""
+        if self.shared_with is not None:
+            self._folder.make()
+        else:
+            self._folder.require()
+
     def open(self, request: ApprovalRequest, run: RunRef, method: str) -> TicketFile:
         """The ticket for a question; one that is there already is given again, with whatever was said about it."""
         ticket_id = ticket_id_for(run.run_id, run.key)
         now = self.clock()
-        expires = now + timedelta(seconds=request.approval_timeout)
+        terms = Terms(
+            request=self._terms(request),
+            created_at=format_timestamp(now),
+            expires_at=format_timestamp(now + timedelta(seconds=request.approval_timeout)),
+        )
         ticket = Ticket(
             id=ticket_id,
-            request=as_written(request),
-            created_at=format_timestamp(now),
-            expires_at=format_timestamp(expires),
+            request=as_written(terms.request),
+            created_at=terms.created_at,
+            expires_at=terms.expires_at,
         )
         fresh = TicketFile(version=VERSION, ticket=ticket, method=method, run=run, status="pending")
         self._folder.make()
         with self._folder.lock(ticket_id):
+            if self.shared_with is not None:
+                Rejections(self.folder, ticket_id).make(self.shared_with.id)
             if not self._folder.holds(ticket_id):
                 self._folder.write(fresh)
                 return fresh
             found = self.get(ticket_id)
             if found.run.key != run.key or found.run.run_id != run.run_id:
                 raise IntegrityError(f"the ticket `{ticket_id}` belongs to another question")
-            renewed = _renewed(found, request)
-            if renewed != found:
-                self._folder.write(renewed)
-            return renewed
+            again = renewed(found, Terms(request=terms.request))
+            if self.shared_with is not None:
+                # The run has nothing on record about it, and anybody of the group can have put it there beforehand:
+                # it is open from now on.
+                again = msgspec.structs.replace(renewed(found, terms), status="pending")
+            if again != found:
+                self._folder.write(again)
+            return again
 
-    def judge(self, ticket_id: str, request: ApprovalRequest) -> TicketFile:
+    def judge(
+        self, ticket_id: str, request: ApprovalRequest, created_at: str | None = None, expires_at: str | None = None
+    ) -> TicketFile:
         """Judge everything that was said by what the run asks and the keys it holds, and put the record right.
 
         An answer counts if it is recorded to count and also does here. Nobody is told one thing and finds another.
+        created_at, expires_at: while when an answer counts, as the run has it on record
         """
+        self._folder.require()
+        terms = Terms(request=self._terms(request), created_at=created_at, expires_at=expires_at)
         with self._changing(ticket_id) as (found, now):
-            file = _renewed(found, request)
-            judged: list[Heard] = []
-            for heard in file.responses:
-                response = self.verifier.verify(bare(heard.response), file.ticket)
-                said = [each.response for each in judged if each.objection is None]
-                objection = tally(file.ticket, [*said, response]).objections[-1] or heard.objection
-                judged.append(msgspec.structs.replace(heard, response=response, objection=objection))
-            answered = settled(msgspec.structs.replace(file, responses=tuple(judged)))
-            if file.status in ("abandoned", "expired"):
-                answered = msgspec.structs.replace(answered, status=file.status)
-            elif answered.status == "pending" and answered.is_over(now):
-                answered = msgspec.structs.replace(answered, status="expired")
-            if answered.status == "pending" and found.status != "pending":
-                answered = answered.noting(f"open again: it was marked `{found.status}`, and the run finds otherwise")
-            kept = tuple(msgspec.structs.replace(each, response=bare(each.response)) for each in judged)
-            stored = msgspec.structs.replace(answered, responses=kept)
+            kept = Rejections(self.folder, ticket_id).kept() if self.shared_with is not None else None
+            file = judged(found, terms, self.verifier, now, kept)
+            responses = tuple(msgspec.structs.replace(each, response=bare(each.response)) for each in file.responses)
+            stored = msgspec.structs.replace(file, responses=responses)
             if stored != found:
                 self._folder.write(stored)
-        return answered
+        return file
 
     def abandon(self, ticket_id: str, why: str = "the run does not wait for an answer any more") -> TicketFile:
         """Close a ticket nobody will ask about again; one that is closed stays as it is."""
@@ -126,16 +147,17 @@ class Tickets:
 
     def answer(self, ticket_id: str, response: Response) -> Answered:
         """Take an answer and say at once whether it counts; it does or does not for everybody and for good."""
+        is_shared = self._folder.is_shared
         with self._changing(ticket_id) as (file, now):
             said, objection = _bound(file, response)
             at = format_timestamp(now)
             if objection is None:
                 objection = _closed(file, now) or future(said, now)
             if objection is None:
-                checked = self.verifier.verify(said, file.ticket)
+                found = checked(said, file.ticket, self.verifier, is_shared=is_shared)
                 before = [as_recorded(each) for each in file.counted]
                 is_closed = not tally(file.ticket, before).is_open
-                objection = tally(file.ticket, [*before, checked]).objections[-1]
+                objection = tally(file.ticket, [*before, found]).objections[-1]
                 heard = Heard(response=said, at=at, objection=objection)
                 # What came too late is kept apart: the run might find an earlier answer wanting, and count this one.
                 changed = file.refusing(heard) if is_closed else file.hearing(heard)
@@ -144,13 +166,19 @@ class Tickets:
             if changed.status == "pending" and changed.is_over(now):
                 changed = msgspec.structs.replace(changed, status="expired")
             self._folder.write(changed)
+            if is_shared and objection is None and not said.approved:
+                Rejections(self.folder, ticket_id).keep(said)
         for tell in tuple(self._subscribers):
             tell(ticket_id)
         return Answered(objection, changed)
 
     def get(self, ticket_id: str) -> TicketFile:
-        """The ticket of this very id."""
-        return self._folder.read(ticket_id)
+        """The ticket of this very id; what a group can write is never said to take unsigned approvals."""
+        file = self._folder.read(ticket_id)
+        if not self._folder.is_shared:
+            return file
+        ticket = msgspec.structs.replace(file.ticket, request=strict(file.ticket.request))
+        return msgspec.structs.replace(file, ticket=ticket)
 
     def all(
         self, *statuses: str, run_id: str | None = None, on_problem: Callable[[GertError], object] | None = None
@@ -195,6 +223,9 @@ class Tickets:
         """Something that is another after every change, and cheap to look at."""
         return self._folder.stamp(ticket_id)
 
+    def _terms(self, request: ApprovalRequest) -> ApprovalRequest:
+        return strict(request) if self.shared_with is not None else request
+
     def _close(self, ticket_id: str, status: str, why: str | None) -> TicketFile:
         with self._changing(ticket_id) as (file, now):
             if file.status != "pending" or (status == "expired" and not file.is_over(now)):
@@ -210,17 +241,6 @@ class Tickets:
         self.get(ticket_id)  # nothing is made for a ticket that is not there
         with self._folder.lock(ticket_id):
             yield self.get(ticket_id), self.clock()
-
-
-def _renewed(found: TicketFile, request: ApprovalRequest) -> TicketFile:
-    """The ticket with the terms of the run that asks now; they are not a matter of what lies on disk."""
-    if found.ticket.request.request_hash != request.request_hash:
-        raise IntegrityError(
-            f"the ticket `{found.id}` asks for something else than the run: what would run has changed",
-            hint="abandon the run and begin a new one",
-        )
-    ticket = msgspec.structs.replace(found.ticket, request=as_written(request))
-    return found if ticket == found.ticket else msgspec.structs.replace(found, ticket=ticket)
 
 
 def _bound(file: TicketFile, response: Response) -> tuple[Response, str | None]:

@@ -18,11 +18,20 @@ class KeyVerifier:
 
     owners: the people a key speaks for, by the id it is asked for; None where it may speak for anybody, as the key
     of a service does that has made sure who they are
+    is_strict: whether an approval needs a key with an owner: with one that speaks for anybody, one person would be as
+    many as they like
     """
 
-    def __init__(self, keys: Keys, owners: Callable[[str | None], Iterable[str] | None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        keys: Keys,
+        owners: Callable[[str | None], Iterable[str] | None] = lambda _: None,
+        *,
+        is_strict: bool = False,
+    ) -> None:
         self._keys = keys
         self._owners = owners
+        self._is_strict = is_strict
 
     @property
     def has_keys(self) -> bool:
@@ -47,6 +56,8 @@ class KeyVerifier:
 
     def _check_owner(self, response: Response) -> None:
         owners = self._owners(response.key_id)
+        if owners is None and self._is_strict and response.approved:
+            raise IntegrityError(f"it is not said whom the key `{response.key_id}` speaks for")
         if owners is not None and person_key(response.approver) not in {person_key(each) for each in owners}:
             raise IntegrityError(f"the key `{response.key_id}` does not speak for `{response.approver}`")
 

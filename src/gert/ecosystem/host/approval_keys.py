@@ -56,15 +56,16 @@ class ApprovalKeys(Keys):
         return None if said is None else [each.strip() for each in said.split(",") if each.strip()]
 
 
-def approval_verifier(environ: Mapping[str, str], own: Key | None = None) -> KeyVerifier:
+def approval_verifier(environ: Mapping[str, str], own: Key | None = None, *, is_strict: bool = False) -> KeyVerifier:
     """Checks answers with the keys of an environment.
 
+    is_strict: whether only keys with an owner approve
     own: the key somebody signs with just now; it holds where the environment has none for its id, because whether
     the run knows it, only the run can say
     """
     keys = ApprovalKeys(environ)
     if own is None or is_checked(own, environ):
-        return KeyVerifier(keys, keys.owners)
+        return KeyVerifier(keys, keys.owners, is_strict=is_strict)
     return KeyVerifier(Keys([own]))
 
 

@@ -1,13 +1,14 @@
-"""Answering from outside a run: where tickets are, who answers, and what an answer comes to."""
+"""The tickets of a state directory, for runs and for whoever answers: where they are, and what an answer comes to."""
 
 import getpass
 import os
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from gert.ecosystem.approvals.sharing import Group
 from gert.ecosystem.approvals.ticket_file import TicketFile
 from gert.ecosystem.approvals.tickets import Answered, Tickets
 from gert.ecosystem.approvals.verifying import sign_response
@@ -20,6 +21,9 @@ from gert.kernel.engine.approval import hash_of
 from gert.kernel.engine.asks import Response
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.foundation.signature import Key
+
+if TYPE_CHECKING:
+    from gert.ecosystem.host.settings import Settings
 
 FOLDER: Final = "approvals"
 
@@ -54,6 +58,17 @@ def tickets_in(
 ) -> Tickets:
     """The tickets of a state directory; signatures are checked with the keys of the environment."""
     return Tickets(os.path.join(state, FOLDER), clock, approval_verifier(environ, own))
+
+
+def tickets_for_run(state: str, environ: Mapping[str, str], settings: "Settings") -> Tickets:
+    """The tickets of a run: in a folder of its own, or in one that settings share with a group.
+
+    There everybody of the group can write every file. So only signatures count, by keys that speak for somebody.
+    """
+    said = settings.approvals.shared_with if settings.approvals is not None else None
+    group = Group(said) if said is not None else None
+    verifier = approval_verifier(environ, is_strict=group is not None)
+    return Tickets(os.path.join(state, FOLDER), now, verifier, group)
 
 
 def tickets_here(

@@ -120,7 +120,7 @@ class Driver:
                     await self._look_up()
                 elif not self._take_next():
                     self._go_live()
-                    await self._journal.settle(alone=not self._tasks)
+                    await self._journal.settle(alone=not self._open)
                     self._put()
                     if not self._open and self._waiting:
                         raise Suspended(ask for _, ask in self._waiting)

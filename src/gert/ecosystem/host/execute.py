@@ -11,7 +11,7 @@ from gert.ecosystem.approvals.provider import TicketApprovals
 from gert.ecosystem.approvals.terminal import TerminalApprovals
 from gert.ecosystem.approvals.ticket_file import RunRef
 from gert.ecosystem.executors.stdio import Stdio
-from gert.ecosystem.host.approvals import tickets_in
+from gert.ecosystem.host.approvals import tickets_for_run
 from gert.ecosystem.host.conduct import Cast, Stage, conduct
 from gert.ecosystem.host.console import Console
 from gert.ecosystem.host.evidence import EvidenceDialogue, EvidenceFile, EvidenceGiver, collect
@@ -205,7 +205,9 @@ def _approvals(prepared: Prepared, setup: Setup, console: Console) -> ApprovalPr
         file=os.path.abspath(options.file),
         state_dir=prepared.state,
     )
-    tickets = tickets_in(prepared.state, prepared.environ)
+    tickets = tickets_for_run(prepared.state, prepared.environ, prepared.settings)
+    if setup.mode == "real":
+        tickets.prepare()
     return TicketApprovals(tickets, run, channels=_channels(prepared), detach=options.approvals == "detach")
 
 

@@ -174,12 +174,30 @@ def load_state(options: ResumeOptions, environ: Mapping[str, str]) -> tuple[RunS
             raise UsageError(f"`{options.db}` holds no run `{options.run_id}` that could be resumed")
         return _own(decode_state(data, f"{options.db}: {options.run_id}"), options), None
     folder = RunFolder(_state_dir(options, environ), options.run_id)
+    _require_starter(folder, options.run_id)
     if not os.path.isdir(folder.path):
         raise UsageError(
             f"there is no run `{options.run_id}` in `{os.path.dirname(folder.path)}`",
             hint="`gert run list` shows what there is; --state-dir or --db say where else to look",
         )
     return _own(decode_state(read_bounded(folder.state, MAX_STATE_BYTES), folder.state), options), folder
+
+
+def _require_starter(folder: RunFolder, run_id: str) -> None:
+    """Refuse the run of somebody else: it goes on with their permissions, and its record is theirs."""
+    try:
+        owner = os.stat(folder.path).st_uid
+    except PermissionError:
+        is_foreign = True
+    except OSError:
+        return  # it is not there, which is said elsewhere
+    else:
+        is_foreign = os.name == "posix" and os.geteuid() not in (0, owner)
+    if is_foreign:
+        raise UsageError(
+            f"the run `{run_id}` was not started by you, and only whoever started it can go on with it",
+            hint="`gert approve` and `gert reject` answer its tickets",
+        )
 
 
 def _own(state: RunState, options: ResumeOptions) -> RunState:

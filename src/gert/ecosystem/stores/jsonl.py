@@ -1,7 +1,6 @@
 """One run in two files of lines: the trace, and beside it the log of answers."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from os import PathLike, fspath
 from threading import Lock
@@ -51,7 +50,6 @@ class JsonlStore:
         self.torn: bytes | None = None
         self.torn_answers: bytes | None = None
         self._lock = Lock()
-        self._helper: ThreadPoolExecutor | None = None
         self._run_id: str | None = None
         self._events_count = self._answers_count = 0
         self._answers: AppendFile | None = None
@@ -77,34 +75,18 @@ class JsonlStore:
         batches = [(file, lines) for file, lines in ((self._answers, answers), (self._trace, events)) if file and lines]
         before = [(file, file.size) for file, _ in batches]
         try:
-            # Answers are written first: whoever is killed leaves no event behind that rests on an answer he lost.
+            # Answers are written first, and durable first: neither a kill nor a loss of power leaves an event behind
+            # that rests on an answer nobody has.
             for file, lines in batches:
                 file.write(lines)
-            self._sync([file for file, _ in batches])
+            for file, _ in batches:
+                file.make_durable()
         except BaseException:
             for file, size in before:
                 file.cut(size)
             raise
         self._answers_count += len(answers)
         self._events_count += len(events)
-
-    def _sync(self, files: list[AppendFile]) -> None:
-        """Make both files durable side by side, which takes little longer than one.
-
-        Both are before anyone goes on. Should the power fail in this very moment, events may have reached the disk
-        and not the answers they rest on: then the trace is ahead of the log, and says what the answers came to.
-        """
-        if len(files) < 2 or not self.durable:
-            for file in files:
-                file.make_durable()
-            return
-        if self._helper is None:
-            self._helper = ThreadPoolExecutor(1, thread_name_prefix="gert-answers")
-        answers = self._helper.submit(files[0].make_durable)
-        try:
-            files[1].make_durable()
-        finally:
-            answers.result()
 
     def events(self, run_id: str, since: int = 0) -> Iterator[bytes]:
         """The lines after the number `since`."""
@@ -139,8 +121,6 @@ class JsonlStore:
 
     def close(self) -> None:
         """Close both files."""
-        if self._helper is not None:
-            self._helper.shutdown()
         for file in self._files():
             file.close()
 

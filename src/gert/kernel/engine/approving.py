@@ -109,6 +109,8 @@ def _asked(request: ApprovalRequest, frame: Frame, terms: Terms, names: Iterator
             step_id=frame.step_id,
             ticket_id=ticket.ticket_id,
             request=request,
+            created_at=ticket.created_at,
+            expires_at=ticket.expires_at,
         )
     )
     if answer.failure is not None and answer.failure.kind == "cancelled":

@@ -205,10 +205,15 @@ class SubmitApproval(Ask[TicketAnswer], frozen=True, kw_only=True):
 
 
 class AwaitApproval(Ask[ApprovalAnswer], frozen=True, kw_only=True):
-    """Wait until a ticket is answered."""
+    """Wait until a ticket is answered.
+
+    created_at, expires_at: while when an answer counts, as it is on record
+    """
 
     ticket_id: str
     request: ApprovalRequest
+    created_at: str | None = None
+    expires_at: str | None = None
 
 
 class Pause(Ask[PauseAnswer], frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gert.kernel.events import runbook
+from gert.kernel.events import agent, runbook
 from gert.kernel.events.payload import Payload, UnknownEvent, from_data
 
 
@@ -15,7 +15,7 @@ def _by_type(kinds: Iterable[type[Payload]]) -> dict[str, type[Payload]]:
     return table
 
 
-CATALOGUE: Mapping[str, type[Payload]] = _by_type([*runbook.EVENTS])
+CATALOGUE: Mapping[str, type[Payload]] = _by_type([*runbook.EVENTS, *agent.EVENTS])
 
 
 def decode_payload(type_name: str, data: dict[str, Any]) -> Payload:

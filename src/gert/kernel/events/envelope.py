@@ -15,7 +15,7 @@ from gert.errors import TraceError
 from gert.kernel.events.catalogue import decode_payload
 from gert.kernel.events.payload import Payload, as_written, check_json, plain, said
 from gert.kernel.foundation.canonical import MAX_INTEGER
-from gert.kernel.foundation.names import is_safe_name
+from gert.kernel.foundation.names import is_run_id
 from gert.kernel.foundation.principal import KERNEL, Principal
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
@@ -71,12 +71,13 @@ def encode_payload(
     principal: Principal | None,
     path: str | None,
     prev_hash: str,
+    tenant: str | None = None,
 ) -> bytes:
     """Give the line of an event as `encode` would, in one pass.
 
     For the engine's own events, whose values were checked when they came in; a test holds the two together.
     """
-    line = _encode(_Line(seq, run_id, payload.type, timestamp, principal, None, path, prev_hash, payload))
+    line = _encode(_Line(seq, run_id, payload.type, timestamp, principal, tenant, path, prev_hash, payload))
     if len(line) > MAX_LINE_BYTES:
         raise TraceError(f"the event `{payload.type}` is too large: expected at most {MAX_LINE_BYTES} bytes")
     return line
@@ -147,7 +148,7 @@ def _check(event: Envelope) -> None:
     _check_types(event)
     if not 1 <= event.seq <= MAX_INTEGER:
         raise TraceError("expected `seq` to be numbered from 1 on, and within 2^53-1")
-    if not is_safe_name(event.run_id):
+    if not is_run_id(event.run_id):
         raise TraceError(f"`{event.run_id}` is not a run id")
     if not _TYPE.match(event.type):
         raise TraceError(f"`{event.type}` is not a type of event")

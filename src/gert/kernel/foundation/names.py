@@ -9,8 +9,12 @@ from itertools import islice
 MAX_NAME = 128
 """Leaves room for a directory and a suffix on file systems that stop at 255 bytes."""
 
+MAX_RUN_ID = 512
+"""A run of an agent's agent's agent carries the ids of all three."""
+
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\Z")
+_RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@+=~-]*\Z")
 _RESERVED = frozenset({"con", "prn", "aux", "nul"}) | {
     f"{device}{number}" for device in ("com", "lpt") for number in range(10)
 }
@@ -33,6 +37,11 @@ def is_safe_name(text: str) -> bool:
         and not text.endswith(".")
         and text.partition(".")[0].lower() not in _RESERVED
     )
+
+
+def is_run_id(text: str) -> bool:
+    """Tell whether a text can name a run in a ledger; unlike a safe name it is never a file name as it stands."""
+    return len(text) <= MAX_RUN_ID and _RUN_ID.match(text) is not None
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:

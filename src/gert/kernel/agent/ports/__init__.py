@@ -1,0 +1,1 @@
+"""What an agent run needs from the world, as protocols."""

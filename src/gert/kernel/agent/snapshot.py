@@ -1,0 +1,220 @@
+"""What the events of an agent run come to so far: one fold, from which status, progress and explanations are read.
+
+A snapshot is kept beside the end of the run and folded on in the append itself, so that asking how a run stands
+costs the same however long it is.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from gert.kernel.events.agent import (
+    HarnessFailed,
+    HarnessSleep,
+    HarnessStage,
+    HarnessWake,
+    ModelCompleted,
+    ModelRequested,
+    PauseRequested,
+    ReplayedWithDrift,
+    ResumeRequested,
+    RunSummary,
+    ToolCompleted,
+    ToolRequested,
+)
+from gert.kernel.events.payload import Payload
+
+TASK_PROGRESS = "task_progress"
+UNBLOCKED = "run_unblocked"
+
+LifecycleStatus = Literal["active", "paused", "failed", "completed"]
+
+
+class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A pause or block nobody has cleared yet."""
+
+    seq: int
+    reason: str
+    blocked: bool = False
+    unblock_key: str | None = None
+
+    @property
+    def blocked_on(self) -> str | None:
+        """What clears it, if it has a name."""
+        if self.unblock_key is None:
+            return None
+        return self.unblock_key if self.unblock_key.startswith("approval:") else f"unblock:{self.unblock_key}"
+
+
+class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a run stands.
+
+    asleep: how the harness put it down; None while one has it, or none ever had
+    """
+
+    last_type: str = ""
+    last_step_key: str | None = None
+    pauses: tuple[Pause, ...] = ()
+    asleep: Literal["completed", "failed"] | None = None
+    failure_reason: str | None = None
+    failure_step: str | None = None
+    last_stage: str | None = None
+    last_tool: str | None = None
+    drift_count: int = 0
+    model_calls: int = 0
+    tool_calls: int = 0
+    model_cost: float = 0.0
+    tasks_total: int = 0
+    tasks_done: int = 0
+    task_stage: str | None = None
+
+    @property
+    def tasks_left(self) -> bool:
+        """Whether tasks are known that are not done."""
+        return self.tasks_done < self.tasks_total
+
+    @property
+    def status(self) -> LifecycleStatus:
+        """Where a run stands in its life; one whose tasks are not all done is not completed."""
+        if self.asleep == "failed":
+            return "failed"
+        if self.pauses:
+            return "paused"
+        return "completed" if self.asleep == "completed" and not self.tasks_left else "active"
+
+    @property
+    def blocked_on(self) -> str | None:
+        """What the newest block waits for."""
+        return next((pause.blocked_on for pause in reversed(self.pauses) if pause.blocked_on is not None), None)
+
+
+def fold(snapshot: Snapshot, payload: Payload, seq: int) -> Snapshot:
+    """What a run comes to after one more event."""
+    changes: dict[str, Any] = {"last_type": payload.type}
+    step_key = getattr(payload, "step_key", None)
+    if step_key is not None:
+        changes["last_step_key"] = step_key
+    change = _CHANGES.get(type(payload))
+    if change is not None:
+        changes.update(change(snapshot, payload, seq))
+    return msgspec.structs.replace(snapshot, **changes)
+
+
+def _paused(snapshot: Snapshot, said: PauseRequested, seq: int) -> Mapping[str, Any]:
+    return {"pauses": (*snapshot.pauses, Pause(seq, said.reason, said.blocked, said.unblock_key))}
+
+
+def _resumed(snapshot: Snapshot, _: ResumeRequested, __: int) -> Mapping[str, Any]:
+    # Blocks stay: only who names them clears them.
+    return {"pauses": tuple(pause for pause in snapshot.pauses if pause.blocked), "asleep": None}
+
+
+def _noted(snapshot: Snapshot, said: RunSummary, __: int) -> Mapping[str, Any]:
+    kind, _, key = said.summary_type.partition("::")
+    if kind == UNBLOCKED:
+        cleared = key or None
+        return {"pauses": tuple(p for p in snapshot.pauses if not (p.blocked and p.unblock_key == cleared))}
+    if said.summary_type == TASK_PROGRESS:
+        return _tasks(said.summary_json)
+    return {}
+
+
+def _tasks(text: str) -> Mapping[str, Any]:
+    units = units_of(text)
+    states = [unit.state for unit in units]
+    return {
+        "tasks_total": len(units),
+        "tasks_done": states.count("done"),
+        "task_stage": stage_of(units),
+    }
+
+
+def _woke(_: Snapshot, __: HarnessWake, ___: int) -> Mapping[str, Any]:
+    return {"asleep": None, "failure_reason": None, "failure_step": None}
+
+
+def _slept(snapshot: Snapshot, said: HarnessSleep, _: int) -> Mapping[str, Any]:
+    if said.status == "completed":
+        return {"asleep": "completed", "failure_reason": None, "failure_step": None}
+    reason = snapshot.failure_reason or said.execution_error_type or said.sleep_error_type
+    return {"asleep": "failed", "failure_reason": reason}
+
+
+def _failed(snapshot: Snapshot, said: HarnessFailed, _: int) -> Mapping[str, Any]:
+    return {
+        "asleep": "failed",
+        "failure_reason": f"{said.error_type}: {said.message}" if said.message else said.error_type,
+        "failure_step": said.last_step_key or snapshot.last_step_key,
+    }
+
+
+def _staged(_: Snapshot, said: HarnessStage, __: int) -> Mapping[str, Any]:
+    return {"last_stage": said.stage}
+
+
+def _asked_model(snapshot: Snapshot, _: ModelRequested, __: int) -> Mapping[str, Any]:
+    return {"model_calls": snapshot.model_calls + 1}
+
+
+def _answered(snapshot: Snapshot, said: ModelCompleted, _: int) -> Mapping[str, Any]:
+    return {"model_cost": snapshot.model_cost + said.cost_usd}
+
+
+def _drifted(snapshot: Snapshot, _: ReplayedWithDrift, __: int) -> Mapping[str, Any]:
+    return {"drift_count": snapshot.drift_count + 1}
+
+
+def _asked_tool(snapshot: Snapshot, said: ToolRequested, _: int) -> Mapping[str, Any]:
+    return {"tool_calls": snapshot.tool_calls + 1, "last_tool": said.tool_name}
+
+
+def _tool_ended(_: Snapshot, said: ToolCompleted, __: int) -> Mapping[str, Any]:
+    return {"last_tool": said.tool_name}
+
+
+_CHANGES: Mapping[type[Payload], Callable[[Snapshot, Any, int], Mapping[str, Any]]] = {
+    PauseRequested: _paused,
+    ResumeRequested: _resumed,
+    RunSummary: _noted,
+    HarnessWake: _woke,
+    HarnessSleep: _slept,
+    HarnessFailed: _failed,
+    HarnessStage: _staged,
+    ModelRequested: _asked_model,
+    ModelCompleted: _answered,
+    ReplayedWithDrift: _drifted,
+    ToolRequested: _asked_tool,
+    ToolCompleted: _tool_ended,
+}
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """One task of a run."""
+
+    id: str
+    state: Literal["pending", "in_progress", "done"] = "pending"
+
+
+class _Progress(msgspec.Struct, frozen=True):
+    units: tuple[Unit, ...] = ()
+
+
+_PROGRESS = msgspec.json.Decoder(_Progress)
+
+
+def units_of(text: str) -> tuple[Unit, ...]:
+    """The tasks a `task_progress` summary tells of; none where it cannot be read."""
+    try:
+        return _PROGRESS.decode(text).units
+    except (msgspec.MsgspecError, RecursionError):
+        return ()
+
+
+def stage_of(units: tuple[Unit, ...]) -> str | None:
+    """The task a run is at: the first in progress, else the first pending, else the last done."""
+    for state in ("in_progress", "pending"):
+        for unit in units:
+            if unit.state == state:
+                return unit.id
+    return units[-1].id if units else None

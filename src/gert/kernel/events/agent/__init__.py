@@ -1,0 +1,54 @@
+"""The events of an agent run (agent-kernel-contracts, agent-kernel-api)."""
+
+from gert.kernel.events.agent.run import (
+    ContextRead,
+    HarnessFailed,
+    HarnessInitialized,
+    HarnessSleep,
+    HarnessStage,
+    HarnessWake,
+    PauseRequested,
+    ResumeRequested,
+    RunStarted,
+    RunSummary,
+)
+from gert.kernel.events.agent.steps import (
+    ModelCompleted,
+    ModelFailed,
+    ModelRequested,
+    ReplayedWithDrift,
+    ToolCompleted,
+    ToolRequested,
+    WorkflowStepCompleted,
+    WorkflowStepRequested,
+)
+from gert.kernel.events.payload import Payload
+
+EVENTS: tuple[type[Payload], ...] = (
+    RunStarted, PauseRequested, ResumeRequested, RunSummary, ContextRead,
+    HarnessInitialized, HarnessWake, HarnessSleep, HarnessFailed, HarnessStage,
+    ModelRequested, ModelCompleted, ModelFailed, ReplayedWithDrift,
+    ToolRequested, ToolCompleted, WorkflowStepRequested, WorkflowStepCompleted,
+)  # fmt: skip
+
+__all__ = [
+    "EVENTS",
+    "ContextRead",
+    "HarnessFailed",
+    "HarnessInitialized",
+    "HarnessSleep",
+    "HarnessStage",
+    "HarnessWake",
+    "ModelCompleted",
+    "ModelFailed",
+    "ModelRequested",
+    "PauseRequested",
+    "ReplayedWithDrift",
+    "ResumeRequested",
+    "RunStarted",
+    "RunSummary",
+    "ToolCompleted",
+    "ToolRequested",
+    "WorkflowStepCompleted",
+    "WorkflowStepRequested",
+]

@@ -1,0 +1,228 @@
+"""A process that has loaded `gert` and starts copies of itself that are other users of this machine.
+
+Each line on its standard input is a call: a user, a group, an umask, and words for `gert` or the name of an attack. The
+Python that tests run with may lie where other users cannot read, so everything is loaded before a copy becomes one.
+"""
+
+import fcntl
+import importlib
+import json
+import os
+import pkgutil
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import gert
+from gert.ecosystem.surfaces.cli.main import main
+from gert.kernel.foundation.signature import Keys, parse_key, sign, verify
+
+Attack = Callable[[Path, str], None]
+
+
+# --- what somebody of the group does to a ticket
+
+
+def _edit(change: Callable[[dict[str, Any]], object]) -> Attack:
+    def attack(folder: Path, ticket: str) -> None:
+        path = folder / f"{ticket}.json"
+        document = json.loads(path.read_bytes())
+        change(document)
+        mine = folder / "mine"
+        mine.write_text(json.dumps(document))
+        mine.chmod(0o660)
+        mine.replace(path)
+
+    return attack
+
+
+def _answer(document: dict[str, Any], **said: Any) -> None:
+    response = {
+        "approver": "bob",
+        "approved": True,
+        "timestamp": document["ticket"]["created_at"],
+        "ticket_id": document["ticket"]["id"],
+        "request_hash": document["ticket"]["request"]["request_hash"],
+        **said,
+    }
+    document["responses"] = [{"response": response, "at": document["ticket"]["created_at"]}]
+
+
+def _asked(document: dict[str, Any], **terms: Any) -> None:
+    document["ticket"]["request"].update(terms)
+    _answer(document)
+
+
+def _crowd(document: dict[str, Any]) -> None:
+    _answer(document)
+    document["responses"] *= 5000
+
+
+def _endless(document: dict[str, Any]) -> None:
+    _answer(document, reason="x" * 1_000_000)
+
+
+def _instead(make: Callable[[Path], object]) -> Attack:
+    def attack(folder: Path, ticket: str) -> None:
+        path = folder / f"{ticket}.json"
+        path.rename(folder / "aside")
+        make(path)
+
+    return attack
+
+
+def _hold(folder: Path, ticket: str) -> None:
+    """Hold the lock of a ticket for longer than anybody waits."""
+    if os.fork():
+        return
+    lock = os.open(folder / "locks" / f"{ticket}.lock", os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    Path(folder, "held").touch()
+    time.sleep(60)
+
+
+def _without_rejections(folder: Path, ticket: str) -> None:
+    """Take what somebody said out of the file."""
+    _edit(lambda document: document.update(responses=[], status="pending"))(folder, ticket)
+
+
+def _own_place(folder: Path, ticket: str) -> None:
+    _without_rejections(folder, ticket)
+    (folder / f"{ticket}.rejections").rename(folder / "elsewhere")
+    place = folder / f"{ticket}.rejections"
+    place.mkdir()
+    place.chmod(0o3770)
+
+
+def _flood(folder: Path, ticket: str) -> None:
+    for number in range(300):
+        (folder / f"{ticket}.rejections" / f"{number}.json").write_text("{}")
+
+
+def _junk(folder: Path, ticket: str) -> None:
+    place = folder / f"{ticket}.rejections"
+    os.mkfifo(place / "pipe.json")
+    (place / "link.json").symlink_to("/dev/zero")
+    (place / "half.json").write_text('{"approver":')
+    (place / "folder.json").mkdir()
+
+
+def _locks_elsewhere(folder: Path, ticket: str) -> None:
+    (folder / "locks").rename(folder / "unlocked")
+    (folder / "locks").symlink_to("/tmp")  # noqa: S108 - where anybody could make files
+
+
+def _lock_pipe(folder: Path, ticket: str) -> None:
+    lock = folder / "locks" / f"{ticket}.lock"
+    lock.unlink()
+    os.mkfifo(lock)
+
+
+def _read_all(folder: Path, ticket: str) -> None:
+    """Fail unless nothing at all can be seen of a folder."""
+    for look in (lambda: os.listdir(folder), lambda: (folder / f"{ticket}.json").read_bytes()):
+        try:
+            look()
+        except PermissionError:
+            continue
+        raise SystemExit("it can be seen")
+
+
+ATTACKS: Mapping[str, Attack] = {
+    "an unsigned answer": _edit(_answer),
+    "an answer called verified": _edit(lambda document: _answer(document, verified=True)),
+    "a made-up signature": _edit(
+        lambda document: _answer(document, signature="AAAA", signature_alg="ed25519", key_id="bob")
+    ),
+    "no signatures asked for": _edit(lambda document: _asked(document, require_signed_approvals=False)),
+    "fewer approvers": _edit(lambda document: _asked(document, min_approvers=0)),
+    "other approvers": _edit(lambda document: _asked(document, approvers=[["eve"]], admitted=[["eve"]])),
+    "marked approved": _edit(lambda document: document.update(status="approved")),
+    "marked expired": _edit(lambda document: document.update(status="expired")),
+    "never expiring": _edit(lambda document: document["ticket"].update(expires_at="2999-01-01T00:00:00.000000Z")),
+    "expired long ago": _edit(lambda document: document["ticket"].update(expires_at="2001-01-01T00:00:00.000000Z")),
+    "another request": _edit(lambda document: _asked(document, request_hash="sha256:" + "1" * 64)),
+    "abandoned": _edit(lambda document: document.update(status="abandoned")),
+    "thousands of answers": _edit(_crowd),
+    "an endless answer": _edit(_endless),
+    "another ticket": _edit(lambda document: document["ticket"].update(id="other")),
+    "not a ticket": _instead(lambda path: path.write_text("approved")),
+    "taken away": _instead(lambda path: None),
+    "a link": _instead(lambda path: path.symlink_to("aside")),
+    "a pipe": _instead(os.mkfifo),
+    "a folder": _instead(lambda path: path.mkdir()),
+    "the lock held": _hold,
+    "the lock a pipe": _lock_pipe,
+    "the locks taken away": lambda folder, _: shutil.rmtree(folder / "locks"),
+    "the locks elsewhere": _locks_elsewhere,
+    "rejections taken out": _without_rejections,
+    "rejections in a place of their own": _own_place,
+    "rejections taken away": lambda folder, ticket: (folder / f"{ticket}.rejections").rename(folder / "gone"),
+    "rejections drowned": _flood,
+    "rejections among junk": _junk,
+    "nothing to see": _read_all,
+}
+
+
+# --- becoming somebody
+
+
+def become(call: dict[str, Any]) -> int:
+    """In the copy: be the process that was asked for, of the user that was asked for."""
+    signal.alarm(call["patience"])
+    for number, name, flags in (
+        (0, os.devnull, os.O_RDONLY),
+        (1, call["out"], os.O_WRONLY | os.O_CREAT),
+        (2, call["err"], os.O_WRONLY | os.O_CREAT),
+    ):
+        file = os.open(name, flags, 0o600)
+        os.dup2(file, number)
+        os.close(file)
+    os.setgroups(call["groups"])
+    os.setresgid(call["gid"], call["gid"], call["gid"])
+    os.setresuid(call["uid"], call["uid"], call["uid"])
+    os.umask(call["umask"])
+    os.chdir(call["folder"])
+    os.environ.clear()
+    os.environ.update(call["environment"])
+    sys.stdin = open(0)  # noqa: SIM115 - what was read here is not the copy's
+    if "attack" in call:
+        ATTACKS[call["attack"]](Path(call["tickets"]), call["ticket"])
+        return 0
+    sys.argv = ["gert", *call["words"]]
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code
+
+
+def load() -> None:
+    """Load whatever a call might need, also what is only loaded when it is used."""
+    for module in pkgutil.walk_packages(gert.__path__, "gert."):
+        if not module.name.endswith("__main__") and ".scaffold." not in module.name:
+            importlib.import_module(module.name)
+    key = parse_key("ed25519:YmNkZWZBQkNERUZHSElKS0xNTk9QUVJTVFVWV1hZWmE=", "warm")
+    verify(Keys([key]), sign(key, b"warm"), b"warm")
+
+
+def serve() -> None:
+    load()
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            code = 70
+            try:
+                code = become(json.loads(line))
+            finally:
+                os._exit(code)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        sys.stdout.write(f"{status}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    serve()
