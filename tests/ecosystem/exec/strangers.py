@@ -5,23 +5,37 @@ Python that tests run with may lie where other users cannot read, so everything 
 """
 
 import fcntl
-import importlib
 import json
 import os
-import pkgutil
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-import gert
+from gert.ecosystem.approvals.locks import PATIENCE
 from gert.ecosystem.surfaces.cli.main import main
-from gert.kernel.foundation.signature import Keys, parse_key, sign, verify
 
 Attack = Callable[[Path, str], None]
+BOOK = {
+    "apiVersion": "kernel/v0",
+    "meta": {"name": "book", "governance": {"rules": [{"default": "require-approval"}]}},
+    "tools": ["./true.tool.yaml"],
+    "steps": [
+        {"id": "do", "type": "tool", "tool": "true"},
+        {"type": "end", "outcome": {"category": "resolved", "code": "done"}},
+    ],
+}
+TOOL = {
+    "apiVersion": "tool/v0",
+    "meta": {"name": "true"},
+    "contract": {"effects": ["files"], "writes": [], "idempotent": True},
+    "actions": {"go": {"argv": ["true"]}},
+}
 
 
 # --- what somebody of the group does to a ticket
@@ -78,11 +92,13 @@ def _instead(make: Callable[[Path], object]) -> Attack:
 def _hold(folder: Path, ticket: str) -> None:
     """Hold the lock of a ticket for longer than anybody waits."""
     if os.fork():
+        while not (folder / "held").exists():
+            time.sleep(0.005)
         return
     lock = os.open(folder / "locks" / f"{ticket}.lock", os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    Path(folder, "held").touch()
-    time.sleep(60)
+    (folder / "held").touch()
+    time.sleep(PATIENCE + 5)
 
 
 def _without_rejections(folder: Path, ticket: str) -> None:
@@ -96,6 +112,10 @@ def _own_place(folder: Path, ticket: str) -> None:
     place = folder / f"{ticket}.rejections"
     place.mkdir()
     place.chmod(0o3770)
+
+
+def _away(folder: Path, ticket: str) -> None:
+    (folder / f"{ticket}.rejections").rename(folder / "gone")
 
 
 def _flood(folder: Path, ticket: str) -> None:
@@ -113,18 +133,19 @@ def _junk(folder: Path, ticket: str) -> None:
 
 def _locks_elsewhere(folder: Path, ticket: str) -> None:
     (folder / "locks").rename(folder / "unlocked")
-    (folder / "locks").symlink_to("/tmp")  # noqa: S108 - where anybody could make files
+    (folder / "locks").symlink_to("/tmp")
 
 
 def _lock_pipe(folder: Path, ticket: str) -> None:
     lock = folder / "locks" / f"{ticket}.lock"
     lock.unlink()
     os.mkfifo(lock)
+    lock.chmod(0o660)
 
 
 def _read_all(folder: Path, ticket: str) -> None:
     """Fail unless nothing at all can be seen of a folder."""
-    for look in (lambda: os.listdir(folder), lambda: (folder / f"{ticket}.json").read_bytes()):
+    for look in (lambda: os.listdir(folder), (folder / f"{ticket}.json").read_bytes):
         try:
             look()
         except PermissionError:
@@ -161,7 +182,7 @@ ATTACKS: Mapping[str, Attack] = {
     "the locks elsewhere": _locks_elsewhere,
     "rejections taken out": _without_rejections,
     "rejections in a place of their own": _own_place,
-    "rejections taken away": lambda folder, ticket: (folder / f"{ticket}.rejections").rename(folder / "gone"),
+    "rejections taken away": _away,
     "rejections drowned": _flood,
     "rejections among junk": _junk,
     "nothing to see": _read_all,
@@ -201,12 +222,28 @@ def become(call: dict[str, Any]) -> int:
 
 
 def load() -> None:
-    """Load whatever a call might need, also what is only loaded when it is used."""
-    for module in pkgutil.walk_packages(gert.__path__, "gert."):
-        if not module.name.endswith("__main__") and ".scaffold." not in module.name:
-            importlib.import_module(module.name)
-    key = parse_key("ed25519:YmNkZWZBQkNERUZHSElKS0xNTk9QUVJTVFVWV1hZWmE=", "warm")
-    verify(Keys([key]), sign(key, b"warm"), b"warm")
+    """Load whatever a call needs, also what is only loaded when it is used: by doing everything once."""
+    with tempfile.TemporaryDirectory() as place, open(os.devnull, "w") as nowhere:
+        Path(place, "book.yaml").write_text(json.dumps(BOOK))
+        Path(place, "true.tool.yaml").write_text(json.dumps(TOOL))
+        Path(place, "key").write_text("ed25519:YmNkZWZBQkNERUZHSElKS0xNTk9QUVJTVFVWV1hZWmE=")
+        os.environ["GERT_APPROVAL_KEY_KEY"] = Path(place, "key").read_text()
+        with redirect_stdout(nowhere), redirect_stderr(nowhere):
+            where = ["--state-dir", place]
+            codes = [main(["exec", f"{place}/book.yaml", "--detach", "--json", *where])]
+            (run,) = Path(place, "runs").iterdir()
+            codes += [
+                main(words)
+                for words in (
+                    ["approvals", "list", *where],
+                    ["approvals", "show", run.name, *where],
+                    ["approve", run.name, "--as", "me", "--key", f"{place}/key", *where],
+                    ["resume", "--run", run.name, *where],
+                    ["trace", "verify", f"{run}/trace.jsonl"],
+                    ["reject", run.name, *where],
+                )
+            ]
+    assert codes == [0, 0, 0, 0, 0, 0, 1], codes
 
 
 def serve() -> None:

@@ -730,8 +730,29 @@ def test_a_run_that_waits_goes_on_when_it_is_approved(project: Project) -> None:
     project.gert("approve", ticket, "--as", "lou").ended(0)
     assert resume(project, None, "--json", "--ticket", ticket).ended(0).said["status"] == "completed"
     assert project.noted() == ["a", "b", "c"]
-    assert [each.get("ticket_id") for each in resumed(project.run())] == [None, ticket]
+    assert [each.get("ticket_id") for each in resumed(project.run())] == [ticket]
     project.verifies()
+
+
+@pytest.mark.parametrize("words", [(), ("--detach",)], ids=["as it was started", "said again"])
+def test_a_run_that_still_waits_is_left_as_it_was_however_often_somebody_looks(
+    project: Project, words: tuple[str, ...]
+) -> None:
+    run_id, ticket = waiting(project)
+    before = snapshot(project.root / "runs")
+    for _ in range(3):
+        said = resume(project, None, "--json", *words).ended(0).said
+        assert (said["run_id"], said["status"]) == (run_id, "waiting")
+        assert [each["ticket_id"] for each in said["pending"]] == [ticket]
+    assert snapshot(project.root / "runs") == before
+
+
+def test_a_run_whose_time_is_over_while_it_waits_is_not_left_waiting(project: Project) -> None:
+    project.runbook(note("b", contract={"effects": ["files", "restart"]}), governance=ASK, timeout="1s")
+    project.exec("--detach", "--as", "kim").ended(0)
+    until(lambda: resume(project).code != 0)
+    assert of_type(project.run().events(), "run_complete")
+    assert project.noted() == []
 
 
 def test_a_run_that_is_rejected_fails(project: Project) -> None:

@@ -4,7 +4,7 @@ Nothing a file says of itself counts. Where a group can write the file, an appro
 rejections are taken also from where nobody can take them away (`gert.ecosystem.approvals.rejections`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
@@ -33,24 +33,22 @@ def judged(
     terms: Terms,
     verifier: SignatureVerifier,
     now: datetime,
-    kept: Iterable[Response] | None = None,
+    kept: Sequence[Response] | None = None,
 ) -> TicketFile:
     """The file as the run finds it, with signatures checked; an answer counts if it is recorded to, and does here.
 
     kept: the rejections that were kept apart, where the folder is shared
     """
-    file = without_unfit(renewed(found, terms), now)
-    if kept is not None:
-        file = with_kept(file, kept)
-    heard: list[Heard] = []
-    for each in file.responses:
-        response = checked(bare(each.response), file.ticket, verifier, is_shared=kept is not None)
-        said = [other.response for other in heard if other.objection is None]
-        objection = tally(file.ticket, [*said, response]).objections[-1] or each.objection
-        if kept is not None:
-            objection = objection or future(response, now)
-        heard.append(msgspec.structs.replace(each, response=response, objection=objection))
-    file = settled(msgspec.structs.replace(file, responses=tuple(heard)))
+    asked = without_unfit(renewed(found, terms))
+    if kept is None:
+        file = heard_again(asked, verifier)
+    else:
+        rejections = list(dict.fromkeys(each for each in map(bare, kept) if unfit(each) is None))
+        counted = {bare(response) for response in asked.counted}
+        file = heard_again(put_first(asked, [each for each in rejections if each not in counted]), verifier, now)
+        if file.status == "approved":
+            # Each was given while the ticket was open: an approval that stands before one was put there.
+            file = heard_again(put_first(asked, rejections), verifier, now)
     if found.status == "abandoned" or (found.status == "expired" and kept is None):
         return msgspec.structs.replace(file, status=found.status)
     if file.status == "pending" and file.is_over(now):
@@ -58,6 +56,22 @@ def judged(
     if file.status == "pending" and found.status != "pending":
         return file.noting(f"open again: it was marked `{found.status}`, and the run finds otherwise")
     return file
+
+
+def heard_again(file: TicketFile, verifier: SignatureVerifier, now: datetime | None = None) -> TicketFile:
+    """The file with every answer judged in its turn.
+
+    now: given where a group can write the file; elsewhere an answer was held against the clock when it came
+    """
+    again: list[Heard] = []
+    for each in file.responses:
+        response = checked(bare(each.response), file.ticket, verifier, is_shared=now is not None)
+        said = [other.response for other in again if other.objection is None]
+        objection = tally(file.ticket, [*said, response]).objections[-1] or each.objection
+        if now is not None:
+            objection = objection or future(response, now)
+        again.append(msgspec.structs.replace(each, response=response, objection=objection))
+    return settled(msgspec.structs.replace(file, responses=tuple(again)))
 
 
 def checked(response: Response, ticket: Ticket, verifier: SignatureVerifier, *, is_shared: bool) -> Response:
@@ -89,7 +103,7 @@ def renewed(found: TicketFile, terms: Terms) -> TicketFile:
     return found if ticket == found.ticket else msgspec.structs.replace(found, ticket=ticket)
 
 
-def without_unfit(file: TicketFile, now: datetime) -> TicketFile:
+def without_unfit(file: TicketFile) -> TicketFile:
     """The file without what can be no answer, which only something else than gert can have written."""
     fit = tuple(each for each in file.responses if unfit(each.response) is None)
     if len(fit) == len(file.responses):
@@ -102,14 +116,11 @@ def without_unfit(file: TicketFile, now: datetime) -> TicketFile:
     return changed
 
 
-def with_kept(file: TicketFile, kept: Iterable[Response]) -> TicketFile:
-    """The file with the rejections that somebody has taken out of it, or marked as not counting."""
-    counted = {bare(response) for response in file.counted}
-    missing = [each for each in map(bare, kept) if each not in counted and unfit(each) is None]
-    if not missing:
+def put_first(file: TicketFile, rejections: Sequence[Response]) -> TicketFile:
+    """The file with rejections before everything else, and counting, whatever somebody has made of them in it."""
+    if not rejections:
         return file
-    # Before everything else: whoever took one away did so for what comes after it. The time is the rejection's own,
-    # so that judging twice comes to the same file.
-    put_back = (Heard(response=each, at=each.timestamp) for each in dict.fromkeys(missing))
-    others = (each for each in file.responses if bare(each.response) not in missing)
-    return msgspec.structs.replace(file, responses=(*put_back, *others))
+    # The time is the rejection's own, so that judging twice comes to the same file.
+    first = (Heard(response=each, at=each.timestamp) for each in rejections)
+    others = (each for each in file.responses if bare(each.response) not in rejections)
+    return msgspec.structs.replace(file, responses=(*first, *others))

@@ -58,6 +58,11 @@ def require_private(path: str) -> None:
 
 def make_shared(path: str, group: Group) -> None:
     """Make a folder for a group, and the way to it; what is there already has to be right."""
+    if os.geteuid() != 0 and group.id not in (os.getegid(), *os.getgroups()):
+        raise TraceError(
+            f"you are not in the group `{group}`, and cannot share tickets with it",
+            hint=f"`{SETTING}` names a group of yours; after joining one, log in again",
+        )
     steps = []
     step = os.path.dirname(path)
     while not os.path.lexists(step):

@@ -4,7 +4,7 @@ import codecs
 from collections.abc import Callable
 from typing import Final
 
-from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.foundation.redaction import RedactingStream, Redactor
 from gert.kernel.foundation.secret_refs import defused
 
 _DECODER: Final = codecs.getincrementaldecoder("utf-8")
@@ -19,14 +19,15 @@ class Capture:
     """
 
     __slots__ = (
-        "_decoder", "_left", "_line", "_pieces", "_raw", "_show", "_stream", "fed", "is_truncated", "limit",
+        "_left", "_line", "_pieces", "_raw", "_reading", "_redactor", "_show", "fed", "is_truncated", "limit",
     )  # fmt: skip
 
     def __init__(
         self, redactor: Redactor, limit: int, show: Callable[[str], None] | None = None, *, keeps_raw: bool = False
     ) -> None:
-        self._decoder = _DECODER("replace")
-        self._stream = redactor.stream()
+        self._redactor = redactor
+        # Most processes print on one stream at most: what reads them is made when there is something to read.
+        self._reading: tuple[codecs.IncrementalDecoder, RedactingStream] | None = None
         self.limit = self._left = limit
         self._pieces: list[str] = []
         self._raw: list[bytes] | None = [] if keeps_raw else None
@@ -39,7 +40,7 @@ class Capture:
     @property
     def masked(self) -> int:
         """How many secrets were masked."""
-        return self._stream.count
+        return self._reading[1].count if self._reading is not None else 0
 
     @property
     def kept(self) -> str:
@@ -67,7 +68,10 @@ class Capture:
         self._left -= len(kept)
         if self._raw is not None:
             self._raw.append(kept)
-        self._keep(self._stream.feed(self._decoder.decode(kept)))
+        if self._reading is None:
+            self._reading = _DECODER("replace"), self._redactor.stream()
+        decoder, stream = self._reading
+        self._keep(stream.feed(decoder.decode(kept)))
         if len(kept) < len(data):
             # What the redactor still holds back may be the first half of a secret, so it is dropped as well.
             self.is_truncated = True
@@ -77,8 +81,9 @@ class Capture:
 
     def close(self) -> None:
         """Nothing more will come."""
-        if not self.is_truncated:
-            self._keep(self._stream.feed(self._decoder.decode(b"", final=True)) + self._stream.close())
+        if self._reading is not None and not self.is_truncated:
+            decoder, stream = self._reading
+            self._keep(stream.feed(decoder.decode(b"", final=True)) + stream.close())
         if self._show is not None and self._line:
             self._show(self._line)
             self._line = ""

@@ -13,11 +13,12 @@ import subprocess
 import sys
 from functools import cache
 from threading import Thread
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from gert.ecosystem.executors.command import Command
 from gert.ecosystem.executors.feeding import Feed
 from gert.ecosystem.executors.groups import signal_group
+from gert.ecosystem.executors.watching import watch_of
 
 _CHUNK: Final = 256 * 1024
 
@@ -75,28 +76,18 @@ class PosixChild:
     def __init__(self, command: Command, feed: Feed | None, listener: Listener) -> None:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._popen = subprocess.Popen(  # noqa: S603 - no shell, and the words are given one by one
-            [command.name, *command.arguments],
-            executable=command.program,
-            stdin=feed.source if feed is not None else _nothing(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=command.folder,
-            env=command.environment,
-            start_new_session=True,
-            bufsize=0,
-        )
-        self.pid = self._popen.pid
+        self._watch = watch_of(self._loop)
         self.stdin: asyncio.WriteTransport | None = None
         self.status: int | None = None
         self.is_over = self.is_silent = False
-        self._watched: int | None = None
-        self._files: dict[int, Any] = {1: self._popen.stdout, 2: self._popen.stderr}
+        self._process: int | None = None
+        self._outputs, self._popen = _started(command, feed)
+        self.pid = self._popen.pid
         try:
-            for stream, file in self._files.items():
-                os.set_blocking(file.fileno(), False)
-                self._loop.add_reader(file.fileno(), self._read, stream)
-            self._watched = self._watch()
+            for stream, descriptor in self._outputs.items():
+                os.set_blocking(descriptor, False)
+                self._watch.add(descriptor, self._read, stream)
+            self._process = self._watch_process()
         except BaseException:
             # Too many files, or no thread to be had: what cannot be watched must not run.
             signal_group(self.pid, signal.SIGKILL)
@@ -112,9 +103,9 @@ class PosixChild:
 
     def close(self) -> None:
         """Let go of it."""
-        for stream in list(self._files):
+        for stream in list(self._outputs):
             self._close(stream)
-        self._unwatch()
+        self._unwatch_process()
         if not self.is_over:
             self._reap()
         # We wait ourselves. One that was killed and is not gone hangs in the kernel, and nobody waits any more.
@@ -122,7 +113,7 @@ class PosixChild:
 
     def _read(self, stream: int) -> None:
         try:
-            data = os.read(self._files[stream].fileno(), _CHUNK)
+            data = os.read(self._outputs[stream], _CHUNK)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -131,24 +122,28 @@ class PosixChild:
             self._listener.printed(stream, data)
             return
         self._close(stream)
-        self.is_silent = not self._files
-        if not self._files and self.is_over:
+        self.is_silent = not self._outputs
+        if self.is_silent and self.is_over:
             self._listener.ended()
 
     def _close(self, stream: int) -> None:
-        file = self._files.pop(stream)
-        self._loop.remove_reader(file.fileno())
-        file.close()
+        descriptor = self._outputs.pop(stream)
+        self._watch.remove(descriptor)
+        os.close(descriptor)
 
-    def _watch(self) -> int | None:
+    def _watch_process(self) -> int | None:
         """Have the loop told of its end: by a descriptor, or by a thread that waits for it."""
         try:
-            descriptor = os.pidfd_open(self.pid)  # type: ignore[attr-defined, unused-ignore]
+            descriptor = int(os.pidfd_open(self.pid))  # type: ignore[attr-defined, unused-ignore]
         except (AttributeError, OSError):
             Thread(target=self._wait, name=f"gert-child-{self.pid}", daemon=True).start()
             return None
-        self._loop.add_reader(descriptor, self._exited)
-        return int(descriptor)
+        try:
+            self._watch.add(descriptor, self._exited)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
 
     def _wait(self) -> None:
         with contextlib.suppress(ChildProcessError):
@@ -171,16 +166,44 @@ class PosixChild:
             self._reap()
         if not self.is_over:
             return
-        self._unwatch()
+        self._unwatch_process()
         self._listener.exited()
-        if not self._files:
+        if not self._outputs:
             self._listener.ended()
 
-    def _unwatch(self) -> None:
-        if self._watched is not None:
-            self._loop.remove_reader(self._watched)
-            os.close(self._watched)
-            self._watched = None
+    def _unwatch_process(self) -> None:
+        if self._process is not None:
+            self._watch.remove(self._process)
+            os.close(self._process)
+            self._process = None
+
+
+def _started(command: Command, feed: Feed | None) -> tuple[dict[int, int], "subprocess.Popen[bytes]"]:
+    """A process, and where its output is read.
+
+    The pipes are ours: those of `Popen` come as files, which are looked at and closed as files.
+    """
+    opened: list[int] = []
+    try:
+        opened += os.pipe()
+        opened += os.pipe()
+        popen = subprocess.Popen(  # noqa: S603 - no shell, and the words are given one by one
+            [command.name, *command.arguments],
+            executable=command.program,
+            stdin=feed.source if feed is not None else _nothing(),
+            stdout=opened[1],
+            stderr=opened[3],
+            cwd=command.folder,
+            env=command.environment,
+            start_new_session=True,
+        )
+    except BaseException:
+        for descriptor in opened:
+            os.close(descriptor)
+        raise
+    os.close(opened[1])
+    os.close(opened[3])
+    return {1: opened[0], 2: opened[2]}, popen
 
 
 async def _start_watched(command: Command, feed: Feed | None, listener: Listener) -> Child:

@@ -73,7 +73,8 @@ def command_for(tool: Tool, action: ActionBlock, inputs: Mapping[str, Any], here
     """Fill in an action's templates, or say why it cannot be carried out."""
     try:
         # Only what the step handed over: a tool file cannot help itself to other secrets of the run.
-        handed = {name: here.secrets[name] for name in all_refs(inputs) if name in here.secrets}
+        named = all_refs(inputs) if here.secrets else ()
+        handed = {name: here.secrets[name] for name in named if name in here.secrets}
         return _command(tool, action, _Filling(inputs, handed), here)
     except TemplateEvalError as problem:
         return Failure("evaluation", problem.message)

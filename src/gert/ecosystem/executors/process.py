@@ -42,7 +42,7 @@ class Process:
         self._child: Child | None = None
         self._feed: Feed | None = None
         self._exited = asyncio.Event()
-        self._done = asyncio.Event()
+        self._done: asyncio.Future[None] = self._loop.create_future()
         self._waits = 0
         self._fed = -1
         self._timer: asyncio.TimerHandle | None = None
@@ -64,7 +64,7 @@ class Process:
 
     async def done(self) -> int | None:
         """Wait until it is done, and give its exit status: below zero for a signal, None if it is not known."""
-        await self._done.wait()
+        await self._done
         if self._problem is not None:
             raise self._problem
         for capture in self._captures.values():
@@ -96,8 +96,10 @@ class Process:
             self._timer.cancel()
         if self._feed is not None:
             self._feed.close()
-        if self._child is not None:
-            self._child.close()
+        # The two know each other: let go of, nothing of them waits for the collector, and no loop with them.
+        child, self._child = self._child, None
+        if child is not None:
+            child.close()
 
     # What a child tells.
 
@@ -107,7 +109,7 @@ class Process:
             self._captures[stream].feed(data)
         except Exception as problem:
             self._problem = problem
-            self._done.set()
+            self.ended()
 
     def exited(self) -> None:
         """Wait a moment for output to end, unless it has."""
@@ -117,12 +119,13 @@ class Process:
 
     def ended(self) -> None:
         """It has exited and its output has ended."""
-        self._done.set()
+        if not self._done.done():  # nobody waits any more for one that is being stopped
+            self._done.set_result(None)
 
     def _look(self) -> None:
         fed = sum(capture.fed for capture in self._captures.values())
         if self._waits and (fed == self._fed or self._waits > _MAX_QUIET_WAITS):
-            self._done.set()
+            self.ended()
             return
         self._waits += 1
         self._fed = fed

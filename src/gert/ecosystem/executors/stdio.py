@@ -85,8 +85,8 @@ class Stdio:
         command = command_for(tool, action, ask.inputs, self._here)
         if isinstance(command, Failure):
             return ToolAnswer(failure=told(command, redactor))
-        stdout = self._capture(ask, redactor, "stdout", keeps_raw=reads_json(action))
-        stderr = self._capture(ask, redactor, "stderr")
+        stdout = Capture(redactor, self._limit, self._shown(ask, "stdout"), keeps_raw=reads_json(action))
+        stderr = Capture(redactor, self._limit, self._shown(ask, "stderr"))
         status = await self._run(command, Process(stdout, stderr, self._quiet))
         if isinstance(status, Failure):
             return ToolAnswer(failure=told(status, redactor))
@@ -118,11 +118,12 @@ class Stdio:
         values = [ask.inputs[name] for name in own]
         return self._redactor.also(part for value in values for part in (render_text(value), *parts_of(value)))
 
-    def _capture(self, ask: CallTool, redactor: Redactor, stream: str, *, keeps_raw: bool = False) -> Capture:
+    def _shown(self, ask: CallTool, stream: str) -> Callable[[str], None] | None:
+        """Who is shown what comes on a stream."""
         # What an action gives in secret is told apart only once it has ended, so nothing is shown before.
-        is_open = not any(parameter.secret for parameter in ask.contract.outputs.values())
-        show = partial(self._on_output, ask.path, stream) if self._on_output is not None and is_open else None
-        return Capture(redactor, self._limit, show, keeps_raw=keeps_raw)
+        if self._on_output is None or any(parameter.secret for parameter in ask.contract.outputs.values()):
+            return None
+        return partial(self._on_output, ask.path, stream)
 
 
 def _unknown(name: str) -> Failure:

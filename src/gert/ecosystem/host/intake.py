@@ -141,7 +141,7 @@ def _flaw(answer: Answer) -> str | None:
     try:
         for name in _SAID[type(answer)]:
             value = getattr(answer, name)
-            if isinstance(value, dict | str):
+            if value and isinstance(value, dict | str):
                 require_canonical({name: value})
         size = len(_ENCODER.encode(answer))
     except CanonicalError as error:

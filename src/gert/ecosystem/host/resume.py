@@ -10,9 +10,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import field
 
+from gert.ecosystem.approvals.tickets import Tickets
+from gert.ecosystem.host.approvals import tickets_for_run
 from gert.ecosystem.host.conduct import Stage, conduct
 from gert.ecosystem.host.console import Console
 from gert.ecosystem.host.continuing import ContinuedJournal, is_one_batch
+from gert.ecosystem.host.driver import Suspended
 from gert.ecosystem.host.execute import everyone, resolvers, world_for
 from gert.ecosystem.host.facts import host_name
 from gert.ecosystem.host.files import read_bounded
@@ -30,7 +33,7 @@ from gert.ecosystem.host.version import version_line
 from gert.ecosystem.stores.jsonl import JsonlStore
 from gert.ecosystem.stores.port import Store
 from gert.ecosystem.stores.sqlite import SqliteStore
-from gert.errors import Busy, IntegrityError, UsageError
+from gert.errors import Busy, DocumentError, IntegrityError, UsageError
 from gert.kernel.engine.asks import Ask, AwaitApproval, Said
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import Given, ResolvedInputs
@@ -113,7 +116,10 @@ async def resume(
             has_secrets=bool(inputs.secrets),
         )
         reconciled = Reconciled(cast.world)
-        go_live = _go_live(journal, store, reconciled, options)
+        timeout = _time_left(prepared, state, store)
+        waits = run.approvals == "detach" and (timeout is None or timeout > 0)
+        tickets = tickets_for_run(prepared.state, environ, prepared.settings) if waits else None
+        go_live = _go_live(journal, store, reconciled, options, tickets)
         journal.on_end = partial(go_live, [])
         return await conduct(
             Stage(
@@ -126,7 +132,7 @@ async def resume(
                 redactor=redactor,
                 environ=environ,
                 trace=state.trace,
-                timeout=_time_left(prepared, state, store),
+                timeout=timeout,
                 relay=relay,
                 recorded=answers,
                 on_live=go_live,
@@ -135,17 +141,21 @@ async def resume(
 
 
 def _go_live(
-    journal: ContinuedJournal, store: Store, world: Reconciled, options: ResumeOptions
+    journal: ContinuedJournal, store: Store, world: Reconciled, options: ResumeOptions, tickets: Tickets | None
 ) -> Callable[[list[Ask[Any]]], None]:
     def go_live(announced: list[Ask[Any]]) -> None:
-        tickets = [ask.ticket_id for ask in announced if isinstance(ask, AwaitApproval)]
-        if options.ticket is not None and options.ticket not in tickets:
+        waited = [ask.ticket_id for ask in announced if isinstance(ask, AwaitApproval)]
+        if options.ticket is not None and options.ticket not in waited:
             raise UsageError(
                 f"the run does not wait for the ticket `{options.ticket}`",
-                hint=f"it waits for {', '.join(f'`{ticket}`' for ticket in tickets)}" if tickets else None,
+                hint=f"it waits for {', '.join(f'`{ticket}`' for ticket in waited)}" if waited else None,
             )
         choices = settle_doubts(announced, options.reconcile)
         unsupported = journal.unsupported()
+        is_as_it_was = journal.repeats and not unsupported
+        if tickets is not None and is_as_it_was and announced and all(_is_open(tickets, ask) for ask in announced):
+            # Everything waits as it did: that somebody has looked is nothing to write down.
+            raise Suspended(announced)
         if unsupported:
             # The power failed between the two files: the answers these events rest on are lost, and nobody had gone on.
             if not isinstance(store, JsonlStore) or not is_one_batch(unsupported):
@@ -161,6 +171,20 @@ def _go_live(
         world.settled = {choice.key: choice for choice in choices}
 
     return go_live
+
+
+def _is_open(tickets: Tickets, ask: Ask[Any]) -> bool:
+    """Whether a question is about a ticket that nobody has decided; what is wrong with one, the run finds out.
+
+    One that cannot be looked at, because somebody holds its lock, is no answer: the run can go on another time.
+    """
+    if not isinstance(ask, AwaitApproval):
+        return False
+    try:
+        file = tickets.judge(ask.ticket_id, ask.request, ask.created_at, ask.expires_at)
+    except (UsageError, DocumentError, IntegrityError):
+        return False
+    return file.status == "pending"
 
 
 def load_state(options: ResumeOptions, environ: Mapping[str, str]) -> tuple[RunState, RunFolder | None]:

@@ -1,33 +1,62 @@
-"""A SQLite file as gert makes it: its tables, how to tell it from others, and how its errors read."""
+"""A SQLite file as gert makes it: how to tell it from others, how to open it, and how its errors read."""
 
 import os
 import sqlite3
+import time
 from typing import Final
 from urllib.parse import quote
 
+from gert.ecosystem.stores import sql
 from gert.ecosystem.stores.append_file import sync_folder_of
-from gert.errors import TraceError
+from gert.ecosystem.stores.batch import MAX_ANSWER_BYTES
+from gert.ecosystem.stores.sqlite_upgrade import upgrade, version_of
+from gert.errors import Busy, TraceError
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = sql.SCHEMA_VERSION
 APPLICATION_ID: Final = 0x67657274  # `gert`
+BUSY_MS: Final = 30_000
 
-# With row ids: lines are long, and kept inside the index of their numbers they would take twice the space.
-_SCHEMA: Final = (
-    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    """CREATE TABLE events (
-        run_id TEXT NOT NULL, seq INTEGER NOT NULL, type TEXT NOT NULL, timestamp TEXT NOT NULL, line BLOB NOT NULL,
-        PRIMARY KEY (run_id, seq)
-    )""",
-    """CREATE TABLE answers (
-        run_id TEXT NOT NULL, n INTEGER NOT NULL, line BLOB NOT NULL,
-        PRIMARY KEY (run_id, n)
-    )""",
-    "CREATE TABLE states (run_id TEXT PRIMARY KEY, state BLOB NOT NULL)",
-    f"PRAGMA application_id = {APPLICATION_ID}",
-)
+_SYNC_LEVELS: Final = {True: 2, False: 0}
 
-# What a database of an older version lacks, by the version that has it.
-_UPGRADES: Final = {2: ("CREATE TABLE states (run_id TEXT PRIMARY KEY, state BLOB NOT NULL)",)}
+
+def open_writer(path: str, *, sync: bool, busy_ms: int = BUSY_MS) -> sqlite3.Connection:
+    """A connection that writes; the file is made if it is not there, and brought up to this version."""
+    create(path)
+    connection = connect(f"{uri(path)}?mode=rw", busy_ms)
+    try:
+        # Before anything is written: whose file is this?
+        if is_empty(connection):
+            make_ours(connection)
+        check_ours(connection, path)
+        upgrade(connection, path)
+        _make_durable(connection, path, sync=sync, busy_ms=busy_ms)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: str, *, alone: bool = False, busy_ms: int = BUSY_MS) -> sqlite3.Connection:
+    """A connection that only reads; `alone` where nobody may write, such as on a medium nobody can write to."""
+    try:
+        return _probed(f"{uri(path)}?mode=ro", busy_ms)
+    except sqlite3.OperationalError as error:
+        # There is no room for the files beside it, nor a writer to mind.
+        refused = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+        if not (refused and alone) or os.path.exists(path + "-wal"):
+            raise
+        return _probed(f"{uri(path)}?mode=ro&immutable=1", busy_ms)
+
+
+def connect(address: str, busy_ms: int = BUSY_MS) -> sqlite3.Connection:
+    """A connection as all of ours are."""
+    connection = sqlite3.connect(
+        address, uri=True, timeout=busy_ms / 1000, isolation_level=None, check_same_thread=False
+    )
+    # The file may come from anyone: no code in its schema runs, and no row is larger than a line can be.
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_ANSWER_BYTES + (1 << 20))
+    return connection
 
 
 def create(path: str) -> None:
@@ -56,8 +85,9 @@ def make_ours(connection: sqlite3.Connection) -> None:
     try:
         # Another process may have been faster.
         if is_empty(connection):
-            for statement in _SCHEMA:
+            for statement in sql.schema("sqlite"):
                 connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute("INSERT INTO meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
         connection.execute("COMMIT")
     except BaseException:
@@ -66,21 +96,26 @@ def make_ours(connection: sqlite3.Connection) -> None:
         raise
 
 
-def check_ours(connection: sqlite3.Connection, path: str) -> None:
-    """Refuse a database of someone else, or of a gert that knows more than this one."""
+def check_ours(connection: sqlite3.Connection, path: str) -> int:
+    """The version of a database; one of someone else, or of a gert that knows more than this one, is refused."""
     [application] = connection.execute("PRAGMA application_id").fetchone()
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' LIMIT 100")}
     if application != APPLICATION_ID or not {"meta", "events", "answers"} <= tables:
         raise TraceError(f"`{path}` is not a database of gert", hint="choose another file")
-    row = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
-    version = str(row[0]) if row else ""
-    if not version.isdecimal():
-        raise TraceError(f"`{path}` does not say which version of gert made it")
-    if int(version) > SCHEMA_VERSION:
+    version = version_of(connection, path)
+    if version > SCHEMA_VERSION:
         raise TraceError(
             f"`{path}` was made by a newer gert: expected version {SCHEMA_VERSION}, found {version}",
             hint="update gert",
         )
+    if version == SCHEMA_VERSION and not {"runs", "calls"} <= tables:
+        raise TraceError(f"`{path}` is not a database of gert", hint="choose another file")
+    return version
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether somebody else has the database for the moment."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 _REASONS: Final = {
@@ -100,7 +135,8 @@ def worded(path: str, error: sqlite3.Error) -> TraceError:
     code = getattr(error, "sqlite_errorcode", None)
     # The lower eight bits are the kind of error; the rest says where in SQLite it came up.
     reason, hint = _REASONS.get(-1 if code is None else code & 0xFF, (f"cannot be used: {error}", None))
-    return TraceError(f"`{path}` {reason}", hint=hint)
+    kind = Busy if is_busy(error) else TraceError
+    return kind(f"`{path}` {reason}", hint=hint)
 
 
 def uri(path: str) -> str:
@@ -108,17 +144,36 @@ def uri(path: str) -> str:
     return "file:" + quote(os.path.abspath(path))
 
 
-def upgrade(connection: sqlite3.Connection) -> None:
-    """Bring a database of an older version up to this one, once, whoever else tries."""
-    connection.execute("BEGIN IMMEDIATE")
+def _make_durable(connection: sqlite3.Connection, path: str, *, sync: bool, busy_ms: int) -> None:
+    """Set how commits are kept, and read it back: a setting SQLite does not take is passed over without a word."""
+    _use_wal(connection, busy_ms)
+    connection.execute(f"PRAGMA synchronous = {'FULL' if sync else 'OFF'}")
+    [journal] = connection.execute("PRAGMA journal_mode").fetchone()
+    [level] = connection.execute("PRAGMA synchronous").fetchone()
+    if (journal, level) != ("wal", _SYNC_LEVELS[sync]):
+        raise TraceError(f"`{path}` cannot be made durable", hint="is it on a file system that others write to?")
+
+
+def _use_wal(connection: sqlite3.Connection, busy_ms: int) -> None:
+    # SQLite does not wait for others when it changes this.
+    until = time.monotonic() + busy_ms / 1000
+    while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _probed(address: str, busy_ms: int) -> sqlite3.Connection:
+    """A connection that was seen to work: opening alone does not touch the file."""
+    connection = connect(address, busy_ms)
     try:
-        [value] = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
-        for version in range(int(value) + 1, SCHEMA_VERSION + 1):
-            for statement in _UPGRADES[version]:
-                connection.execute(statement)
-        connection.execute("UPDATE meta SET value = ? WHERE key = 'schema_version'", (str(SCHEMA_VERSION),))
-        connection.execute("COMMIT")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+        connection.close()
         raise
+    return connection

@@ -13,7 +13,9 @@ from gert.kernel.events.agent import (
     ModelCompleted,
     ModelFailed,
     ModelRequested,
+    PauseRequested,
     ReplayedWithDrift,
+    ResumeRequested,
     RunSummary,
     ToolCompleted,
     ToolRequested,
@@ -52,8 +54,7 @@ def compose(head: Head, moment: str, tenant: str, entries: Sequence[Entry]) -> B
         snapshot = fold(snapshot, payload, seq)
         if (opened := opened_by(payload, seq, head.run_id, tenant, moment)) is not None:
             calls.append(opened)
-        if (ended := ended_by(payload, seq)) is not None:
-            ends.append(ended)
+        ends.extend(ended_by(payload, seq))
     after = Head(head.run_id, tenant, seq, chain, snapshot, head.started_at or moment, moment)
     return Batch(after, rows, calls, ends)
 
@@ -85,17 +86,19 @@ def opened_by(payload: Payload, seq: int, run_id: str, tenant: str, moment: str)
     return msgspec.structs.replace(call, outcome="success", done_seq=seq) if kind == "read" else call
 
 
-def ended_by(payload: Payload, seq: int) -> End | None:
-    """What an event says about a request made before, if it does."""
+def ended_by(payload: Payload, seq: int) -> Sequence[End]:
+    """What an event says about requests made before."""
     if isinstance(payload, ToolCompleted):
-        return End(payload.request_seq, payload.outcome, seq, None)
+        return (End(payload.request_seq, payload.outcome, seq, None),)
     if isinstance(payload, ModelCompleted | WorkflowStepCompleted):
-        return End(payload.request_seq, "success", seq, None)
+        return (End(payload.request_seq, "success", seq, None),)
     if isinstance(payload, ModelFailed):
-        return End(payload.request_seq, payload.reason, seq, None)
+        return (End(payload.request_seq, payload.reason, seq, None),)
     if isinstance(payload, ReplayedWithDrift):
-        return End(seq_of(payload.source_model_requested_event_id), None, None, payload.input_hash)
-    return None
+        return (End(seq_of(payload.source_model_requested_event_id), None, None, payload.input_hash),)
+    if isinstance(payload, ResumeRequested):
+        return tuple(End(pause, "success", seq, None) for pause in payload.pause_seqs)
+    return ()
 
 
 def event_id(run_id: str, seq: int) -> str:
@@ -119,7 +122,7 @@ def _opens_model(said: ModelRequested) -> _Opens:
 
 
 def _opens_tool(said: ToolRequested) -> _Opens:
-    hashed = tool_hash(said.tool_name, said.arguments_json)
+    hashed = said.input_hash or tool_hash(said.tool_name, said.arguments_json)
     return "tool", said.step_key, said.tool_name, hashed, said.semantic_idempotency_key
 
 
@@ -131,11 +134,16 @@ def _opens_read(said: ContextRead) -> _Opens:
     return "read", said.step_key, said.source, "", None
 
 
+def _opens_pause(said: PauseRequested) -> _Opens:
+    return "pause", said.step_key, said.reason, "", None
+
+
 _OPENS: Mapping[type[Payload], Callable[[Any], _Opens]] = {
     ModelRequested: _opens_model,
     ToolRequested: _opens_tool,
     WorkflowStepRequested: _opens_workflow,
     ContextRead: _opens_read,
+    PauseRequested: _opens_pause,
 }
 
 

@@ -15,7 +15,7 @@ from gert.errors import LeaseLost
 from gert.kernel.agent.snapshot import Snapshot
 from gert.kernel.events.chain import GENESIS
 
-CallKind = Literal["model", "tool", "workflow", "read"]
+CallKind = Literal["model", "tool", "workflow", "read", "pause"]
 CallOutcome = Literal[
     "open", "success", "transient_error", "permanent_error", "unknown_outcome", "failed", "timeout", "cancelled",
     "abandoned",
@@ -53,7 +53,7 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True):
 
     seq: the number of the request
     key: `kind:step_key`, or `kind#input_hash` where the step has no key
-    name: the model, the tool, the step of a workflow, or the source that was read
+    name: the model, the tool, the step of a workflow, the source that was read, or the reason of a pause
     input_hash: the hash of what replay compares
     done_seq: the number of the event that ended it
     drift: the hash of the changed question its answer was last taken for

@@ -70,10 +70,13 @@ class Hasher:
         return DIGEST_PREFIX + self._hash.hexdigest()
 
 
-def require_canonical(value: object, at: str = "") -> None:
-    """Refuse a value that has no canonical JSON form; `at` names where the value stands."""
+def require_canonical(value: object, at: str = "", *, large_integers: bool = False) -> None:
+    """Refuse a value that has no canonical JSON form; `at` names where the value stands.
+
+    large_integers: let those pass that only some readers keep exactly
+    """
     try:
-        _check(value, MAX_DEPTH)
+        _check(value, MAX_DEPTH, large_integers)
     except _FlawError as flaw:
         path = at + _short(flaw.path[::-1])
         where = f" at `{path.removeprefix('.')}`" if path else ""
@@ -98,13 +101,13 @@ class _FlawError(Exception):
         self.path: list[str] = []
 
 
-def _check(value: object, depth: int) -> None:
+def _check(value: object, depth: int, large: bool) -> None:
     if value is None or isinstance(value, bool):
         return
     if isinstance(value, str):
         _check_text(value)
     elif isinstance(value, int):
-        if not -MAX_INTEGER <= value <= MAX_INTEGER:
+        if not large and not -MAX_INTEGER <= value <= MAX_INTEGER:
             raise _FlawError(
                 "the integer is beyond ±(2^53-1), which JSON readers do not keep exactly", "write it as text"
             )
@@ -112,12 +115,12 @@ def _check(value: object, depth: int) -> None:
         if not math.isfinite(value):
             raise _FlawError(f"`{value}` is not a JSON number")
     elif isinstance(value, dict):
-        _check_mapping(value, depth)
+        _check_mapping(value, depth, large)
     elif isinstance(value, list | tuple):
         _check_depth(depth)
         for index, item in enumerate(value):
             try:
-                _check(item, depth - 1)
+                _check(item, depth - 1, large)
             except _FlawError as flaw:
                 flaw.path.append(f"[{index}]")
                 raise
@@ -125,14 +128,14 @@ def _check(value: object, depth: int) -> None:
         raise _FlawError(f"a `{type(value).__name__}` has no JSON form")
 
 
-def _check_mapping(value: Mapping[Any, Any], depth: int) -> None:
+def _check_mapping(value: Mapping[Any, Any], depth: int, large: bool) -> None:
     _check_depth(depth)
     for key, item in value.items():
         if not isinstance(key, str):
             raise _FlawError(f"the key `{key!r}` is not text", "quote it")
         try:
             _check_text(key)
-            _check(item, depth - 1)
+            _check(item, depth - 1, large)
         except _FlawError as flaw:
             flaw.path.append("." + key.encode("utf-8", "backslashreplace").decode())
             raise

@@ -84,9 +84,9 @@ def format_duration(duration: timedelta) -> str:
 
 
 def _number(micros: int, size: int) -> str:
-    from decimal import Decimal
-
-    return format((Decimal(micros) / size).normalize(), "f")
+    """How many times a size that is a power of ten; in whole numbers, because every step is written with one."""
+    whole, rest = divmod(micros, size)
+    return f"{whole}.{str(size + rest)[1:]}".rstrip("0") if rest else str(whole)
 
 
 def _flaw(text: str) -> str:

@@ -20,6 +20,13 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else REPLACEMENT for character in text)
 
 
+def one_line(text: str, longest: int) -> str:
+    """The text on one line, printable, and cut where it is longer."""
+    # Cut first: a text may be huge, and most of it is not shown.
+    line = printable(" ".join(text[: 2 * longest].split()))
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
 def a_noun(noun: str) -> str:
     """The noun with its article: `a string`, `an object`."""
     return f"{'an' if noun[:1].lower() in tuple('aeiou') else 'a'} {noun}"

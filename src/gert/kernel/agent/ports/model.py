@@ -76,7 +76,10 @@ class ToolDefinition:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call a model asks for; its arguments are a JSON object, sorted and compact."""
+    """A tool call a model asks for.
+
+    arguments_json: a JSON object, sorted and compact; where the model wrote something else, exactly that
+    """
 
     tool_name: str
     arguments_json: str

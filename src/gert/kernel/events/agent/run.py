@@ -38,10 +38,12 @@ class ResumeRequested(Payload, frozen=True, kw_only=True):
     """A paused run goes on.
 
     human_input_json: what whoever resumed it had to say
+    pause_seqs: the numbers of the pauses that end with it
     """
 
     type: ClassVar[str] = "resume_requested"
     human_input_json: str | None = None
+    pause_seqs: tuple[int, ...] = ()
 
 
 class RunSummary(Payload, frozen=True, kw_only=True):

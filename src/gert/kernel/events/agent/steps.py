@@ -105,6 +105,7 @@ class ToolRequested(Payload, frozen=True, kw_only=True):
     idempotency_key: the SHA-256 of `run_id:tool_name:seq`, with the number of this event
     semantic_idempotency_key: what makes two calls the same call; held until this one is known not to have happened
     side_effect: the tool says it changes something
+    input_hash: the hash of the tool and of the arguments the caller gave, before any middleware
     """
 
     type: ClassVar[str] = "tool_requested"
@@ -118,10 +119,14 @@ class ToolRequested(Payload, frozen=True, kw_only=True):
     intent_id: str | None = None
     amount_usd: float | None = None
     side_effect: bool = False
+    input_hash: str = ""
 
 
 class ToolCompleted(Payload, frozen=True, kw_only=True):
     """A tool call ended, or somebody said how it had ended.
+
+    A second one for the same request stands for the first: a hook gave the caller another result, or somebody settled
+    what nobody knew.
 
     request_seq: the number of the request it ends
     reconciled_by: who settled a call of unknown outcome

@@ -1,0 +1,175 @@
+"""From the signature of a Python function to the model its arguments fit, and the JSON Schema of that."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema
+
+from gert.errors import InputError
+from gert.kernel.agent.ports.tool import ToolExecutionContext
+from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
+from gert.kernel.foundation.text import one_line
+
+CONTEXT: Final = "artana_context"
+"""The parameter that is filled in by the kernel, and that no model is told of."""
+
+_LONGEST: Final = 300
+
+_REFUSED: Final[Mapping[Any, str]] = {
+    inspect.Parameter.POSITIONAL_ONLY: "is positional only",
+    inspect.Parameter.VAR_POSITIONAL: "takes any number of values",
+    inspect.Parameter.VAR_KEYWORD: "takes any number of names",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a function takes.
+
+    model: what its arguments fit
+    fields: the field of the model for each parameter; None where the one parameter is the model itself
+    takes_context: whether it wants to know about its call
+    """
+
+    model: type[BaseModel]
+    fields: Mapping[str, str] | None
+    parameter: str | None
+    takes_context: bool
+
+    def arguments(self, found: BaseModel, context: ToolExecutionContext) -> dict[str, Any]:
+        """What the function is called with."""
+        if self.fields is None:
+            given: dict[str, Any] = {str(self.parameter): found}
+        else:
+            given = {parameter: getattr(found, field) for parameter, field in self.fields.items()}
+        return {**given, CONTEXT: context} if self.takes_context else given
+
+
+def signature_of(function: Callable[..., Any], name: str) -> Signature:
+    """Read what a function takes, or say why it cannot be a tool."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InputError(f"the tool `{name}` is a generator", hint="return one value")
+    parameters, hints = _parameters(function, name)
+    takes_context = _takes_context(parameters, hints, name)
+    taken = {each: parameters[each] for each in parameters if each != CONTEXT}
+    for each, parameter in taken.items():
+        _check(each, parameter, hints, name)
+    if len(taken) == 1 and (model := _only_model(next(iter(taken)), taken, hints)) is not None:
+        return Signature(model, None, next(iter(taken)), takes_context)
+    return _made(name, taken, hints, takes_context)
+
+
+def schema_of(model: type[BaseModel], name: str) -> str:
+    """The JSON Schema of a tool's arguments, as canonical text."""
+    try:
+        schema = model.model_json_schema(by_alias=True, schema_generator=_Untitled)
+    except (PydanticInvalidForJsonSchema, PydanticUserError) as error:
+        raise InputError(
+            f"the tool `{name}` takes something that has no JSON Schema: {one_line(str(error), _LONGEST)}"
+        ) from error
+    # How a model is called says nothing about it; whether its own fields are called so is another matter.
+    schema.pop("title", None)
+    _check_order(schema, name)
+    return canonical_json_dumps(schema)
+
+
+class _Untitled(GenerateJsonSchema):
+    """Writes no titles: they repeat the names, and models pay for every word."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def _parameters(function: Callable[..., Any], name: str) -> tuple[Mapping[str, inspect.Parameter], dict[str, Any]]:
+    try:
+        parameters = inspect.signature(function).parameters
+        hints = get_type_hints(function, include_extras=True)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"the tool `{name}` has no signature that can be read: {one_line(str(error), _LONGEST)}"
+        ) from error
+    except (NameError, AttributeError, SyntaxError) as error:
+        raise InputError(
+            f"an annotation of the tool `{name}` cannot be read: {one_line(str(error), _LONGEST)}",
+            hint="annotate with types of the module, not of a function",
+        ) from error
+    return parameters, hints
+
+
+def _takes_context(parameters: Mapping[str, inspect.Parameter], hints: Mapping[str, Any], name: str) -> bool:
+    for each in parameters:
+        # Otherwise a model could be asked to make one up.
+        if each != CONTEXT and hints.get(each) is ToolExecutionContext:
+            raise InputError(f"the parameter `{each}` of the tool `{name}` must be called `{CONTEXT}`")
+    if CONTEXT not in parameters:
+        return False
+    if hints.get(CONTEXT) is not ToolExecutionContext:
+        raise InputError(f"expected `{CONTEXT}` of the tool `{name}` to be annotated as `ToolExecutionContext`")
+    if parameters[CONTEXT].kind in _REFUSED:
+        raise InputError(f"the parameter `{CONTEXT}` of the tool `{name}` must be taken by name")
+    return True
+
+
+def _check(each: str, parameter: inspect.Parameter, hints: Mapping[str, Any], name: str) -> None:
+    if (why := _REFUSED.get(parameter.kind)) is not None:
+        raise InputError(
+            f"the parameter `{each}` of the tool `{name}` {why}, and arguments are given by name",
+            hint="list every parameter by name",
+        )
+    if each not in hints:
+        raise InputError(f"the parameter `{each}` of the tool `{name}` has no annotation")
+    if each.startswith("_"):
+        raise InputError(f"the parameter `{each}` of the tool `{name}` must not begin with an underscore")
+
+
+def _only_model(only: str, taken: Mapping[str, inspect.Parameter], hints: Mapping[str, Any]) -> type[BaseModel] | None:
+    kind = hints[only]
+    # With a default it may be left out, and a model cannot be.
+    if taken[only].default is not inspect.Parameter.empty:
+        return None
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def _made(
+    name: str, taken: Mapping[str, inspect.Parameter], hints: Mapping[str, Any], takes_context: bool
+) -> Signature:
+    fields: dict[str, str] = {}
+    declared: dict[str, Any] = {}
+    for each, parameter in taken.items():
+        field = _free(each, taken)
+        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+        fields[each] = field
+        declared[field] = (hints[each], default if field == each else Field(default, alias=each))
+    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, validate_default=True)
+    try:
+        model = create_model(f"{name}_arguments", __config__=config, **declared)
+    except (PydanticSchemaGenerationError, PydanticUserError, NameError, TypeError, ValueError) as error:
+        raise InputError(
+            f"the tool `{name}` takes something that JSON cannot hold: {one_line(str(error), _LONGEST)}"
+        ) from error
+    return Signature(model, fields, None, takes_context)
+
+
+def _free(parameter: str, taken: Mapping[str, inspect.Parameter]) -> str:
+    """What a parameter is called in the model: `json` and `copy` are methods of every model."""
+    field = parameter
+    while hasattr(BaseModel, field) or field.startswith("model_") or (field != parameter and field in taken):
+        field = f"given_{field}"
+    return field
+
+
+def _check_order(schema: object, name: str) -> None:
+    """Refuse sets: they have no order, so the same call would be written in two ways."""
+    left: list[object] = [schema]
+    while left:
+        found = left.pop()
+        if isinstance(found, dict):
+            if found.get("type") == "array" and found.get("uniqueItems") is True:
+                raise InputError(f"the tool `{name}` takes a set, which has no order", hint="take a list")
+            left.extend(found.values())
+        elif isinstance(found, list):
+            left.extend(found)

@@ -1,0 +1,85 @@
+"""Whoever wants to hear of events is told after they are durable, in order, and apart from those who write them."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from gert.kernel.agent.ledger import Expect, Held, Ledger, Overtaken, Write, Written
+from gert.kernel.agent.payloads import KernelEvent, event_from_line
+
+OnEvent = Callable[[KernelEvent], Awaitable[None]]
+
+MOST_WAITING: Final = 10_000
+"""Events that wait for a listener that is slow; the oldest are passed over beyond that, and it is said."""
+
+PATIENCE: Final = 5.0
+"""Seconds a listener has to finish when the store is closed."""
+
+_LOG: Final = logging.getLogger("gert.agent")
+
+
+class Listener:
+    """Calls a function for each event; what it raises is logged, and harms nobody."""
+
+    def __init__(self, on_event: OnEvent) -> None:
+        self._on_event = on_event
+        self._waiting: deque[bytes] = deque()
+        self._telling: asyncio.Task[None] | None = None
+        self._passed_over = 0
+
+    def hear(self, lines: Sequence[bytes]) -> None:
+        """Take lines that were written."""
+        self._waiting.extend(lines)
+        while len(self._waiting) > MOST_WAITING:
+            self._waiting.popleft()
+            self._passed_over += 1
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.get_running_loop().create_task(self._tell())
+
+    async def close(self) -> None:
+        """Let the listener finish, for a while."""
+        task = self._telling
+        if task is None or task is asyncio.current_task():
+            return
+        _, late = await asyncio.wait({task}, timeout=PATIENCE)
+        if late:
+            task.cancel()
+            _LOG.warning("a listener did not finish in %s s; %d events were not told", PATIENCE, len(self._waiting))
+
+    async def _tell(self) -> None:
+        while self._waiting:
+            line = self._waiting.popleft()
+            if self._passed_over:
+                _LOG.warning("a listener is too slow: %d events were passed over", self._passed_over)
+                self._passed_over = 0
+            try:
+                await self._on_event(event_from_line(line))
+            except Exception:
+                _LOG.exception("a listener failed")
+
+
+class ListenedLedger:
+    """A ledger whose appends somebody listens to; everything else is the ledger's own."""
+
+    def __init__(self, ledger: Ledger, listener: Listener) -> None:
+        self._ledger = ledger
+        self._listener = listener
+
+    async def append(
+        self, run_id: str, write: Write, *, expects: Sequence[Expect] = (), fence: int | None = None
+    ) -> Written | Overtaken | Held:
+        """Append, then tell."""
+        answer = await self._ledger.append(run_id, write, expects=expects, fence=fence)
+        if isinstance(answer, Written):
+            self._listener.hear([row.line for row in answer.batch.rows])
+        return answer
+
+    async def close(self) -> None:
+        """Let the listener finish, then close the ledger."""
+        await self._listener.close()
+        await self._ledger.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)

@@ -1,0 +1,295 @@
+"""The stores callers know: a ledger each, behind the documented methods, which are written once."""
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+from os import PathLike, fspath
+from types import TracebackType
+from typing import Any, Self, cast
+
+from gert.ecosystem.host.agent.listening import ListenedLedger, Listener, OnEvent
+from gert.errors import InputError, RunError
+from gert.kernel.agent.compose import Entry, compose, event_id, idempotency_key
+from gert.kernel.agent.ledger import Batch, Head, Ledger, Written
+from gert.kernel.agent.payloads import (
+    EventPayload,
+    EventType,
+    KernelEvent,
+    RunSummaryPayload,
+    event_from_line,
+    to_entry_payload,
+)
+from gert.kernel.agent.store_shapes import (
+    RunLeaseRecord,
+    RunStateLifecycleStatus,
+    RunStateSnapshotRecord,
+    StoreSchemaInfo,
+    ToolSemanticOutcomeRecord,
+)
+from gert.kernel.events.agent import RunSummary, ToolRequested
+from gert.kernel.events.envelope import decode, parse_timestamp
+from gert.kernel.events.payload import Payload
+
+PAGE = 1000
+
+
+class LedgerStore:
+    """A store over a ledger."""
+
+    def __init__(self, ledger: Ledger, on_event: OnEvent | None = None) -> None:
+        listened = ledger if on_event is None else ListenedLedger(ledger, Listener(on_event))
+        self.ledger = cast("Ledger", listened)
+        self._fences: dict[str, int] = {}
+
+    async def append_event(
+        self,
+        *,
+        run_id: str,
+        tenant_id: str,
+        event_type: EventType,
+        payload: EventPayload,
+        parent_step_key: str | None = None,
+    ) -> KernelEvent:
+        """Append one event; durable when this returns. A `tool_requested` is given the key of its own number."""
+        if payload.kind != event_type.value:
+            raise InputError(f"expected the payload of `{event_type.value}`, found `{payload.kind}`")
+        said = to_entry_payload(payload)
+
+        def write(head: Head, moment: str) -> Batch:
+            if bool(head.count) == (event_type is EventType.RUN_STARTED):
+                state = "has begun already" if head.count else "has not begun"
+                raise RunError(f"run `{run_id}` {state}")
+            return compose(head, moment, tenant_id, (Entry(_keyed(said, run_id, head.count + 1), parent_step_key),))
+
+        written = await self.ledger.append(run_id, write, fence=self._fences.get(run_id))
+        if not isinstance(written, Written):
+            raise RunError(f"another call holds the semantic key of this one, in run `{run_id}`")
+        return event_from_line(written.batch.rows[0].line)
+
+    async def get_events_for_run(self, run_id: str) -> list[KernelEvent]:
+        """Every event of a run; none for a run that is not there."""
+        events: list[KernelEvent] = []
+        while lines := await self.ledger.lines(run_id, len(events), PAGE):
+            events.extend(event_from_line(line) for line in lines)
+        return events
+
+    async def get_latest_run_summary(self, run_id: str, summary_type: str) -> RunSummaryPayload | None:
+        """The newest summary of a type."""
+        line = await self.ledger.summary(run_id, summary_type)
+        said = None if line is None else decode(line).payload
+        if not isinstance(said, RunSummary):
+            return None
+        return RunSummaryPayload(summary_type=said.summary_type, summary_json=said.summary_json, step_key=said.step_key)
+
+    async def verify_run_chain(self, run_id: str) -> bool:
+        """Whether the record of a run is whole and unchanged; an unknown run is an error."""
+        from gert.ecosystem.stores.verifying import verify_run
+
+        return (await verify_run(self.ledger, run_id)).holds
+
+    async def list_run_ids(self, *, tenant_id: str | None = None, since: datetime | None = None) -> list[str]:
+        """The ids of runs, the newest first."""
+        return [head.run_id for head in await self.ledger.runs(tenant=tenant_id, since=since)]
+
+    async def get_model_cost_sum_for_run(self, run_id: str) -> float:
+        """What the models of a run have cost."""
+        head = await self.ledger.head(run_id)
+        return head.snapshot.model_cost if head is not None and head.snapshot is not None else 0.0
+
+    async def get_run_state_snapshot(self, *, run_id: str) -> RunStateSnapshotRecord | None:
+        """How a run stands."""
+        head = await self.ledger.head(run_id)
+        return None if head is None else _snapshot(head)
+
+    async def list_run_state_snapshots(
+        self, *, tenant_id: str, since: datetime | None = None, status: RunStateLifecycleStatus | None = None
+    ) -> list[RunStateSnapshotRecord]:
+        """How the runs of a tenant stand, the newest first."""
+        heads = await self.ledger.runs(tenant=tenant_id, since=since, status=status)
+        return [found for head in heads if (found := _snapshot(head)) is not None]
+
+    async def stream_events(
+        self,
+        run_id: str,
+        *,
+        since_seq: int = 0,
+        follow: bool = False,
+        poll_interval_seconds: float = 0.5,
+        idle_timeout_seconds: float | None = None,
+    ) -> AsyncIterator[KernelEvent]:
+        """The events of a run; with `follow` also those to come. Whoever follows is woken, and polls nothing."""
+        async for line in self.ledger.stream(run_id, since_seq, follow=follow, idle_timeout=idle_timeout_seconds):
+            yield event_from_line(line)
+
+    async def acquire_run_lease(self, *, run_id: str, worker_id: str, ttl_seconds: int) -> bool:
+        """Take a run."""
+        held = await self.ledger.acquire(run_id, worker_id, ttl_seconds)
+        if held is not None:
+            self._fences[run_id] = held.token
+        return held is not None
+
+    async def renew_run_lease(self, *, run_id: str, worker_id: str, ttl_seconds: int) -> bool:
+        """Keep a run."""
+        return await self.ledger.renew(run_id, worker_id, ttl_seconds) is not None
+
+    async def release_run_lease(self, *, run_id: str, worker_id: str) -> bool:
+        """Give a run back."""
+        self._fences.pop(run_id, None)
+        return await self.ledger.release(run_id, worker_id)
+
+    async def get_run_lease(self, *, run_id: str) -> RunLeaseRecord | None:
+        """Who has a run."""
+        held = await self.ledger.lease(run_id)
+        if held is None or held.worker_id is None:
+            return None
+        return RunLeaseRecord(run_id, held.worker_id, held.expires_at)
+
+    async def get_latest_tool_semantic_outcome(
+        self, *, tenant_id: str, tool_name: str, semantic_idempotency_key: str
+    ) -> ToolSemanticOutcomeRecord | None:
+        """What came of the newest call by its semantic key; one without an end counts as of unknown outcome."""
+        call = await self.ledger.holder(tenant_id, tool_name, semantic_idempotency_key)
+        if call is None:
+            return None
+        line = (await self.ledger.lines_at(call.run_id, (call.seq,))).get(call.seq)
+        request = None if line is None else decode(line).payload
+        if not isinstance(request, ToolRequested):
+            return None
+        outcome = "unknown_outcome" if call.outcome == "open" else call.outcome
+        return ToolSemanticOutcomeRecord(
+            call.run_id, event_id(call.run_id, call.seq), outcome, request.step_key, request.arguments_json
+        )
+
+    async def get_tool_request_count_for_run(self, *, run_id: str, tool_name: str) -> int:
+        """How often a run has called a tool."""
+        return await self.ledger.count_calls(tool_name, run_id=run_id)
+
+    async def get_tool_request_count_for_tenant_since(self, *, tenant_id: str, tool_name: str, since: datetime) -> int:
+        """How often a tenant has called a tool lately."""
+        return await self.ledger.count_calls(tool_name, tenant=tenant_id, since=since)
+
+    async def get_schema_info(self) -> StoreSchemaInfo:
+        """What the database says of itself."""
+        info = await self.ledger.schema_info()
+        return StoreSchemaInfo(cast("Any", info.backend), info.schema_version)
+
+    async def close(self) -> None:
+        """Close the ledger, after what was begun."""
+        await self.ledger.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class MemoryStore(LedgerStore):
+    """Runs that live as long as the process."""
+
+    def __init__(self, *, on_event: OnEvent | None = None, **ledger: Any) -> None:
+        from gert.ecosystem.stores.memory_ledger import MemoryLedger
+
+        super().__init__(MemoryLedger(**ledger), on_event)
+
+
+class JSONLStore(LedgerStore):
+    """Runs in a folder, a file each."""
+
+    def __init__(self, folder: str | PathLike[str], *, on_event: OnEvent | None = None, **ledger: Any) -> None:
+        from gert.ecosystem.stores.jsonl_ledger import JsonlLedger
+
+        super().__init__(JsonlLedger(fspath(folder), **ledger), on_event)
+
+
+class SQLiteStore(LedgerStore):
+    """Runs in a SQLite file: the embedded ledger, durable by default."""
+
+    def __init__(
+        self,
+        database_path: str | PathLike[str],
+        *,
+        busy_timeout_ms: int = 5000,
+        max_retry_attempts: int = 5,
+        retry_backoff_seconds: float = 0.02,
+        on_event: OnEvent | None = None,
+        **ledger: Any,
+    ) -> None:
+        from gert.ecosystem.stores.sqlite_ledger import SqliteLedger
+
+        super().__init__(
+            SqliteLedger(
+                fspath(database_path),
+                busy_timeout_ms=busy_timeout_ms,
+                max_retry_attempts=max_retry_attempts,
+                retry_backoff_seconds=retry_backoff_seconds,
+                **ledger,
+            ),
+            on_event,
+        )
+
+
+class PostgresStore(LedgerStore):
+    """Runs in Postgres: the ledger many machines share."""
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        min_pool_size: int = 1,
+        max_pool_size: int = 10,
+        command_timeout_seconds: float = 30.0,
+        max_retry_attempts: int = 5,
+        retry_backoff_seconds: float = 0.02,
+        on_event: OnEvent | None = None,
+        **ledger: Any,
+    ) -> None:
+        from gert.ecosystem.stores.postgres import PostgresLedger
+
+        super().__init__(
+            PostgresLedger(
+                dsn,
+                min_pool_size=min_pool_size,
+                max_pool_size=max_pool_size,
+                command_timeout_seconds=command_timeout_seconds,
+                max_retry_attempts=max_retry_attempts,
+                retry_backoff_seconds=retry_backoff_seconds,
+                **ledger,
+            ),
+            on_event,
+        )
+
+
+def _keyed(said: Payload, run_id: str, seq: int) -> Payload:
+    if not isinstance(said, ToolRequested):
+        return said
+    import msgspec
+
+    return msgspec.structs.replace(said, idempotency_key=idempotency_key(run_id, said.tool_name, seq))
+
+
+def _snapshot(head: Head) -> RunStateSnapshotRecord | None:
+    found = head.snapshot
+    if found is None:
+        return None
+    failed = found.status == "failed"
+    return RunStateSnapshotRecord(
+        run_id=head.run_id,
+        tenant_id=head.tenant or "",
+        last_event_seq=head.count,
+        last_event_type=found.last_type,
+        updated_at=parse_timestamp(head.updated_at),
+        status=found.status,
+        blocked_on=found.blocked_on,
+        failure_reason=found.failure_reason if failed else None,
+        last_step_key=found.last_step_key,
+        drift_count=found.drift_count,
+        last_stage=found.last_stage,
+        last_tool=found.last_tool,
+        model_cost_total=found.model_cost,
+        open_pause_count=len(found.pauses),
+        explain_status="failed" if failed else "completed",
+        explain_failure_reason=found.failure_reason if failed else None,
+        explain_failure_step=found.failure_step if failed else None,
+    )

@@ -1,0 +1,1 @@
+"""Models of several vendors behind one port; nothing of a vendor is imported or contacted before it is asked."""

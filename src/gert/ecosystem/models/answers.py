@@ -1,0 +1,163 @@
+"""From what a model answered, in whichever vendor's words, to a result of the port."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+import msgspec
+from pydantic import ValidationError
+
+from gert.ecosystem.models.failures import malformed, shown
+from gert.ecosystem.models.prices import Pricing, Tokens
+from gert.ecosystem.models.schemas import VALUE, output_format
+from gert.ecosystem.models.sse import Event
+from gert.errors import CanonicalError, ModelPermanentError
+from gert.kernel.agent.outputs import blank_output
+from gert.kernel.agent.ports.model import ModelAPIModeUsed, ModelRequest, ModelResult, OutputT, ToolCall
+from gert.kernel.foundation.canonical_v1 import canonical_json_dumps, canonicalize_json_object
+from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.foundation.text import printable
+
+_MOST_PROBLEMS: Final = 3
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model said, before it is read as an output.
+
+    stopped: why there is no more of it, where that is a reason not to take it: `length`, `refusal`, `content_filter`
+    refusal: its words when it refused
+    """
+
+    text: str
+    tool_calls: tuple[ToolCall, ...]
+    tokens: Tokens | None
+    items: tuple[dict[str, Any], ...]
+    response_id: str | None
+    model: str | None = None
+    stopped: str | None = None
+    refusal: str = ""
+
+
+def result_of(
+    request: ModelRequest[OutputT], answer: Answer, mode: ModelAPIModeUsed, pricing: Pricing, redactor: Redactor
+) -> ModelResult[OutputT]:
+    """Read an answer as the output that was asked for; raises where it is neither that nor tool calls."""
+    if answer.stopped is not None:
+        _refuse(answer, redactor)
+    output, raw = _output(request, answer, redactor)
+    usage = pricing.usage(request.model, answer.model, answer.tokens)
+    return ModelResult(output, usage, answer.tool_calls, raw, mode, answer.response_id, answer.items)
+
+
+def _refuse(answer: Answer, redactor: Redactor) -> NoReturn:
+    if answer.stopped == "length":
+        raise ModelPermanentError(
+            "the model's answer was cut off at its length limit", category="length", hint="allow more output tokens"
+        )
+    words = f": {shown(answer.refusal, redactor)}" if answer.refusal else ""
+    if answer.stopped == "content_filter":
+        raise ModelPermanentError(f"the model's answer was held back by a content filter{words}", category="refusal")
+    raise ModelPermanentError(f"the model refused to answer{words}", category="refusal")
+
+
+def _output(request: ModelRequest[OutputT], answer: Answer, redactor: Redactor) -> tuple[OutputT, str]:
+    text = _without_fence(answer.text)
+    problem = "it says nothing"
+    if text:
+        try:
+            return _validated(request.output_schema, text), text
+        except ValidationError as error:
+            problem = _problems(error)
+        except ValueError:
+            problem = "it is not JSON"
+    if answer.tool_calls:
+        # What it says beside its calls is a remark, and kept with the items.
+        return blank_output(request.output_schema), ""
+    said = f"; it says `{shown(text, redactor)}`" if text else ""
+    raise ModelPermanentError(
+        f"the model's answer is not a `{request.output_schema.__name__}`: {problem}{said}", category="invalid_output"
+    )
+
+
+def _validated(output_schema: type[OutputT], text: str) -> OutputT:
+    if not output_format(output_schema).wrapped:
+        return output_schema.model_validate_json(text)
+    value = json.loads(text)
+    inner = value[VALUE] if isinstance(value, dict) and value.keys() == {VALUE} else value
+    return output_schema.model_validate_json(json.dumps(inner))
+
+
+def _problems(error: ValidationError) -> str:
+    """What does not fit, by place; without the values, which may be anything."""
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    told = [f"`{'.'.join(map(str, each['loc']))}` {each['msg']}".removeprefix("`` ") for each in problems]
+    more = f" and {len(told) - _MOST_PROBLEMS} more" if len(told) > _MOST_PROBLEMS else ""
+    text = printable(" ".join(f"{'; '.join(told[:_MOST_PROBLEMS])}{more}".split()))
+    return text[:300]
+
+
+def _without_fence(text: str) -> str:
+    """The text inside a Markdown fence, which models put around JSON however they are asked not to."""
+    text = text.strip()
+    if text.startswith("```") and text.endswith("```") and "\n" in text:
+        return text[text.index("\n") + 1 : -3].strip()
+    return text
+
+
+def canonical_arguments(arguments: object) -> str:
+    """A tool call's arguments as a sorted, compact JSON object.
+
+    What is no JSON object stays as the model wrote it: to say so is the business of whoever checks the arguments, and
+    the model is told then.
+    """
+    if isinstance(arguments, str):
+        if not arguments.strip():
+            return "{}"  # how some models call a tool without parameters
+        try:
+            return canonicalize_json_object(arguments)
+        except CanonicalError:
+            return arguments
+    return canonical_json_dumps(arguments if isinstance(arguments, Mapping) else {})
+
+
+def message_item(text: str) -> dict[str, Any]:
+    """A text as an output item."""
+    return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+
+
+def call_item(call: ToolCall) -> dict[str, Any]:
+    """A tool call as an output item."""
+    return {
+        "type": "function_call",
+        "call_id": call.tool_call_id,
+        "name": call.tool_name,
+        "arguments": call.arguments_json,
+    }
+
+
+def objects(value: object) -> list[dict[str, Any]]:
+    """The objects in what should be a list of them; whatever else is in it is unknown and passed over."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, Sequence | list) else []
+
+
+def text_of(value: object) -> str:
+    """A text that may not be there."""
+    return value if isinstance(value, str) else ""
+
+
+def required_name(value: object) -> str:
+    """The name of a tool that is called; a call of nothing is no answer."""
+    if not isinstance(value, str) or not value:
+        raise malformed("the model's server answered with a tool call that names no tool")
+    return value
+
+
+def event_object(event: Event) -> dict[str, Any]:
+    """A streamed event's data, which is a JSON object with every vendor."""
+    try:
+        value = msgspec.json.decode(event.data)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise malformed("the model's server streamed something that is not a JSON object")
+    return value

@@ -1,0 +1,30 @@
+"""How long, how often and how much an adapter asks and reads."""
+
+import msgspec
+
+from gert.errors import InputError
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of one call.
+
+    timeout_seconds: for one attempt; of a streamed answer, the longest silence
+    stream_seconds: for all of a streamed answer
+    max_retries: how often a transient failure is tried again
+    max_retry_after_seconds: a vendor that wants to be left alone for longer is not waited for
+    max_response_bytes: the most that is read of an answer
+    """
+
+    timeout_seconds: float = 60.0
+    stream_seconds: float = 600.0
+    max_retries: int = 2
+    initial_backoff_seconds: float = 0.25
+    max_backoff_seconds: float = 8.0
+    max_retry_after_seconds: float = 60.0
+    max_response_bytes: int = 16 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        if self.timeout_seconds <= 0 or self.stream_seconds <= 0 or self.max_response_bytes <= 0:
+            raise InputError("a model's time and size limits must be more than 0")
+        if min(self.max_retries, self.initial_backoff_seconds, self.max_backoff_seconds) < 0:
+            raise InputError("a model's retries and waits cannot be negative")

@@ -1,0 +1,185 @@
+"""Models by litellm, or by functions of its shape; litellm itself is imported when it is needed and never before."""
+
+import asyncio
+import importlib
+from collections.abc import Awaitable, Callable, Mapping
+from inspect import isawaitable
+from typing import Any, cast
+
+import msgspec
+
+from gert.ecosystem.models import openai_chat as chat
+from gert.ecosystem.models import openai_responses as responses
+from gert.ecosystem.models.answers import Answer, result_of
+from gert.ecosystem.models.conversation import needs_responses
+from gert.ecosystem.models.failures import malformed
+from gert.ecosystem.models.limits import Limits
+from gert.ecosystem.models.prices import Pricing
+from gert.ecosystem.models.retrying import with_retries
+from gert.errors import ModelError, ModelPermanentError, ModelTimeoutError, ModelTransientError
+from gert.kernel.agent.ports.model import (
+    LiteLLMCompletionFn,
+    LiteLLMResponsesFn,
+    ModelAPIModeUsed,
+    ModelRequest,
+    ModelResult,
+    ModelUsage,
+    OutputT,
+)
+from gert.kernel.foundation.redaction import Redactor
+
+_TRANSIENT = frozenset({408, 409, 425, 429})
+_TRANSIENT_NAMES = ("RateLimitError", "APIConnectionError", "ServiceUnavailableError", "InternalServerError")
+_UNSUPPORTED_NAMES = ("NotFoundError", "UnsupportedParamsError")
+
+
+class LiteLLMAdapter:
+    """A model port over `litellm.acompletion` and `litellm.aresponses`, or over functions like them.
+
+    With `api_mode="auto"` the Responses function is asked where there is one: the one that was given, or litellm's
+    own where no function was given at all. Costs are those litellm tells.
+    """
+
+    def __init__(
+        self,
+        completion_fn: LiteLLMCompletionFn | None = None,
+        responses_fn: LiteLLMResponsesFn | None = None,
+        *,
+        timeout_seconds: float = 30.0,
+        max_retries: int = 2,
+        initial_backoff_seconds: float = 0.25,
+        max_backoff_seconds: float = 2.0,
+        fail_on_unknown_cost: bool = False,
+    ) -> None:
+        self._completion_fn = completion_fn
+        self._responses_fn = responses_fn
+        self._only_chat: set[str] = set()
+        self._fail_on_unknown_cost = fail_on_unknown_cost
+        self._sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+        self._limits = Limits(
+            timeout_seconds=timeout_seconds,
+            max_retries=max_retries,
+            initial_backoff_seconds=initial_backoff_seconds,
+            max_backoff_seconds=max_backoff_seconds,
+        )
+
+    async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
+        """Ask a model and wait for all of its answer."""
+        mode = request.model_options.api_mode
+        option = needs_responses(request.model_options)
+        if mode == "chat" and option is not None:
+            raise ModelPermanentError(
+                f"`{option}` needs the Responses API, and `chat` was asked for", category="request"
+            )
+        if mode == "chat" or (mode == "auto" and option is None and not self._offers_responses(request.model)):
+            return await self._by_chat(request)
+        try:
+            return await self._by_responses(request)
+        except ModelPermanentError as failure:
+            if mode == "responses" or option is not None or failure.category != "unsupported":
+                raise
+        result = await self._by_chat(request)
+        self._only_chat.add(request.model)
+        return result
+
+    def _offers_responses(self, model: str) -> bool:
+        if model in self._only_chat:
+            return False
+        return self._responses_fn is not None or self._completion_fn is None
+
+    async def _by_chat(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
+        call = self._completion_fn or _litellm("acompletion")
+        said = await self._ask(call, chat.body_of(request, request.model))
+        return self._result(request, chat.answer_of(_plain(said)), "chat", said)
+
+    async def _by_responses(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
+        call = self._responses_fn or _litellm("aresponses")
+        said = await self._ask(call, responses.body_of(request, request.model))
+        return self._result(request, responses.answer_of(_plain(said), Redactor()), "responses", said)
+
+    async def _ask(self, call: Callable[..., Any], arguments: dict[str, Any]) -> object:
+        async def attempt() -> object:
+            try:
+                async with asyncio.timeout(self._limits.timeout_seconds):
+                    said = call(**arguments)
+                    return await said if isawaitable(said) else said
+            except Exception as problem:
+                raise _failure(problem, self._limits.timeout_seconds) from problem
+
+        return await with_retries(attempt, self._limits, self._sleep)
+
+    def _result(
+        self, request: ModelRequest[OutputT], answer: Answer, mode: ModelAPIModeUsed, said: object
+    ) -> ModelResult[OutputT]:
+        result = result_of(request, answer, mode, Pricing(), Redactor())
+        cost = _cost(said)
+        if cost is None and self._fail_on_unknown_cost:
+            raise ModelPermanentError(
+                f"what the call of the model `{request.model}` cost is not known", category="unknown_cost"
+            )
+        usage = ModelUsage(result.usage.prompt_tokens, result.usage.completion_tokens, cost or 0.0)
+        return ModelResult(
+            result.output, usage, result.tool_calls, result.raw_output, mode, result.response_id,
+            result.response_output_items,
+        )  # fmt: skip
+
+
+def _litellm(name: str) -> Callable[..., Any]:
+    try:
+        module = importlib.import_module("litellm")
+    except ImportError:
+        raise ModelPermanentError(
+            "litellm is not installed, and no function was given in its place",
+            category="configuration",
+            hint="install litellm, pass `completion_fn`, or use one of the native adapters",
+        ) from None
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise ModelPermanentError(f"this litellm has no `{name}`", category="unsupported")
+    return cast("Callable[..., Any]", function)
+
+
+def _failure(problem: Exception, seconds: float) -> ModelError:
+    """What an exception of somebody else's library means; its words stay with it, since they may hold a key."""
+    if isinstance(problem, ModelError):
+        return problem
+    name = type(problem).__name__
+    status = getattr(problem, "status_code", None)
+    status = status if isinstance(status, int) and not isinstance(status, bool) else None
+    if isinstance(problem, TimeoutError) or name in ("Timeout", "APITimeoutError"):
+        return ModelTimeoutError(f"the model did not answer within {seconds:g}s", status=status, category="timeout")
+    what = f"the call of the model failed with `{name}`"
+    if isinstance(problem, ConnectionError) or name in _TRANSIENT_NAMES:
+        return ModelTransientError(what, status=status, category="rate_limit" if status == 429 else "connection")
+    if status is not None and (status in _TRANSIENT or (status >= 500 and status != 501)):
+        return ModelTransientError(what, status=status, category="rate_limit" if status == 429 else "server")
+    unsupported = status in (404, 405, 501) or name in _UNSUPPORTED_NAMES or isinstance(problem, NotImplementedError)
+    return ModelPermanentError(what, status=status, category="unsupported" if unsupported else "request")
+
+
+def _plain(said: object) -> dict[str, Any]:
+    """A vendor's object, as plain data."""
+    value = said
+    if not isinstance(said, Mapping):
+        dump, dump_json = getattr(said, "model_dump", None), getattr(said, "model_dump_json", None)
+        if callable(dump):
+            value = dump()
+        elif callable(dump_json):
+            value = dump_json()
+    try:
+        # Through JSON and back: what is recorded of it must be plain.
+        plain = msgspec.json.decode(value if isinstance(value, str) else msgspec.json.encode(value))
+    except (TypeError, ValueError, RecursionError):
+        plain = None
+    if not isinstance(plain, dict):
+        raise malformed("the model's answer is not a completion")
+    return plain
+
+
+def _cost(said: object) -> float | None:
+    hidden = getattr(said, "_hidden_params", None)
+    if hidden is None and isinstance(said, Mapping):
+        hidden = said.get("_hidden_params", said)
+    cost = hidden.get("response_cost") if isinstance(hidden, Mapping) else None
+    is_number = isinstance(cost, int | float) and not isinstance(cost, bool) and cost >= 0
+    return float(cost) if is_number and cost is not None else None

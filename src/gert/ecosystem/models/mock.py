@@ -1,0 +1,91 @@
+"""A model that answers what it is told to, at once and for nothing."""
+
+from collections.abc import Callable, Mapping
+from inspect import isawaitable
+from typing import Any, cast
+
+from pydantic import BaseModel, ValidationError
+
+from gert.errors import InputError, ModelPermanentError
+from gert.kernel.agent.outputs import blank_output, output_json_of
+from gert.kernel.agent.ports.model import (
+    ModelAPIModeUsed,
+    ModelRequest,
+    ModelResult,
+    ModelUsage,
+    OnToken,
+    OutputT,
+    ToolCall,
+)
+
+
+class MockModelPort:
+    """A model port with one answer, or one made from each request.
+
+    Without an output it gives the schema's defaults, as a model does that only asks for tools.
+    """
+
+    def __init__(
+        self,
+        *,
+        output: Mapping[str, object] | None = None,
+        output_factory: Callable[[ModelRequest[BaseModel]], Mapping[str, object]] | None = None,
+        usage: ModelUsage | None = None,
+        tool_calls: tuple[ToolCall, ...] = (),
+        api_mode_used: ModelAPIModeUsed = "chat",
+        response_id: str | None = None,
+        response_output_items: tuple[dict[str, object], ...] = (),
+    ) -> None:
+        if output is not None and output_factory is not None:
+            raise InputError("a mock model has an `output` or an `output_factory`, not both")
+        self._output = output
+        self._output_factory = output_factory
+        self._usage = usage or ModelUsage(prompt_tokens=0, completion_tokens=0, cost_usd=0.0)
+        self._tool_calls = tool_calls
+        self._api_mode_used: ModelAPIModeUsed = api_mode_used
+        self._response_id = response_id
+        self._response_output_items = response_output_items
+        self.calls = 0
+
+    async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
+        """Give the answer."""
+        self.calls += 1
+        output, raw = self._answer(request)
+        return ModelResult(
+            output,
+            self._usage,
+            self._tool_calls,
+            raw,
+            self._api_mode_used,
+            self._response_id,
+            self._response_output_items,
+        )
+
+    async def complete_streaming(self, request: ModelRequest[OutputT], on_token: OnToken) -> ModelResult[OutputT]:
+        """Give the answer, telling it word by word."""
+        result = await self.complete(request)
+        words = result.raw_output.split(" ") if result.raw_output else []
+        for position, word in enumerate(words):
+            waiting = on_token(word if position == 0 else f" {word}")
+            if isawaitable(waiting):
+                await waiting
+        return result
+
+    def _answer(self, request: ModelRequest[OutputT]) -> tuple[OutputT, str]:
+        given: Mapping[str, Any] | None = self._output
+        if self._output_factory is not None:
+            given = self._output_factory(cast("ModelRequest[BaseModel]", request))
+        try:
+            if given is None:
+                return (blank_output if self._tool_calls else _defaults)(request.output_schema), ""
+            output = request.output_schema.model_validate(given)
+        except ValidationError as error:
+            raise ModelPermanentError(
+                f"the mock model's answer is not a `{request.output_schema.__name__}`: {error.error_count()} problems",
+                category="invalid_output",
+            ) from error
+        return output, output_json_of(output)
+
+
+def _defaults(output_schema: type[OutputT]) -> OutputT:
+    return output_schema()

@@ -1,0 +1,43 @@
+"""Asking again where that may help: a bounded number of times, each wait longer than the one before."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from gert.ecosystem.models.limits import Limits
+from gert.errors import ModelError, ModelTimeoutError, ModelTransientError
+
+T = TypeVar("T")
+
+
+async def with_retries(
+    attempt: Callable[[], Awaitable[T]],
+    limits: Limits,
+    sleep: Callable[[float], Awaitable[object]],
+    may_repeat: Callable[[], bool] = lambda: True,
+) -> T:
+    """Make attempts until one succeeds, fails for good, or there were enough of them; the last failure is raised.
+
+    may_repeat: asked after a failure; a stream that has told something is not begun again
+    """
+    made = 0
+    while True:
+        try:
+            return await attempt()
+        except (ModelTimeoutError, ModelTransientError) as failure:
+            wait = pause_after(failure, made, limits)
+            if made >= limits.max_retries or wait is None or not may_repeat():
+                raise
+        await sleep(wait)
+        made += 1
+
+
+def pause_after(failure: ModelError, made: int, limits: Limits) -> float | None:
+    """How long to wait after a failure, or None where the vendor asks for more patience than there is."""
+    import random
+
+    backoff = min(limits.initial_backoff_seconds * 2.0 ** min(made, 32), limits.max_backoff_seconds)
+    # Many runs fail at the same moment; they should not all come back at the same moment.
+    backoff *= 0.5 + random.random() / 2  # noqa: S311
+    if failure.retry_after is None:
+        return backoff
+    return None if failure.retry_after > limits.max_retry_after_seconds else max(failure.retry_after, backoff)

@@ -1,0 +1,135 @@
+"""Which vendor answers for a model, by the model's name; nothing is set up before it is needed."""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType, TracebackType
+from typing import Final, Protocol, Self, runtime_checkable
+
+from gert.errors import ModelPermanentError
+from gert.kernel.agent.ports.model import ModelPort, ModelRequest, ModelResult, OnToken, OutputT, StreamingModelPort
+
+OLLAMA: Final = "http://localhost:11434/v1"
+_OPENAI: Final = re.compile(r"(gpt|chatgpt|codex)-|o[0-9]")
+_ANTHROPIC: Final = re.compile(r"claude-")
+
+
+@runtime_checkable
+class _Closes(Protocol):
+    async def close(self) -> None: ...
+
+
+class RoutingModelPort:
+    """A model port that hands each request to the adapter for its model.
+
+    `gpt-…`, `chatgpt-…`, `codex-…` and `o1…` go to OpenAI, `claude-…` to Anthropic. `<name>/<model>` goes to the
+    vendor or URL of that name: `openai/`, `anthropic/`, `ollama/`, and those in `compatible`.
+
+    ports: ready adapters, by `openai`, `anthropic` or a name of `compatible`, in place of those it would make
+    compatible: URLs of OpenAI-compatible servers, such as `{"openai-compatible": "http://localhost:8000/v1"}`
+    default: asked for every model nobody else is asked for
+    """
+
+    def __init__(
+        self,
+        *,
+        ports: Mapping[str, ModelPort] | None = None,
+        compatible: Mapping[str, str] | None = None,
+        default: ModelPort | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._ports: dict[str, ModelPort] = dict(ports or {})
+        self._own: list[ModelPort] = []
+        self._compatible = {"ollama": OLLAMA, **(compatible or {})}
+        self._default = default
+        self._environ = os.environ if environ is None else environ
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the adapters it made itself."""
+        for port in self._own:
+            if isinstance(port, _Closes):
+                await port.close()
+
+    def port_for(self, model: str) -> tuple[ModelPort, str]:
+        """The adapter for a model, and the model's name there."""
+        route, name = self._route(model)
+        if route is None:
+            if self._default is not None:
+                return self._default, model
+            raise ModelPermanentError(
+                f"nobody is known who answers for the model `{model[:200]}`",
+                category="model_not_found",
+                hint="write `<name>/<model>` and give that name's URL in `compatible`, or give a `default`",
+            )
+        if route not in self._ports:
+            self._ports[route] = self._made(route)
+            self._own.append(self._ports[route])
+        return self._ports[route], name
+
+    async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
+        """Ask the adapter for the request's model."""
+        port, name = self.port_for(request.model)
+        return await port.complete(replace(request, model=name))
+
+    async def complete_streaming(self, request: ModelRequest[OutputT], on_token: OnToken) -> ModelResult[OutputT]:
+        """Ask the adapter for the request's model; one that cannot stream tells its answer at the end."""
+        port, name = self.port_for(request.model)
+        if isinstance(port, StreamingModelPort):
+            return await port.complete_streaming(replace(request, model=name), on_token)
+        return await _told_at_the_end(port, replace(request, model=name), on_token)
+
+    def _route(self, model: str) -> tuple[str | None, str]:
+        prefix, slash, name = model.partition("/")
+        if slash and name and (prefix in self._compatible or prefix in self._ports or prefix in _MAKERS):
+            return prefix, name
+        if _OPENAI.match(model):
+            return "openai", model
+        return ("anthropic", model) if _ANTHROPIC.match(model) else (None, model)
+
+    def _made(self, route: str) -> ModelPort:
+        if route in self._compatible:
+            from gert.ecosystem.models.compatible import OpenAICompatibleAdapter
+
+            return OpenAICompatibleAdapter(self._compatible[route])
+        return _MAKERS[route](self._environ)
+
+
+def model_port_for(model: str, *, environ: Mapping[str, str] | None = None) -> ModelPort:
+    """The adapter for one model, with keys from the environment."""
+    return RoutingModelPort(environ=environ).port_for(model)[0]
+
+
+def _openai(environ: Mapping[str, str]) -> ModelPort:
+    from gert.ecosystem.models.openai import OpenAIAdapter
+
+    return OpenAIAdapter(environ=environ)
+
+
+def _anthropic(environ: Mapping[str, str]) -> ModelPort:
+    from gert.ecosystem.models.anthropic import AnthropicAdapter
+
+    return AnthropicAdapter(environ=environ)
+
+
+_MAKERS: Final[Mapping[str, Callable[[Mapping[str, str]], ModelPort]]] = MappingProxyType(
+    {"openai": _openai, "anthropic": _anthropic}
+)
+
+
+async def _told_at_the_end(port: ModelPort, request: ModelRequest[OutputT], on_token: OnToken) -> ModelResult[OutputT]:
+    from inspect import isawaitable
+
+    result = await port.complete(request)
+    waiting = on_token(result.raw_output) if result.raw_output else None
+    if isawaitable(waiting):
+        await waiting
+    return result

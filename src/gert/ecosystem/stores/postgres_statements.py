@@ -1,0 +1,217 @@
+"""An append as one statement, which is one round trip and one commit.
+
+It changes the row of the run first, where that still ends as it did for the writer and the lease allows it; all else
+follows from that row and does not happen without it. What there is one of goes in as plain values, more as arrays:
+arrays cost more than the insert they save.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from gert.ecosystem.stores import sql
+from gert.ecosystem.stores.settling import settled
+from gert.ecosystem.stores.sqlite_rows import encode
+from gert.kernel.agent.ledger import HOLDING, Batch, Call, End, Expect
+from gert.kernel.events.chain import GENESIS
+
+SERVER_TIME: Final = """to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
+"""The time of the server, as times are written in a ledger."""
+
+
+class Shape(NamedTuple):
+    """What there is of each in an append: 0 none, 1 one, 2 more."""
+
+    first: bool
+    fenced: bool
+    rows: int
+    calls: int
+    ends: int
+    expects: int
+    own_time: bool
+    """Leases go by the time of the event, and not by that of the server."""
+
+
+def statement(batch: Batch, expects: Sequence[Expect], fence: int | None, *, own_time: bool) -> tuple[str, list[Any]]:
+    """The statement that appends a batch, and its values."""
+    head, rows = batch.head, batch.rows
+    calls, said = settled(batch)
+    ends = _merged(said)
+    one = len(rows) == 1 and rows[0].timestamp == head.updated_at
+    first = head.count == len(rows)
+    shape = Shape(first, fence is not None, 1 if one else 2, _few(calls), _few(ends), _few(expects), own_time)
+    status, data = (None, None) if head.snapshot is None else (head.snapshot.status, encode(head.snapshot))
+    values: list[Any] = [head.run_id, head.count, head.hash, head.seal, status, data, head.updated_at, head.tenant]
+    if first:
+        values.append(head.started_at)
+    if fence is not None:
+        values.append(fence)
+    if one:
+        row = rows[0]
+        values += (row.type, row.line, row.summary_type)
+    else:
+        values.append(len(rows))
+        values += map(list, zip(*rows, strict=True))
+    if expects:
+        values += _values([tuple(expect) for expect in expects])
+    if ends:
+        values += _values(ends)
+    if calls:
+        values += _values([_call_values(call) for call in calls])
+    return text(shape), values
+
+
+@cache
+def text(shape: Shape) -> str:
+    """The words of an append of this shape."""
+    places = _Places(9)
+    started = places.next("text") if shape.first else ""
+    fence = places.next("bigint") if shape.fenced else ""
+    rows = _rows(places, shape.rows)
+    before = "0" if shape.first else "$2::bigint - 1" if shape.rows == 1 else f"$2::bigint - {rows.size}"
+    conditions = [f"runs.count = {before}", _lease(fence, "$7::text" if shape.own_time else SERVER_TIME)]
+    expected = _expects(places, shape.expects) if shape.expects else "true"
+    parts = [_first(conditions, expected, started, fence) if shape.first else _further([*conditions, expected])]
+    if shape.ends:
+        parts.append(_ends(places, shape.ends))
+    if shape.calls:
+        parts.append(_calls(places, shape.calls, after_ends=shape.ends > 0))
+    return f"WITH {', '.join(parts)} {rows.insert}"
+
+
+class _Rows(NamedTuple):
+    insert: str
+    size: str
+
+
+class _Places:
+    """Gives out the numbers of values."""
+
+    def __init__(self, first: int) -> None:
+        self._number = first
+
+    def next(self, kind: str) -> str:
+        place = f"${self._number}::{kind}"
+        self._number += 1
+        return place
+
+    def source(self, many: int, kinds: Sequence[str], alias: str) -> str:
+        """A table of values, with columns c1, c2, …"""
+        names = ", ".join(f"c{number}" for number in range(1, len(kinds) + 1))
+        if many == 1:
+            return f"(SELECT {', '.join(map(self.next, kinds))}) AS {alias} ({names})"
+        return f"unnest({', '.join(self.next(kind + '[]') for kind in kinds)}) AS {alias} ({names})"
+
+
+_SET: Final = "count = $2, hash = $3, seal = $4, status = $5, snapshot = $6, updated_at = $7, tenant = $8"
+_EVENT: Final = "INSERT INTO events (run_id, seq, type, timestamp, summary_type, line) SELECT $1::text, "
+_CALL_KINDS: Final = ("bigint", *["text"] * 8, "bigint", "text", "bigint")
+_HOLDS: Final = f"e.c2 IN ({', '.join(repr(outcome) for outcome in sorted(HOLDING))})"
+
+
+def _first(conditions: Sequence[str], expected: str, started: str, fence: str) -> str:
+    # A run may have a row before it has events: somebody took its lease.
+    allowed = f"({fence} = 0 OR EXISTS (SELECT 1 FROM runs WHERE run_id = $1))" if fence else "true"
+    return (
+        "head AS (INSERT INTO runs (run_id, count, hash, seal, status, snapshot, updated_at, tenant, started_at)"
+        f" SELECT $1::text, $2::bigint, $3::text, $4::text, $5::text, $6::bytea, $7::text, $8::text, {started}"
+        f" WHERE {allowed} AND {expected}"
+        f" ON CONFLICT (run_id) DO UPDATE SET {_SET}, started_at = {started} WHERE {' AND '.join(conditions)}"
+        " RETURNING 1)"
+    )
+
+
+def _further(conditions: Sequence[str]) -> str:
+    return f"head AS (UPDATE runs SET {_SET} WHERE run_id = $1 AND {' AND '.join(conditions)} RETURNING 1)"
+
+
+def _lease(fence: str, now: str) -> str:
+    # The same as `may_append`, in the same row that is changed.
+    if fence:
+        return f"runs.lease_token = {fence}"
+    return f"(runs.lease_worker IS NULL OR runs.lease_expires <= {now})"
+
+
+def _rows(places: _Places, many: int) -> _Rows:
+    if many == 1:
+        kind, line, summary = places.next("text"), places.next("bytea"), places.next("text")
+        return _Rows(f"{_EVENT}$2::bigint, {kind}, $7::text, {summary}, {line} FROM head", "1")
+    size = places.next("bigint")
+    source = places.source(2, ("bigint", "text", "text", "text", "bytea"), "r")
+    return _Rows(f"{_EVENT}r.c1, r.c2, r.c3, r.c4, r.c5 FROM head, {source}", size)
+
+
+def _expects(places: _Places, many: int) -> str:
+    last = "(SELECT coalesce(max(seq), 0) FROM calls WHERE run_id = $1 AND key = {})"
+    if many == 1:
+        key, seq = places.next("text"), places.next("bigint")
+        return f"{last.format(key)} = {seq}"
+    source = places.source(2, ("text", "bigint"), "x")
+    return f"NOT EXISTS (SELECT 1 FROM {source} WHERE {last.format('x.c1')} <> x.c2)"
+
+
+def _ends(places: _Places, many: int) -> str:
+    # A call that turns out to have happened after all holds its key again, unless another has it by now.
+    source = places.source(many, ("bigint", "text", "bigint", "text"), "e")
+    return f"""ended AS (UPDATE calls SET outcome = coalesce(e.c2, outcome), done_seq = coalesce(e.c3, done_seq),
+        drift = coalesce(e.c4, drift), held = CASE WHEN e.c2 IS NULL THEN held
+            WHEN semantic_key IS NULL OR NOT {_HOLDS} THEN 0 WHEN held = 1 THEN 1
+            WHEN EXISTS (SELECT 1 FROM calls AS o WHERE o.tenant = calls.tenant AND o.name = calls.name
+                AND o.semantic_key = calls.semantic_key AND o.held = 1) THEN 0 ELSE 1 END
+        FROM head, {source} WHERE run_id = $1 AND seq = e.c1 RETURNING 1)"""
+
+
+def _calls(places: _Places, many: int, *, after_ends: bool) -> str:
+    source = places.source(many, _CALL_KINDS, "n")
+    columns = ", ".join(f"n.c{number}" for number in range(1, len(_CALL_KINDS) + 1))
+    # A key that ends here is free for the call that begins here.
+    order = " WHERE (SELECT count(*) FROM ended) >= 0" if after_ends else ""
+    return (
+        f"opened AS (INSERT INTO calls ({sql.CALL_COLUMNS}, held) SELECT $1::text, {columns} FROM head, {source}{order})"
+    )
+
+
+_CALL_FIELDS: Final = attrgetter(
+    "seq", "kind", "key", "name", "tenant", "timestamp", "input_hash", "semantic_key", "outcome", "done_seq", "drift"
+)
+
+
+def _call_values(call: Call) -> tuple[Any, ...]:
+    return (*_CALL_FIELDS(call), int(call.held))
+
+
+def _few(items: Sequence[object]) -> int:
+    return min(len(items), 2)
+
+
+def _values(items: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
+    """One item as it is, more of them column by column."""
+    return items[0] if len(items) == 1 else [list(column) for column in zip(*items, strict=True)]
+
+
+def _merged(ends: Sequence[End]) -> list[tuple[Any, ...]]:
+    """What is said about each call in the end: a statement changes a row once."""
+    merged: dict[int, tuple[Any, ...]] = {}
+    for end in ends:
+        before = merged.get(end.seq, end)
+        merged[end.seq] = tuple(new if new is not None else old for new, old in zip(end, before, strict=True))
+    return list(merged.values())
+
+
+TOUCH: Final = f"""
+INSERT INTO runs (run_id, count, hash, started_at, updated_at) VALUES ($1, 0, '{GENESIS}', '', '')
+ON CONFLICT (run_id) DO NOTHING
+"""
+STANDING: Final = f"""
+SELECT {sql.HEAD_COLUMNS}, lease_worker, lease_token, lease_expires, {SERVER_TIME},
+    (SELECT coalesce(max(seq), 0) FROM events WHERE run_id = $1)
+FROM runs WHERE run_id = $1
+"""
+LAST_CALLS: Final = """
+SELECT k, (SELECT coalesce(max(seq), 0) FROM calls WHERE run_id = $1 AND key = k) FROM unnest($2::text[]) AS k
+"""
+HELD_BY: Final = f"""
+SELECT {sql.CALL_COLUMNS} FROM calls WHERE tenant = $1 AND name = $2 AND semantic_key = $3 AND held = 1
+"""
+LINES_AT: Final = "SELECT seq, line FROM events WHERE run_id = $1 AND seq = ANY($2::bigint[])"

@@ -1,0 +1,99 @@
+"""Who waits for more of a run: woken when this process writes it, and looking now and then for what others write."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from gert.errors import GertError, TraceError
+from gert.kernel.agent.ledger import Written
+
+Look = Callable[[Sequence[str]], Awaitable[Hashable]]
+
+
+class Waiting:
+    """Everyone who waits, by run; all on one event loop."""
+
+    def __init__(self, poll_interval: float) -> None:
+        self._poll_interval = poll_interval
+        self._waiters: dict[str, set[asyncio.Event]] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def done(self, result: Any) -> None:
+        """Take note of something that was written."""
+        if self._waiters and isinstance(result, Written):
+            self._wake(result.batch.head.run_id)
+
+    async def until(
+        self, run_id: str, is_there: Callable[[], Awaitable[bool]], look: Look | None, timeout: float
+    ) -> bool:
+        """Wait until something is there, `timeout` seconds at most; whether it is."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        woken = asyncio.Event()
+        self._waiters.setdefault(run_id, set()).add(woken)
+        try:
+            while True:
+                # Before it is looked for: what comes in between wakes.
+                woken.clear()
+                if self._closed:
+                    raise is_closed()
+                if await is_there():
+                    return True
+                if loop.time() >= deadline:
+                    return False
+                if look is not None and self._looking is None and not self._closed:
+                    self._looking = loop.create_task(self._look_out(look))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(deadline):
+                        await woken.wait()
+        finally:
+            self._leave(run_id, woken)
+
+    def close(self) -> None:
+        """Send everyone away: nothing more will come."""
+        self._closed = True
+        self._wake_all()
+        self._stop_looking()
+
+    def _leave(self, run_id: str, woken: asyncio.Event) -> None:
+        waiters = self._waiters[run_id]
+        waiters.discard(woken)
+        if not waiters:
+            del self._waiters[run_id]
+        if not self._waiters:
+            self._stop_looking()
+
+    def _wake(self, run_id: str) -> None:
+        for woken in self._waiters.get(run_id, ()):
+            woken.set()
+
+    def _wake_all(self) -> None:
+        for run_id in self._waiters:
+            self._wake(run_id)
+
+    def _stop_looking(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
+    async def _look_out(self, look: Look) -> None:
+        """Wake everyone whenever somebody else has written."""
+        seen: Hashable = None
+        try:
+            while True:
+                await asyncio.sleep(self._poll_interval)
+                found = await look(list(self._waiters))
+                if found != seen:
+                    self._wake_all()
+                seen = found
+        except GertError:
+            # Whoever waits finds out by themselves, and begins to look again.
+            self._looking = None
+            self._wake_all()
+
+
+def is_closed() -> TraceError:
+    """Say that a ledger was closed."""
+    return TraceError("the ledger is closed", hint="open it again")

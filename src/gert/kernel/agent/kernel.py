@@ -1,0 +1,604 @@
+"""The agent kernel: every syscall of the contract, each handed to the room that does it."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+from pydantic import BaseModel
+
+from gert.errors import InputError
+from gert.kernel.agent.book import Book
+from gert.kernel.agent.bound import BoundRun
+from gert.kernel.agent.compose import Entry
+from gert.kernel.agent.lifecycle import Lifecycle
+from gert.kernel.agent.messages import ChatMessage
+from gert.kernel.agent.middleware import KernelMiddleware, ModelInvocation, order_middleware, require_middleware
+from gert.kernel.agent.model_steps import ModelStep, ModelSteps
+from gert.kernel.agent.notes import ARTIFACT, CHECKPOINT, Notes, artifact_json, as_json
+from gert.kernel.agent.offering import allowed, described, offer
+from gert.kernel.agent.payloads import (
+    EventPayload,
+    EventType,
+    KernelEvent,
+    RunSummaryPayload,
+    event_from_line,
+    to_entry_payload,
+)
+from gert.kernel.agent.ports.model import ModelCallOptions, ModelPort, OnToken, OutputT, ToolDefinition
+from gert.kernel.agent.ports.store import EventStore, ledger_of
+from gert.kernel.agent.ports.tool import ToolCallable, ToolPort, ToolRiskLevel
+from gert.kernel.agent.shapes import (
+    ContextVersion,
+    KernelPolicy,
+    ModelInput,
+    PauseTicket,
+    ReplayPolicy,
+    ResumePoint,
+    RunLease,
+    RunLifecycleStatus,
+    RunProgress,
+    RunRef,
+    RunStatus,
+    StepModelResult,
+    StepToolResult,
+    TenantContext,
+    ToolDrift,
+    ToolFingerprint,
+    WorkflowOutputT,
+    WorkflowRunResult,
+)
+from gert.kernel.agent.snapshot import TASK_PROGRESS, Unit, units_of
+from gert.kernel.agent.status import explanation_of, progress_of, resume_point_of, status_of
+from gert.kernel.agent.tool_steps import Settling, ToolStep, ToolSteps
+from gert.kernel.agent.tools import Arguments, Tools
+from gert.kernel.agent.workflow import WorkflowContext, run_workflow
+from gert.kernel.events.agent import RunSummary
+from gert.kernel.events.agent.parts import ToolOutcome
+from gert.kernel.events.envelope import decode
+from gert.kernel.foundation.canonical import sha256_hex
+
+PAGE = 1000
+MOVES_PROGRESS = frozenset(
+    {"harness_sleep", "harness_failed", "harness_wake", "harness_stage", "run_summary", "resume_requested"}
+)
+"""Types of events after which progress may read otherwise."""
+
+
+class AgentKernel:
+    """Takes model and tool steps once, records them, and answers from the record ever after.
+
+    It belongs to the event loop it is first used in. Close it once, when everything begun has ended, or use it as
+    an asynchronous context manager.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: EventStore,
+        model_port: ModelPort,
+        tool_port: ToolPort,
+        middleware: Sequence[KernelMiddleware] | None = None,
+        policy: KernelPolicy | None = None,
+    ) -> None:
+        ordered = order_middleware(middleware or ())
+        require_middleware(policy or KernelPolicy(), ordered)
+        for each in ordered:
+            if (bind := getattr(each, "bind_store", None)) is not None:
+                bind(store)
+        self.store = store
+        self.ledger = ledger_of(store)
+        self._middleware = ordered
+        self._tools = Tools(tool_port)
+        self._book = Book(self.ledger)
+        self._models = ModelSteps(self._book, model_port, self._tools, ordered)
+        self._tool_steps = ToolSteps(self._book, self._tools, ordered)
+        self._lifecycle = Lifecycle(self._book)
+        self._notes = Notes(self._book)
+
+    async def close(self) -> None:
+        """Close the store, after what was begun; closing twice is closing once."""
+        await self.store.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # Runs
+
+    async def start_run(self, *, tenant: TenantContext, run_id: str | None = None) -> RunRef:
+        """Begin a run; of many who begin the same one, one succeeds."""
+        return await self._lifecycle.start(tenant, run_id, self._tools.signatures())
+
+    async def load_run(self, *, run_id: str) -> RunRef:
+        """Find a run."""
+        return await self._lifecycle.load(run_id)
+
+    def bind(self, *, run_id: str, tenant: TenantContext) -> BoundRun:
+        """A handle on a run that spares repeating its id and tenant."""
+        return BoundRun(self, run_id, tenant)
+
+    @asynccontextmanager
+    async def run(self, *, tenant: TenantContext, run_id: str | None = None) -> AsyncIterator[BoundRun]:
+        """Begin a run, or go on with it, and use it through a handle."""
+        known = run_id is not None and await self.ledger.head(run_id) is not None
+        ref = await self.load_run(run_id=run_id) if known and run_id is not None else None
+        ref = ref or await self.start_run(tenant=tenant, run_id=run_id)
+        yield self.bind(run_id=ref.run_id, tenant=tenant)
+
+    # Steps
+
+    async def step_model(
+        self,
+        *,
+        run_id: str,
+        tenant: TenantContext,
+        model: str,
+        input: ModelInput,  # noqa: A002  the documented name
+        output_schema: type[OutputT],
+        step_key: str | None = None,
+        visible_tool_names: set[str] | None = None,
+        model_options: ModelCallOptions | None = None,
+        replay_policy: ReplayPolicy = "strict",
+        context_version: ContextVersion | None = None,
+        parent_step_key: str | None = None,
+        tool_drift: ToolDrift = "refuse",
+        on_token: OnToken | None = None,
+    ) -> StepModelResult[OutputT]:
+        """Ask a model, or answer from the record.
+
+        tool_drift: `pin` offers the run the tools it began with, whatever is registered since
+        on_token: told the answer piece by piece while it arrives; a replay tells nothing
+        """
+        _one_of("replay_policy", replay_policy, ("strict", "allow_prompt_drift", "fork_on_drift"))
+        _one_of("tool_drift", tool_drift, ("refuse", "pin"))
+        visible = None if visible_tool_names is None else frozenset(visible_tool_names)
+        return await self._models.take(
+            ModelStep(
+                run_id,
+                tenant,
+                model,
+                input,
+                output_schema,
+                step_key,
+                visible,
+                model_options,
+                replay_policy,
+                tool_drift,
+                context_version,
+                parent_step_key,
+                on_token,
+            )
+        )
+
+    async def step_model_with_visible_tools(
+        self,
+        *,
+        run_id: str,
+        tenant: TenantContext,
+        model: str,
+        input: ModelInput,  # noqa: A002  the documented name
+        output_schema: type[OutputT],
+        visible_tool_names: set[str] | None,
+        model_options: ModelCallOptions | None = None,
+        step_key: str | None = None,
+        replay_policy: ReplayPolicy = "strict",
+        context_version: ContextVersion | None = None,
+        parent_step_key: str | None = None,
+    ) -> StepModelResult[OutputT]:
+        """`step_model`, with the tools said."""
+        return await self.step_model(
+            run_id=run_id,
+            tenant=tenant,
+            model=model,
+            input=input,
+            output_schema=output_schema,
+            step_key=step_key,
+            visible_tool_names=visible_tool_names,
+            model_options=model_options,
+            replay_policy=replay_policy,
+            context_version=context_version,
+            parent_step_key=parent_step_key,
+        )
+
+    async def step_tool(
+        self,
+        *,
+        run_id: str,
+        tenant: TenantContext,
+        tool_name: str,
+        arguments: Arguments,
+        step_key: str | None = None,
+        parent_step_key: str | None = None,
+    ) -> StepToolResult:
+        """Call a tool, or give what it came to when it was called."""
+        return await self._tool_steps.take(ToolStep(run_id, tenant, tool_name, arguments, step_key, parent_step_key))
+
+    async def reconcile_tool(
+        self,
+        *,
+        run_id: str,
+        tenant: TenantContext,
+        tool_name: str,
+        arguments: Arguments,
+        step_key: str | None = None,
+        parent_step_key: str | None = None,
+        outcome: ToolOutcome | None = None,
+        result: object = None,
+        rerun: bool = False,
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> str:
+        """Settle a call that may have happened, and give its result; it is never made again unless `rerun` asks.
+
+        outcome: what came of it, as whoever `by` names found out; with `result`, what it returned
+        rerun: make the call again under the same idempotency key
+        """
+        if outcome is not None and rerun:
+            raise InputError("either say the outcome, or have the call made again")
+        settling = Settling(outcome, "" if outcome is None else as_json(result), rerun, by, reason)
+        step = ToolStep(run_id, tenant, tool_name, arguments, step_key, parent_step_key)
+        return await self._tool_steps.settle(step, settling)
+
+    async def read_context(
+        self,
+        *,
+        run_id: str,
+        tenant: TenantContext,
+        source: str,
+        step_key: str,
+        look: Callable[[], Awaitable[str]],
+        parent_step_key: str | None = None,
+    ) -> str:
+        """Read something from outside the run, such as a memory or a file, once; a replay reads what was read then."""
+        return await self._notes.read(run_id, tenant, source, step_key, look, parent_step_key)
+
+    async def run_workflow(
+        self,
+        *,
+        run_id: str | None,
+        tenant: TenantContext,
+        workflow: Callable[[WorkflowContext], Awaitable[WorkflowOutputT]],
+    ) -> WorkflowRunResult[WorkflowOutputT]:
+        """Run a workflow, or go on with it: steps on record are not taken again."""
+        async with self.run(tenant=tenant, run_id=run_id) as run:
+            context = WorkflowContext(run_id=run.run_id, tenant=tenant, book=self._book, lifecycle=self._lifecycle)
+            return await run_workflow(context, workflow)
+
+    # Pauses and leases
+
+    async def pause(
+        self,
+        *,
+        run_id: str,
+        tenant: TenantContext,
+        reason: str,
+        context: BaseModel | None = None,
+        step_key: str | None = None,
+        parent_step_key: str | None = None,
+    ) -> PauseTicket:
+        """Pause a run: it takes no steps until it is resumed."""
+        return await self._lifecycle.pause(run_id, tenant, reason, context, step_key, parent_step_key)
+
+    async def resume(
+        self,
+        *,
+        run_id: str,
+        tenant: TenantContext,
+        human_input: BaseModel | None = None,
+        parent_step_key: str | None = None,
+    ) -> RunRef:
+        """Let a paused run go on."""
+        return await self._lifecycle.resume(run_id, tenant, human_input, parent_step_key)
+
+    async def block_run(
+        self,
+        *,
+        run_id: str,
+        tenant: TenantContext,
+        reason: str,
+        unblock_key: str | None = None,
+        metadata: Mapping[str, object] | None = None,
+        step_key: str | None = None,
+        parent_step_key: str | None = None,
+    ) -> PauseTicket:
+        """Block a run: it takes no steps until it is unblocked by this key."""
+        return await self._lifecycle.block(run_id, tenant, reason, unblock_key, metadata, step_key, parent_step_key)
+
+    async def unblock_run(
+        self,
+        *,
+        run_id: str,
+        tenant: TenantContext,
+        unblock_key: str | None = None,
+        metadata: Mapping[str, object] | None = None,
+        parent_step_key: str | None = None,
+    ) -> RunRef:
+        """End the blocks of a key."""
+        return await self._lifecycle.unblock(run_id, tenant, unblock_key, metadata, parent_step_key)
+
+    async def acquire_run_lease(self, *, run_id: str, worker_id: str, ttl_seconds: int) -> bool:
+        """Take a run; from then on nobody else can append to it."""
+        return await self._lifecycle.acquire(run_id, worker_id, ttl_seconds)
+
+    async def renew_run_lease(self, *, run_id: str, worker_id: str, ttl_seconds: int) -> bool:
+        """Keep a run for longer."""
+        return await self._lifecycle.renew(run_id, worker_id, ttl_seconds)
+
+    async def release_run_lease(self, *, run_id: str, worker_id: str) -> bool:
+        """Give a run back."""
+        return await self._lifecycle.release(run_id, worker_id)
+
+    async def get_run_lease(self, *, run_id: str) -> RunLease | None:
+        """Who has a run."""
+        return await self._lifecycle.lease(run_id)
+
+    # How runs stand
+
+    async def get_run_status(self, *, run_id: str) -> RunStatus:
+        """Where a run stands in its life."""
+        return status_of(await self._book.head(run_id))
+
+    async def get_run_progress(self, *, run_id: str) -> RunProgress:
+        """How far a run has come."""
+        head = await self._book.head(run_id)
+        tasks = head.snapshot is not None and head.snapshot.tasks_total > 0
+        return progress_of(head, await self._units(run_id) if tasks else ())
+
+    async def list_active_runs(
+        self, *, tenant_id: str, status: RunLifecycleStatus | None = None, since: datetime | None = None
+    ) -> tuple[RunStatus, ...]:
+        """The runs of a tenant that have not ended, or those of a status, the newest first."""
+        heads = await self.ledger.runs(tenant=tenant_id, since=since, status=status)
+        found = (status_of(head) for head in heads if head.snapshot is not None)
+        return tuple(each for each in found if status is not None or each.status in ("active", "paused"))
+
+    async def resume_point(self, *, run_id: str) -> ResumePoint:
+        """Where a run goes on."""
+        return resume_point_of(await self._book.head(run_id))
+
+    async def explain_run(self, run_id: str) -> dict[str, object]:
+        """How a run stands and why, with the calls that have no end yet."""
+        head = await self._book.head(run_id)
+        unfinished = await self.ledger.open_calls(run_id)
+        return explanation_of(head) | {
+            "open_calls": [
+                {"seq": call.seq, "kind": call.kind, "name": call.name} for call in unfinished if call.kind != "pause"
+            ]
+        }
+
+    async def stream_events(
+        self,
+        *,
+        run_id: str,
+        since_seq: int = 0,
+        follow: bool = False,
+        poll_interval_seconds: float = 0.5,
+        idle_timeout_seconds: float | None = None,
+    ) -> AsyncIterator[KernelEvent]:
+        """The events of a run; with `follow` also those to come, until none came for `idle_timeout_seconds`."""
+        await self._book.head(run_id)
+        lines = self.ledger.stream(run_id, since_seq, follow=follow, idle_timeout=idle_timeout_seconds)
+        async for line in lines:
+            yield event_from_line(line)
+
+    async def stream_run_progress(
+        self,
+        *,
+        run_id: str,
+        since_seq: int = 0,
+        follow: bool = False,
+        poll_interval_seconds: float = 0.5,
+        idle_timeout_seconds: float | None = None,
+    ) -> AsyncIterator[RunProgress]:
+        """How far a run has come now, and again whenever that changes, until the run has ended."""
+        last = await self.get_run_progress(run_id=run_id)
+        yield last
+        lines = self.ledger.stream(run_id, since_seq, follow=follow, idle_timeout=idle_timeout_seconds)
+        async for line in lines:
+            if last.status != "running":
+                return
+            if decode(line).type in MOVES_PROGRESS:
+                found = await self.get_run_progress(run_id=run_id)
+                if found != last:
+                    last = found
+                    yield found
+
+    async def get_events(self, *, run_id: str) -> tuple[KernelEvent, ...]:
+        """Every event of a run."""
+        head = await self._book.head(run_id)
+        events: list[KernelEvent] = []
+        while len(events) < head.count:
+            lines = await self.ledger.lines(run_id, len(events), PAGE)
+            if not lines:
+                break
+            events.extend(event_from_line(line) for line in lines)
+        return tuple(events)
+
+    # Notes
+
+    async def append_run_summary(
+        self,
+        *,
+        run_id: str,
+        tenant: TenantContext,
+        summary_type: str,
+        summary_json: str,
+        step_key: str | None = None,
+        parent_step_key: str | None = None,
+    ) -> int:
+        """Note a summary; the number of its event."""
+        return await self._notes.summarize(run_id, tenant, summary_type, summary_json, step_key, parent_step_key)
+
+    async def get_latest_run_summary(self, *, run_id: str, summary_type: str) -> RunSummaryPayload | None:
+        """The newest summary of a type."""
+        return await self._notes.latest(run_id, summary_type)
+
+    async def get_latest_summary(self, *, run_id: str, summary_type: str) -> RunSummaryPayload | None:
+        """The newest summary of a type."""
+        return await self._notes.latest(run_id, summary_type)
+
+    async def checkpoint(
+        self,
+        *,
+        run_id: str,
+        tenant: TenantContext,
+        name: str,
+        payload: object,
+        step_key: str | None = None,
+        parent_step_key: str | None = None,
+    ) -> int:
+        """Note a checkpoint; the number of its event."""
+        return await self._notes.summarize(
+            run_id, tenant, CHECKPOINT + _named("checkpoint", name), as_json(payload), step_key, parent_step_key
+        )
+
+    async def set_artifact(
+        self,
+        *,
+        run_id: str,
+        tenant: TenantContext,
+        key: str,
+        value: object,
+        schema_version: str | None = None,
+        step_key: str | None = None,
+        parent_step_key: str | None = None,
+    ) -> int:
+        """Keep a value under a key; the number of its event."""
+        held = artifact_json(value, schema_version)
+        return await self._notes.summarize(
+            run_id, tenant, ARTIFACT + _named("artifact", key), held, step_key, parent_step_key
+        )
+
+    async def get_artifact(self, *, run_id: str, key: str) -> object | None:
+        """The newest value under a key."""
+        return await self._notes.artifact(run_id, key)
+
+    async def list_artifacts(self, *, run_id: str) -> dict[str, object]:
+        """The newest value under every key."""
+        return await self._notes.artifacts(run_id)
+
+    async def append_harness_event(
+        self,
+        *,
+        run_id: str,
+        tenant: TenantContext,
+        event_type: EventType,
+        payload: EventPayload,
+        parent_step_key: str | None = None,
+    ) -> KernelEvent:
+        """Append an event of a harness."""
+        if not str(event_type.value).startswith("harness_") or payload.kind != event_type.value:
+            raise InputError(f"expected an event of a harness, found `{event_type.value}` with `{payload.kind}`")
+        entry = Entry(to_entry_payload(payload), parent_step_key)
+        written = await self._book.note(run_id, tenant.tenant_id, (entry,))
+        return event_from_line(written.batch.rows[-1].line)
+
+    # Tools
+
+    def tool(
+        self,
+        *,
+        requires_capability: str | None = None,
+        side_effect: bool = False,
+        tool_version: str = "1.0.0",
+        schema_version: str = "1",
+        risk_level: ToolRiskLevel = "medium",
+        sandbox_profile: str | None = None,
+        **more: object,
+    ) -> Callable[[ToolCallable], ToolCallable]:
+        """Register a function as a tool; more than the documented settings goes to the tool port as it is."""
+
+        def register(function: ToolCallable) -> ToolCallable:
+            self._tools.port.register(
+                function,
+                requires_capability,
+                side_effect,
+                tool_version,
+                schema_version,
+                risk_level,
+                sandbox_profile,
+                **more,
+            )
+            return function
+
+        return register
+
+    def list_registered_tools(self) -> tuple[ToolDefinition, ...]:
+        """Every tool, by name."""
+        return self._tools.definitions()
+
+    def list_tools(
+        self, *, tenant_capabilities: frozenset[str], visible_tool_names: set[str] | None = None
+    ) -> tuple[ToolDefinition, ...]:
+        """The tools whoever has these capabilities may use, by name."""
+        tools, needed = self._tools.definitions(), self._tools.capabilities()
+        return allowed(offer(tools, needed, tenant_capabilities, visible_tool_names))
+
+    def list_tools_for_tenant(
+        self, *, tenant: TenantContext, visible_tool_names: set[str] | None = None
+    ) -> tuple[ToolDefinition, ...]:
+        """The tools a tenant may use, by name."""
+        return self.list_tools(tenant_capabilities=tenant.capabilities, visible_tool_names=visible_tool_names)
+
+    def tool_capability_map(self) -> dict[str, str | None]:
+        """The capability each tool needs."""
+        return self._tools.capabilities()
+
+    def tool_fingerprint(self, *, tool_name: str) -> ToolFingerprint:
+        """What identifies a tool, and how it is to be treated."""
+        return self._tools.fingerprint(tool_name)
+
+    def canonicalize_tool_args(self, *, tool_name: str, arguments: Arguments) -> tuple[str, str]:
+        """The canonical JSON of arguments that fit a tool, and its SHA-256."""
+        self._tools.definition(tool_name)
+        text = self._tools.canonical(tool_name, arguments)
+        return text, sha256_hex(text.encode())
+
+    async def describe_capabilities(
+        self, *, tenant: TenantContext, visible_tool_names: set[str] | None = None
+    ) -> dict[str, object]:
+        """Which tools a tenant may use, and why not the others."""
+        tools, needed = self._tools.definitions(), self._tools.capabilities()
+        return described(offer(tools, needed, tenant.capabilities, visible_tool_names), tenant)
+
+    async def explain_tool_allowlist(
+        self,
+        *,
+        tenant: TenantContext,
+        model: str = "tool_allowlist_explain",
+        run_id: str = "__tool_allowlist_explain__",
+        visible_tool_names: set[str] | None = None,
+        prompt: str = "Explain tool allowlist for this tenant.",
+        messages: Sequence[ChatMessage] | None = None,
+    ) -> dict[str, object]:
+        """Which tools a model step would offer, after middleware; nothing is asked and nothing recorded."""
+        tools, needed = self._tools.definitions(), self._tools.capabilities()
+        offered = offer(tools, needed, tenant.capabilities, visible_tool_names)
+        shown = tuple(messages) if messages else (ChatMessage(role="user", content=prompt),)
+        invocation = ModelInvocation(run_id, tenant, model, prompt, shown, ModelCallOptions(), allowed(offered), needed)
+        for middleware in self._middleware:
+            invocation = await middleware.prepare_model(invocation)
+        final = sorted(tool.name for tool in invocation.allowed_tools)
+        return described(offered, tenant) | {"model": model, "final_allowed_tools": final}
+
+    async def _units(self, run_id: str) -> tuple[Unit, ...]:
+        line = await self.ledger.summary(run_id, TASK_PROGRESS)
+        said = None if line is None else decode(line).payload
+        return units_of(said.summary_json) if isinstance(said, RunSummary) else ()
+
+
+def _one_of(name: str, value: str, words: tuple[str, ...]) -> None:
+    if value not in words:
+        raise InputError(f"expected `{name}` to be {' | '.join(words)}, found `{value}`")
+
+
+def _named(what: str, name: str) -> str:
+    if not name.strip():
+        raise InputError(f"{what} needs a name")
+    return name

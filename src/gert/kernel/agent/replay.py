@@ -1,0 +1,112 @@
+"""What is done with a step that may have been taken before: the decisions, without any of the doing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gert.kernel.agent.ledger import Call
+
+ANSWERED = "success"
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The recorded answer stands."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """There is an answer under this key, to something else: what differs decides."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The recorded failure stands."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class InDoubt:
+    """The call may have happened; only reconciling can go on."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The same step is being taken right now; its answer is ours."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Nothing on record answers this.
+
+    last: the number of the newest request under the key
+    abandoned: requests of whoever died or gave up, which get an end first
+    """
+
+    last: int = 0
+    abandoned: tuple[Call, ...] = ()
+
+
+ModelDecision = Replay | Compare | Wait | Ask
+ToolDecision = Replay | Compare | Fail | InDoubt | Wait | Ask
+
+
+def decide_model(calls: Sequence[Call], input_hash: str, in_flight: frozenset[int], *, keyed: bool) -> ModelDecision:
+    """What a model step does, from the requests under its key, the newest first.
+
+    1. An answer to exactly this question is taken.
+    2. An answer to another question under the same step key is compared; who asked decides about drift.
+    3. The same question under way in this process, by a step key, is waited for.
+    4. Otherwise the model is asked, and requests nobody waits for any more are given an end.
+    """
+    for call in calls:
+        if call.outcome == ANSWERED and call.input_hash == input_hash:
+            return Replay(call)
+    for call in calls:
+        if call.outcome == ANSWERED:
+            return Compare(call)
+    return _ask(calls, in_flight, keyed=keyed)
+
+
+def decide_tool(
+    calls: Sequence[Call], input_hash: str, in_flight: frozenset[int], *, keyed: bool, side_effect: bool
+) -> ToolDecision:
+    """What a tool step does, from the requests under its key, the newest first.
+
+    1. Another call under the same step key is refused.
+    2. A call that succeeded, or will never succeed, is taken as recorded.
+    3. A call that may have happened is left to reconciling; so is one that changes something and has no end.
+    4. The same call under way in this process, by a step key, is waited for.
+    5. Otherwise the tool is called: it never was, or is known not to have happened, or changes nothing.
+    """
+    for call in calls:
+        if call.input_hash != input_hash:
+            return Compare(call)
+    for call in calls:
+        if call.outcome == ANSWERED:
+            return Replay(call)
+        if call.outcome == "permanent_error":
+            return Fail(call)
+        if call.outcome == "unknown_outcome":
+            return InDoubt(call)
+        if call.outcome == "open" and call.seq not in in_flight and side_effect:
+            return InDoubt(call)
+    return _ask(calls, in_flight, keyed=keyed)
+
+
+def _ask(calls: Sequence[Call], in_flight: frozenset[int], *, keyed: bool) -> Wait | Ask:
+    unfinished = [call for call in calls if call.outcome == "open"]
+    if keyed:
+        for call in unfinished:
+            if call.seq in in_flight:
+                return Wait(call)
+    abandoned = tuple(call for call in unfinished if call.seq not in in_flight)
+    return Ask(calls[0].seq if calls else 0, abandoned)

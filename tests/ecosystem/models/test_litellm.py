@@ -1,0 +1,180 @@
+"""Functions of litellm's shape: both APIs, failures by their kind, and no litellm at all."""
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from gert.ecosystem.models.litellm import LiteLLMAdapter
+from gert.errors import ModelError, ModelPermanentError, ModelTimeoutError, ModelTransientError
+from gert.kernel.agent.ports.model import ModelResult, ModelUsage
+
+from .vendors import GOOD, VERDICT, WEATHER, completion, function_call, output_text, request, response, tool_call
+
+
+class Dumped(BaseModel):
+    """An answer as litellm gives it: an object with a cost in a corner."""
+
+    body: dict[str, Any]
+    _hidden_params: dict[str, Any] = {"response_cost": 0.25}
+
+    def model_dump(self, **_: Any) -> dict[str, Any]:
+        return self.body
+
+
+class JSONOnly:
+    """An answer that only gives itself as text."""
+
+    def model_dump_json(self) -> str:
+        return json.dumps(completion(GOOD))
+
+
+class Told:
+    """A function that says one thing after another, and keeps what it was asked."""
+
+    def __init__(self, *says: object) -> None:
+        self.says = says
+        self.asked: list[dict[str, Any]] = []
+
+    async def __call__(self, **arguments: Any) -> object:
+        self.asked.append(arguments)
+        said = self.says[min(len(self.asked), len(self.says)) - 1]
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+
+def failure(name: str, status: int | None = None) -> Exception:
+    error: Exception = type(name, (Exception,), {})("sk-c4nary")
+    if status is not None:
+        error.status_code = status  # type: ignore[attr-defined]
+    return error
+
+
+def complete(adapter: LiteLLMAdapter, **more: Any) -> ModelResult[Any]:
+    return asyncio.run(adapter.complete(request(**more)))
+
+
+def quick(*functions: Any, **more: Any) -> LiteLLMAdapter:
+    return LiteLLMAdapter(*functions, **{"initial_backoff_seconds": 0.0, **more})
+
+
+def test_a_completion() -> None:
+    ask = Told(Dumped(body=completion(GOOD)))
+    result = complete(quick(ask), tools=[WEATHER], reasoning_effort="low")
+    assert (result.output, result.api_mode_used, result.usage) == (VERDICT, "chat", ModelUsage(19, 10, 0.25))
+    (asked,) = ask.asked
+    assert asked["model"] == "gpt-5"
+    assert asked["messages"] == [{"role": "user", "content": "Is it healthy?"}]
+    assert asked["response_format"]["type"] == "json_schema"
+    assert asked["tools"][0]["function"]["name"] == "weather"
+    assert asked["reasoning_effort"] == "low"
+
+
+def test_a_response() -> None:
+    ask = Told(response(output_text(GOOD)))
+    result = complete(quick(None, ask), previous_response_id="resp_0")
+    assert (result.output, result.api_mode_used, result.response_id) == (VERDICT, "responses", "resp_1")
+    assert ask.asked[0]["previous_response_id"] == "resp_0"
+
+
+def test_an_answer_as_text() -> None:
+    assert complete(quick(Told(JSONOnly()))).output == VERDICT
+
+
+def test_a_function_that_does_not_wait() -> None:
+    assert complete(quick(lambda **_: completion(GOOD))).output == VERDICT
+
+
+def test_tool_calls_both_ways() -> None:
+    chat = quick(Told(completion(finish="tool_calls", tool_calls=[tool_call("weather", '{"b":1,"a":2}')])))
+    responses = quick(None, Told(response(function_call("weather", '{"b":1,"a":2}'))))
+    assert complete(chat).tool_calls == complete(responses).tool_calls
+    assert complete(chat).tool_calls[0].arguments_json == '{"a":2,"b":1}'
+
+
+def test_auto_falls_back_once() -> None:
+    chat, responses = Told(completion(GOOD)), Told(failure("NotFoundError", 404))
+    adapter = quick(chat, responses)
+    assert [complete(adapter).api_mode_used for _ in range(2)] == ["chat", "chat"]
+    assert (len(responses.asked), len(chat.asked)) == (1, 2)
+
+
+@pytest.mark.parametrize("options", [{"api_mode": "responses"}, {"previous_response_id": "x"}])
+def test_auto_does_not_fall_back_where_responses_is_needed(options: dict[str, Any]) -> None:
+    chat = Told(completion(GOOD))
+    with pytest.raises(ModelPermanentError):
+        complete(quick(chat, Told(failure("NotFoundError", 404))), **options)
+    assert chat.asked == []
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "attempts"),
+    [
+        (failure("RateLimitError", 429), ModelTransientError, 3),
+        (failure("APIConnectionError"), ModelTransientError, 3),
+        (failure("Anything", 503), ModelTransientError, 3),
+        (ConnectionResetError(), ModelTransientError, 3),
+        (failure("Timeout", 408), ModelTimeoutError, 3),
+        (TimeoutError(), ModelTimeoutError, 3),
+        (failure("BadRequestError", 400), ModelPermanentError, 1),
+        (failure("AuthenticationError", 401), ModelPermanentError, 1),
+        (failure("Strange"), ModelPermanentError, 1),
+        (ModelTransientError("mine"), ModelTransientError, 3),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
+)
+def test_failures(raised: Exception, kind: type[ModelError], attempts: int) -> None:
+    ask = Told(raised)
+    with pytest.raises(kind) as caught:
+        complete(quick(ask))
+    assert len(ask.asked) == attempts
+    assert "c4nary" not in str(caught.value)
+
+
+def test_a_failure_that_passes() -> None:
+    ask = Told(failure("RateLimitError", 429), failure("InternalServerError", 500), completion(GOOD))
+    assert complete(quick(ask)).output == VERDICT
+
+
+def test_a_function_that_never_answers() -> None:
+    async def never(**_: Any) -> None:
+        await asyncio.sleep(60)
+
+    with pytest.raises(ModelTimeoutError, match=r"within 0\.05s"):
+        complete(quick(never, timeout_seconds=0.05, max_retries=0))
+
+
+@pytest.mark.parametrize("said", [None, 7, "text", [], {}, object(), {"choices": [{"x": object()}]}])
+def test_answers_that_are_none(said: object) -> None:
+    with pytest.raises(ModelError):
+        complete(quick(Told(said)))
+
+
+@pytest.mark.parametrize("corner", [{}, {"response_cost": None}, {"response_cost": "0.1"}, {"response_cost": -1}])
+def test_an_unknown_cost(corner: dict[str, Any]) -> None:
+    said = completion(GOOD) | {"_hidden_params": corner}
+    assert complete(quick(Told(said))).usage.cost_usd == 0.0
+    with pytest.raises(ModelPermanentError) as caught:
+        complete(quick(Told(said), fail_on_unknown_cost=True))
+    assert caught.value.category == "unknown_cost"
+
+
+@pytest.mark.parametrize("mode", ["auto", "chat", "responses"])
+def test_without_litellm(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "litellm", None)
+    with pytest.raises(ModelPermanentError, match="litellm is not installed"):
+        complete(LiteLLMAdapter(), api_mode=mode)
+
+
+def test_a_litellm_without_responses(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Old:
+        acompletion = staticmethod(Told(completion(GOOD)))
+
+    monkeypatch.setitem(sys.modules, "litellm", Old)
+    assert complete(LiteLLMAdapter()).api_mode_used == "chat"
+    with pytest.raises(ModelPermanentError):
+        complete(LiteLLMAdapter(), api_mode="responses")

