@@ -33,7 +33,10 @@ PARTS = (
     parts.ContextVersionOf,
 )
 WORDS = {
-    name: value for name, value in vars(vocabulary).items() if get_origin(value) is Literal and not name.startswith("_")
+    name: value
+    for module in (vocabulary, parts)
+    for name, value in vars(module).items()
+    if get_origin(value) is Literal and not name.startswith("_")
 }
 
 
@@ -86,18 +89,20 @@ def shown(hint: Any) -> str:
         return f"[{hint.__name__}](#{hint.__name__.lower()})"
     arguments = [argument for argument in get_args(hint) if argument is not type(None)]
     origin = get_origin(hint)
-    if origin is tuple:
+    if origin in (tuple, list):
         return f"list of {shown(arguments[0])}"
+    if origin is Literal:
+        return " or ".join(f"`{word}`" for word in arguments)
     if origin is dict:
         return "object" if arguments[1] is Any else f"object of {shown(arguments[1])}"
     if arguments:
         return shown(arguments[0])
-    return {str: "string", int: "integer", bool: "boolean", Any: "any"}[hint]
+    return {str: "string", int: "integer", float: "number", bool: "boolean", Any: "any"}[hint]
 
 
 def words() -> str:
     """List the fixed words."""
-    source = inspect.getsource(vocabulary)
+    source = inspect.getsource(vocabulary) + inspect.getsource(parts)
     rows = []
     for name, value in WORDS.items():
         said = re.search(rf'^{name} = Literal\[[^\]]*\]\n"""(.*?)"""', source, re.MULTILINE)

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     )
     from gert.ecosystem.models.anthropic import AnthropicAdapter
     from gert.ecosystem.models.compatible import OpenAICompatibleAdapter
+    from gert.ecosystem.models.limits import Limits
     from gert.ecosystem.models.litellm import LiteLLMAdapter
     from gert.ecosystem.models.mock import MockModelPort
     from gert.ecosystem.models.openai import OpenAIAdapter
+    from gert.ecosystem.models.prices import Price
     from gert.ecosystem.models.routing import RoutingModelPort
     from gert.errors import (
         AgentError,
@@ -52,6 +54,9 @@ if TYPE_CHECKING:
         KernelModelClient,
         SingleStepModelClient,
     )
+    from gert.kernel.agent.guards.capabilities import CapabilityGuardMiddleware
+    from gert.kernel.agent.guards.pii import PIIScrubberMiddleware
+    from gert.kernel.agent.guards.quota import QuotaMiddleware
     from gert.kernel.agent.messages import (
         ChatMessage,
         ToolCallMessage,
@@ -183,9 +188,11 @@ _PLACES = {
     ),
     "gert.ecosystem.models.anthropic": ("AnthropicAdapter",),
     "gert.ecosystem.models.compatible": ("OpenAICompatibleAdapter",),
+    "gert.ecosystem.models.limits": ("Limits",),
     "gert.ecosystem.models.litellm": ("LiteLLMAdapter",),
     "gert.ecosystem.models.mock": ("MockModelPort",),
     "gert.ecosystem.models.openai": ("OpenAIAdapter",),
+    "gert.ecosystem.models.prices": ("Price",),
     "gert.ecosystem.models.routing": ("RoutingModelPort",),
     "gert.errors": (
         "AgentError",
@@ -212,6 +219,9 @@ _PLACES = {
         "KernelModelClient",
         "SingleStepModelClient",
     ),
+    "gert.kernel.agent.guards.capabilities": ("CapabilityGuardMiddleware",),
+    "gert.kernel.agent.guards.pii": ("PIIScrubberMiddleware",),
+    "gert.kernel.agent.guards.quota": ("QuotaMiddleware",),
     "gert.kernel.agent.messages": (
         "ChatMessage",
         "ToolCallMessage",
@@ -342,6 +352,7 @@ __all__ = [
     "BoundRun",
     "BudgetExceededError",
     "CapabilityDeniedError",
+    "CapabilityGuardMiddleware",
     "ChatMessage",
     "ContextReadPayload",
     "ContextVersion",
@@ -363,6 +374,7 @@ __all__ = [
     "KernelModelClient",
     "KernelPolicy",
     "LeaseLost",
+    "Limits",
     "LiteLLMAdapter",
     "LiteLLMCompletionFn",
     "LiteLLMResponsesFn",
@@ -388,11 +400,14 @@ __all__ = [
     "OpenAIAdapter",
     "OpenAICompatibleAdapter",
     "OutputT",
+    "PIIScrubberMiddleware",
     "PauseRequestedPayload",
     "PauseTicket",
     "PolicyViolationError",
     "PostgresStore",
     "PreparedToolRequest",
+    "Price",
+    "QuotaMiddleware",
     "ReasoningEffort",
     "RegisteredTool",
     "ReplayConsistencyError",

@@ -203,7 +203,9 @@ def decision(store: Tickets, file: TicketFile, **terms: Any) -> str:
         return answer.failure.message
     ticket = Ticket(id=file.id, request=request, created_at=file.ticket.created_at, expires_at=file.ticket.expires_at)
     by = tally(ticket, answer.responses).resolved_by
-    return "expired" if answer.expired else "nobody" if by is None else "approved" if by.approved else "rejected"
+    if by is not None:
+        return "approved" if by.approved else "rejected"
+    return "expired" if answer.expired else "nobody"
 
 
 def test_a_signed_approval_counts_and_an_unsigned_one_does_not(place: Path) -> None:
@@ -297,6 +299,13 @@ def test_an_answer_that_names_a_time_before_the_end_counts_only_if_signed(place:
     clock.forward(minutes=31)
     written(store, file, lambda document: _put(document, heard(yes())))
     assert decision(store, file) == "expired"
+
+
+def test_an_unsigned_approval_does_not_count_before_a_rejection_either(place: Path) -> None:
+    store = shared(place)
+    file = opened(store)
+    written(store, file, lambda document: _put(document, heard(yes("eve")), heard(no("dan"))))
+    assert decision(store, file) == "rejected"
 
 
 def test_a_ticket_that_was_there_before_the_run_asked_is_open_from_now_on(place: Path) -> None:

@@ -68,8 +68,11 @@ class User:
     def uid(self) -> int:
         return pwd.getpwnam(self.name).pw_uid
 
-    def gert(self, *words: str | Path, process: "subprocess.Popen[bytes] | None" = None, **environ: str) -> Ran:
-        return self._call({"words": [str(word) for word in words]}, environ, process or zygote())
+    def gert(self, *words: str | Path, **environ: str) -> Ran:
+        return self.gert_by(zygote(), *words, **environ)
+
+    def gert_by(self, process: "subprocess.Popen[bytes]", *words: str | Path, **environ: str) -> Ran:
+        return self._call({"words": [str(word) for word in words]}, environ, process)
 
     def attack(self, name: str, tickets: Path, ticket: str) -> None:
         self._call({"attack": name, "tickets": str(tickets), "ticket": ticket}, {}, zygote()).ended(0)
@@ -198,7 +201,7 @@ def test_one_user_starts_another_approves_and_the_first_goes_on(machine: Machine
 def test_a_run_that_waits_goes_on_by_itself_when_another_user_approves(machine: Machine) -> None:
     words = [word if word != "--detach" else "--wait" for word in machine.words("exec")]
     with loaded() as another, ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(machine.ann.gert, *words, process=another, **TRUSTED)
+        waiting = pool.submit(machine.ann.gert_by, another, *words, **TRUSTED)
         until(lambda: waiting.done() or list(machine.tickets.glob("*.json")))
         (ticket,) = machine.tickets.glob("*.json")
         machine.bob.attack("an unsigned answer", machine.tickets, ticket.stem)
@@ -403,16 +406,17 @@ def test_a_rejection_that_is_taken_out_of_the_ticket_holds_all_the_same(machine:
     assert (resolved["data"]["status"], resolved["data"]["approver_id"]) == ("rejected", "dan")
 
 
-@pytest.mark.parametrize("time", ["never expiring", "marked expired"], ids=["put off", "brought forward"])
-def test_when_a_ticket_expires_is_for_the_run_to_say(machine: Machine, time: str) -> None:
+@pytest.mark.parametrize("attack", ["never expiring", "marked expired", "an unsigned answer"])
+def test_when_a_ticket_expires_is_for_the_run_to_say(machine: Machine, attack: str) -> None:
     machine.project.runbook(note("deploy"), governance={"approval_timeout": "2s", **GATE})
     ticket = machine.detach()
-    machine.bob.attack(time, machine.tickets, ticket)
+    machine.bob.attack(attack, machine.tickets, ticket)
     ran = machine.ann.gert(*machine.words("resume"), "--wait", **TRUSTED).ended(3)
     assert "nobody approved in time" in ran.out
     (submitted,) = of_type(machine.record.events(), "approval_submitted")
     (resolved,) = of_type(machine.record.events(), "approval_resolved")
     assert resolved["data"]["status"] == "expired"
+    assert machine.did_nothing()
     assert resolved["timestamp"] >= submitted["data"]["expires_at"]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import threading
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -754,6 +755,41 @@ def test_a_disk_that_is_full_ends_the_drive_and_what_is_under_way(after: int, du
     assert world.open == 0
     # Nothing was asked that was not announced on disk: each question follows a batch that was written.
     assert len([key for key in world.asked if key.startswith("quick")]) <= after
+
+
+class Placed(MemoryStore):
+    """A durable store that remembers where it was written from."""
+
+    durable = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.beside: list[bool] = []
+
+    def append(self, *args: Any) -> None:
+        self.beside.append(threading.current_thread() is not threading.main_thread())
+        super().append(*args)
+
+
+def test_where_nothing_else_is_under_way_no_other_thread_is_waited_for() -> None:
+    store = Placed()
+    driven(lane("only", asks=3), World(), store=store)
+    assert store.beside == [False] * 3
+
+
+def test_the_disk_is_waited_for_beside_what_is_under_way() -> None:
+    quick_are_done = asyncio.Event()
+
+    async def answer(ask: Ask[Any]) -> AnyAnswer:
+        if ask.key == "slow.0":
+            await quick_are_done.wait()
+        elif ask.key == "quick.2":
+            quick_are_done.set()
+        return ToolAnswer(duration=1.0)
+
+    store = Placed()
+    driven(block(lane("slow"), lane("quick", asks=3)), World(answer), store=store)
+    assert store.beside.count(True) >= 2
 
 
 def test_pauses_and_tools_get_answers_of_their_own_kind() -> None:

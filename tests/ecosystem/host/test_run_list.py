@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from tests.kernel.events.traces import trace
 
-from gert.ecosystem.host import ledger
-from gert.ecosystem.host.ledger import first_line, last_lines, open_file
-from gert.ecosystem.host.run_list import Place, Runs, moment_of, place_for
+from gert.ecosystem.host.ledger import MOST_LAST, first_line, last_lines, open_file
+from gert.ecosystem.host.run_entry import Place, place_for
+from gert.ecosystem.host.run_list import Runs, moment_of
 from gert.ecosystem.host.runs import new_run_id
 from gert.errors import TraceError, UsageError
 
@@ -50,7 +50,7 @@ def test_only_a_few_last_lines_are_looked_at(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_bytes(b"".join(b"%d\n" % number for number in range(100)))
     with open_file(str(path)) as file:
-        assert last_lines(file) == [b"%d" % number for number in range(99, 99 - ledger._MOST_LAST, -1)]
+        assert last_lines(file) == [b"%d" % number for number in range(99, 99 - MOST_LAST, -1)]
 
 
 @pytest.mark.parametrize("name", ["none", "a\0b"])

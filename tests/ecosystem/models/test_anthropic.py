@@ -20,7 +20,6 @@ from .vendors import (
     HISTORY,
     KEY,
     QUICK,
-    SLUGGISH,
     VERDICT,
     WEATHER,
     Verdict,
@@ -29,6 +28,7 @@ from .vendors import (
     http,
     message,
     message_events,
+    patience,
     request,
     streamed,
     text_block,
@@ -193,7 +193,7 @@ def test_answers_that_are_none(body: object, kind: type[ModelError], category: s
 @pytest.mark.parametrize("streaming", [False, True])
 def test_refusals(answer: Answer, kind: type[ModelError], category: str, streaming: bool) -> None:
     with serving(answer) as server, pytest.raises(kind) as caught:
-        asked(claude(server.url(""), limits=SLUGGISH), ask(), (lambda _: None) if streaming else None)
+        asked(claude(server.url(""), limits=patience(kind)), ask(), (lambda _: None) if streaming else None)
     assert caught.value.category == category
     assert KEY not in f"{caught.value} {caught.value!r} {caught.value.__cause__!r}"
     if category == "rate_limit":

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pydantic import RootModel
-from tests.ecosystem.notify.servers import Answer, closed_port, drip, flood, raw, serving, silence
+from tests.ecosystem.notify.servers import Answer, Server, closed_port, drip, flood, raw, serving, silence
 
 from gert.ecosystem.models.compatible import OpenAICompatibleAdapter
 from gert.ecosystem.models.limits import Limits
@@ -37,6 +37,7 @@ from .vendors import (
     openai_error,
     output_refusal,
     output_text,
+    patience,
     request,
     response,
     response_events,
@@ -417,7 +418,7 @@ def test_a_web_page_is_a_wrong_address() -> None:
 def test_connections_that_fail(answer: Answer, kind: type[ModelError], category: str, streaming: bool) -> None:
     with serving(answer) as server:
         with pytest.raises(kind) as caught:
-            asked(openai(server.url(), limits=SLUGGISH), request(), (lambda _: None) if streaming else None)
+            asked(openai(server.url(), limits=patience(kind)), request(), (lambda _: None) if streaming else None)
         assert caught.value.category == category
         assert len(server.requests) == 1
         error: BaseException | None = caught.value
@@ -662,14 +663,29 @@ def test_what_the_listener_raises_ends_the_call_as_it_is(error: Exception) -> No
 
 
 def test_a_call_that_is_cancelled_leaves_the_adapter_usable() -> None:
-    async def run(url: str) -> object:
-        async with openai(url) as adapter:
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(adapter.complete(request()), 0.1)
+    async def run(server: Server) -> object:
+        async with openai(server.url()) as adapter:
+            call = asyncio.create_task(adapter.complete(request()))
+            while not server.requests:
+                await asyncio.sleep(0.01)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
             return (await adapter.complete(request())).output
 
     with serving(silence, GOOD_RESPONSE) as server:
-        assert asyncio.run(run(server.url())) == VERDICT
+        assert asyncio.run(run(server)) == VERDICT
+
+
+def test_many_calls_at_once() -> None:
+    async def run(url: str) -> list[object]:
+        async with openai(url) as adapter:
+            results = await asyncio.gather(*(adapter.complete(request(prompt=str(n))) for n in range(20)))
+            return [result.output for result in results]
+
+    with serving(GOOD_RESPONSE) as server:
+        assert asyncio.run(run(server.url())) == [VERDICT] * 20
+    assert {sent.said["input"][0]["content"] for sent in server.requests} == {str(n) for n in range(20)}
 
 
 def test_an_adapter_outlives_its_loop() -> None:

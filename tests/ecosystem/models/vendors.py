@@ -9,12 +9,18 @@ from pydantic import BaseModel
 from tests.ecosystem.notify.servers import Answer, raw
 
 from gert.ecosystem.models.limits import Limits
+from gert.errors import ModelTimeoutError
 from gert.kernel.agent.messages import ChatMessage, ToolCallMessage, ToolFunctionCall
 from gert.kernel.agent.ports.model import ModelCallOptions, ModelRequest, ModelResult, ToolDefinition
 
 KEY = "sk-c4nary-0123456789abcdef"
-QUICK = Limits(timeout_seconds=5, max_retries=0)
+QUICK = Limits(timeout_seconds=15, max_retries=0)
 SLUGGISH = Limits(timeout_seconds=0.2, stream_seconds=1, max_retries=0)
+
+
+def patience(kind: type[Exception]) -> Limits:
+    """Little of it only where it is what is tested: a busy machine is slow, too."""
+    return SLUGGISH if kind is ModelTimeoutError else QUICK
 
 
 class Verdict(BaseModel):

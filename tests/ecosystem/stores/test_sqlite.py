@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gert.ecosystem.stores import sqlite_file
 from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.errors import TraceError
 from gert.kernel.events.chain import read_chain
@@ -50,7 +51,7 @@ def test_lines_stand_beside_the_columns_people_search_by(database: Path) -> None
     assert rows == [
         (RUN, seq, "step_start", "2026-02-28T14:30:00.000000Z", line) for seq, line in enumerate(LINES, start=1)
     ]
-    assert version == ("2",)
+    assert version == ("3",)
 
 
 @pytest.mark.parametrize(("sync", "mode"), [pytest.param(True, 2, id="full"), pytest.param(False, 0, id="off")])
@@ -78,8 +79,8 @@ REFUSED: list[tuple[Callable[[Path], object], str, str]] = [
     (lambda path: change(path, "PRAGMA application_id = 7"), "is not a database of gert", "someone else's"),
     (lambda path: change(path, "DROP TABLE answers"), "is not a database of gert", "a table is missing"),
     (
-        lambda path: change(path, "UPDATE meta SET value = '3'"),
-        "made by a newer gert: expected version 2, found 3",
+        lambda path: change(path, "UPDATE meta SET value = '4'"),
+        "made by a newer gert: expected version 3, found 4",
         "newer",
     ),
     (lambda path: change(path, "UPDATE meta SET value = 'x'"), "does not say which version", "no version"),
@@ -128,16 +129,16 @@ def test_a_database_to_read_is_not_made(tmp_path: Path) -> None:
 
 def refuse_files_beside(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do what a medium does that cannot be written to; the owner of a test may be root, whom no mode stops."""
-    probed = SqliteStore._probed
+    probed = sqlite_file._probed
 
-    def on_read_only_medium(self: SqliteStore, address: str) -> sqlite3.Connection:
+    def on_read_only_medium(address: str, busy_ms: int) -> sqlite3.Connection:
         if "immutable" in address:
-            return probed(self, address)
+            return probed(address, busy_ms)
         refusal = sqlite3.OperationalError("unable to open database file")
         refusal.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
         raise refusal
 
-    monkeypatch.setattr(SqliteStore, "_probed", on_read_only_medium)
+    monkeypatch.setattr(sqlite_file, "_probed", on_read_only_medium)
 
 
 def test_an_archived_database_can_be_read(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +233,7 @@ def test_processes_that_start_together_share_a_new_database(tmp_path: Path) -> N
 
 
 def test_a_lock_that_is_not_released_is_said(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gert.ecosystem.stores.sqlite.BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(sqlite_file, "BUSY_MS", 10)
     with SqliteStore(database) as store, closing(sqlite3.connect(database, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(TraceError, match="is locked by another process"):

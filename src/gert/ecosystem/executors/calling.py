@@ -18,7 +18,7 @@ GRACE_SECONDS: Final = 1.0
 async def call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
     """Call a function; one that is not async runs on a thread of its own, and keeps nobody waiting."""
     try:
-        if inspect.iscoroutinefunction(function):
+        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
             return await function(**arguments)
         found = await _on_a_thread(function, arguments)
         return await found if inspect.isawaitable(found) else found

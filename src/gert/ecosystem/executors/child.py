@@ -1,6 +1,6 @@
 """A child process, as the system gives it: started at once, its output read as it comes, its end told.
 
-On POSIX this is done with the loop's readers alone, and where there is one with a descriptor for the process itself.
+On POSIX its descriptors are watched and nothing else, and where there is one the descriptor of the process itself.
 asyncio's own way takes several turns of the loop and before Python 3.12 a thread for every process, and it loses a
 process whose start is cancelled. On Windows, where pipes cannot be watched, it is asyncio's.
 """

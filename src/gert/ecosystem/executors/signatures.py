@@ -1,5 +1,6 @@
 """From the signature of a Python function to the model its arguments fit, and the JSON Schema of that."""
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -85,9 +86,10 @@ class _Untitled(GenerateJsonSchema):
 
 
 def _parameters(function: Callable[..., Any], name: str) -> tuple[Mapping[str, inspect.Parameter], dict[str, Any]]:
+    inner, bound = _unwrapped(function)
     try:
-        parameters = inspect.signature(function).parameters
-        hints = get_type_hints(function, include_extras=True)
+        signed = inspect.signature(function).parameters
+        hints = get_type_hints(inner, include_extras=True)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"the tool `{name}` has no signature that can be read: {one_line(str(error), _LONGEST)}"
@@ -97,7 +99,18 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[Mapping[str, i
             f"an annotation of the tool `{name}` cannot be read: {one_line(str(error), _LONGEST)}",
             hint="annotate with types of the module, not of a function",
         ) from error
-    return parameters, hints
+    # What whoever registers has filled in is not for a model to choose.
+    return {each: parameter for each, parameter in signed.items() if each not in bound}, hints
+
+
+def _unwrapped(function: Any) -> tuple[Callable[..., Any], set[str]]:
+    """The function that has the annotations, and which of its parameters are filled in already."""
+    bound: set[str] = set()
+    function = inspect.unwrap(function)
+    while isinstance(function, functools.partial):
+        bound.update(function.keywords)
+        function = inspect.unwrap(function.func)
+    return function if inspect.isroutine(function) else function.__call__, bound
 
 
 def _takes_context(parameters: Mapping[str, inspect.Parameter], hints: Mapping[str, Any], name: str) -> bool:

@@ -18,7 +18,7 @@ _VERSION: Final = re.compile(r"[^|,\s]{1,64}\Z")
 
 def check_name(function: object, name: str | None) -> str:
     """What a tool is called: as it is told, or as its function is."""
-    if not callable(function):
+    if not callable(function) or isinstance(function, type):
         raise InputError("expected a function to register as a tool")
     called = name if name is not None else getattr(function, "__name__", None)
     if not isinstance(called, str):

@@ -21,7 +21,7 @@ from gert.ecosystem.host.keys import signing_key
 from gert.ecosystem.host.options import RunOptions
 from gert.ecosystem.host.prepare import Prepared, user_name
 from gert.ecosystem.host.resume import ResumeOptions, changes, load_state, open_record
-from gert.ecosystem.host.run_list import ABANDONED
+from gert.ecosystem.host.run_entry import ABANDONED
 from gert.ecosystem.host.runs import RunFolder, state_dir
 from gert.ecosystem.host.state import RunState
 from gert.ecosystem.stores.port import Store

@@ -126,7 +126,7 @@ class Driver:
                         raise Suspended(ask for _, ask in self._waiting)
                     await self._arrived.wait()
                     self._arrived.clear()
-            await self._journal.settle()
+            await self._journal.settle(alone=not self._open)
             return cast("T", root.result)
         except Suspended:
             raise

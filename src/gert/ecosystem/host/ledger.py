@@ -1,42 +1,18 @@
-"""Looking at the ends of runs without reading what lies between: in a file, or in a database."""
+"""Looking at the ends of a trace without reading what lies between."""
 
 import os
 from collections.abc import Iterator
-from contextlib import closing
 from io import FileIO
 from typing import Final
 
-from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.errors import TraceError
 from gert.kernel.events.envelope import MAX_LINE_BYTES
 
 # Without waiting: opening a pipe that nobody writes to would not return.
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _WINDOW: Final = 64 * 1024
-_MOST_LAST: Final = 8
+MOST_LAST: Final = 8
 """Lines that are looked at from the end; after the end of a run come a few notices at most."""
-
-_LAST: Final = "SELECT line FROM events WHERE run_id = ? ORDER BY seq DESC LIMIT ?"
-_LAST_TIME: Final = "SELECT timestamp FROM events WHERE run_id = ? ORDER BY seq DESC LIMIT 1"
-
-
-class Ledger(SqliteStore):
-    """A database of runs, to be read from both ends."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path, read_only=True)
-
-    def last_lines(self, run_id: str) -> list[bytes]:
-        """The last lines of a run, the very last first."""
-        with self._refusing(), closing(self._connect_reader()) as reader:
-            rows = reader.execute(_LAST, (run_id, _MOST_LAST)).fetchall()
-        return [line for (line,) in rows if isinstance(line, bytes)]
-
-    def last_time(self, run_id: str) -> str:
-        """The timestamp of the last event of a run."""
-        with self._refusing(), closing(self._connect_reader()) as reader:
-            row = reader.execute(_LAST_TIME, (run_id,)).fetchone()
-        return str(row[0]) if row is not None else ""
 
 
 def open_file(path: str) -> FileIO:
@@ -74,7 +50,7 @@ def last_lines(file: FileIO) -> list[bytes]:
         # The first may have begun before the window.
         lines = lines if start == 0 else lines[1:]
         if lines or start == 0 or window > MAX_LINE_BYTES:
-            return lines[: -_MOST_LAST - 1 : -1]
+            return lines[: -MOST_LAST - 1 : -1]
         window *= 8
 
 

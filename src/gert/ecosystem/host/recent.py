@@ -12,10 +12,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from gert.ecosystem.host.files import read_bounded
-from gert.ecosystem.host.ledger import Ledger, open_file
+from gert.ecosystem.host.ledger import open_file
 from gert.ecosystem.host.runs import ANSWERS_FILE, STATE_FILE, TRACE_FILE, RunFolder, known_runs
 from gert.ecosystem.host.state import MAX_STATE_BYTES, decode_state
 from gert.ecosystem.stores.append_file import read_lines
+from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.errors import GertError, TraceError
 from gert.kernel.engine.frame import Recent
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode, format_timestamp, parse_timestamp
@@ -171,7 +172,7 @@ def _lines_of(trace: str) -> Iterator[bytes]:
 def _in_database(db: str | None, since: datetime) -> Iterator[Iterator[bytes]]:
     if db is None or not os.path.exists(db):
         return
-    ledger = Ledger(db)
+    ledger = SqliteStore(db, read_only=True)
     earliest = format_timestamp(since)
     for run_id in ledger.runs():
         if _is_since(ledger.last_time(run_id), earliest, since):

@@ -20,7 +20,8 @@ from gert.ecosystem.host.options import ApprovalMode, Executed, RunOptions
 from gert.ecosystem.host.prepare import Prepared
 from gert.ecosystem.host.recent import count_recent
 from gert.ecosystem.host.resume import changes
-from gert.ecosystem.host.run_list import Entry, Place, Runs, place_for
+from gert.ecosystem.host.run_entry import Entry, Place, place_for
+from gert.ecosystem.host.run_list import Runs
 from gert.ecosystem.host.runs import RunFolder
 from gert.ecosystem.host.settings import where_recorded
 from gert.ecosystem.host.state import RunState
@@ -133,10 +134,10 @@ class _Source:
     """The run that is taken up again: read, and never changed."""
 
     def __init__(self, place: Place, run_id: str, environ: Mapping[str, str]) -> None:
-        runs = Runs(place, environ)
-        entry = runs.entry(runs.find(run_id))
-        self.state: RunState = _require_over(entry)
-        self.lines = list(runs.lines(entry))
+        with Runs(place, environ) as runs:
+            entry = runs.entry(runs.find(run_id))
+            self.state: RunState = _require_over(entry)
+            self.lines = list(runs.lines(entry))
         self.report: ChainReport = read_chain(self.lines)
         if self.report.breaks or not self.report.events:
             why = self.report.breaks[0].message if self.report.breaks else "it has no events"
@@ -146,6 +147,8 @@ class _Source:
 
 def _require_over(entry: Entry) -> RunState:
     """The state of a run that nobody goes on with."""
+    if entry.kind == "agent":
+        raise UsageError(f"run `{entry.run_id}` is an agent run", hint="an agent replays its own steps when it is run")
     if entry.standing == "running":
         raise UsageError(f"run `{entry.run_id}` is still running", hint="wait for it to end")
     if entry.standing == "waiting":

@@ -9,12 +9,16 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import BinaryIO, Final
 
+from gert.ecosystem.host.archive import Archive
+from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.stores.append_file import read_lines
-from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.errors import DocumentError, TraceError, UsageError
+from gert.kernel.agent.ledger import Head
+from gert.kernel.agent.verifying import check_run
+from gert.kernel.events.agent import RunStarted
 from gert.kernel.events.chain import ChainReader, ChainReport
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode
-from gert.kernel.events.seal import SealReport, check_seal
+from gert.kernel.events.seal import Check, SealReport, check_seal
 from gert.kernel.foundation.signature import Keys
 
 STDIN: Final = "-"
@@ -34,6 +38,11 @@ class Trace:
     run_id: str | None
     _chunks: Callable[[], Iterator[bytes]]
     _lines: Callable[[], Iterator[bytes]]
+    _head: Callable[[], Head | None] | None = None
+
+    def head(self) -> Head | None:
+        """The end of the run as its ledger keeps it; a file keeps none."""
+        return self._head() if self._head is not None else None
 
     def chunks(self) -> Iterator[bytes]:
         """The trace byte for byte, whatever it holds."""
@@ -52,12 +61,15 @@ class Unreadable:
     reason: str
 
 
-def open_trace(file: str | None, db: str | None, run_id: str | None) -> Trace:
-    """Find a trace: in a file, on standard input (`-`), or as a run in a database."""
-    if file is not None and db is not None:
-        raise UsageError("expected a file or a database, found both", hint="leave out FILE or `--db`")
+def open_trace(file: str | None, db: str | None, run_id: str | None, dsn: Dsn | None = None) -> Trace:
+    """Find a trace: in a file, on standard input (`-`), or as a run in a ledger."""
+    if sum(place is not None for place in (file, db, dsn)) > 1:
+        raise UsageError("expected a file or a database, found both", hint="leave out FILE, `--db` or `--dsn`")
     if db is not None:
-        return _trace_in_database(db, run_id)
+        _require_file(db)
+    ledger = db if db is not None else dsn
+    if ledger is not None:
+        return _trace_in_ledger(ledger, run_id)
     if file is None:
         raise UsageError("expected a trace", hint="name a file, `-` for standard input, or `--db FILE --run ID`")
     if file == STDIN:
@@ -75,15 +87,18 @@ def verify_trace(
     """Read a trace once and check its chain and its seal.
 
     A signature is demanded by whoever requires it, names a key, or holds one. A last line without its line
-    break was not written whole, even if all else of it is there.
+    break was not written whole, even if all else of it is there. An agent run has no end of its own: where a ledger
+    keeps one, it is held against that.
     """
-    reader, last = ChainReader(), b"\n"
+    reader, first, last = ChainReader(), b"", b"\n"
     for line in trace.lines():
         reader.add(line)
-        last = line
+        first, last = first or line, line
     report = reader.report()
     if not last.endswith(b"\n") and report.torn is None:
         report = replace(report, torn="it has no line break")
+    if _is_agent(first):
+        return report, _check_agent(trace, report, keys, key_id=key_id, require_signature=require_signature)
     seal = check_seal(report, keys, require_signature=require_signature, key_id=key_id, run_id=trace.run_id)
     return report, seal
 
@@ -97,46 +112,80 @@ def events_of(trace: Trace) -> Iterator[Envelope | Unreadable]:
             yield Unreadable(number, error.message)
 
 
-def _trace_in_database(db: str, run_id: str | None) -> Trace:
-    _require_file(db)
-    with _as_document():
-        store = SqliteStore(db, read_only=True)
-        run = _pick_run(store, db, run_id)
-    return Trace(f"run `{run}` in `{db}`", run, lambda: _run_chunks(store, run), lambda: _run_lines(store, run))
+def lines_in(chunk: bytes) -> Iterator[bytes]:
+    """The lines of what an export has for one event, which is one line unless somebody changed it."""
+    if chunk.index(b"\n") == len(chunk) - 1:
+        yield chunk
+    else:
+        yield from (part + b"\n" for part in chunk[:-1].split(b"\n"))
 
 
-def _pick_run(store: SqliteStore, db: str, run_id: str | None) -> str:
+def _is_agent(line: bytes) -> bool:
+    try:
+        return decode(line.removesuffix(b"\n")).type == RunStarted.type
+    except TraceError:
+        return False
+
+
+def _check_agent(
+    trace: Trace, report: ChainReport, keys: Keys, *, key_id: str | None, require_signature: bool
+) -> SealReport:
+    run_id = trace.run_id or report.run_id or ""
+    head = trace.head()
+    if head is not None:
+        found = check_run(report, head, keys, run_id=run_id, require_seal=require_signature, key_id=key_id)
+        return SealReport(found.checks, found.signed_by, report.events)
+    demanded = require_signature or key_id is not None or len(keys) > 0
+    chain = check_run(report, Head(run_id, count=report.events, hash=report.head), run_id=run_id).checks[0]
+    unknown = "only its ledger says where an agent run ends"
+    seal = Check(4, "seal", False if demanded else None, "only the ledger of an agent run holds its seal")
+    rest = (Check(2, "count", None, unknown), Check(3, "head", None, unknown), seal)
+    return SealReport((chain, *rest), None, report.events)
+
+
+def _trace_in_ledger(ledger: str | Dsn, run_id: str | None) -> Trace:
+    with _as_document(), Archive(ledger) as archive:
+        run = _pick_run(archive, run_id)
+        name = archive.name
+    return Trace(
+        f"run `{run}` in `{name}`",
+        run,
+        lambda: _run_chunks(ledger, run),
+        lambda: (line for chunk in _run_chunks(ledger, run) for line in lines_in(chunk)),
+        lambda: _run_head(ledger, run),
+    )
+
+
+def _pick_run(archive: Archive, run_id: str | None) -> str:
     if run_id is not None:
-        if next(store.events(run_id), None) is not None:
+        if next(archive.lines(run_id), None) is not None:
             return run_id
-        raise UsageError(f"there is no run `{run_id}` in `{db}`", hint=_runs_hint(store))
-    first = list(islice(store.runs(), 2))
+        raise UsageError(f"there is no run `{run_id}` in `{archive.name}`", hint=_runs_hint(archive))
+    first = list(islice(archive.heads(), 2))
     if not first:
-        raise UsageError(f"there are no runs in `{db}`")
+        raise UsageError(f"there are no runs in `{archive.name}`")
     if len(first) > 1:
-        raise UsageError(f"there are several runs in `{db}`", hint=f"choose one with `--run`: {_runs_hint(store)}")
-    return first[0]
+        raise UsageError(
+            f"there are several runs in `{archive.name}`", hint=f"choose one with `--run`: {_runs_hint(archive)}"
+        )
+    return first[0].run_id
 
 
-def _runs_hint(store: SqliteStore) -> str:
-    runs = list(islice(store.runs(), _RUNS_SHOWN + 1))
+def _runs_hint(archive: Archive) -> str:
+    runs = sorted(head.run_id for head in islice(archive.heads(), _RUNS_SHOWN + 1))
     listed = ", ".join(f"`{run}`" for run in runs[:_RUNS_SHOWN])
     return (f"it has {listed}" if runs else "it has none") + (", and more" if len(runs) > _RUNS_SHOWN else "")
 
 
-def _run_chunks(store: SqliteStore, run_id: str) -> Iterator[bytes]:
-    with _as_document():
-        for line in store.events(run_id):
+def _run_chunks(ledger: str | Dsn, run_id: str) -> Iterator[bytes]:
+    with _as_document(), Archive(ledger) as archive:
+        for line in archive.lines(run_id):
             yield line + b"\n"
 
 
-def _run_lines(store: SqliteStore, run_id: str) -> Iterator[bytes]:
-    """The lines as an export would have them: what is verified is what is given away."""
-    for chunk in _run_chunks(store, run_id):
-        if chunk.index(b"\n") == len(chunk) - 1:
-            yield chunk
-        else:
-            yield from (part + b"\n" for part in chunk[:-1].split(b"\n"))
+def _run_head(ledger: str | Dsn, run_id: str) -> Head | None:
+    with _as_document(), Archive(ledger) as archive:
+        return archive.head(run_id)
 
 
 def _file_chunks(path: str) -> Iterator[bytes]:

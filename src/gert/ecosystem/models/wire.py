@@ -135,13 +135,11 @@ class Wire:
             "User-Agent": f"gert/{__version__}",
             **headers,
         }
+        client = self._connected()  # before the time runs: to set one up is not the server's fault
         limit = asyncio.timeout(seconds)
         # Causes are cut off: a library's error carries the request, and that carries the key.
         try:
-            async with (
-                limit,
-                self._connected().stream("POST", self.base_url + path, content=content, headers=sent) as r,
-            ):
+            async with limit, client.stream("POST", self.base_url + path, content=content, headers=sent) as r:
                 if not 200 <= r.status_code < 300:
                     raise failures.of_status(r.status_code, await _start_of(r), r.headers, self.redactor)
                 yield r

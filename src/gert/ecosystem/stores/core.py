@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple, Protocol
 
-from gert.ecosystem.stores.threads import Task
+from gert.ecosystem.stores.tasks import Task
 from gert.kernel.agent.ledger import (
     Call,
     Expect,
@@ -27,8 +27,11 @@ class Page(NamedTuple):
 class Writer(Protocol):
     """Changes the record; used by one thread at a time."""
 
-    def do_all(self, tasks: Sequence[Task]) -> None:
-        """Do tasks that call the methods below: together if that is faster, each on its own account."""
+    def do_all(self, tasks: Sequence[Task], *, patiently: bool = True) -> bool:
+        """Do tasks that call the methods below: together if that is faster, each on its own account.
+
+        Whether they were done. Without patience nothing is done where that would mean to wait for somebody else.
+        """
         ...
 
     def append(

@@ -1,6 +1,6 @@
 """What a ledger without a database knows of its runs: where they end, their calls, their summaries, their leases."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import NamedTuple
@@ -51,9 +51,13 @@ class Run:
 
 
 class Index:
-    """All runs that are known."""
+    """All runs that are known.
 
-    def __init__(self) -> None:
+    look_around: called before it is asked who holds a semantic key, which may be a run nobody has looked at yet
+    """
+
+    def __init__(self, look_around: Callable[[], object] = lambda: None) -> None:
+        self._look_around = look_around
         self._runs: dict[str, Run] = {}
         self._holders: dict[_Identity, Call] = {}
         self._alike: dict[_Identity, dict[tuple[str, int], None]] = {}
@@ -95,9 +99,13 @@ class Index:
             self._change(run, call)
         run.head = batch.head
 
-    def put_lease(self, lease: Lease) -> None:
+    def put_lease(self, run_id: str, lease: Lease | None) -> None:
         """Take note of who has a run."""
-        self._runs.setdefault(lease.run_id, Run(lease.run_id)).lease = lease
+        self._runs.setdefault(run_id, Run(run_id)).lease = lease
+
+    def put_head(self, head: Head) -> None:
+        """Let a run end here, whatever its events come to."""
+        self._runs.setdefault(head.run_id, Run(head.run_id)).head = head
 
     def _change(self, run: Run, call: Call) -> None:
         run.calls[call.seq] = call
@@ -118,6 +126,7 @@ class Index:
             del self._holders[identity]
 
     def _holder_of(self, call: Call) -> Call | None:
+        self._look_around()
         return self._holders.get((call.tenant, call.name, call.semantic_key or ""))
 
     # --- what is read

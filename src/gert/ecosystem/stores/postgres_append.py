@@ -6,113 +6,213 @@ was written, and we look again. Whoever loses such races too often waits for the
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
-from datetime import datetime
-from typing import Any, Final, NamedTuple
-from weakref import WeakValueDictionary
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
 
-from msgspec import structs
-
-from gert.ecosystem.stores.postgres_faults import EVENTS_INDEX, HELD_INDEX, is_transient, is_undone, violated, worded
+from gert.ecosystem.stores.postgres_careful import Attempt, Careful, Making, Wanted
+from gert.ecosystem.stores.postgres_faults import is_doubtful, may_pass, worded
 from gert.ecosystem.stores.postgres_pool import Link, Pool
 from gert.ecosystem.stores.postgres_sending import Sending
-from gert.ecosystem.stores.postgres_statements import HELD_BY, LAST_CALLS, LINES_AT, STANDING, TOUCH, statement
-from gert.ecosystem.stores.settling import check_follows, rival, settled
-from gert.ecosystem.stores.sqlite_rows import call_of, head_of, lease_of
-from gert.errors import TraceError
-from gert.kernel.agent.ledger import Batch, Call, Expect, Head, Held, Overtaken, Write, Written, may_append
-from gert.kernel.agent.verifying import seal_head
-from gert.kernel.events.envelope import format_timestamp, parse_timestamp
-from gert.kernel.foundation.signature import Key
+from gert.ecosystem.stores.postgres_statements import NOTHING_DONE, statement
+from gert.errors import GertError
+from gert.kernel.agent.ledger import Batch, Head, Held, Overtaken, Written
 
-MAX_HEADS: Final = 4096
-"""Ends of runs that are remembered."""
+T = TypeVar("T")
 
-RACES: Final = 3
-"""How often somebody else may be faster before we wait in line."""
-
-Appended = Written | Overtaken | Held
-
-
-class Wanted(NamedTuple):
-    """What somebody wants to append."""
-
-    run_id: str
-    write: Write
-    expects: Sequence[Expect]
-    fence: int | None
+MAX_RUNS: Final = 4096
+"""Runs whose end is remembered."""
 
 
 class Appends:
     """Appends of one ledger: those to one run in order, those to different runs beside each other."""
 
     def __init__(
-        self,
-        pool: Pool,
-        wrote: Callable[[Written], None],
-        *,
-        clock: Callable[[], datetime],
-        own_time: bool,
-        key: Key | None,
-        attempts: int,
-        backoff: float,
+        self, pool: Pool, making: Making, wrote: Callable[[Written], None], *, attempts: int, backoff: float
     ) -> None:
         self._pool = pool
+        self._making = making
+        self._careful = Careful(pool, making, attempts=attempts, backoff=backoff)
         self._wrote = wrote
-        self._clock = clock
-        self._own_time = own_time
-        self._key = key
-        self._attempts = attempts
-        self._backoff = backoff
-        self._heads: OrderedDict[str, Head] = OrderedDict()
-        self._lanes: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._left: set[asyncio.Task[Any]] = set()
+        self._runs: OrderedDict[str, _Run] = OrderedDict()
+        self._going_on: set[asyncio.Task[Any]] = set()
 
     def count_of(self, run_id: str) -> int:
         """How many events a run has at least, as far as is known here."""
-        head = self._heads.get(run_id)
-        return head.count if head is not None else 0
+        run = self._runs.get(run_id)
+        return run.head.count if run is not None and run.head is not None else 0
 
-    async def append(self, wanted: Wanted) -> Appended:
+    async def append(self, wanted: Wanted) -> Written | Overtaken | Held:
         """Append; once it was sent, a cancellation no longer keeps it from happening."""
-        run_id = wanted.run_id
-        lane = self._lanes.get(run_id)
-        if lane is None:
-            lane = self._lanes[run_id] = asyncio.Lock()
-        await lane.acquire()
-        held: Callable[[], None] | None = lane.release
+        run = self._run(wanted.run_id)
+        turn = await run.turn()
         try:
-            batch = self._from_memory(wanted)
+            attempt = Attempt(wanted)
+            batch = self._from_memory(wanted, run.head)
             if batch is not None:
-                link = await self._pool.take()
-                sending: Sending[Any] | None = None
                 try:
-                    query, values = statement(batch, wanted.expects, wanted.fence, own_time=self._own_time)
-                    prepared = await link.prepared(query)
-                    sending = Sending(prepared.fetch(*values))
-                    await sending
-                    if prepared.get_statusmsg() != "INSERT 0 0":
-                        return self._keep(batch)
-                    batch = None
-                except asyncio.CancelledError:
-                    if sending is not None and sending.is_under_way:
-                        self._let_finish(self._settle(sending, prepared, link, batch, lane))
-                        held = link = None
+                    if await self._at_once(wanted, batch, turn):
+                        return self._keep(run, batch)
+                except GertError:
                     raise
                 except Exception as error:
-                    if not self._is_passing(error):
-                        raise worded(error) from error
-                finally:
-                    if link is not None:
-                        self._pool.give_back(link)
-            held = None
-            return await self._finish(self._carefully(wanted, batch, lane))
+                    self._look_again(error, attempt, batch, turn)
+            turn.give_back(self._pool)
+            return await self._go_on(turn, self._carefully(run, attempt))
         finally:
-            if held is not None:
-                held()
+            if not turn.is_handed_on:
+                turn.end(self._pool)
 
     async def drain(self) -> None:
         """Wait for what goes on although nobody waits for it any more."""
-        while self._left:
-            await asyncio.wait(self._left)
+        while self._going_on:
+            await asyncio.wait(self._going_on)
+
+    # --- at once
+
+    def _from_memory(self, wanted: Wanted, head: Head | None) -> Batch | None:
+        """What would be written if the run still ended as we remember; None where only looking again can tell."""
+        if head is None:
+            return None
+        try:
+            batch = self._making.batch(wanted, head)
+        except Exception:
+            # It may refuse something that is not so any more: it is asked again about the run as it is.
+            return None
+        return batch if batch.rows else None
+
+    async def _at_once(self, wanted: Wanted, batch: Batch, turn: "_Turn") -> bool:
+        """Send it in one round trip; whether the run ended as we remembered."""
+        link = turn.link = await self._pool.take()
+        query, values = statement(batch, wanted.expects, wanted.fence, own_time=self._making.own_time)
+        prepared = link.statements.get(query) or await link.prepared(query)
+        sending = Sending(prepared.fetch(*values))
+        try:
+            await sending
+        except asyncio.CancelledError:
+            if sending.is_under_way:
+                self._start(turn, self._settle(turn.run, sending, prepared, batch))
+            raise
+        return bool(prepared.get_statusmsg() != NOTHING_DONE)
+
+    async def _settle(self, run: "_Run", sending: Sending[Any], prepared: Any, batch: Batch) -> None:
+        """See an append through whose writer has gone."""
+        run.head = None
+        try:
+            await sending.rest()
+        except Exception:
+            return
+        if prepared.get_statusmsg() != NOTHING_DONE:
+            self._keep(run, batch)
+
+    def _look_again(self, error: Exception, attempt: Attempt, batch: Batch, turn: "_Turn") -> None:
+        if not may_pass(error):
+            raise worded(error) from error
+        if is_doubtful(error):
+            # It may be written, and the answer lost.
+            attempt.doubt = batch
+            if turn.link is not None:
+                self._pool.renew(turn.link.generation)
+
+    # --- carefully
+
+    async def _carefully(self, run: "_Run", attempt: Attempt) -> Written | Overtaken | Held:
+        run.head = None
+        result = await self._careful.append(attempt)
+        if isinstance(result, Written):
+            return self._keep(run, result.batch)
+        return result
+
+    def _keep(self, run: "_Run", batch: Batch) -> Written:
+        """Remember where a run ends now, and let others know."""
+        written = Written(batch)
+        if batch.rows:
+            run.head = batch.head
+            self._wrote(written)
+        return written
+
+    # --- whose turn it is
+
+    def _run(self, run_id: str) -> "_Run":
+        run = self._runs.get(run_id)
+        if run is not None:
+            self._runs.move_to_end(run_id)
+            return run
+        run = self._runs[run_id] = _Run()
+        if len(self._runs) > MAX_RUNS:
+            self._forget()
+        return run
+
+    def _forget(self) -> None:
+        """Forget the run that was not written for the longest time, unless somebody is at it."""
+        oldest = next(iter(self._runs))
+        if self._runs[oldest].users:
+            self._runs.move_to_end(oldest)
+        else:
+            del self._runs[oldest]
+
+    async def _go_on(self, turn: "_Turn", work: Coroutine[Any, Any, T]) -> T:
+        """Do the rest in a task, which goes on when whoever waits here is cancelled."""
+        task = self._start(turn, work)
+        await asyncio.wait((task,))
+        return task.result()
+
+    def _start(self, turn: "_Turn", work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work)
+        turn.is_handed_on = True
+        self._going_on.add(task)
+        task.add_done_callback(lambda done: self._end(done, turn))
+        return task
+
+    def _end(self, task: "asyncio.Task[Any]", turn: "_Turn") -> None:
+        self._going_on.discard(task)
+        turn.end(self._pool)
+        if not task.cancelled():
+            task.exception()  # whoever wanted to know has gone, or asks the task
+
+
+class _Run:
+    """A run as this process knows it: where it ended last, and who appends to it, one after the other."""
+
+    __slots__ = ("_lane", "head", "users")
+
+    def __init__(self) -> None:
+        self.head: Head | None = None
+        self.users = 0
+        self._lane = asyncio.Lock()
+
+    async def turn(self) -> "_Turn":
+        """Wait for those who came before."""
+        self.users += 1
+        try:
+            await self._lane.acquire()
+        except BaseException:
+            self.users -= 1
+            raise
+        return _Turn(self)
+
+    def release(self) -> None:
+        """Let the next one in."""
+        self.users -= 1
+        self._lane.release()
+
+
+class _Turn:
+    """The right to append to a run in this process, and the connection for it."""
+
+    __slots__ = ("is_handed_on", "link", "run")
+
+    def __init__(self, run: _Run) -> None:
+        self.run = run
+        self.link: Link | None = None
+        self.is_handed_on = False
+
+    def give_back(self, pool: Pool) -> None:
+        """Let others have the connection."""
+        link, self.link = self.link, None
+        if link is not None:
+            pool.give_back(link)
+
+    def end(self, pool: Pool) -> None:
+        """Let the next one in."""
+        self.give_back(pool)
+        self.run.release()

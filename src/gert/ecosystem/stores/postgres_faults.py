@@ -55,6 +55,16 @@ def violated(error: BaseException) -> str | None:
     return None
 
 
+def is_doubtful(error: BaseException) -> bool:
+    """Whether a change may have happened although this was said."""
+    return isinstance(error, TimeoutError) or is_transient(error)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether an append may succeed, or be refused for its own reasons, when the run is looked at again."""
+    return is_doubtful(error) or is_undone(error) or violated(error) in (HELD_INDEX, EVENTS_INDEX)
+
+
 def worded(error: BaseException) -> Exception:
     """What was said, as our own error; nothing of the address is repeated, since it may hold a password."""
     asyncpg = driver()

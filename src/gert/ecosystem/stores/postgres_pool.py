@@ -6,6 +6,7 @@ Our own, and not asyncpg's: that one resets a connection each time it is given b
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import Any, Final
 
 from gert.errors import TraceError
@@ -64,10 +65,10 @@ class Pool:
 
     def give_back(self, link: Link) -> None:
         """Let others have a connection; one that is broken, or of an older generation, goes."""
-        link.idle_since = asyncio.get_running_loop().time()
-        if not self._is_good(link):
+        if link.generation != self.generation or link.connection.is_closed():
             self._drop(link)
-        elif not self._hand_on(link):
+        elif not self._waiting or not self._hand_on(link):
+            link.idle_since = monotonic()
             self._idle.append(link)
 
     async def fill(self, least: int) -> None:
@@ -94,7 +95,7 @@ class Pool:
         return (
             link.generation == self.generation
             and not link.connection.is_closed()
-            and asyncio.get_running_loop().time() - link.idle_since < IDLE_SECONDS
+            and monotonic() - link.idle_since < IDLE_SECONDS
         )
 
     async def _make(self) -> Link:
@@ -105,9 +106,7 @@ class Pool:
         except BaseException:
             self._leave()
             raise
-        link = Link(connection, generation)
-        link.idle_since = asyncio.get_running_loop().time()
-        return link
+        return Link(connection, generation)
 
     async def _wait(self) -> Link:
         turn: asyncio.Future[Link | None] = asyncio.get_running_loop().create_future()

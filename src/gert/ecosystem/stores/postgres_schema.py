@@ -11,6 +11,11 @@ from gert.errors import TraceError, UsageError
 
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,50}\Z")
 _LOCK: Final = 0x67657274  # `gert`
+# By what is in the tables: a name is looked up in a memory, which may not know yet what another one made.
+_IS_THERE: Final = """
+SELECT count(*) FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE nspname = $1 AND relname = 'meta'
+"""
 # What a ledger of an older version lacks, by the version that has it. The first on Postgres had version 3.
 _UPGRADES: Final[Mapping[int, tuple[str, ...]]] = {}
 
@@ -54,7 +59,7 @@ async def version_of(connection: Any, schema: str) -> str:
 
 
 async def _version(connection: Any, schema: str) -> int | None:
-    if await connection.fetchval("SELECT to_regclass($1)::text", f"{schema}.meta") is None:
+    if not await connection.fetchval(_IS_THERE, schema):
         return None
     value = await connection.fetchval(f"SELECT value FROM {schema}.meta WHERE key = 'schema_version'")  # noqa: S608
     if value is None or not value.isdecimal() or int(value) < 3:

@@ -6,18 +6,22 @@ arrays cost more than the insert they save.
 """
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from gert.ecosystem.stores import sql
 from gert.ecosystem.stores.settling import settled
 from gert.ecosystem.stores.sqlite_rows import encode
-from gert.kernel.agent.ledger import HOLDING, Batch, Call, End, Expect
+from gert.kernel.agent.ledger import HOLDING, Batch, Call, Expect
 from gert.kernel.events.chain import GENESIS
 
 SERVER_TIME: Final = """to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
 """The time of the server, as times are written in a ledger."""
+
+
+NOTHING_DONE: Final = "INSERT 0 0"
+"""What Postgres says of an append that found the run otherwise than its writer did."""
 
 
 class Shape(NamedTuple):
@@ -36,11 +40,9 @@ class Shape(NamedTuple):
 def statement(batch: Batch, expects: Sequence[Expect], fence: int | None, *, own_time: bool) -> tuple[str, list[Any]]:
     """The statement that appends a batch, and its values."""
     head, rows = batch.head, batch.rows
-    calls, said = settled(batch)
-    ends = _merged(said)
+    calls, ends = _settled(batch) if batch.ends else (batch.calls, ())
     one = len(rows) == 1 and rows[0].timestamp == head.updated_at
     first = head.count == len(rows)
-    shape = Shape(first, fence is not None, 1 if one else 2, _few(calls), _few(ends), _few(expects), own_time)
     status, data = (None, None) if head.snapshot is None else (head.snapshot.status, encode(head.snapshot))
     values: list[Any] = [head.run_id, head.count, head.hash, head.seal, status, data, head.updated_at, head.tenant]
     if first:
@@ -51,7 +53,8 @@ def statement(batch: Batch, expects: Sequence[Expect], fence: int | None, *, own
         row = rows[0]
         values += (row.type, row.line, row.summary_type)
     else:
-        values.append(len(rows))
+        if not first:
+            values.append(len(rows))
         values += map(list, zip(*rows, strict=True))
     if expects:
         values += _values([tuple(expect) for expect in expects])
@@ -59,7 +62,14 @@ def statement(batch: Batch, expects: Sequence[Expect], fence: int | None, *, own
         values += _values(ends)
     if calls:
         values += _values([_call_values(call) for call in calls])
-    return text(shape), values
+    shape = (first, fence is not None, 1 if one else 2, len(calls), len(ends), len(expects), own_time)
+    return _known(shape), values
+
+
+@lru_cache(1024)
+def _known(shape: tuple[bool, bool, int, int, int, int, bool]) -> str:
+    first, fenced, rows, calls, ends, expects, own_time = shape
+    return text(Shape(first, fenced, rows, min(calls, 2), min(ends, 2), min(expects, 2), own_time))
 
 
 @cache
@@ -68,9 +78,11 @@ def text(shape: Shape) -> str:
     places = _Places(9)
     started = places.next("text") if shape.first else ""
     fence = places.next("bigint") if shape.fenced else ""
-    rows = _rows(places, shape.rows)
-    before = "0" if shape.first else "$2::bigint - 1" if shape.rows == 1 else f"$2::bigint - {rows.size}"
-    conditions = [f"runs.count = {before}", _lease(fence, "$7::text" if shape.own_time else SERVER_TIME)]
+    rows = _rows(places, shape)
+    conditions = [
+        f"runs.count = $2::bigint - {rows.size}",
+        _lease(fence, "$7::text" if shape.own_time else SERVER_TIME),
+    ]
     expected = _expects(places, shape.expects) if shape.expects else "true"
     parts = [_first(conditions, expected, started, fence) if shape.first else _further([*conditions, expected])]
     if shape.ends:
@@ -133,11 +145,11 @@ def _lease(fence: str, now: str) -> str:
     return f"(runs.lease_worker IS NULL OR runs.lease_expires <= {now})"
 
 
-def _rows(places: _Places, many: int) -> _Rows:
-    if many == 1:
+def _rows(places: _Places, shape: Shape) -> _Rows:
+    if shape.rows == 1:
         kind, line, summary = places.next("text"), places.next("bytea"), places.next("text")
         return _Rows(f"{_EVENT}$2::bigint, {kind}, $7::text, {summary}, {line} FROM head", "1")
-    size = places.next("bigint")
+    size = "$2::bigint" if shape.first else places.next("bigint")
     source = places.source(2, ("bigint", "text", "text", "text", "bytea"), "r")
     return _Rows(f"{_EVENT}r.c1, r.c2, r.c3, r.c4, r.c5 FROM head, {source}", size)
 
@@ -167,9 +179,8 @@ def _calls(places: _Places, many: int, *, after_ends: bool) -> str:
     columns = ", ".join(f"n.c{number}" for number in range(1, len(_CALL_KINDS) + 1))
     # A key that ends here is free for the call that begins here.
     order = " WHERE (SELECT count(*) FROM ended) >= 0" if after_ends else ""
-    return (
-        f"opened AS (INSERT INTO calls ({sql.CALL_COLUMNS}, held) SELECT $1::text, {columns} FROM head, {source}{order})"
-    )
+    values = f"SELECT $1::text, {columns} FROM head, {source}{order}"
+    return f"opened AS (INSERT INTO calls ({sql.CALL_COLUMNS}, held) {values})"
 
 
 _CALL_FIELDS: Final = attrgetter(
@@ -181,28 +192,26 @@ def _call_values(call: Call) -> tuple[Any, ...]:
     return (*_CALL_FIELDS(call), int(call.held))
 
 
-def _few(items: Sequence[object]) -> int:
-    return min(len(items), 2)
-
-
 def _values(items: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
     """One item as it is, more of them column by column."""
     return items[0] if len(items) == 1 else [list(column) for column in zip(*items, strict=True)]
 
 
-def _merged(ends: Sequence[End]) -> list[tuple[Any, ...]]:
-    """What is said about each call in the end: a statement changes a row once."""
+def _settled(batch: Batch) -> tuple[Sequence[Call], Sequence[tuple[Any, ...]]]:
+    """The new calls, and what is said about each of the others in the end: a statement changes a row once."""
+    calls, ends = settled(batch)
     merged: dict[int, tuple[Any, ...]] = {}
     for end in ends:
         before = merged.get(end.seq, end)
         merged[end.seq] = tuple(new if new is not None else old for new, old in zip(end, before, strict=True))
-    return list(merged.values())
+    return calls, list(merged.values())
 
 
 TOUCH: Final = f"""
 INSERT INTO runs (run_id, count, hash, started_at, updated_at) VALUES ($1, 0, '{GENESIS}', '', '')
 ON CONFLICT (run_id) DO NOTHING
 """
+LOCK: Final = "SELECT 1 FROM runs WHERE run_id = $1 FOR UPDATE"
 STANDING: Final = f"""
 SELECT {sql.HEAD_COLUMNS}, lease_worker, lease_token, lease_expires, {SERVER_TIME},
     (SELECT coalesce(max(seq), 0) FROM events WHERE run_id = $1)
@@ -215,3 +224,15 @@ HELD_BY: Final = f"""
 SELECT {sql.CALL_COLUMNS} FROM calls WHERE tenant = $1 AND name = $2 AND semantic_key = $3 AND held = 1
 """
 LINES_AT: Final = "SELECT seq, line FROM events WHERE run_id = $1 AND seq = ANY($2::bigint[])"
+LEASE: Final = f"""
+SELECT {SERVER_TIME}, lease_worker, lease_token, lease_expires FROM (SELECT 1) AS one LEFT JOIN runs ON run_id = $1
+"""
+# Only where it is still as we saw it: who takes a lease and who appends change the same row, one after the other.
+SET_LEASE: Final = f"""
+INSERT INTO runs (run_id, count, hash, started_at, updated_at, lease_worker, lease_token, lease_expires)
+SELECT $1::text, 0, '{GENESIS}', '', '', $2::text, $3::bigint, $4::text
+ON CONFLICT (run_id) DO UPDATE SET lease_worker = $2, lease_token = $3, lease_expires = $4
+WHERE runs.lease_token = $5::bigint AND runs.lease_worker IS NOT DISTINCT FROM $6::text
+    AND runs.lease_expires IS NOT DISTINCT FROM $7::text
+RETURNING 1
+"""

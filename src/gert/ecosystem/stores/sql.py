@@ -49,7 +49,7 @@ _TABLES: Final = {
 
 _INDEXES: Final = (
     "CREATE INDEX events_by_summary ON events (run_id, summary_type, seq) WHERE summary_type IS NOT NULL",
-    "CREATE INDEX runs_by_time ON runs (updated_at)",
+    # By time alone there is none: every append would have to change it, and who lists all runs reads them all.
     "CREATE INDEX runs_by_tenant ON runs (tenant, updated_at)",
     "CREATE INDEX calls_by_key ON calls (run_id, key, seq)",
     "CREATE INDEX calls_open ON calls (run_id, seq) WHERE outcome = 'open'",

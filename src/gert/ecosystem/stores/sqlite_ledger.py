@@ -47,15 +47,14 @@ class SqliteLedger(AsyncLedger):
                 key=key,
                 clock=clock,
             )
-        reader = SqliteReader(self.path, alone=read_only, busy_timeout_ms=busy_timeout_ms)
-        if writer is None:
-            reader.check()
+        near, far = (SqliteReader(self.path, alone=read_only, busy_timeout_ms=busy_timeout_ms) for _ in range(2))
+        if read_only:
+            near.check()
         super().__init__(
-            writer,
-            reader,
-            hands=lambda waiting: Threads(writer, reader, waiting.done),
+            lambda on_done: Threads(writer, near, far, on_done),
             durable=sync,
             shared=True,
+            read_only=read_only,
             clock=clock,
             ids=ids,
             poll_interval=poll_interval,

@@ -4,7 +4,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import structs
 
@@ -12,8 +12,8 @@ from gert.ecosystem.stores import sql
 from gert.ecosystem.stores.settling import acquired, check_follows, released, renewed, rival, settled
 from gert.ecosystem.stores.sqlite import is_cut
 from gert.ecosystem.stores.sqlite_file import is_busy, open_writer, worded
-from gert.ecosystem.stores.sqlite_rows import call_of, encode, lease_of, snapshot_of
-from gert.ecosystem.stores.threads import Task
+from gert.ecosystem.stores.sqlite_rows import call_of, encode, head_of, lease_of
+from gert.ecosystem.stores.tasks import Task
 from gert.kernel.agent.ledger import (
     HOLDING,
     Batch,
@@ -33,11 +33,10 @@ from gert.kernel.events.chain import GENESIS
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.foundation.signature import Key
 
-_END: Final = """
-SELECT tenant, count, hash, snapshot, started_at, updated_at, seal, lease_worker, lease_token, lease_expires,
-    (SELECT coalesce(max(seq), 0) FROM events WHERE run_id = ?1)
-FROM runs WHERE run_id = ?1
-"""
+_END: Final = (
+    f"SELECT {sql.HEAD_COLUMNS}, lease_worker, lease_token, lease_expires,"  # noqa: S608 - constants
+    " (SELECT coalesce(max(seq), 0) FROM events WHERE run_id = ?1) FROM runs WHERE run_id = ?1"
+)
 _LAST_CALL: Final = sql.for_sqlite(sql.LAST_CALL)
 _HELD: Final = f"SELECT {sql.CALL_COLUMNS} FROM calls WHERE tenant = ? AND name = ? AND semantic_key = ? AND held = 1"  # noqa: S608
 _ADD_EVENT: Final = "INSERT INTO events (run_id, seq, type, timestamp, summary_type, line) VALUES (?, ?, ?, ?, ?, ?)"
@@ -67,7 +66,7 @@ VALUES (?1, 0, ?2, '', '', ?3, ?4, ?5)
 ON CONFLICT (run_id) DO UPDATE SET lease_worker = ?3, lease_token = ?4, lease_expires = ?5
 """
 
-_NOTHING: Final = (None, 0, GENESIS, None, "", "", None, None, 0, None, 0)
+_MOST_KEPT: Final = 1000
 
 
 class SqliteWriter:
@@ -85,6 +84,8 @@ class SqliteWriter:
         clock: Callable[[], datetime],
     ) -> None:
         self._path = path
+        self._busy_ms = busy_timeout_ms
+        self._is_patient = True
         self._attempts = max(1, max_retry_attempts)
         self._backoff = retry_backoff_seconds
         self._key = key
@@ -94,38 +95,41 @@ class SqliteWriter:
         except sqlite3.Error as error:
             raise worded(path, error) from error
         self._execute = self._connection.execute
+        # Runs as this connection left them, as long as no other has written.
+        self._ends: dict[str, _End] = {}
+        self._seen: int | None = None
 
-    def do_all(self, tasks: Sequence[Task]) -> None:
+    def do_all(self, tasks: Sequence[Task], *, patiently: bool = True) -> bool:
         """Do tasks in one transaction; where SQLite refuses one of them, each in its own."""
         try:
-            self._transact(tasks)
+            self._begin(patiently)
         except sqlite3.Error as error:
+            if is_busy(error) and not patiently:
+                return False
+            for task in tasks:
+                task.error = worded(self._path, error)
+            return True
+        try:
+            self._transact(tasks)
+        except (sqlite3.Error, _HalfDoneError) as error:
             if len(tasks) == 1:
-                tasks[0].error = worded(self._path, error)
-            elif is_busy(error):
-                # Nobody got in; waiting as long for each of them would help nobody.
-                for task in tasks:
-                    task.error = worded(self._path, error)
+                tasks[0].error = worded(self._path, error) if isinstance(error, sqlite3.Error) else error.__cause__
             else:
                 for task in tasks:
                     self.do_all([task])
+        return True
 
     def append(
         self, run_id: str, write: Write, expects: Sequence[Expect], fence: int | None
     ) -> Written | Overtaken | Held:
         """Append what `write` makes of the end of the run; nothing is changed before everything is settled."""
-        row = self._execute(_END, (run_id,)).fetchone()
-        is_new = row is None
-        tenant, count, hashed, snapshot, started, updated, seal, worker, token, expires, last = row or _NOTHING
-        if count != last:
-            raise is_cut(self._path, run_id, count, last)
+        head, lease, is_kept = self._ends.get(run_id) or self._end_of(run_id)
         moment = self._clock()
-        if token or fence is not None:
-            may_append(lease_of(run_id, worker, token, expires), fence, moment)
+        if lease is not None or fence is not None:
+            may_append(lease, fence, moment)
         for key, last_seq in expects:
             if self._execute(_LAST_CALL, (run_id, key)).fetchone()[0] != last_seq:
                 return Overtaken(key)
-        head = Head(run_id, tenant, count, hashed, snapshot_of(snapshot, run_id), started, updated, seal)
         batch = write(head, format_timestamp(moment))
         check_follows(head, batch)
         calls, ends = settled(batch)
@@ -135,7 +139,13 @@ class SqliteWriter:
             return Written(batch)
         if self._key is not None:
             batch = batch._replace(head=structs.replace(batch.head, seal=seal_head(batch.head, self._key)))
-        self._put(run_id, batch, calls, ends, is_new)
+        try:
+            self._put(run_id, batch, calls, ends, is_new=not is_kept)
+        except sqlite3.Error:
+            raise
+        except BaseException as error:
+            raise _HalfDoneError from error
+        self._remember(_End(batch.head, lease, True))
         return Written(batch)
 
     def acquire(self, run_id: str, worker_id: str, ttl_seconds: float) -> Lease | None:
@@ -154,7 +164,22 @@ class SqliteWriter:
         """Close the database."""
         self._connection.close()
 
-    def _put(self, run_id: str, batch: Batch, calls: Sequence[Call], ends: Sequence[End], is_new: bool) -> None:
+    def _end_of(self, run_id: str) -> "_End":
+        row = self._execute(_END, (run_id,)).fetchone()
+        if row is None:
+            return _End(Head(run_id), None, False)
+        *columns, worker, token, expires, last = row
+        head = head_of(columns)
+        if head.count != last:
+            raise is_cut(self._path, run_id, head.count, last)
+        return _End(head, lease_of(run_id, worker, token, expires), True)
+
+    def _remember(self, end: "_End") -> None:
+        if len(self._ends) >= _MOST_KEPT:
+            self._ends.clear()
+        self._ends[end.head.run_id] = end
+
+    def _put(self, run_id: str, batch: Batch, calls: Sequence[Call], ends: Sequence[End], *, is_new: bool) -> None:
         head, execute = batch.head, self._execute
         for seq, kind, timestamp, summary_type, line in batch.rows:
             execute(_ADD_EVENT, (run_id, seq, kind, timestamp, summary_type, line))
@@ -181,26 +206,46 @@ class SqliteWriter:
         if lease is not None:
             expires = format_timestamp(lease.expires_at) if lease.worker_id is not None else None
             self._execute(_SET_LEASE, (lease.run_id, GENESIS, lease.worker_id, lease.token, expires))
+            self._ends.pop(lease.run_id, None)
         return lease
 
     def _transact(self, tasks: Sequence[Task]) -> None:
-        self._begin()
         try:
+            [version] = self._execute("PRAGMA data_version").fetchone()
+            if version != self._seen:
+                self._ends.clear()
+                self._seen = version
             for task in tasks:
-                task.run(passed_on=sqlite3.Error)
+                task.run(self, (sqlite3.Error, _HalfDoneError))
             self._execute("COMMIT")
         except BaseException:
+            self._ends.clear()
             if self._connection.in_transaction:
                 self._execute("ROLLBACK")
             raise
 
-    def _begin(self) -> None:
-        """Wait for the database as long as SQLite does, and then a few times more."""
+    def _begin(self, patiently: bool) -> None:
+        """Wait for other processes as long as SQLite does, and then a few times more; or not at all."""
+        if self._is_patient != patiently:
+            self._execute(f"PRAGMA busy_timeout = {self._busy_ms if patiently else 0}")
+            self._is_patient = patiently
         for attempt in range(1, self._attempts + 1):
             try:
                 self._execute("BEGIN IMMEDIATE")
                 return
             except sqlite3.Error as error:
-                if not is_busy(error) or attempt == self._attempts:
+                if not is_busy(error) or attempt == self._attempts or not patiently:
                     raise
                 time.sleep(self._backoff * 2 ** (attempt - 1))
+
+
+class _End(NamedTuple):
+    """Where a run ends, who has it, and whether it has a row."""
+
+    head: Head
+    lease: Lease | None
+    is_kept: bool
+
+
+class _HalfDoneError(Exception):
+    """A change was begun and cannot be finished: what was begun with it must be done again without it."""

@@ -1,89 +1,44 @@
-"""Blocking work off the event loop: one thread that writes, one that reads, and the way back.
+"""Blocking work beside an event loop: one thread that writes, one that reads, and no thread for what takes no time.
 
-Tasks queue up; the writer takes all that wait and does them together. Whoever waits for a task may be cancelled at
-any time: the task is done all the same, and nobody else notices.
+Whoever appends in one turn of the event loop is written together, and so is whoever comes while the writer is busy.
+Handing work to a thread and back costs more than a quick disk takes to keep it, so a few appends that wait for
+nobody are done at once, as long as the last ones were quick. Whoever waits may be cancelled at any time: the work is
+done all the same, and nobody else notices.
 """
 
 import asyncio
-import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from queue import SimpleQueue
-from threading import Thread
+from functools import partial
+from time import perf_counter
 from typing import Any, Final, Protocol, TypeVar
+
+from gert.ecosystem.stores.core import Reader, Writer
+from gert.ecosystem.stores.tasks import Job, Task, Then, Worker
 
 T = TypeVar("T")
 
 OnDone = Callable[[Any], object]
 
-_MOST_TOGETHER: Final = 256
+QUICK_SECONDS: Final = 0.002
+"""How long the event loop may stand still for something that is done at once."""
 
-
-class Task:
-    """Something to be done on another thread, what came of it, and who waits for that."""
-
-    __slots__ = ("call", "error", "future", "loop", "on_done", "result")
-
-    def __init__(self, call: Callable[[], Any], loop: asyncio.AbstractEventLoop, on_done: OnDone | None = None) -> None:
-        self.call = call
-        self.loop = loop
-        self.on_done = on_done
-        self.future: asyncio.Future[Any] = loop.create_future()
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-    def run(self, passed_on: type[BaseException] | tuple[type[BaseException], ...] = ()) -> None:
-        """Do it; what it raises is kept for whoever waits, except what concerns all."""
-        self.result = self.error = None
-        try:
-            self.result = self.call()
-        except passed_on:
-            raise
-        except BaseException as error:
-            self.error = error
-
-    def settle(self) -> None:
-        """Tell whoever still waits, on their own event loop."""
-        if self.future.done():
-            return
-        if self.error is None:
-            self.future.set_result(self.result)
-        elif isinstance(self.error, StopIteration):
-            # A future does not take it.
-            self.future.set_exception(RuntimeError("the work ended with StopIteration"))
-        else:
-            self.future.set_exception(self.error)
-
-
-DoAll = Callable[[Sequence[Task]], None]
-"""Does tasks, each on its own account, and leaves in each what came of it."""
-
-
-class Closes(Protocol):
-    """Something that is let go of in the end."""
-
-    def close(self) -> object:
-        """Let go of it."""
-        ...
-
-
-class Writes(Closes, Protocol):
-    """Something that does tasks together."""
-
-    def do_all(self, tasks: Sequence[Task]) -> None:
-        """Do tasks, each on its own account, and leave in each what came of it."""
-        ...
+_FEW: Final = 8
+_GLANCES: Final = 16
 
 
 class Hands(Protocol):
     """Where the work of a ledger is done."""
 
-    async def write(self, call: Callable[[], T]) -> T:
+    async def write(self, call: Callable[[Writer], T]) -> T:
         """Do something that changes the record."""
         ...
 
-    async def read(self, call: Callable[[], T]) -> T:
-        """Do something that only looks."""
+    async def read(self, call: Callable[[Reader], T]) -> T:
+        """Do something that reads as much as it likes."""
+        ...
+
+    async def glance(self, call: Callable[[Reader], T]) -> T:
+        """Do something that reads a few rows by their keys."""
         ...
 
     async def close(self) -> None:
@@ -94,18 +49,22 @@ class Hands(Protocol):
 class Inline:
     """The hands of a ledger that never waits for anything."""
 
-    def __init__(self, on_done: OnDone) -> None:
+    def __init__(self, writer: Writer, reader: Reader, on_done: OnDone) -> None:
+        self._writer = writer
+        self._reader = reader
         self._on_done = on_done
 
-    async def write(self, call: Callable[[], T]) -> T:
+    async def write(self, call: Callable[[Writer], T]) -> T:
         """Do it here and now."""
-        result = call()
+        result = call(self._writer)
         self._on_done(result)
         return result
 
-    async def read(self, call: Callable[[], T]) -> T:
+    async def read(self, call: Callable[[Reader], T]) -> T:
         """Do it here and now."""
-        return call()
+        return call(self._reader)
+
+    glance = read
 
     async def close(self) -> None:
         """There is nothing to let go of."""
@@ -114,125 +73,126 @@ class Inline:
 class Threads:
     """Two threads, each started when it is first needed.
 
-    writer, reader: whose methods are called; closed on the threads, as the last thing they do
-    on_done: called on the event loop with what came of each change, also where nobody waits for it any more
+    near, far: what reads here, and what reads on the thread
+    on_done: told on the event loop what came of each change, also where nobody waits for it any more
+    quick: how long the event loop may stand still for something that is done here; 0 to do nothing here
     """
 
-    def __init__(self, writer: "Writes | None", reader: "Closes", on_done: OnDone) -> None:
-        do_all, close = (writer.do_all, writer.close) if writer is not None else (_run_each, _nothing)
-        self._writing = _Worker("gert-ledger-writer", do_all, close, on_done, _MOST_TOGETHER)
-        self._reading = _Worker("gert-ledger-reader", _run_each, reader.close, None, 1)
+    def __init__(
+        self, writer: Writer | None, near: Reader, far: Reader, on_done: OnDone, *, quick: float = QUICK_SECONDS
+    ) -> None:
+        self._writer = writer
+        self._near = near
+        self._on_done = on_done
+        self._quick = quick
+        self._asked: list[Task] = []
+        self._under_way = 0
+        self._is_at_it = False
+        self._took_writing = self._took_reading = 0.0
+        self._glances = 0
+        self._writing = None if writer is None else Worker("gert-ledger-writer", writer.do_all, writer.close)
+        self._reading = Worker("gert-ledger-reader", partial(_run_each, far), far.close, most=1)
 
-    async def write(self, call: Callable[[], T]) -> T:
-        """Do something that changes the record, together with what else waits."""
-        result: T = await self._writing.do(call)
+    async def write(self, call: Callable[[Writer], T]) -> T:
+        """Do something that changes the record, together with what else is to be done."""
+        loop = asyncio.get_running_loop()
+        task = Task(call, loop)
+        if self._asked or self._is_at_it or not self._is_done_here([task]):
+            self._asked.append(task)
+            if len(self._asked) == 1:
+                loop.call_soon(self._begin, loop)
+            waited: T = await task.future
+            return waited
+        # Whoever else asks for something in this turn is written together.
+        self._is_at_it = True
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self._is_at_it = False
+            # Seen, also where whoever asked has gone.
+            error = task.future.exception()
+        if error is not None:
+            raise error
+        result: T = await task.future
         return result
 
-    async def read(self, call: Callable[[], T]) -> T:
-        """Do something that only looks."""
-        result: T = await self._reading.do(call)
+    async def read(self, call: Callable[[Reader], T]) -> T:
+        """Read as much as it likes, on the thread."""
+        return await self._read_away(call, _settle)
+
+    async def glance(self, call: Callable[[Reader], T]) -> T:
+        """Read a few rows here, as long as that is quick."""
+        if self._took_reading >= self._quick:
+            return await self._read_away(call, self._have_glanced)
+        self._glances += 1
+        if self._glances % _GLANCES == 0:
+            await asyncio.sleep(0)  # others want a turn
+        began = perf_counter()
+        result = call(self._near)
+        self._took_reading = perf_counter() - began
         return result
 
     async def close(self) -> None:
         """Finish what was begun, and end both threads."""
+        loop = asyncio.get_running_loop()
+        tasks, self._asked = self._asked, []
+        if tasks:
+            self._hand_over(tasks, loop)
+        self._near.close()
         # Both are told before either is waited for: a close that is cancelled closes all the same.
-        endings = [worker.stop() for worker in (self._writing, self._reading)]
+        endings = [worker.end(loop) for worker in (self._writing, self._reading) if worker is not None]
         for ending in endings:
             await ending
 
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Do what was asked for in this turn of the event loop."""
+        tasks, self._asked = self._asked, []
+        if tasks and not self._is_done_here(tasks):
+            self._hand_over(tasks, loop)
 
-class _Worker:
-    """A thread and the tasks that wait for it."""
+    def _is_done_here(self, tasks: Sequence[Task]) -> bool:
+        """Do a little work at once, where that is quick and means to wait for nobody."""
+        if self._writer is None or self._under_way or len(tasks) > _FEW or self._took_writing >= self._quick:
+            return False
+        began = perf_counter()
+        if not self._writer.do_all(tasks, patiently=False):
+            return False
+        self._have_written(tasks, perf_counter() - began)
+        return True
 
-    def __init__(
-        self, name: str, do_all: DoAll, close: Callable[[], object], on_done: OnDone | None, most: int
-    ) -> None:
-        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
-        self._on_done = on_done
-        self._close = close
-        self._started = self._ended = False
-        # What a thread holds does not hold the ledger: one that was forgotten is collected, and its threads end.
-        self._thread = Thread(target=_work, args=(self._tasks, do_all, close, most), name=name, daemon=True)
+    def _hand_over(self, tasks: Sequence[Task], loop: asyncio.AbstractEventLoop) -> None:
+        if self._writing is not None:
+            self._under_way += 1
+            self._writing.do(Job(tasks, loop, self._are_back))
 
-    def do(self, call: Callable[[], Any]) -> "asyncio.Future[Any]":
-        if not self._started:
-            self._start()
-        task = Task(call, asyncio.get_running_loop(), self._on_done)
-        self._tasks.put(task)
-        return task.future
+    def _are_back(self, tasks: Sequence[Task], took: float) -> None:
+        self._under_way -= 1
+        self._have_written(tasks, took)
 
-    def stop(self) -> "asyncio.Future[Any]":
-        """Let the thread end after what waits for it."""
-        task = _Last(self._close, asyncio.get_running_loop())
-        if self._started and not self._ended:
-            self._tasks.put(task)
-        else:
-            if not self._ended:
-                task.run()
-            task.settle()
-        self._ended = True
-        return task.future
-
-    def _start(self) -> None:
-        self._started = True
-        self._thread.start()
-        weakref.finalize(self, self._tasks.put, None).atexit = False
-
-
-class _Last(Task):
-    """The last task of a thread."""
-
-
-def _nothing() -> None:
-    """Let go of nothing."""
-
-
-def _run_each(tasks: Sequence[Task]) -> None:
-    for task in tasks:
-        task.run()
-
-
-def _work(tasks: "SimpleQueue[Task | None]", do_all: DoAll, close: Callable[[], object], most: int) -> None:
-    """Do what waits until there is a last task, or None where nobody is left to wait for one."""
-    while True:
-        together = _waiting(tasks, most)
-        last = together[-1]
-        if last is not None and not isinstance(last, _Last):
-            _do(do_all, together)
-            # Nothing of what was done is held while waiting for more.
-            del together, last
-            continue
-        _do(do_all, together[:-1])
-        if last is None:
-            close()
-        else:
-            _do(_run_each, [last])
-        return
-
-
-def _waiting(tasks: "SimpleQueue[Task | None]", most: int) -> list[Task | None]:
-    found = [tasks.get()]
-    while found[-1] is not None and not isinstance(found[-1], _Last) and len(found) < most and not tasks.empty():
-        found.append(tasks.get())
-    return found
-
-
-def _do(do_all: DoAll, waiting: Sequence[Task | None]) -> None:
-    tasks = [task for task in waiting if task is not None]
-    if not tasks:
-        return
-    try:
-        do_all(tasks)
-    except BaseException as error:
+    def _have_written(self, tasks: Sequence[Task], took: float) -> None:
+        self._took_writing = took
         for task in tasks:
-            task.error = error
-    # An event loop that was closed has nobody left who waits.
-    with suppress(RuntimeError):
-        tasks[0].loop.call_soon_threadsafe(_settle, tasks)
+            if task.error is None:
+                self._on_done(task.result)
+            task.settle()
+
+    def _have_glanced(self, tasks: Sequence[Task], took: float) -> None:
+        self._took_reading = took
+        _settle(tasks, took)
+
+    async def _read_away(self, call: Callable[[Reader], T], then: Then) -> T:
+        loop = asyncio.get_running_loop()
+        task = Task(call, loop)
+        self._reading.do(Job([task], loop, then))
+        result: T = await task.future
+        return result
 
 
-def _settle(tasks: Sequence[Task]) -> None:
+def _run_each(reader: Reader, tasks: Sequence[Task]) -> None:
     for task in tasks:
-        if task.on_done is not None and task.error is None:
-            task.on_done(task.result)
+        task.run(reader)
+
+
+def _settle(tasks: Sequence[Task], took: float) -> None:
+    for task in tasks:
         task.settle()

@@ -25,6 +25,13 @@ class Waiting:
         if self._waiters and isinstance(result, Written):
             self._wake(result.batch.head.run_id)
 
+    def wake(self, run_id: str | None = None) -> None:
+        """Take note of what somebody else has written, to one run or to any."""
+        if run_id is None:
+            self._wake_all()
+        else:
+            self._wake(run_id)
+
     async def until(
         self, run_id: str, is_there: Callable[[], Awaitable[bool]], look: Look | None, timeout: float
     ) -> bool:

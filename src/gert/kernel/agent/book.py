@@ -4,14 +4,26 @@ Everything here awaits the ledger and nothing else. What may be written is decid
 the ledger calls while nobody else can append to the run.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from gert.errors import RunBlocked, RunError, TraceError
 from gert.kernel.agent.compose import Entry, compose, key_of
-from gert.kernel.agent.ledger import Batch, Call, CallKind, Expect, Head, Held, Ledger, Overtaken, Write, Written
+from gert.kernel.agent.ledger import (
+    Batch,
+    Call,
+    CallKind,
+    Expect,
+    Head,
+    Held,
+    Ledger,
+    Overtaken,
+    Write,
+    Written,
+    may_append,
+)
 from gert.kernel.agent.memory import RunMemory
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.payload import Payload
@@ -38,7 +50,8 @@ class Book:
         self.ledger = ledger
         self._memories: OrderedDict[str, RunMemory] = OrderedDict()
         self._fences: dict[str, int] = {}
-        self._in_flight: dict[str, set[int]] = {}
+        self._asking: Counter[tuple[str, str]] = Counter()
+        self._missed = 0
 
     async def start(self, run_id: str, tenant: str, entry: Entry) -> Written:
         """Begin a run; RunError where it has begun."""
@@ -49,9 +62,10 @@ class Book:
             return compose(head, moment, tenant, (entry,))
 
         written = _done(await self.ledger.append(run_id, write, fence=self._fences.get(run_id)))
-        self._memories[run_id] = memory = RunMemory()
-        self._forget_oldest()
-        memory.take(written.batch)
+        if run_id not in self._memories:
+            self._memories[run_id] = memory = RunMemory()
+            self._forget_oldest()
+            memory.take(written.batch)
         return written
 
     async def begin(self, run_id: str, tenant: str, entry: Entry) -> None:
@@ -69,22 +83,41 @@ class Book:
         return _done(await self._append(run_id, _writing(run_id, tenant, entries, guard), ()))
 
     async def ask(
-        self, run_id: str, tenant: str, entries: Entries, *, expect: Expect | None
+        self, run_id: str, tenant: str, entries: Entries, *, expect: Expect | None, count: int | None = None
     ) -> Written | Overtaken | Held:
         """Append requests to a run that takes steps now.
 
         expect: what was known of the key when it was decided to ask
+        count: how long the run was when its record was looked at; one that is longer now is looked at again
         """
-        write = _writing(run_id, tenant, entries, refuse_if_blocked)
-        answer = await self._append(run_id, write, () if expect is None else (expect,))
+
+        def guard(head: Head) -> None:
+            refuse_if_blocked(head)
+            if count not in (None, head.count):
+                raise _Moved
+
+        write = _writing(run_id, tenant, entries, guard)
+        try:
+            answer = await self._append(run_id, write, () if expect is None else (expect,))
+        except _Moved:
+            return Overtaken(expect.key if expect is not None else "")
         if isinstance(answer, Overtaken):
             self.forget(run_id)
         return answer
 
     async def _append(self, run_id: str, write: Write, expects: Sequence[Expect]) -> Written | Overtaken | Held:
-        answer = await self.ledger.append(run_id, write, expects=expects, fence=self._fences.get(run_id))
-        if isinstance(answer, Written) and (memory := self._memories.get(run_id)) is not None:
-            memory.take(answer.batch)
+        try:
+            answer = await self.ledger.append(run_id, write, expects=expects, fence=self._fences.get(run_id))
+        except BaseException:
+            # It may have been written all the same, and nobody was told what.
+            self.forget(run_id)
+            raise
+        if isinstance(answer, Written):
+            memory = self._memories.get(run_id)
+            if memory is None:
+                self._missed += 1
+            else:
+                memory.take(answer.batch)
         return answer
 
     async def calls(
@@ -127,6 +160,11 @@ class Book:
             raise no_run(run_id)
         return head
 
+    async def check_step(self, run_id: str) -> None:
+        """Refuse a step of a run that is paused or blocked, or that another worker has."""
+        refuse_if_blocked(await self.head(run_id))
+        may_append(await self.ledger.lease(run_id), self._fences.get(run_id), self.ledger.now())
+
     def fence(self, run_id: str, token: int | None) -> None:
         """Write a run under the lease of this token from now on, or under none."""
         if token is None:
@@ -138,28 +176,32 @@ class Book:
         """Look everything up again."""
         self._memories.pop(run_id, None)
 
-    def in_flight(self, run_id: str) -> frozenset[int]:
-        """The requests of a run that this process waits for."""
-        return frozenset(self._in_flight.get(run_id, ()))
+    def is_asking(self, run_id: str, key: str) -> bool:
+        """Whether this process is about to ask under a key, or waits for the answer."""
+        return (run_id, key) in self._asking
 
     @contextmanager
-    def flying(self, run_id: str, seq: int) -> Iterator[None]:
-        """Wait for the answer to a request; nobody else takes it for abandoned meanwhile."""
-        flights = self._in_flight.setdefault(run_id, set())
-        flights.add(seq)
+    def asking(self, run_id: str, key: str) -> Iterator[None]:
+        """Ask under a key and wait for the answer; nobody else takes the request for abandoned meanwhile.
+
+        It is said before the request is written: others may read it before whoever wrote it hears of that.
+        """
+        self._asking[run_id, key] += 1
         try:
             yield
         finally:
-            flights.discard(seq)
-            if not flights:
-                self._in_flight.pop(run_id, None)
+            self._asking[run_id, key] -= 1
+            if not self._asking[run_id, key]:
+                del self._asking[run_id, key]
 
     async def _memory(self, run_id: str) -> RunMemory:
-        memory = self._memories.get(run_id)
-        if memory is None:
-            memory = await self._preloaded(run_id)
-            self._memories[run_id] = memory
-            self._forget_oldest()
+        while (memory := self._memories.get(run_id)) is None:
+            missed = self._missed
+            loaded = await self._preloaded(run_id)
+            # What was written meanwhile may not be in it; and somebody else may have been faster.
+            if missed == self._missed:
+                self._memories.setdefault(run_id, loaded)
+                self._forget_oldest()
         self._memories.move_to_end(run_id)
         return memory
 
@@ -182,30 +224,49 @@ class Book:
             self._memories.popitem(last=False)
 
 
-class Waiting:
-    """Waits for the end of a request this process has made elsewhere.
+class _Moved(Exception):
+    """The run is longer than it was when it was looked at."""
 
-    The first turn looks how long the run is, so that the request is looked up once more after that: an end that came
-    in between is not waited for.
+
+class Looking:
+    """Looks up the requests under a key, again and again until it is clear what a step does.
+
+    What is remembered is enough to replay an answer and to ask for the first time. Whoever asks again, or would
+    refuse to, looks into the ledger first: `turn`. What is found then is as new as `count`, and asking is refused if
+    the run has grown since.
     """
 
-    def __init__(self, book: Book, run_id: str) -> None:
+    def __init__(self, book: Book, run_id: str, tenant: str, kind: CallKind, step_key: str | None, hashed: str) -> None:
         self._book = book
         self._run_id = run_id
-        self._count: int | None = None
+        self._tenant = tenant
+        self._kind: CallKind = kind
+        self._step_key = step_key
+        self._hashed = hashed
+        self.key = key_of(kind, step_key, hashed)
+        self.count: int | None = None
 
-    @property
-    def looked(self) -> bool:
-        """Whether what is looked up now must be as new as the count that was seen."""
-        return self._count is not None
+    async def look(self) -> tuple[list[Call], frozenset[int]]:
+        """The requests, the newest first, and the numbers of those this process waits for."""
+        asking = self._book.is_asking(self._run_id, self.key)
+        calls = await self._book.calls(
+            self._run_id, self._tenant, self._kind, self._step_key, self._hashed, fresh=self.count is not None
+        )
+        if not asking and not self._book.is_asking(self._run_id, self.key):
+            return calls, frozenset()
+        return calls, frozenset(call.seq for call in calls if call.outcome == "open")
 
     async def turn(self) -> None:
-        """Look, then wait until something happens in the run."""
-        if self._count is None:
-            self._count = (await self._book.head(self._run_id)).count
+        """Find out how long the run is, so that what is looked up next is at least as new."""
+        self.count = (await self._book.head(self._run_id)).count
+
+    async def wait(self) -> None:
+        """Wait for a request of this process: look first, since its end may have come meanwhile."""
+        if self.count is None:
+            await self.turn()
         else:
-            await self._book.ledger.wait(self._run_id, self._count, LOOK_AGAIN)
-            self._count = None
+            await self._book.ledger.wait(self._run_id, self.count, LOOK_AGAIN)
+            self.count = None
 
 
 def refuse_if_blocked(head: Head) -> None:

@@ -79,17 +79,15 @@ class KernelModelClient:
             "step_key": step_key if step_key is not None else derived_step_key(model, output_schema, prompt),
             "model_options": model_options,
         }
-        try:
-            return await self._kernel.step_model(**request, **known)
-        except TypeError as error:
-            # A kernel may take any keyword by its signature and still refuse it. Nothing was asked yet.
-            refused = _UNEXPECTED.search(str(error))
-            if refused is None or refused[1] not in known:
-                raise
-            _warn([refused[1]])
-            return await self._kernel.step_model(
-                **request, **{name: value for name, value in known.items() if name != refused[1]}
-            )
+        while True:
+            try:
+                return await self._kernel.step_model(**request, **known)
+            except TypeError as error:
+                # A kernel may take any keyword by its signature and still refuse it. Nothing was asked yet.
+                refused = _UNEXPECTED.search(str(error))
+                if refused is None or known.pop(refused[1], _DEFAULTS) is _DEFAULTS:
+                    raise
+                _warn([refused[1]])
 
     def _knows(self, name: str) -> bool:
         parameters = inspect.signature(self._kernel.step_model).parameters

@@ -91,6 +91,9 @@ class AgentKernel:
         self.ledger = ledger_of(store)
         self._middleware = ordered
         self._tools = Tools(tool_port)
+        for each in ordered:
+            if (learn := getattr(each, "bind_capabilities", None)) is not None:
+                learn(self._tools.capabilities)
         self._book = Book(self.ledger)
         self._models = ModelSteps(self._book, model_port, self._tools, ordered)
         self._tool_steps = ToolSteps(self._book, self._tools, ordered)
@@ -126,9 +129,7 @@ class AgentKernel:
     @asynccontextmanager
     async def run(self, *, tenant: TenantContext, run_id: str | None = None) -> AsyncIterator[BoundRun]:
         """Begin a run, or go on with it, and use it through a handle."""
-        known = run_id is not None and await self.ledger.head(run_id) is not None
-        ref = await self.load_run(run_id=run_id) if known and run_id is not None else None
-        ref = ref or await self.start_run(tenant=tenant, run_id=run_id)
+        ref = await self._lifecycle.begin(tenant, run_id, self._tools.signatures())
         yield self.bind(run_id=ref.run_id, tenant=tenant)
 
     # Steps
@@ -346,9 +347,14 @@ class AgentKernel:
 
     async def get_run_progress(self, *, run_id: str) -> RunProgress:
         """How far a run has come."""
-        head = await self._book.head(run_id)
-        tasks = head.snapshot is not None and head.snapshot.tasks_total > 0
-        return progress_of(head, await self._units(run_id) if tasks else ())
+        while True:
+            head = await self._book.head(run_id)
+            if head.snapshot is None or not head.snapshot.tasks_total:
+                return progress_of(head, ())
+            seq, units = await self._units(run_id)
+            # Tasks that were noted after the head was read belong to the next one.
+            if seq <= head.count:
+                return progress_of(head, units)
 
     async def list_active_runs(
         self, *, tenant_id: str, status: RunLifecycleStatus | None = None, since: datetime | None = None
@@ -399,15 +405,18 @@ class AgentKernel:
         """How far a run has come now, and again whenever that changes, until the run has ended."""
         last = await self.get_run_progress(run_id=run_id)
         yield last
+        if last.status != "running":
+            return
         lines = self.ledger.stream(run_id, since_seq, follow=follow, idle_timeout=idle_timeout_seconds)
         async for line in lines:
-            if last.status != "running":
-                return
-            if decode(line).type in MOVES_PROGRESS:
-                found = await self.get_run_progress(run_id=run_id)
-                if found != last:
-                    last = found
-                    yield found
+            if decode(line).type not in MOVES_PROGRESS:
+                continue
+            found = await self.get_run_progress(run_id=run_id)
+            if found != last:
+                last = found
+                yield found
+                if last.status != "running":
+                    return
 
     async def get_events(self, *, run_id: str) -> tuple[KernelEvent, ...]:
         """Every event of a run."""
@@ -587,10 +596,14 @@ class AgentKernel:
         final = sorted(tool.name for tool in invocation.allowed_tools)
         return described(offered, tenant) | {"model": model, "final_allowed_tools": final}
 
-    async def _units(self, run_id: str) -> tuple[Unit, ...]:
+    async def _units(self, run_id: str) -> tuple[int, tuple[Unit, ...]]:
+        """The newest tasks, and the number of the event that says so."""
         line = await self.ledger.summary(run_id, TASK_PROGRESS)
-        said = None if line is None else decode(line).payload
-        return units_of(said.summary_json) if isinstance(said, RunSummary) else ()
+        if line is None:
+            return 0, ()
+        event = decode(line)
+        said = event.payload
+        return event.seq, units_of(said.summary_json) if isinstance(said, RunSummary) else ()
 
 
 def _one_of(name: str, value: str, words: tuple[str, ...]) -> None:

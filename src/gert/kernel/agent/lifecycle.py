@@ -27,6 +27,14 @@ class Lifecycle:
         await self._book.start(name, tenant.tenant_id, Entry(RunStarted(tool_signatures=tuple(tools))))
         return RunRef(name, tenant.tenant_id)
 
+    async def begin(self, tenant: TenantContext, run_id: str | None, tools: Sequence[ToolSignature]) -> RunRef:
+        """Begin a run, or go on with it."""
+        if run_id is None:
+            return await self.start(tenant, None, tools)
+        if await self._book.ledger.head(run_id) is None:
+            await self._book.begin(run_id, tenant.tenant_id, Entry(RunStarted(tool_signatures=tuple(tools))))
+        return await self.load(run_id)
+
     async def load(self, run_id: str) -> RunRef:
         """A run that has begun."""
         head = await self._book.head(run_id)

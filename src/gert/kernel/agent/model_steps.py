@@ -7,8 +7,8 @@ from typing import Generic
 import msgspec
 from pydantic import ValidationError
 
-from gert.errors import ModelTimeoutError, ReplayConsistencyError, UsageError
-from gert.kernel.agent.book import Book, Waiting
+from gert.errors import GertError, ModelTimeoutError, ReplayConsistencyError, UsageError
+from gert.kernel.agent.book import Book, Looking
 from gert.kernel.agent.compose import Entry, event_id, key_of
 from gert.kernel.agent.ledger import Call, Expect, Held, Overtaken, Written
 from gert.kernel.agent.messages import ChatMessage
@@ -40,11 +40,12 @@ from gert.kernel.events.agent import (
 )
 from gert.kernel.events.agent.parts import ContextVersionOf, ModelFailure, ToolCallOf, ToolSignature
 from gert.kernel.foundation.canonical import sha256_hex
-from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
+from gert.kernel.foundation.canonical_v1 import canonicalize_json_object
 from gert.kernel.foundation.text import one_line
 
 CAPABILITY_DECISION = "capability_decision"
 LONGEST_MESSAGE = 2000
+_SORTED = msgspec.json.Encoder(order="sorted")
 
 
 @dataclass(frozen=True)
@@ -89,23 +90,24 @@ class ModelSteps:
         """Replay a step, or ask the model."""
         pinned = await self._pinned(step) if step.tool_drift == "pin" else None
         asking = await self._prepared(step, pinned)
-        waiting = Waiting(self._book, step.run_id)
+        looking = Looking(self._book, step.run_id, step.tenant.tenant_id, "model", step.step_key, asking.hash)
         while True:
-            calls = await self._book.calls(
-                step.run_id, step.tenant.tenant_id, "model", step.step_key, asking.hash, fresh=waiting.looked
-            )
-            in_flight = self._book.in_flight(step.run_id)
+            calls, in_flight = await looking.look()
             match decide_model(calls, asking.hash, in_flight, keyed=step.step_key is not None):
                 case Replay(call):
                     return await self._replayed(step, call)
                 case Compare(call):
                     return await self._compared(step, asking, call)
                 case Wait():
-                    await waiting.turn()
-                case Ask(last, abandoned):
-                    result = await self._asked(step, asking, last, abandoned)
+                    await looking.wait()
+                case Ask(again=True) if looking.count is None:
+                    await looking.turn()
+                case Ask() as decided:
+                    with self._book.asking(step.run_id, looking.key):
+                        result = await self._asked(step, asking, decided, looking.count if decided.again else None)
                     if result is not None:
                         return result
+                    looking.count = None
 
     async def _prepared(self, step: ModelStep[OutputT], pinned: frozenset[ToolSignature] | None) -> _Asking:
         capabilities = self._tools.capabilities()
@@ -143,21 +145,20 @@ class ModelSteps:
         return frozenset(started.tool_signatures)
 
     async def _asked(
-        self, step: ModelStep[OutputT], asking: _Asking, last: int, abandoned: Sequence[Call]
+        self, step: ModelStep[OutputT], asking: _Asking, decided: Ask, count: int | None
     ) -> StepModelResult[OutputT] | None:
         """Ask the model; None where somebody else has asked the same meanwhile."""
         for middleware in self._middleware:
             await middleware.before_model(run_id=step.run_id, tenant=step.tenant)
-        entries = [Entry(_abandoned(call), step.parent_step_key) for call in abandoned]
+        entries = [Entry(_abandoned(call), step.parent_step_key) for call in decided.abandoned]
         entries.append(Entry(_request(step, asking), step.parent_step_key))
         # Without a step key nothing says that two equal questions are one.
-        expect = None if step.step_key is None else Expect(key_of("model", step.step_key, asking.hash), last)
-        written = await self._book.ask(step.run_id, step.tenant.tenant_id, entries, expect=expect)
+        expect = None if step.step_key is None else Expect(key_of("model", step.step_key, asking.hash), decided.last)
+        written = await self._book.ask(step.run_id, step.tenant.tenant_id, entries, expect=expect, count=count)
         if isinstance(written, Overtaken | Held):
             return None
-        with self._book.flying(step.run_id, written.last):
-            result = await self._called(step, asking, written.last)
-            completed, done = await self._recorded(step, asking, written.last, result)
+        result = await self._called(step, asking, written.last)
+        completed, done = await self._recorded(step, asking, written.last, result)
         for middleware in self._middleware:
             await middleware.after_model(run_id=step.run_id, tenant=step.tenant, usage=result.usage)
         return _result(step, completed, done.first, replayed=False)
@@ -213,20 +214,21 @@ class ModelSteps:
             completion_tokens=result.usage.completion_tokens,
             cost_usd=result.usage.cost_usd,
             tool_calls=[
-                ToolCallOf(call.tool_name, call.arguments_json, call.tool_call_id) for call in result.tool_calls
+                ToolCallOf(call.tool_name, _canonical(call.arguments_json), call.tool_call_id)
+                for call in result.tool_calls
             ],
             api_mode_used=result.api_mode_used,
             response_id=result.response_id,
             responses_output_items=plain_items(result.response_output_items) if result.response_output_items else [],
         )
-        why = canonical_json_dumps(
+        why = _SORTED.encode(
             {
                 "model": asking.question.model,
                 "step_key": step.step_key,
                 "allowed_tools_hash": asking.question.tools_hash,
                 "tools": [each.as_data() for each in asking.offered],
             }
-        )
+        ).decode()
         decision = RunSummary(summary_type=CAPABILITY_DECISION, summary_json=why, step_key=step.step_key)
         entries = (Entry(completed, step.parent_step_key), Entry(decision, step.parent_step_key))
         return completed, await self._book.note(step.run_id, step.tenant.tenant_id, entries)
@@ -317,6 +319,14 @@ def _request(step: ModelStep[OutputT], asking: _Asking) -> ModelRequested:
         else ContextVersionOf(version.system_prompt_hash, version.context_builder_version, version.compaction_version),
         input_hash=asking.hash,
     )
+
+
+def _canonical(arguments_json: str) -> str:
+    """The arguments a model wrote, sorted and compact; where they are no JSON object, exactly what it wrote."""
+    try:
+        return canonicalize_json_object(arguments_json)
+    except GertError:
+        return arguments_json
 
 
 def _abandoned(call: Call) -> ModelFailed:

@@ -130,7 +130,7 @@ class KernelEvent(BaseModel):
     parent_step_key: the step it belongs to
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     event_id: str
     run_id: str

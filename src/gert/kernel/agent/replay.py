@@ -49,10 +49,12 @@ class Ask:
 
     last: the number of the newest request under the key
     abandoned: requests of whoever died or gave up, which get an end first
+    again: the same was asked before, by somebody who waits no more
     """
 
     last: int = 0
     abandoned: tuple[Call, ...] = ()
+    again: bool = False
 
 
 ModelDecision = Replay | Compare | Wait | Ask
@@ -109,4 +111,5 @@ def _ask(calls: Sequence[Call], in_flight: frozenset[int], *, keyed: bool) -> Wa
             if call.seq in in_flight:
                 return Wait(call)
     abandoned = tuple(call for call in unfinished if call.seq not in in_flight)
-    return Ask(calls[0].seq if calls else 0, abandoned)
+    again = any(call.seq not in in_flight for call in calls)
+    return Ask(calls[0].seq if calls else 0, abandoned, again)

@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 class PayloadModel(BaseModel):
     """What an event says; it is a fact, so it does not change, and it has no fields it does not declare."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    # Built when first used: few programs meet all of them, and every program imports them.
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class ToolSignatureRecord(PayloadModel):

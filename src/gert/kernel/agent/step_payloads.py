@@ -132,6 +132,7 @@ class ToolCompletedPayload(PayloadModel):
     request_seq: int | None = None
     reconciled_by: str | None = None
     reason: str | None = None
+    withheld: bool = False
 
 
 class WorkflowStepRequestedPayload(PayloadModel):

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from gert.errors import (
     CapabilityDeniedError,
     PolicyViolationError,
@@ -12,7 +14,7 @@ from gert.errors import (
     ToolTransientError,
     ToolUnknownOutcomeError,
 )
-from gert.kernel.agent.book import Book, Waiting
+from gert.kernel.agent.book import Book, Looking
 from gert.kernel.agent.compose import Entry, event_id, idempotency_key, key_of, tool_hash
 from gert.kernel.agent.ledger import Call, Expect, Head, Held, Overtaken
 from gert.kernel.agent.middleware import KernelMiddleware, PreparedToolRequest
@@ -68,30 +70,31 @@ class ToolSteps:
         self._tools.definition(step.tool_name)
         arguments_json = self._tools.canonical(step.tool_name, step.arguments)
         hashed = tool_hash(step.tool_name, arguments_json)
-        waiting = Waiting(self._book, step.run_id)
+        looking = Looking(self._book, step.run_id, step.tenant.tenant_id, "tool", step.step_key, hashed)
         while True:
-            calls = await self._calls(step, hashed, fresh=waiting.looked)
-            match decide_tool(
-                calls,
-                hashed,
-                self._book.in_flight(step.run_id),
-                keyed=step.step_key is not None,
-                side_effect=await self._changes(step, calls),
-            ):
+            calls, in_flight = await looking.look()
+            changes = await self._changes(step, calls)
+            match decide_tool(calls, hashed, in_flight, keyed=step.step_key is not None, side_effect=changes):
                 case Replay(call):
-                    return _result(step, call, await self._ended(step, call), replayed=True)
+                    return await self._replayed(step, call)
                 case Compare(call):
                     raise _another_call(step, call)
+                case Wait():
+                    await looking.wait()
+                case Fail() | InDoubt() | Ask(again=True) if looking.count is None:
+                    # Somebody may have settled it since.
+                    await looking.turn()
                 case Fail(call):
                     raise _failure(step, await self._ended(step, call))
                 case InDoubt(call):
                     raise _doubt(step, call)
-                case Wait():
-                    await waiting.turn()
-                case Ask(last, abandoned):
-                    result = await self._made(step, arguments_json, hashed, last, abandoned)
+                case Ask() as decided:
+                    with self._book.asking(step.run_id, looking.key):
+                        count = looking.count if decided.again else None
+                        result = await self._made(step, arguments_json, hashed, decided, count)
                     if result is not None:
                         return result
+                    looking.count = None
 
     async def settle(self, step: ToolStep, settling: Settling) -> str:
         """Settle a call that may have happened, and give its result.
@@ -102,8 +105,10 @@ class ToolSteps:
         4. Otherwise the tool is asked whether it happened, where it can tell.
         """
         self._tools.definition(step.tool_name)
-        arguments_json = self._tools.canonical(step.tool_name, step.arguments)
-        calls = await self._calls(step, tool_hash(step.tool_name, arguments_json), fresh=True)
+        hashed = tool_hash(step.tool_name, self._tools.canonical(step.tool_name, step.arguments))
+        looking = Looking(self._book, step.run_id, step.tenant.tenant_id, "tool", step.step_key, hashed)
+        await looking.turn()
+        calls, _ = await looking.look()
         if not calls:
             raise ToolExecutionFailedError(
                 f"run `{step.run_id}` has no such call of `{step.tool_name}`",
@@ -111,15 +116,16 @@ class ToolSteps:
             )
         call = calls[0]
         if call.outcome == "success":
-            return (await self._ended(step, call)).result_json
-        if call.seq in self._book.in_flight(step.run_id):
+            return (await self._replayed(step, call)).result_json
+        if call.input_hash != hashed:
+            raise _another_call(step, call)
+        if self._book.is_asking(step.run_id, looking.key):
             raise ToolExecutionFailedError(f"the call of `{step.tool_name}` is under way", outcome="unknown_outcome")
-        request = await self._book.said(step.run_id, call.seq, ToolRequested)
-        ended = await self._settled(step, call, request, settling)
-        await self._book.note(step.run_id, step.tenant.tenant_id, (Entry(ended, step.parent_step_key),))
-        if ended.outcome != "success":
-            raise _failure(step, ended)
-        return ended.result_json
+        with self._book.asking(step.run_id, looking.key):
+            request = await self._book.said(step.run_id, call.seq, ToolRequested)
+            ended = await self._settled(step, call, request, settling)
+            await self._record(step, ended)
+            return (await self._handed_over(step, ended, call.seq)).result_json
 
     async def _settled(self, step: ToolStep, call: Call, request: ToolRequested, settling: Settling) -> ToolCompleted:
         if settling.outcome is not None:
@@ -127,16 +133,23 @@ class ToolSteps:
             return _completed(call.seq, step, said, by=settling.by, reason=settling.reason)
         context = self._context(step, request, call.seq)
         if settling.rerun:
-            with self._book.flying(step.run_id, call.seq):
-                found = await self._called(step, request.arguments_json, context, side_effect=request.side_effect)
+            await self._check_rerun(step, call)
+            found = await self._called(step, request.arguments_json, context, side_effect=request.side_effect)
             return _completed(call.seq, step, found, by=settling.by, reason=settling.reason or "made again")
         looked = await self._tools.reconcile(step.tool_name, request.arguments_json, context)
         if looked is None:
             raise _doubt(step, call)
         return _completed(call.seq, step, looked, by=settling.by, reason=settling.reason or "the tool was asked")
 
-    async def _calls(self, step: ToolStep, hashed: str, *, fresh: bool) -> list[Call]:
-        return await self._book.calls(step.run_id, step.tenant.tenant_id, "tool", step.step_key, hashed, fresh=fresh)
+    async def _check_rerun(self, step: ToolStep, call: Call) -> None:
+        """A call is made again where it might be made: nothing keeps the run, the tenant or the tool from it."""
+        self._permit(step)
+        await self._book.check_step(step.run_id)
+        if call.semantic_key is not None and not call.held:
+            # It gave its semantic key back when it failed, and another call may have it now.
+            other = await self._book.ledger.holder(call.tenant, call.name, call.semantic_key)
+            if other is not None and other.held:
+                raise _held(step, other)
 
     async def _changes(self, step: ToolStep, calls: Sequence[Call]) -> bool:
         """Whether the tool changes something, now or when it was called."""
@@ -145,35 +158,38 @@ class ToolSteps:
         unfinished = [call for call in calls if call.outcome == "open"]
         return bool(unfinished) and (await self._book.said(step.run_id, unfinished[0].seq, ToolRequested)).side_effect
 
+    async def _replayed(self, step: ToolStep, call: Call) -> StepToolResult:
+        ended = await self._ended(step, call)
+        if ended.withheld:
+            return await self._handed_over(step, ended, call.seq)
+        return StepToolResult(step.run_id, call.seq, step.tool_name, ended.result_json, replayed=True)
+
     async def _ended(self, step: ToolStep, call: Call) -> ToolCompleted:
         return await self._book.said(step.run_id, call.done_seq, ToolCompleted)
 
     async def _made(
-        self, step: ToolStep, arguments_json: str, hashed: str, last: int, abandoned: Sequence[Call]
+        self, step: ToolStep, arguments_json: str, hashed: str, decided: Ask, count: int | None
     ) -> StepToolResult | None:
         """Call the tool; None where somebody else has made the same request meanwhile."""
         self._permit(step)
         prepared = await self._prepared(step, arguments_json)
         side_effect = self._tools.side_effect(step.tool_name)
-        ends = [Entry(_abandoned(call), step.parent_step_key) for call in abandoned]
+        ends = [Entry(_abandoned(call), step.parent_step_key) for call in decided.abandoned]
         request = self._request(step, prepared, hashed, side_effect=side_effect)
 
         def entries(head: Head) -> Sequence[Entry]:
             # The key is made from the number of the request itself, and so inside the append.
             return (*ends, Entry(request(head.count + len(ends) + 1), step.parent_step_key))
 
-        expect = None if step.step_key is None else Expect(key_of("tool", step.step_key, hashed), last)
-        written = await self._book.ask(step.run_id, step.tenant.tenant_id, entries, expect=expect)
+        expect = None if step.step_key is None else Expect(key_of("tool", step.step_key, hashed), decided.last)
+        written = await self._book.ask(step.run_id, step.tenant.tenant_id, entries, expect=expect, count=count)
         if isinstance(written, Overtaken):
             return None
         if isinstance(written, Held):
             raise _held(step, written.call)
         seq = written.last
-        with self._book.flying(step.run_id, seq):
-            context = self._context(step, request(seq), seq)
-            found = await self._called_and_recorded(
-                step, prepared.arguments_json, context, seq, side_effect=side_effect
-            )
+        context = self._context(step, request(seq), seq)
+        found = await self._called_and_recorded(step, prepared.arguments_json, context, seq, side_effect=side_effect)
         return await self._handed_over(step, found, seq)
 
     def _permit(self, step: ToolStep) -> None:
@@ -241,10 +257,7 @@ class ToolSteps:
         except BaseException as error:
             outcome: ToolExecutionOutcome = "unknown_outcome" if side_effect else "transient_error"
             cancelled = ToolExecutionResult(outcome, "null", error_message="the call was cancelled")
-            try:
-                await self._record(step, _completed(seq, step, cancelled))
-            except Exception as unwritten:
-                error.add_note(f"the end of the call could not be recorded: {unwritten}")
+            await self._noting(error, step, _completed(seq, step, cancelled))
             raise
         completed = _completed(seq, step, found)
         await self._record(step, completed)
@@ -269,15 +282,31 @@ class ToolSteps:
         """What the caller sees of a result; a replay sees the same."""
         if found.outcome != "success":
             raise _failure(step, found)
-        result_json = found.result_json
+        try:
+            result_json = await self._shown(step, found.result_json)
+        except BaseException as error:
+            if not found.withheld:
+                await self._noting(error, step, msgspec.structs.replace(found, withheld=True))
+            raise
+        if found.withheld or result_json != found.result_json:
+            why = found.reason or "a hook gave the result"
+            shown = msgspec.structs.replace(found, result_json=result_json, reason=why, withheld=False)
+            await self._record(step, shown)
+        return StepToolResult(step.run_id, seq, step.tool_name, result_json, replayed=False)
+
+    async def _shown(self, step: ToolStep, result_json: str) -> str:
         for middleware in self._middleware:
             result_json = await middleware.prepare_tool_result(
                 run_id=step.run_id, tenant=step.tenant, tool_name=step.tool_name, result_json=result_json
             )
-        if result_json != found.result_json:
-            shown = ToolExecutionResult("success", result_json)
-            await self._record(step, _completed(seq, step, shown, reason="a hook gave another result"))
-        return StepToolResult(step.run_id, seq, step.tool_name, result_json, replayed=False)
+        return result_json
+
+    async def _noting(self, error: BaseException, step: ToolStep, completed: ToolCompleted) -> None:
+        """Record something on the way out of an error, which is the news even if it cannot be recorded."""
+        try:
+            await self._record(step, completed)
+        except Exception as unwritten:
+            error.add_note(f"the end of the call could not be recorded: {unwritten}")
 
 
 def _completed(
@@ -315,10 +344,6 @@ def _outcome(error: Exception, *, side_effect: bool) -> ToolExecutionOutcome:
     if isinstance(error, ToolUnknownOutcomeError) or side_effect:
         return "unknown_outcome"
     return "transient_error" if isinstance(error, TimeoutError) else "permanent_error"
-
-
-def _result(step: ToolStep, call: Call, ended: ToolCompleted, *, replayed: bool) -> StepToolResult:
-    return StepToolResult(step.run_id, call.seq, step.tool_name, ended.result_json, replayed=replayed)
 
 
 def _failure(step: ToolStep, ended: ToolCompleted) -> ToolExecutionFailedError:

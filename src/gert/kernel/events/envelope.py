@@ -103,7 +103,9 @@ def format_timestamp(moment: datetime) -> str:
     """Write a moment as events carry it: UTC, with microseconds."""
     if moment.tzinfo is None:
         raise TraceError("a timestamp needs a time zone")
-    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def parse_timestamp(text: str) -> datetime:

@@ -3,6 +3,7 @@
 RE2 is Go's own engine. Python's backtracks, and a pattern in a runbook may meet any output of any tool.
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
@@ -48,6 +49,15 @@ class Pattern:
             # A lone surrogate, as a tool's broken output may contain, matches nothing in particular.
             found = self._compiled.search(text.encode("utf-8", "replace").decode("utf-8"))
         return found
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Every place where the pattern matches, as start and end; no two overlap."""
+        try:
+            found = list(self._compiled.finditer(text))
+        except UnicodeEncodeError:
+            # As in `search`; a replaced surrogate is one character, too, so that places stay what they are.
+            found = list(self._compiled.finditer(text.encode("utf-8", "replace").decode("utf-8")))
+        return (match.span() for match in found)
 
 
 @lru_cache(maxsize=1024)

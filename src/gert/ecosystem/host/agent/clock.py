@@ -1,8 +1,5 @@
 """The time, for agents."""
 
-from datetime import UTC, datetime
+from gert.ecosystem.stores.naming import utc_now
 
-
-def utc_now() -> datetime:
-    """The time now, in UTC."""
-    return datetime.now(UTC)
+__all__ = ["utc_now"]

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 
 from gert.ecosystem.executors.functions import LocalToolRegistry
+from gert.kernel.agent.guards.capabilities import CapabilityGuardMiddleware
+from gert.kernel.agent.guards.pii import PIIScrubberMiddleware
+from gert.kernel.agent.guards.quota import QuotaMiddleware
 from gert.kernel.agent.kernel import AgentKernel
 from gert.kernel.agent.middleware import KernelMiddleware
 from gert.kernel.agent.ports.model import ModelPort
@@ -30,3 +33,23 @@ class ArtanaKernel(AgentKernel):
             middleware=middleware,
             policy=policy,
         )
+
+    @staticmethod
+    def default_middleware_stack(
+        *,
+        pii: bool = True,
+        quota: bool = True,
+        capabilities: bool = True,
+        safety: KernelMiddleware | None = None,
+    ) -> tuple[KernelMiddleware, ...]:
+        """The middleware an enforced kernel needs, new each time; with `safety` also what `enforced_v2` needs."""
+        stack: list[KernelMiddleware] = []
+        if pii:
+            stack.append(PIIScrubberMiddleware())
+        if quota:
+            stack.append(QuotaMiddleware())
+        if capabilities:
+            stack.append(CapabilityGuardMiddleware())
+        if safety is not None:
+            stack.append(safety)
+        return tuple(stack)

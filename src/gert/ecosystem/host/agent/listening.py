@@ -56,6 +56,11 @@ class Listener:
                 self._passed_over = 0
             try:
                 await self._on_event(event_from_line(line))
+            except asyncio.CancelledError:
+                if (task := asyncio.current_task()) is not None and task.cancelling():
+                    raise
+                # Nobody cancelled us: something the listener waited for was.
+                _LOG.exception("a listener failed")
             except Exception:
                 _LOG.exception("a listener failed")
 
@@ -70,11 +75,17 @@ class ListenedLedger:
     async def append(
         self, run_id: str, write: Write, *, expects: Sequence[Expect] = (), fence: int | None = None
     ) -> Written | Overtaken | Held:
-        """Append, then tell."""
-        answer = await self._ledger.append(run_id, write, expects=expects, fence=fence)
+        """Append, then tell; also where whoever appends waits no more, since it is written all the same."""
+        appending = asyncio.ensure_future(self._ledger.append(run_id, write, expects=expects, fence=fence))
+        appending.add_done_callback(self._heard)
+        return await asyncio.shield(appending)
+
+    def _heard(self, appending: "asyncio.Future[Written | Overtaken | Held]") -> None:
+        if appending.cancelled() or appending.exception() is not None:
+            return
+        answer = appending.result()
         if isinstance(answer, Written):
             self._listener.hear([row.line for row in answer.batch.rows])
-        return answer
 
     async def close(self) -> None:
         """Let the listener finish, then close the ledger."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from gert.ecosystem.host.abandon import Abandoned
-from gert.ecosystem.host.run_list import Entry
+from gert.ecosystem.host.run_entry import Entry
 from gert.ecosystem.surfaces.cli.output import Cell, plural
 from gert.ecosystem.surfaces.cli.phrases import (
     BAD,

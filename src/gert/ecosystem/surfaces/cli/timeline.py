@@ -23,7 +23,9 @@ from gert.ecosystem.surfaces.cli.phrases import (
 from gert.ecosystem.surfaces.cli.places import Places
 from gert.ecosystem.surfaces.cli.record import INDENT, Line, Span, word_lines
 from gert.ecosystem.surfaces.cli.wording import words_of
+from gert.ecosystem.surfaces.cli.wording.agent import is_agent
 from gert.errors import TraceError
+from gert.kernel.agent.snapshot import Snapshot, fold
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope, parse_timestamp
 from gert.kernel.foundation.principal import KERNEL
@@ -55,6 +57,7 @@ class _Timeline:
         self._after = 0
         self._end: says.RunComplete | None = None
         self._unreadable = False
+        self._agent: Snapshot | None = None
 
     def say_event(self, event: Envelope) -> None:
         if not self._count:
@@ -66,6 +69,8 @@ class _Timeline:
             self._end, self._after = payload, 0
         elif event.type == says.RunComplete.type:
             self._unreadable = True
+        if is_agent(payload):
+            self._agent = fold(self._agent or Snapshot(), payload, event.seq)
         place = self._places.of(event, payload)
         if isinstance(payload, says.ContractEvaluated) and not self._verbose:
             return  # without the contract itself it says nothing, and every step has one
@@ -83,6 +88,9 @@ class _Timeline:
             return
         say()
         say_pair("events", str(self._count))
+        if self._agent is not None:
+            _say_agent_end(self._agent)
+            return
         if self._end is None:
             why = "its `run_complete` cannot be read" if self._unreadable else "there is no `run_complete`"
             say_pair("status", f"incomplete: {why}", DOUBTFUL)
@@ -105,6 +113,18 @@ class _Timeline:
             return "?"
         self._began = self._began or moment
         return f"{(moment - self._began) / timedelta(seconds=1):+.3f}s"
+
+
+def _say_agent_end(snapshot: Snapshot) -> None:
+    """How an agent run stands after the events that were shown; it may go on."""
+    status = snapshot.status
+    say_pair("status", status, {"completed": GOOD, "failed": BAD, "paused": DOUBTFUL}.get(status))
+    if snapshot.failure_reason is not None and status == "failed":
+        say_pair("because", clip(snapshot.failure_reason))
+    if snapshot.model_calls:
+        say_pair("models", f"{plural(snapshot.model_calls, 'call')}, {snapshot.model_cost:.6f} USD")
+    if snapshot.tool_calls:
+        say_pair("tools", plural(snapshot.tool_calls, "call"))
 
 
 def _say_line(time: str, line: Line) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from gert.ecosystem.host.dsn import read_dsn
 from gert.ecosystem.host.keys import verification_keys, where
 from gert.ecosystem.host.traces import Trace, Unreadable, events_of, open_trace, verify_trace
 from gert.ecosystem.surfaces.cli.output import complain, plural, say, say_json
@@ -20,9 +21,11 @@ MARKS: Final = {True: ("✓", "green"), False: ("✗", "red"), None: ("-", "yell
 # What each check is called when it passed, failed, or was not made.
 TITLES: Final = {
     "chain": {True: "Chain integrity", False: "Chain broken", None: "Chain not checked"},
+    "count": {True: "Number of events", False: "Events missing or added", None: "Number of events not checked"},
     "complete": {True: "Complete", False: "Incomplete", None: "End not checked"},
     "head": {True: "Chain head", False: "Chain head wrong", None: "Chain head not checked"},
     "signature": {True: "Signature valid", False: "Signature invalid", None: "Signature not checked"},
+    "seal": {True: "Seal of the ledger valid", False: "Seal of the ledger invalid", None: "Seal not checked"},
     "body": {True: "Seal valid", False: "Seal invalid", None: "Seal not checked"},
 }
 MOST_SHOWN: Final = 10
@@ -34,6 +37,7 @@ def _takes_trace(command: _Command) -> _Command:
     """The three ways to name a trace, the same for every subcommand."""
     for option in (
         click.option("--run", "run_id", metavar="ID", help="The run; may be left out where there is only one."),
+        click.option("--dsn", metavar="DSN", help="Take the trace from this Postgres ledger; env:NAME for a variable."),
         click.option("--db", metavar="FILE", help="Take the trace from this SQLite database."),
         click.argument("file", required=False, metavar="[FILE]"),
     ):
@@ -45,7 +49,7 @@ def _takes_trace(command: _Command) -> _Command:
 def command() -> None:
     """Verify, show and export the trace of a run.
 
-    A trace is a JSONL FILE, `-` for standard input, or a run in a database: `--db FILE --run ID`.
+    A trace is a JSONL FILE, `-` for standard input, or a run in a ledger: `--db FILE --run ID`, `--dsn DSN --run ID`.
     """
 
 
@@ -58,6 +62,7 @@ def command() -> None:
 def verify(
     file: str | None,
     db: str | None,
+    dsn: str | None,
     run_id: str | None,
     key_id: str | None,
     require_signature: bool,
@@ -69,7 +74,7 @@ def verify(
     Keys come from the environment: GERT_TRACE_KEY_<ID>, then GERT_TRACE_SIGNING_KEY. Where one is set, a trace
     without a signature does not pass. Exits with 0 when the trace holds, 1 when it does not, 2 when there is none.
     """
-    trace = open_trace(file, db, run_id)
+    trace = _trace(file, db, dsn, run_id)
     keys = verification_keys(os.environ, key_id)
     report, seal = verify_trace(trace, keys, key_id=key_id, require_signature=require_signature)
     if as_json:
@@ -86,12 +91,12 @@ def verify(
 @_takes_trace
 @click.option("--verbose", "-v", is_flag=True, help="Show what each event says in full.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event and line.")
-def show(file: str | None, db: str | None, run_id: str | None, verbose: bool, as_json: bool) -> int:
+def show(file: str | None, db: str | None, dsn: str | None, run_id: str | None, verbose: bool, as_json: bool) -> int:
     """Show what happened in a run, event by event.
 
     Nothing is verified. Lines that cannot be read are reported, and the others shown.
     """
-    readable = _Readable(open_trace(file, db, run_id))
+    readable = _Readable(_trace(file, db, dsn, run_id))
     if as_json:
         _print_json(readable)
     else:
@@ -104,16 +109,23 @@ def show(file: str | None, db: str | None, run_id: str | None, verbose: bool, as
 @command.command(epilog="Example: gert trace export --db runs.db --run 20260228-143000-a1b2 --output run.jsonl")
 @_takes_trace
 @click.option("--output", "-o", metavar="FILE", help="Write to this new file instead of standard output.")
-def export(file: str | None, db: str | None, run_id: str | None, output: str | None) -> int:
+def export(file: str | None, db: str | None, dsn: str | None, run_id: str | None, output: str | None) -> int:
     """Give the JSONL of a run, byte for byte as it was recorded."""
-    chunks = open_trace(file, db, run_id).chunks()
+    write_out(_trace(file, db, dsn, run_id).chunks(), output)
+    return 0
+
+
+def write_out(chunks: Iterator[bytes], output: str | None) -> None:
+    """Give bytes as they are: to a new file, or to standard output."""
     if output is not None:
         _write_new(output, chunks)
-        return 0
-    if sys.stdout is not None:
+    elif sys.stdout is not None:
         for chunk in chunks:
             sys.stdout.buffer.write(chunk)
-    return 0
+
+
+def _trace(file: str | None, db: str | None, dsn: str | None, run_id: str | None) -> Trace:
+    return open_trace(file, db, run_id, read_dsn(dsn, os.environ) if dsn is not None else None)
 
 
 class _Readable:

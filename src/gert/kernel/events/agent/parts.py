@@ -5,7 +5,11 @@ from typing import Any, Literal
 import msgspec
 
 ApiMode = Literal["auto", "responses", "chat"]
+"""Which interface of a model's vendor a step wants; `auto` takes Responses where there are any."""
+
 ApiModeUsed = Literal["responses", "chat"]
+"""Which it was."""
+
 ToolOutcome = Literal["success", "transient_error", "permanent_error", "unknown_outcome"]
 """How a tool call ended; nobody knows whether a call of unknown outcome happened."""
 

@@ -131,6 +131,7 @@ class ToolCompleted(Payload, frozen=True, kw_only=True):
     request_seq: the number of the request it ends
     reconciled_by: who settled a call of unknown outcome
     reason: why they say so
+    withheld: a hook refused to hand the result over; whoever asks again has the hooks asked again
     """
 
     type: ClassVar[str] = "tool_completed"
@@ -144,6 +145,7 @@ class ToolCompleted(Payload, frozen=True, kw_only=True):
     error_message: str | None = None
     reconciled_by: str | None = None
     reason: str | None = None
+    withheld: bool = False
 
 
 class WorkflowStepRequested(Payload, frozen=True, kw_only=True):

@@ -4,13 +4,14 @@ from typing import Final
 
 from gert.ecosystem.surfaces.cli import phrases as say
 from gert.ecosystem.surfaces.cli.phrases import Subject, Wording, Words, clip, columns
+from gert.ecosystem.surfaces.cli.wording.agent import AGENT
 from gert.ecosystem.surfaces.cli.wording.flow import FLOW
 from gert.ecosystem.surfaces.cli.wording.governance import GOVERNANCE
 from gert.ecosystem.surfaces.cli.wording.run import RUN
 from gert.ecosystem.surfaces.cli.wording.steps import STEPS
 from gert.kernel.events.payload import Payload, UnknownEvent
 
-WORDING: Final[Wording] = {**RUN, **STEPS, **FLOW, **GOVERNANCE}
+WORDING: Final[Wording] = {**RUN, **STEPS, **FLOW, **GOVERNANCE, **AGENT}
 
 
 def words_of(payload: Payload, about: Subject) -> Words:

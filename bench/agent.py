@@ -1,0 +1,159 @@
+"""Agent runs: model steps, replay and long runs, beside the commits they cannot do without."""
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from bench.ledger import WINDOW, bare_postgres, bare_sqlite
+from bench.pairs import Work, paired
+from bench.ratio import Ratio, report, timed_commands
+from gert.agent import ArtanaKernel, BoundRun, MockModelPort, PostgresStore, SQLiteStore, TenantContext
+
+TENANT = TenantContext(tenant_id="acme", budget_usd_limit=1000)
+STEPS = 1000
+LONG = 50_000
+EVENTS_PER_STEP = 3
+FLOOR_IMPORTS = "import asyncio, sqlite3, pydantic, msgspec"
+USED = "import gert.agent as a; a.ArtanaKernel, a.SQLiteStore, a.TenantContext, a.MockModelPort"
+
+
+class Verdict(BaseModel):
+    """What the mock model answers."""
+
+    healthy: bool
+    note: str
+
+
+def kernel_on(store: SQLiteStore | PostgresStore) -> ArtanaKernel:
+    """A kernel whose model answers at once."""
+    return ArtanaKernel(store=store, model_port=MockModelPort(output={"healthy": True, "note": "all pods are up"}))
+
+
+async def steps(run: BoundRun, first: int, number: int) -> None:
+    """So many model steps."""
+    for n in range(first, first + number):
+        await run.model("mock", f"Is pod {n} healthy? Answer with a verdict.", Verdict, step_key=f"pod_{n}")
+
+
+def stepping(run: BoundRun, number: int) -> Work:
+    """Windows of model steps, each of steps that were never taken."""
+    taken = 0
+
+    async def work() -> None:
+        nonlocal taken
+        await steps(run, taken, number)
+        taken += number
+
+    return work
+
+
+async def durable_steps(name: str, store: SQLiteStore | PostgresStore, floor: Work) -> Ratio:
+    """What a model step costs beside one commit."""
+    async with kernel_on(store) as kernel, kernel.run(tenant=TENANT, run_id="bench-steps") as run:
+        return await paired(f"a durable model step / a bare {name} commit", stepping(run, WINDOW), floor, 1 / 0.35)
+
+
+async def replaying(folder: Path) -> Ratio:
+    """What a run costs the second time."""
+    async with kernel_on(SQLiteStore(folder / "replay.db")) as kernel:
+        rounds = 0
+
+        async def live() -> None:
+            nonlocal rounds
+            rounds += 1
+            async with kernel.run(tenant=TENANT, run_id=f"replay-{rounds}") as run:
+                await steps(run, 0, STEPS)
+
+        async def again() -> None:
+            # As after a restart: nothing is remembered.
+            async with (
+                kernel_on(SQLiteStore(folder / "replay.db")) as fresh,
+                fresh.run(tenant=TENANT, run_id=f"replay-{rounds}") as run,
+            ):
+                await steps(run, 0, STEPS)
+
+        return await paired(f"replaying {STEPS:,} steps / taking them", again, live, 0.2, 3)
+
+
+async def growing(folder: Path) -> list[Ratio]:
+    """What a step costs late in a long run, for whoever wrote it and for whoever takes over; and asking about it."""
+    path = folder / "long.db"
+    async with kernel_on(SQLiteStore(path, sync=False)) as kernel:
+        async with kernel.run(tenant=TENANT, run_id="long") as long:
+            await steps(long, 0, LONG // EVENTS_PER_STEP)
+        ratios = []
+        names = (f"a step at event {LONG:,} / at event 100", f"a step at event {LONG:,} after a restart / at event 100")
+        for name, other in zip(names, (kernel, kernel_on(SQLiteStore(path, sync=False))), strict=True):
+            short_id = f"short-{name[-5:]}-{id(other)}".replace(" ", "-")
+            async with other.run(tenant=TENANT, run_id=short_id) as short:
+                await steps(short, 0, 33)
+                late = other.bind(run_id="long", tenant=TENANT)
+                base = 10_000_000 if other is kernel else 20_000_000
+
+                def at(run: BoundRun, first: int) -> Work:
+                    taken = first
+
+                    async def work() -> None:
+                        nonlocal taken
+                        await steps(run, taken, WINDOW)
+                        taken += WINDOW
+
+                    return work
+
+                ratios.append(await paired(name, at(late, base), at(short, base), 1.2, 9))
+
+                def asking(run: BoundRun) -> Work:
+                    async def work() -> None:
+                        for _ in range(WINDOW):
+                            await run.status()
+                            await run.progress()
+
+                    return work
+
+                if other is kernel:
+                    name = f"status and progress at event {LONG:,} / early"
+                    ratios.append(await paired(name, asking(late), asking(short), 1.2, 9))
+            if other is not kernel:
+                await other.close()
+        return ratios
+
+
+def importing() -> list[Ratio]:
+    """What `import gert.agent` costs, bare and with the names every program uses."""
+    floor, bare, used = timed_commands(
+        [[sys.executable, "-c", code] for code in (FLOOR_IMPORTS, "import gert.agent", USED)], rounds=9
+    )
+    return [
+        Ratio("import gert.agent / what it stands on", bare, floor, 1.5),
+        Ratio("the same with kernel, store and model in hand", used, floor, 1.5),
+    ]
+
+
+async def on_sqlite(folder: Path) -> list[Ratio]:
+    """Everything SQLite is measured by."""
+    connection, floor = bare_sqlite(folder / "bare.db")
+    ratios = [await durable_steps("SQLite", SQLiteStore(folder / "steps.db"), floor), await replaying(folder)]
+    connection.close()
+    return ratios + await growing(folder)
+
+
+async def on_postgres(dsn: str) -> list[Ratio]:
+    """Everything Postgres is measured by."""
+    connection, floor = await bare_postgres(dsn)
+    ratios = [await durable_steps("Postgres", PostgresStore(dsn), floor)]
+    await connection.close()
+    return ratios
+
+
+def main() -> int:
+    """Measure and report."""
+    from bench.server import postgres
+
+    with tempfile.TemporaryDirectory() as name, postgres() as dsn:
+        ratios = importing() + asyncio.run(on_sqlite(Path(name)))
+        if dsn is not None:
+            ratios += asyncio.run(on_postgres(dsn))
+        return report(ratios)

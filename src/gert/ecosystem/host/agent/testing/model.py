@@ -1,0 +1,151 @@
+"""A model that answers from a script, and complains when it is asked something else."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeAlias
+
+from pydantic import ValidationError
+
+from gert.ecosystem.host.agent.testing.clock import FakeClock
+from gert.ecosystem.host.agent.testing.replies import Answer, Expectation, Reply, as_reply
+from gert.kernel.agent.outputs import blank_output, output_json_of
+from gert.kernel.agent.ports.model import ModelRequest, ModelResult, OnToken, OutputT
+from gert.kernel.foundation.text import one_line
+
+Script: TypeAlias = Iterable[Answer] | Callable[[ModelRequest[Any]], Answer | Awaitable[Answer]]
+
+
+class ScriptMismatch(AssertionError):
+    """A model was asked what its script did not foresee, or was not asked what it did."""
+
+
+class ScriptedModel:
+    """A model port that gives the answers of a list, one after the other, or those a function makes.
+
+    requests: everything it was asked, in order
+
+    What it was not expected to be asked is raised as `ScriptMismatch`, and raised again by `assert_used_up`: code
+    under test that catches every error cannot hide it.
+    """
+
+    def __init__(self, script: Script = (), *, clock: FakeClock | None = None) -> None:
+        self.requests: list[ModelRequest[Any]] = []
+        self._answering = script if callable(script) else None
+        self._left: list[Reply] = [] if callable(script) else [as_reply(answer) for answer in script]
+        self._clock = clock
+        self._complaints: list[ScriptMismatch] = []
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    @property
+    def calls(self) -> int:
+        """How often it was asked."""
+        return len(self.requests)
+
+    @property
+    def left(self) -> int:
+        """How many answers of the script nobody has asked for yet."""
+        return len(self._left)
+
+    def then(self, *answers: Answer) -> "ScriptedModel":
+        """Add answers at the end of the script."""
+        self._left.extend(as_reply(answer) for answer in answers)
+        return self
+
+    def assert_used_up(self) -> None:
+        """Fail unless it was asked exactly what the script expects."""
+        if self._complaints:
+            raise self._complaints[0]
+        if self._left:
+            raise ScriptMismatch(f"{len(self._left)} answers of the script were not asked for")
+
+    async def asked(self, count: int = 1) -> ModelRequest[Any]:
+        """Wait until it was asked so often, and give that request."""
+        if self.calls < count:
+            arrived = asyncio.get_running_loop().create_future()
+            self._waiting.append((count, arrived))
+            await arrived
+        return self.requests[count - 1]
+
+    async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
+        """Give the next answer."""
+        self.requests.append(request)
+        number = self.calls
+        self._wake()
+        reply = await self._next(request, number)
+        self._check(reply.expect, request, number)
+        await self._pass(reply.delay_seconds)
+        if reply.trouble is not None:
+            await reply.trouble.happen()
+        output, raw = self._output(reply, request, number)
+        return ModelResult(
+            output,
+            reply.usage,
+            reply.tool_calls,
+            raw,
+            reply.api_mode_used,
+            reply.response_id,
+            reply.response_output_items,
+        )
+
+    async def complete_streaming(self, request: ModelRequest[OutputT], on_token: OnToken) -> ModelResult[OutputT]:
+        """Give the next answer, telling it word by word."""
+        result = await self.complete(request)
+        for position, word in enumerate(result.raw_output.split(" ") if result.raw_output else ()):
+            told = on_token(word if position == 0 else f" {word}")
+            if inspect.isawaitable(told):
+                await told
+        return result
+
+    def _wake(self) -> None:
+        for count, arrived in self._waiting:
+            if count <= self.calls and not arrived.done():
+                arrived.set_result(None)
+        self._waiting = [(count, arrived) for count, arrived in self._waiting if not arrived.done()]
+
+    async def _next(self, request: ModelRequest[Any], number: int) -> Reply:
+        if self._left:
+            return self._left.pop(0)
+        if self._answering is None:
+            raise self._complaint(f"the model was asked {number} times, and the script has no answer left", request)
+        answer = self._answering(request)
+        return as_reply(await answer if inspect.isawaitable(answer) else answer)
+
+    def _check(self, expect: Expectation | None, request: ModelRequest[Any], number: int) -> None:
+        if expect is None:
+            return
+        if isinstance(expect, str):
+            if not any(expect in text for text in (request.prompt, *(each.content for each in request.messages))):
+                raise self._complaint(f"question {number} was expected to say `{expect}`", request)
+        elif not expect(request):
+            raise self._complaint(f"question {number} is not the one that was expected", request)
+
+    def _complaint(self, message: str, request: ModelRequest[Any]) -> ScriptMismatch:
+        asked = request.messages[-1].content if request.messages else request.prompt
+        complaint = ScriptMismatch(f"{message}; it was asked `{one_line(asked, 200)}`")
+        self._complaints.append(complaint)
+        return complaint
+
+    async def _pass(self, seconds: float) -> None:
+        if self._clock is not None:
+            self._clock.advance(seconds)
+        elif seconds:
+            await asyncio.sleep(seconds)
+
+    def _output(self, reply: Reply, request: ModelRequest[OutputT], number: int) -> tuple[OutputT, str]:
+        schema = request.output_schema
+        if reply.output is None and reply.tool_calls:
+            return blank_output(schema), ""
+        try:
+            output = schema.model_validate(_plain(reply.output))
+        except ValidationError as error:
+            name = schema.__name__
+            raise self._complaint(f"answer {number} is not a `{name}`: {one_line(str(error), 300)}", request) from error
+        return output, output_json_of(output)
+
+
+def _plain(output: object) -> object:
+    """An output as a model gives it: without a class."""
+    if output is None:
+        return {}
+    return output if isinstance(output, dict) or not hasattr(output, "model_dump") else output.model_dump()

@@ -1,0 +1,192 @@
+"""A ledger as commands look at it: one question after the other, from any thread, and nothing is ever written."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from datetime import datetime
+from functools import partial
+from threading import Thread
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, cast
+
+from gert.ecosystem.host.dsn import Dsn
+from gert.ecosystem.stores.sqlite import SqliteStore
+from gert.errors import GertError, TraceError
+from gert.kernel.agent.ledger import Head, Ledger, SchemaInfo
+
+T = TypeVar("T")
+
+_BATCH: Final = 500
+_BATCH_BYTES: Final = 4 << 20
+_FIRST_HEADS: Final = 256
+_MORE: Final = 4
+_MOST_LAST: Final = 8
+"""Lines that are looked at from the end; after the end of a runbook run come a few notices at most."""
+
+
+class Archive:
+    """A ledger in a SQLite file, or on Postgres, open only for reading; it is opened when it is first asked.
+
+    A ledger belongs to one event loop. This one has a thread of its own, so that those who have a loop already may
+    ask as well as those who have none.
+    """
+
+    def __init__(self, place: str | Dsn) -> None:
+        self._place = place
+        self._ledger: Ledger | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="gert-archive", daemon=True)
+
+    @property
+    def name(self) -> str:
+        """The place as people know it."""
+        return self._place.name if isinstance(self._place, Dsn) else self._place
+
+    def head(self, run_id: str) -> Head | None:
+        """The end of a run."""
+        return self.ask(lambda ledger: ledger.head(run_id))
+
+    def heads(self, *, tenant: str | None = None, since: datetime | None = None) -> Iterator[Head]:
+        """The runs that were last written at `since` or later, the last first; no more are read than are wanted."""
+        seen: set[str] = set()
+        limit = _FIRST_HEADS
+        while True:
+            found = self.ask(partial(_runs, tenant=tenant, since=since, limit=limit))
+            for head in found:
+                if head.run_id not in seen:
+                    seen.add(head.run_id)
+                    yield head
+            if len(found) < limit:
+                return
+            limit *= _MORE
+
+    def lines(self, run_id: str, since: int = 0) -> Iterator[bytes]:
+        """The lines of a run after a number, without line breaks."""
+        stream = self.ask(partial(_stream, run_id=run_id, since=since))
+        try:
+            while batch := self.ask(lambda _: _some(stream)):
+                yield from batch
+        finally:
+            if not self._loop.is_closed():
+                self.ask(lambda _: _end(stream))
+
+    def ends(self, head: Head) -> tuple[bytes, list[bytes]]:
+        """The first line of a run, and its last ones, the very last first."""
+        last = range(head.count, max(0, head.count - _MOST_LAST), -1)
+        lines = self.ask(lambda ledger: ledger.lines_at(head.run_id, (1, *last)))
+        return lines.get(1, b""), [lines[seq] for seq in last if seq in lines]
+
+    def summaries(self, run_id: str, summary_type: str | None, limit: int) -> list[bytes]:
+        """The newest summaries, the newest first."""
+        return self.ask(lambda ledger: ledger.summaries(run_id, summary_type, limit))
+
+    def latest(self, run_id: str, prefix: str) -> list[bytes]:
+        """The newest summary of each type that begins with a prefix, by type."""
+        return self.ask(lambda ledger: ledger.latest_summaries(run_id, prefix))
+
+    def is_held(self, run_id: str) -> bool:
+        """Whether a worker has the run."""
+        lease = self.ask(lambda ledger: ledger.lease(run_id))
+        return lease is not None and lease.worker_id is not None
+
+    def wait(self, run_id: str, after: int, timeout: float) -> bool:
+        """Wait until a run has more than `after` events, at most so many seconds: whoever writes wakes us."""
+        return self.ask(lambda ledger: ledger.wait(run_id, after, timeout))
+
+    def schema(self) -> SchemaInfo:
+        """What the ledger says of itself."""
+        return self.ask(lambda ledger: ledger.schema_info())
+
+    def state(self, run_id: str) -> bytes | None:
+        """What identifies a runbook run, where it was kept."""
+        return None if isinstance(self._place, Dsn) else SqliteStore(self._place, read_only=True).state(run_id)
+
+    def ask(self, question: Callable[[Ledger], Coroutine[Any, Any, T]]) -> T:
+        """Put a question to the ledger and wait for its answer."""
+        if self._thread.ident is None:
+            self._thread.start()
+        asking = asyncio.run_coroutine_threadsafe(self._answer(question), self._loop)
+        try:
+            return asking.result()
+        except GertError as problem:
+            raise self._masked(problem) from None
+        except BaseException:
+            asking.cancel()
+            raise
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        if self._loop.is_closed():
+            return
+        if self._thread.ident is not None:
+            try:
+                asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
+            finally:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._thread.join()
+        self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def _answer(self, question: Callable[[Ledger], Coroutine[Any, Any, T]]) -> T:
+        try:
+            if self._ledger is None:
+                self._ledger = _opened(self._place)
+            return await question(self._ledger)
+        except Exception as problem:
+            if isinstance(problem, GertError) or not isinstance(self._place, Dsn):
+                raise
+            # What a driver says may hold the address it was given.
+            raise TraceError(f"the database cannot be used: {type(problem).__name__}: {problem}") from None
+
+    async def _close(self) -> None:
+        ledger, self._ledger = self._ledger, None
+        if ledger is not None:
+            await ledger.close()
+        await self._loop.shutdown_asyncgens()
+
+    def _masked(self, problem: GertError) -> GertError:
+        if isinstance(self._place, Dsn):
+            problem.message = self._place.masked(problem.message)
+            problem.hint = None if problem.hint is None else self._place.masked(problem.hint)
+            problem.args = (problem.message,)
+        return problem
+
+
+def _opened(place: str | Dsn) -> Ledger:
+    if isinstance(place, Dsn):
+        from gert.ecosystem.stores.postgres import PostgresLedger
+
+        return PostgresLedger(place.value, read_only=True, min_pool_size=0, max_pool_size=1, max_retry_attempts=2)
+    from gert.ecosystem.stores.sqlite_ledger import SqliteLedger
+
+    return SqliteLedger(place, read_only=True)
+
+
+async def _runs(ledger: Ledger, *, tenant: str | None, since: datetime | None, limit: int) -> list[Head]:
+    return await ledger.runs(tenant=tenant, since=since, limit=limit)
+
+
+async def _stream(ledger: Ledger, *, run_id: str, since: int) -> AsyncGenerator[bytes, None]:
+    return cast("AsyncGenerator[bytes, None]", ledger.stream(run_id, since))
+
+
+async def _some(stream: AsyncGenerator[bytes, None]) -> list[bytes]:
+    """The next lines: none where there are no more."""
+    batch: list[bytes] = []
+    size = 0
+    async for line in stream:
+        batch.append(line)
+        size += len(line)
+        if len(batch) >= _BATCH or size >= _BATCH_BYTES:
+            break
+    return batch
+
+
+async def _end(stream: AsyncGenerator[bytes, None]) -> None:
+    await stream.aclose()

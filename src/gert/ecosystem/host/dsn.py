@@ -1,0 +1,78 @@
+"""Where a shared ledger is: an address that may hold a password, which nobody is shown."""
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from gert.errors import UsageError
+from gert.kernel.foundation.redaction import Redactor
+
+FROM_ENVIRONMENT: Final = "env:"
+_SCHEMES: Final = ("postgres", "postgresql")
+_SHOWN: Final = ("host", "port", "dbname")
+"""What of the settings behind an address may be shown."""
+
+
+class Dsn:
+    """An address, and what may be said of it.
+
+    value: the address itself, for whoever connects
+    given: how it can be named again on a command line, without its password
+    name: the address as people may see it
+    """
+
+    def __init__(self, value: str, given: str | None = None) -> None:
+        parts = _split(value)
+        self.value = value
+        self.name = _shown(parts)
+        self.given = given if given is not None else self.name
+        self._redactor = Redactor(_passwords(parts))
+
+    def masked(self, text: str) -> str:
+        """A text in which the password does not stand."""
+        return str(self._redactor.text(text).value)
+
+    def __repr__(self) -> str:
+        return f"Dsn({self.name})"
+
+
+def read_dsn(text: str, environ: Mapping[str, str]) -> Dsn:
+    """The address somebody gave: itself, or `env:NAME` for a variable that holds it.
+
+    Everybody on a machine can read the words of a command; a variable only its owner can.
+    """
+    if not text.startswith(FROM_ENVIRONMENT):
+        return Dsn(text)
+    name = text.removeprefix(FROM_ENVIRONMENT)
+    if not environ.get(name):
+        raise UsageError(f"`{name}` holds no address of a database", hint="set it to postgresql://user@host/database")
+    return Dsn(environ[name], text)
+
+
+def _split(value: str) -> SplitResult:
+    try:
+        parts = urlsplit(value)
+        known = parts.scheme in _SCHEMES and (parts.port is None or parts.port > 0)
+    except ValueError:
+        known = False
+    if not known:
+        # Nothing of it is repeated: nobody knows where in it the password stands.
+        raise UsageError(
+            "the address of the database cannot be read",
+            hint="expected postgresql://user@host:5432/database, or env:NAME for a variable that holds it",
+        )
+    return parts
+
+
+def _shown(parts: SplitResult) -> str:
+    user, _, place = parts.netloc.rpartition("@")
+    name = user.partition(":")[0]
+    settings = "&".join(f"{key}={value}" for key, value in parse_qsl(parts.query) if key in _SHOWN)
+    where = f"{name}@{place}" if name else place
+    return f"postgresql://{where}{parts.path}" + (f"?{settings}" if settings else "")
+
+
+def _passwords(parts: SplitResult) -> list[str]:
+    userinfo = parts.netloc.rpartition("@")[0].partition(":")[2]
+    hidden = [value for key, value in parse_qsl(parts.query) if key not in _SHOWN and "pass" in key.lower()]
+    return [each for each in (userinfo, unquote(userinfo), *hidden) if each]

@@ -1,0 +1,121 @@
+"""A run as it stands, and the places where runs are kept."""
+
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final, Literal
+
+import msgspec
+
+from gert.ecosystem.approvals.ticket_file import TicketFile
+from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.dsn import Dsn, read_dsn
+from gert.ecosystem.host.files import is_file
+from gert.ecosystem.host.runs import state_dir
+from gert.ecosystem.host.state import RunState
+from gert.errors import UsageError
+from gert.kernel.agent.ledger import Head
+from gert.kernel.events.envelope import Envelope, parse_timestamp
+from gert.kernel.events.summary import RunSummary
+
+ABANDONED: Final = "abandoned: "
+"""How the reason of a cancellation begins that `gert run abandon` asked for."""
+
+Standing = Literal[
+    "running", "waiting", "cut-off", "abandoned", "completed", "failed", "error", "cancelled", "active", "paused"
+]  # fmt: skip
+"""How a run stands; `active` and `paused` are agent runs only."""
+
+OPEN: Final = ("running", "waiting", "cut-off", "active", "paused")
+STATUSES: Final = (
+    "running", "waiting", "cut-off", "active", "paused",
+    "ended", "completed", "failed", "error", "cancelled", "abandoned",
+)  # fmt: skip
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where runs are kept: a state directory, and in place of its runs a ledger, in a file or on Postgres."""
+
+    state: str
+    db: str | None = None
+    dsn: Dsn | None = None
+
+    @property
+    def name(self) -> str:
+        """The place as people know it."""
+        if self.dsn is not None:
+            return self.dsn.name
+        return self.db if self.db is not None else os.path.join(self.state, "runs")
+
+    @property
+    def words(self) -> str:
+        """What says on a command line that this place is meant, where it has to be said; never a password."""
+        if self.dsn is not None:
+            return f" --dsn {self.dsn.given}"
+        return f" --db {self.db}" if self.db is not None else ""
+
+
+class Entry(msgspec.Struct, kw_only=True):
+    """One run as it stands.
+
+    start, end: the first event of a runbook run, and its `run_complete`
+    head: the end of the run as a ledger keeps it
+    state: what it was started with, where that is known
+    tickets: requests for approval that the run has not heard the answer of
+    """
+
+    run_id: str
+    place: Place
+    trace: str | None
+    head: Head | None = None
+    start: Envelope | None = None
+    end: Envelope | None = None
+    state: RunState | None = None
+    events: int = 0
+    last: str | None = None
+    last_type: str | None = None
+    standing: Standing = "cut-off"
+    tickets: tuple[TicketFile, ...] = ()
+
+    @property
+    def kind(self) -> Literal["runbook", "agent"]:
+        """What the run is one of; only an agent run has a snapshot."""
+        return "agent" if self.head is not None and self.head.snapshot is not None else "runbook"
+
+    @property
+    def tenant(self) -> str | None:
+        """Whose run it is, where that is said."""
+        return self.head.tenant if self.head is not None else None
+
+    @property
+    def summary(self) -> RunSummary | None:
+        """What it came to, as far as its first and last events say."""
+        if self.start is None:
+            return None
+        summary = RunSummary.begin(self.start, self.trace or "")
+        if self.end is not None:
+            summary.take(self.end)
+        return summary
+
+    @property
+    def started(self) -> datetime | None:
+        """When it began."""
+        if self.head is not None and self.head.started_at:
+            return parse_timestamp(self.head.started_at)
+        moment = self.start.timestamp if self.start is not None else self.state.started if self.state else None
+        return parse_timestamp(moment) if moment is not None else None
+
+    def is_of(self, status: str) -> bool:
+        """Whether it stands so; one that was abandoned has ended, too."""
+        return self.standing not in OPEN if status == "ended" else self.standing == status
+
+
+def place_for(chosen: str | None, db: str | None, environ: Mapping[str, str], dsn: str | None = None) -> Place:
+    """Where to look: the state directory of the working folder unless another is chosen, or a ledger."""
+    if db is not None and dsn is not None:
+        raise UsageError("expected one ledger, found two", hint="leave out --db or --dsn")
+    if db is not None and not is_file(db):
+        raise UsageError(f"there is no file `{db}`")
+    address = read_dsn(dsn, environ) if dsn is not None else None
+    working = os.getcwd()
+    return Place(state_dir(chosen, Workspace(working).project_root(working), environ), db, address)
