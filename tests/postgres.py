@@ -7,6 +7,8 @@ for the disk; `durable_dsn` is for tests and measurements that need it to.
 import asyncio
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -24,6 +26,18 @@ _SETTINGS: Final = "max_connections = 300\nautovacuum_naptime = 10s\n"
 _HASTY: Final = "fsync = off\nsynchronous_commit = off\nfull_page_writes = off\n"
 _DURABLE: Final = "fsync = on\nsynchronous_commit = on\n"
 _numbers = count(1)
+# Waits for the end of the process that started it, however that comes, and ends the server it left behind.
+_GUARD: Final = """
+import os, shutil, signal, sys
+sys.stdin.read()
+folder = sys.argv[1]
+try:
+    with open(os.path.join(folder, "postmaster.pid")) as file:
+        os.kill(int(file.readline()), signal.SIGINT)
+except (OSError, ValueError):
+    pass
+shutil.rmtree(folder, ignore_errors=True)
+"""
 
 
 class Server:
@@ -36,6 +50,9 @@ class Server:
             self._server.ensure_pgdata_inited()
             with (self.folder / "postgresql.conf").open("a") as settings:
                 settings.write(_SETTINGS + (_DURABLE if durable else _HASTY))
+            self._guard = subprocess.Popen(
+                [sys.executable, "-c", _GUARD, str(self.folder)], stdin=subprocess.PIPE, start_new_session=True
+            )
             self._server.start()
         except BaseException:
             self.close()
@@ -58,6 +75,8 @@ class Server:
         """End for good."""
         with suppress(AttributeError):
             self._server.cleanup()
+        with suppress(AttributeError):
+            self._guard.communicate()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -3,7 +3,8 @@
 import asyncio
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+import time
+from datetime import timedelta
 from itertools import product
 from typing import Any
 
@@ -20,9 +21,8 @@ from gert.kernel.events.envelope import Envelope, encode
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.signature import parse_key
 
-from .postgres_writes import ROOT, TENANT, answers, append_all, asks, in_process, note, notes_of, says
-
-NOON = datetime(2026, 2, 28, 12, tzinfo=UTC)
+from .ledgers import NOON, ROOT, TENANT, answers, asks, note, says, written
+from .postgres_writes import append_all, in_process, notes_of
 
 
 class TestOpening:
@@ -95,6 +95,20 @@ class TestOpening:
                     await ledger._server.rows("DELETE FROM runs")
 
         asyncio.run(main())
+
+    def test_it_is_as_durable_as_its_server(self, dsn: str, durable_dsn: str) -> None:
+        async def main(address: str) -> tuple[bool, str]:
+            async with PostgresLedger(address) as ledger:
+                [row] = await ledger._server.rows("SHOW synchronous_commit")
+                return ledger.durable, row[0]
+
+        fsync = execute(dsn, "SHOW fsync")[0][0]
+        assert asyncio.run(main(dsn)) == (fsync == "on", "on")
+        # Whatever is usual in a database, an append is on the disk when it returns.
+        name = execute(durable_dsn, "SELECT current_database()")[0][0]
+        execute(durable_dsn, f"ALTER DATABASE {name} SET synchronous_commit = off")
+        for _ in range(2):
+            assert asyncio.run(main(durable_dsn)) == (True, "on")
 
     @pytest.mark.parametrize("schema", ["", "Gert", "a-b", "a b", 'a"; DROP TABLE runs; --', "pg_gert", "x" * 64, "1a"])
     def test_a_name_that_is_none_is_refused(self, schema: str) -> None:
@@ -216,7 +230,12 @@ class TestAppending:
                 sent: list[bytes] = []
                 transport = link.connection._transport
                 send = transport.write
-                transport.write = lambda data: (sent.append(bytes(data)), send(data))
+
+                def count(data: bytes) -> None:
+                    sent.append(bytes(data))
+                    send(data)
+
+                transport.write = count
                 await append_all(ledger, "run", ["c", "d", "e"])
                 transport.write = send
                 return sent
@@ -343,11 +362,11 @@ class TestAppending:
             key = parse_key("correct horse battery staple", "k1")
             async with PostgresLedger(dsn, key=key) as ledger:
                 for text in ("a", "b", "c"):
-                    done = await ledger.append("run", says(note(text)))
-                    assert isinstance(done, Written)
-                head = await ledger.head("run")
-                assert head == done.batch.head
-                assert read_seal(head.seal or "").key_id == "k1"
+                    done = await written(ledger, note(text), run_id="run")
+                    head = await ledger.head("run")
+                    assert head is not None
+                    assert head == done.batch.head
+                    assert read_seal(head.seal or "").key_id == "k1"
 
         asyncio.run(main())
 
@@ -540,8 +559,17 @@ class TestItsLoop:
                 assert await notes_of(again, "run") == ["a", *(f"{n}" for n in range(20))]
 
         asyncio.run(main())
-        while execute(dsn, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'gert'")[0] != (0,):
-            pass
+        assert left_over(dsn) == 0
+
+
+def left_over(dsn: str) -> int:
+    """Connections that do not end: a server takes a moment to notice that somebody has gone."""
+    query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'gert' AND datname = current_database()"
+    for _ in range(200):
+        if not (count := execute(dsn, query)[0][0]):
+            break
+        time.sleep(0.01)
+    return int(count)
 
 
 class Shared:

@@ -7,7 +7,7 @@ import pytest
 from gert.errors import TraceError
 from gert.kernel.events import runbook as says
 from gert.kernel.events import vocabulary
-from gert.kernel.events.catalogue import CATALOGUE, decode_payload
+from gert.kernel.events.catalogue import catalogue, decode_payload
 from gert.kernel.events.payload import Payload, UnknownEvent, to_data
 
 # kernel-v0 §11, ecosystem-v0 §4-§6, §12-§15: each event with the fields the documents name.
@@ -43,10 +43,10 @@ SPECIFIED = {
 
 @pytest.mark.parametrize("type_name", SPECIFIED)
 def test_specified_events_have_the_specified_fields(type_name: str) -> None:
-    assert set(SPECIFIED[type_name].split()) <= set(CATALOGUE[type_name].__struct_encode_fields__)
+    assert set(SPECIFIED[type_name].split()) <= set(catalogue()[type_name].__struct_encode_fields__)
 
 
-@pytest.mark.parametrize("kind", CATALOGUE.values(), ids=CATALOGUE.keys())
+@pytest.mark.parametrize("kind", catalogue().values(), ids=catalogue().keys())
 def test_every_event_is_named_frozen_and_explained(kind: type[Payload]) -> None:
     assert re.fullmatch(r"[a-z][a-z_]*", kind.type)
     assert kind.__name__.lower() == kind.type.replace("_", "")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gert.errors import GertError, TraceError
 from gert.kernel.events import runbook as says
-from gert.kernel.events.catalogue import CATALOGUE
+from gert.kernel.events.catalogue import catalogue
 from gert.kernel.events.chain import GENESIS, read_chain
 from gert.kernel.events.envelope import Envelope, decode, encode
 from gert.kernel.events.payload import Payload, said, to_data
@@ -92,7 +92,7 @@ def test_any_data_is_written_so_that_it_can_be_read_or_refused(data: dict[str, A
         assert encode(decode(line)) == line
 
 
-@given(st.sampled_from(list(CATALOGUE.values())), st.data())
+@given(st.sampled_from(list(catalogue().values())), st.data())
 def test_any_payload_is_written_or_refused(kind: type[Payload], data: st.DataObject) -> None:
     fields = {name: data.draw(values) for name in kind.__struct_fields__}
     with only_refused():

@@ -8,7 +8,7 @@ import pytest
 from tests.kernel.events.traces import trace
 
 from gert.errors import TraceError
-from gert.kernel.events.catalogue import CATALOGUE
+from gert.kernel.events.catalogue import catalogue
 from gert.kernel.events.chain import GENESIS
 from gert.kernel.events.envelope import Envelope, decode, encode
 from gert.kernel.events.summary import LONGEST_TEXT, MOST_PER_RUN, RunSummary, says_nothing, without_item
@@ -39,7 +39,7 @@ def failed(**data: Any) -> Envelope:
 
 
 class TestWhichLinesMatter:
-    @pytest.mark.parametrize("kind", sorted(CATALOGUE))
+    @pytest.mark.parametrize("kind", sorted(catalogue()))
     def test_every_event_of_the_catalogue_is_told_by_its_first_bytes(self, kind: str) -> None:
         assert bool(says_nothing(encode(event(kind, {})))) is (kind not in NEEDED)
 

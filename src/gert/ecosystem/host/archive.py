@@ -1,7 +1,7 @@
 """A ledger as commands look at it: one question after the other, from any thread, and nothing is ever written."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
 from datetime import datetime
 from functools import partial
 from threading import Thread
@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
 from gert.ecosystem.host.dsn import Dsn
+from gert.ecosystem.host.ledger import MOST_LAST
 from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.errors import GertError, TraceError
 from gert.kernel.agent.ledger import Head, Ledger, SchemaInfo
@@ -19,8 +20,6 @@ _BATCH: Final = 500
 _BATCH_BYTES: Final = 4 << 20
 _FIRST_HEADS: Final = 256
 _MORE: Final = 4
-_MOST_LAST: Final = 8
-"""Lines that are looked at from the end; after the end of a runbook run come a few notices at most."""
 
 
 class Archive:
@@ -59,7 +58,7 @@ class Archive:
                 return
             limit *= _MORE
 
-    def lines(self, run_id: str, since: int = 0) -> Iterator[bytes]:
+    def lines(self, run_id: str, since: int = 0) -> Generator[bytes, None, None]:
         """The lines of a run after a number, without line breaks."""
         stream = self.ask(partial(_stream, run_id=run_id, since=since))
         try:
@@ -71,7 +70,7 @@ class Archive:
 
     def ends(self, head: Head) -> tuple[bytes, list[bytes]]:
         """The first line of a run, and its last ones, the very last first."""
-        last = range(head.count, max(0, head.count - _MOST_LAST), -1)
+        last = range(head.count, max(0, head.count - MOST_LAST), -1)
         lines = self.ask(lambda ledger: ledger.lines_at(head.run_id, (1, *last)))
         return lines.get(1, b""), [lines[seq] for seq in last if seq in lines]
 

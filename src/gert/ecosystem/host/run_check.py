@@ -6,11 +6,12 @@ import msgspec
 
 from gert.ecosystem.host.archive import Archive
 from gert.ecosystem.host.run_entry import Entry
-from gert.ecosystem.host.traces import lines_in, open_trace, verify_trace
+from gert.ecosystem.host.traces import open_trace, verify_trace
+from gert.ecosystem.stores.verifying import read_run
 from gert.errors import TraceError
 from gert.kernel.agent.ledger import Head
 from gert.kernel.agent.verifying import check_run
-from gert.kernel.events.chain import ChainReader, ChainReport
+from gert.kernel.events.chain import ChainReport
 from gert.kernel.events.seal import Check, check_seal
 from gert.kernel.foundation.signature import Keys
 
@@ -53,7 +54,7 @@ def check_record(entry: Entry, archive: Archive | None, demands: Demands) -> Ver
     if archive is None:
         return _in_file(entry, demands)
     try:
-        report, head = _read(archive, entry.run_id)
+        report, head = archive.ask(lambda ledger: read_run(ledger, entry.run_id))
     except TraceError as problem:
         # What cannot be read is not what was written.
         return Verified(entry.run_id, entry.kind, 0, (Check(1, "chain", False, problem.message),), None)
@@ -97,17 +98,3 @@ def _runbook(entry: Entry, report: ChainReport, head: Head | None, demands: Dema
 
 def _named(check: Check) -> Check:
     return Check(check.number, f"kept_{check.name}", check.passed, check.reason)
-
-
-def _read(archive: Archive, run_id: str) -> tuple[ChainReport, Head | None]:
-    """The lines of a run and its end, as they belong together: somebody may be writing meanwhile."""
-    reader, count = ChainReader(), 0
-    while True:
-        before = count
-        for line in archive.lines(run_id, before):
-            count += 1
-            for each in lines_in(line + b"\n"):
-                reader.add(each)
-        head = archive.head(run_id)
-        if head is None or head.count <= count or count == before:
-            return reader.report(), head

@@ -10,6 +10,7 @@ from gert.errors import TraceError
 from gert.kernel.agent.compose import event_id
 from gert.kernel.agent.notes import ARTIFACT
 from gert.kernel.agent.payloads import PAYLOADS, event_from_line
+from gert.kernel.agent.status import explanation_of
 from gert.kernel.events.agent import RunSummary
 from gert.kernel.events.envelope import Envelope, decode, parse_timestamp
 
@@ -29,6 +30,11 @@ def status_facts(entry: Entry) -> dict[str, Any]:
         "blocked_on": _blocked_on(entry),
         "failure_reason": _failure_reason(entry),
     }
+
+
+def agent_facts(entry: Entry) -> dict[str, Any]:
+    """Everything the ledger knows of an agent run without reading it."""
+    return dict(explanation_of(entry.head)) if entry.head is not None and entry.kind == "agent" else {}
 
 
 def event_facts(line: bytes) -> dict[str, Any]:

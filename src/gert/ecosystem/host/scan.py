@@ -18,6 +18,7 @@ from gert.ecosystem.host.outcomes import Places
 from gert.ecosystem.host.runs import RUNS, TRACE_FILE
 from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.errors import DocumentError, TraceError
+from gert.kernel.events.agent import RunStarted
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode
 from gert.kernel.events.outcomes import Selection
 from gert.kernel.events.summary import RunSummary, says_nothing
@@ -101,6 +102,8 @@ class Scan:
         if first is None:
             raise TraceError("it is empty")
         start = _first_event(first[0])
+        if start.type == RunStarted.type:
+            return None  # a ledger may hold agent runs as well, and those have no outcome
         run = RunSummary.begin(start, trace)
         self.traces += 1
         objection = self._selection.objection(run)

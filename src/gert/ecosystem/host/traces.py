@@ -112,7 +112,7 @@ def events_of(trace: Trace) -> Iterator[Envelope | Unreadable]:
             yield Unreadable(number, error.message)
 
 
-def lines_in(chunk: bytes) -> Iterator[bytes]:
+def _lines_in(chunk: bytes) -> Iterator[bytes]:
     """The lines of what an export has for one event, which is one line unless somebody changed it."""
     if chunk.index(b"\n") == len(chunk) - 1:
         yield chunk
@@ -151,7 +151,7 @@ def _trace_in_ledger(ledger: str | Dsn, run_id: str | None) -> Trace:
         f"run `{run}` in `{name}`",
         run,
         lambda: _run_chunks(ledger, run),
-        lambda: (line for chunk in _run_chunks(ledger, run) for line in lines_in(chunk)),
+        lambda: (line for chunk in _run_chunks(ledger, run) for line in _lines_in(chunk)),
         lambda: _run_head(ledger, run),
     )
 

@@ -240,7 +240,9 @@ class PostgresLedger:
         if not is_run_id(run_id):
             return False
         self._listening.start()
-        return await self._waiting.until(run_id, partial(self._has_more, run_id, after), self._look, timeout)
+        if await self._has_more(run_id, after):
+            return True
+        return await self._waiting.until(run_id, partial(self._has_more_by_now, run_id, after), self._look, timeout)
 
     async def stream(
         self, run_id: str, since: int = 0, *, follow: bool = False, idle_timeout: float | None = None
@@ -312,6 +314,13 @@ class PostgresLedger:
             return True
         row = await self._server.row(_COUNT, run_id)
         return row is not None and row[0] > after
+
+    async def _has_more_by_now(self, run_id: str, after: int) -> bool:
+        try:
+            return await self._has_more(run_id, after)
+        except TraceError:
+            # The server is away. Whoever listens is back when it is, and then everybody looks again.
+            return False
 
     async def _look(self, run_ids: Sequence[str]) -> Hashable:
         return tuple(map(tuple, await self._server.rows(_COUNTS, list(run_ids))))

@@ -78,6 +78,14 @@ class Making:
         return batch
 
 
+class _Refused(Exception):
+    """What the writer raised, whatever it is: no fault of the database."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 class _Standing(NamedTuple):
     head: Head
     lease: Lease | None
@@ -104,6 +112,8 @@ class Careful:
                 if result is not None:
                     return result
                 attempt.races += 1
+            except _Refused as refused:
+                raise refused.error from None
             except GertError:
                 raise
             except Exception as error:
@@ -132,7 +142,7 @@ class Careful:
         # (3) The writer knows the last request under each key.
         if (overtaken := await _overtaken(link.connection, wanted)) is not None:
             return overtaken
-        batch = attempt.doubt if attempt.doubt is not None else self._making.batch(wanted, standing.head)
+        batch = attempt.doubt if attempt.doubt is not None else self._made(wanted, standing.head)
         if not batch.rows:
             return Written(batch)
         # (4) All of that still holds when it is written: the statement says so again.
@@ -141,6 +151,12 @@ class Careful:
         prepared = await link.prepared(query)
         await prepared.fetch(*values)
         return Written(batch) if prepared.get_statusmsg() != NOTHING_DONE else None
+
+    def _made(self, wanted: Wanted, head: Head) -> Batch:
+        try:
+            return self._making.batch(wanted, head)
+        except Exception as error:
+            raise _Refused(error) from error
 
     async def _after(self, error: Exception, attempt: Attempt, link: Link | None) -> Held | None:
         """What follows from a failure: an answer, an exception, or another try."""

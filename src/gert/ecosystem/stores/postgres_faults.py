@@ -34,6 +34,8 @@ def is_transient(error: BaseException) -> bool:
         (
             OSError,
             asyncpg.PostgresConnectionError,
+            # Somebody was told goodbye while he had nothing to ask, and asks before the line is dead.
+            asyncpg.InternalClientError,
             asyncpg.AdminShutdownError,
             asyncpg.CrashShutdownError,
             asyncpg.CannotConnectNowError,
@@ -86,7 +88,7 @@ def worded(error: BaseException) -> Exception:
         return TraceError(f"the database does not allow it: {_said(error)}")
     if isinstance(error, asyncpg.DiskFullError):
         return TraceError("the database cannot be written: no space left on device")
-    if isinstance(error, (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)):
+    if isinstance(error, (asyncpg.PostgresError, asyncpg.InterfaceError)):
         return TraceError(f"the database cannot be used: {_said(error)}")
     return error if isinstance(error, Exception) else TraceError(_said(error))
 

@@ -28,6 +28,7 @@ _SUMMARIES: Final = sql.for_sqlite(sql.SUMMARIES)
 _LATEST_SUMMARIES: Final = sql.for_sqlite(sql.LATEST_SUMMARIES)
 _LEASE: Final = "SELECT lease_worker, lease_token, lease_expires FROM runs WHERE run_id = ?"
 _COUNT: Final = "SELECT count FROM runs WHERE run_id = ?"
+_HANDFUL: Final = 32
 _MOST: Final = (1 << 63) - 1
 
 
@@ -69,19 +70,23 @@ class SqliteReader:
         """Lines after a number."""
         lines: list[bytes] = []
         last, room = since, _MOST if most_bytes is None else most_bytes
-        with closing(self._execute(_LINES, (run_id, since, limit))) as rows:
-            for last, line in rows:  # noqa: B007 - kept: the number of the last one
-                lines.append(self._checked(line, run_id))
-                room -= len(line)
-                if room <= 0:
-                    break
+        with closing(self._execute(_LINES, (run_id, since, limit))) as cursor:
+            # By the handful: a page is read faster than line by line, and yet ends where there is no more room.
+            while room > 0 and (rows := cursor.fetchmany(_HANDFUL)):
+                last = rows[-1][0]
+                found = [line for _, line in rows]
+                self._check(found, run_id)
+                lines += found
+                room -= sum(map(len, found))
         return Page(last, lines)
 
     @_worded
     def lines_at(self, run_id: str, seqs: Sequence[int]) -> dict[int, bytes]:
         """Lines by their numbers."""
         found = {seq: self._execute(_LINE, (run_id, seq)).fetchone() for seq in seqs}
-        return {seq: self._checked(row[0], run_id) for seq, row in found.items() if row is not None}
+        lines = {seq: row[0] for seq, row in found.items() if row is not None}
+        self._check(list(lines.values()), run_id)
+        return lines
 
     @_worded
     def calls(self, run_id: str, key: str, limit: int) -> list[Call]:
@@ -174,9 +179,10 @@ class SqliteReader:
         return self._connection
 
     def _lines(self, run_id: str, query: str, values: Sequence[Any]) -> list[bytes]:
-        return [self._checked(line, run_id) for (line,) in self._execute(query, values)]
+        found = [line for (line,) in self._execute(query, values)]
+        self._check(found, run_id)
+        return found
 
-    def _checked(self, line: Any, run_id: str) -> bytes:
-        if not isinstance(line, bytes):
+    def _check(self, lines: Sequence[Any], run_id: str) -> None:
+        if not {*map(type, lines)} <= {bytes}:
             raise is_no_line(self.path, run_id)
-        return line

@@ -5,7 +5,7 @@ from typing import Final
 from gert.errors import RunError
 from gert.kernel.agent.ledger import Head, Ledger
 from gert.kernel.agent.verifying import RunReport, check_run
-from gert.kernel.events.chain import ChainReader
+from gert.kernel.events.chain import ChainReader, ChainReport
 from gert.kernel.foundation.signature import Keys
 
 _NO_KEYS: Final = Keys()
@@ -15,17 +15,15 @@ async def verify_run(
     ledger: Ledger, run_id: str, keys: Keys = _NO_KEYS, *, require_seal: bool = False, key_id: str | None = None
 ) -> RunReport:
     """Check a run against the end the ledger keeps of it; RunError where there is no such run."""
-    reader = ChainReader()
-    head = await _read_to_end(ledger, run_id, reader)
-    report = reader.report()
+    report, head = await read_run(ledger, run_id)
     if head is None and not report.events and report.torn is None:
         raise RunError(f"there is no run `{run_id}`", hint="`gert run list` shows what there is")
     return check_run(report, head, keys, run_id=run_id, require_seal=require_seal, key_id=key_id)
 
 
-async def _read_to_end(ledger: Ledger, run_id: str, reader: ChainReader) -> Head | None:
+async def read_run(ledger: Ledger, run_id: str) -> tuple[ChainReport, Head | None]:
     """Read lines until there are no more; the end is asked for after them, as others may be writing."""
-    count = 0
+    reader, count = ChainReader(), 0
     while True:
         before = count
         async for line in ledger.stream(run_id, count):
@@ -33,4 +31,4 @@ async def _read_to_end(ledger: Ledger, run_id: str, reader: ChainReader) -> Head
             count += 1
         head = await ledger.head(run_id)
         if count == before or head is None or head.count <= count:
-            return head
+            return reader.report(), head

@@ -82,6 +82,14 @@ class Book:
         """Append to a run that has begun; what `guard` raises refuses it."""
         return _done(await self._append(run_id, _writing(run_id, tenant, entries, guard), ()))
 
+    async def note_at(self, run_id: str, tenant: str, entries: Entries, count: int) -> bool:
+        """Append to a run that has not grown beyond `count`; False where it has."""
+        try:
+            await self.note(run_id, tenant, entries, guard=lambda head: _refuse_if_moved(head, count))
+        except _Moved:
+            return False
+        return True
+
     async def ask(
         self, run_id: str, tenant: str, entries: Entries, *, expect: Expect | None, count: int | None = None
     ) -> Written | Overtaken | Held:
@@ -93,8 +101,8 @@ class Book:
 
         def guard(head: Head) -> None:
             refuse_if_blocked(head)
-            if count not in (None, head.count):
-                raise _Moved
+            if count is not None:
+                _refuse_if_moved(head, count)
 
         write = _writing(run_id, tenant, entries, guard)
         try:
@@ -256,9 +264,10 @@ class Looking:
             return calls, frozenset()
         return calls, frozenset(call.seq for call in calls if call.outcome == "open")
 
-    async def turn(self) -> None:
+    async def turn(self) -> int:
         """Find out how long the run is, so that what is looked up next is at least as new."""
         self.count = (await self._book.head(self._run_id)).count
+        return self.count
 
     async def wait(self) -> None:
         """Wait for a request of this process: look first, since its end may have come meanwhile."""
@@ -267,6 +276,11 @@ class Looking:
         else:
             await self._book.ledger.wait(self._run_id, self.count, LOOK_AGAIN)
             self.count = None
+
+
+def _refuse_if_moved(head: Head, count: int) -> None:
+    if head.count != count:
+        raise _Moved
 
 
 def refuse_if_blocked(head: Head) -> None:

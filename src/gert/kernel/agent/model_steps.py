@@ -290,7 +290,15 @@ class ModelSteps:
             fork_run_id=fork,
             input_hash=asking.hash,
         )
-        await self._book.note(step.run_id, step.tenant.tenant_id, (Entry(said, step.parent_step_key),))
+        entries = (Entry(said, step.parent_step_key),)
+        looking = Looking(self._book, step.run_id, step.tenant.tenant_id, "model", step.step_key, asking.hash)
+        while True:
+            count = await looking.turn()
+            calls, _ = await looking.look()
+            if any(each.seq == call.seq and each.drift == asking.hash for each in calls):
+                return
+            if await self._book.note_at(step.run_id, step.tenant.tenant_id, entries, count):
+                return
 
 
 def _messages(asked: ModelInput) -> tuple[ChatMessage, ...]:

@@ -35,7 +35,7 @@ from gert.kernel.agent.step_payloads import (
     WorkflowStepCompletedPayload,
     WorkflowStepRequestedPayload,
 )
-from gert.kernel.events.catalogue import CATALOGUE
+from gert.kernel.events.catalogue import catalogue
 from gert.kernel.events.chain import GENESIS_FORMS
 from gert.kernel.events.envelope import Envelope, decode, parse_timestamp
 from gert.kernel.events.payload import Payload, UnknownEvent, check_json, said
@@ -183,7 +183,7 @@ def to_entry_payload(payload: EventPayload) -> Payload:
     try:
         data = payload.model_dump(exclude={"kind"}, exclude_none=True, warnings=False)
         check_json(data, "data")
-        return msgspec.convert(data, CATALOGUE[kind])
+        return msgspec.convert(data, catalogue()[kind])
     except (TypeError, ValueError, RecursionError) as error:
         raise TraceError(f"the event `{kind}` cannot be written: {said(error)}", hint=_hint(payload)) from error
 
@@ -201,7 +201,7 @@ def compute_allowed_tools_hash(tool_names: Sequence[str]) -> str:
 def _kind_of(envelope: Envelope) -> type[BaseModel]:
     kind = PAYLOADS.get(envelope.type)
     if kind is None:
-        whose = "a runbook run" if envelope.type in CATALOGUE else "a type this version does not know"
+        whose = "a runbook run" if envelope.type in catalogue() else "a type this version does not know"
         raise TraceError(f"expected an event of an agent run, found `{envelope.type}`, an event of {whose}")
     return kind
 

@@ -1,9 +1,10 @@
 """Every type of event, by name: the one table readers and writers share."""
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
-from gert.kernel.events import agent, runbook
+from gert.kernel.events import runbook
 from gert.kernel.events.payload import Payload, UnknownEvent, from_data
 
 
@@ -15,10 +16,18 @@ def _by_type(kinds: Iterable[type[Payload]]) -> dict[str, type[Payload]]:
     return table
 
 
-CATALOGUE: Mapping[str, type[Payload]] = _by_type([*runbook.EVENTS, *agent.EVENTS])
+_RUNBOOK: Mapping[str, type[Payload]] = _by_type(runbook.EVENTS)
+
+
+@cache
+def catalogue() -> Mapping[str, type[Payload]]:
+    """All of them; who only runs runbooks never waits for the others to be made."""
+    from gert.kernel.events import agent
+
+    return _by_type([*runbook.EVENTS, *agent.EVENTS])
 
 
 def decode_payload(type_name: str, data: dict[str, Any]) -> Payload:
     """Read an event's data; what this version cannot read becomes an `UnknownEvent` that keeps it."""
-    kind = CATALOGUE.get(type_name)
+    kind = _RUNBOOK.get(type_name) or catalogue().get(type_name)
     return UnknownEvent(name=type_name, data=data) if kind is None else from_data(kind, data)

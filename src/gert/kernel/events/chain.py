@@ -8,9 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from gert.errors import TraceError
-from gert.kernel.events.envelope import Envelope, decode
+from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode
 from gert.kernel.foundation.canonical import sha256_hex
+from gert.kernel.foundation.principal import Principal
 
 GENESIS = "0" * 64
 """What the first event carries instead of a hash."""
@@ -27,6 +30,24 @@ MAX_BREAKS = 1000
 """Breaks that are kept in a report; all are counted."""
 
 BreakKind = Literal["unreadable", "prev_hash", "seq", "run_id", "after_complete"]
+
+
+class _Link(msgspec.Struct, kw_only=True, gc=False):
+    """An envelope whose data is passed over."""
+
+    seq: int
+    run_id: str
+    type: str
+    timestamp: str
+    principal: Principal | None = None
+    tenant: str | None = None
+    path: str | None = None
+    prev_hash: str
+    data: msgspec.Raw
+
+
+_decode_link = msgspec.json.Decoder(_Link).decode
+_OBJECT = ord("{")
 
 
 class Chain:
@@ -120,6 +141,8 @@ class ChainReader:
     def add(self, line: bytes) -> None:
         """Take the next line."""
         stored = line.removesuffix(b"\n")
+        if self._seq and self._completion is None and self._unreadable is None and self._follows(stored):
+            return
         if self._unreadable is not None:
             self._break("unreadable", self._unreadable)
             self._unreadable = None
@@ -144,6 +167,29 @@ class ChainReader:
             after_complete=self._after,
             torn=self._unreadable,
         )
+
+    def _follows(self, stored: bytes) -> bool:
+        """Take a line that plainly goes on, without reading all it says; any other is looked at in full."""
+        # Passing over text does not find out whether it is UTF-8.
+        if not stored.isascii():
+            return False
+        try:
+            link = _decode_link(stored)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return False
+        if (
+            link.prev_hash != self._head
+            or link.seq != self._events + 1
+            or link.seq != self._line + 1
+            or link.run_id != self._run_id
+            or link.type == RUN_COMPLETE
+            or memoryview(link.data)[0] != _OBJECT
+            or len(stored) > MAX_LINE_BYTES
+        ):
+            return False
+        self._seq = self._line = self._events = link.seq
+        self._head = sha256_hex(stored)
+        return True
 
     def _follow(self, event: Envelope, stored: bytes) -> None:
         first = self._line == 1

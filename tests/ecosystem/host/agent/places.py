@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ TENANT = TenantContext(tenant_id="acme", budget_usd_limit=100)
 SIZE = int(os.environ.get("GERT_TEST_SIZE", "1"))
 """How much larger than usual the storms are."""
 
+_numbers = count(1)
+
 SHARED = ("sqlite", "postgres")
 DURABLE = ("sqlite", "postgres", "jsonl")
 EVERY = ("memory", "sqlite", "postgres", "jsonl")
@@ -55,6 +58,7 @@ class Place:
 
     kind: str
     address: str
+    schema: str = ""
     _memory: list[MemoryStore] = field(default_factory=list)
 
     def store(self, **settings: Any) -> Any:
@@ -62,7 +66,7 @@ class Place:
         if self.kind == "sqlite":
             return SQLiteStore(self.address, **settings)
         if self.kind == "postgres":
-            return PostgresStore(self.address, max_pool_size=4, **settings)
+            return PostgresStore(self.address, max_pool_size=4, schema=self.schema, **settings)
         if self.kind == "jsonl":
             return JSONLStore(self.address, **settings)
         if not self._memory:
@@ -77,7 +81,8 @@ class Place:
 def stands(request: pytest.FixtureRequest, kind: str, folder: Path) -> Place:
     """A new and empty ledger."""
     if kind == "postgres":
-        return Place(kind, request.getfixturevalue("dsn"))
+        # A schema is made in no time; a database is not.
+        return Place(kind, request.getfixturevalue("agents_dsn"), f"agents_{next(_numbers)}")
     return Place(kind, str(folder / "runs.db" if kind == "sqlite" else folder / "runs"))
 
 

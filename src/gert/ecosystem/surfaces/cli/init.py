@@ -1,4 +1,4 @@
-"""`gert init`: a project that validates, passes its tests and runs, to begin with."""
+"""`gert init`: a project that validates, passes its tests and runs, or an agent that does, to begin with."""
 
 import os
 import shlex
@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import click
 
+from gert.ecosystem.host.scaffold.agent_files import PROFILES, Profile
+from gert.ecosystem.host.scaffold.agent_project import begin_agent_project
 from gert.ecosystem.host.scaffold.placing import Placed, place
 from gert.ecosystem.host.scaffold.starter_files import COURTESY, RUNBOOK, name_from, starter_files
 from gert.ecosystem.surfaces.cli.output import plural, say, say_json
@@ -15,20 +17,31 @@ from gert.kernel.foundation.text import printable
 
 
 @click.command(name="init", epilog="Example: gert init my-runbooks")
-@click.argument("folder", metavar="DIR")
+@click.argument("folder", metavar="DIR", required=False)
+@click.option("--profile", type=click.Choice(PROFILES), help="Begin an agent project: guarded, or permissive.")
 @click.option("--name", metavar="NAME", help="Name of the project; that of the folder when left out.")
 @click.option("--force", is_flag=True, help="Replace files that are in the way.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
-def command(folder: str, name: str | None, force: bool, as_json: bool) -> int:
+def command(folder: str | None, profile: Profile | None, name: str | None, force: bool, as_json: bool) -> int:
     """Begin a project in DIR: a runbook, its tool, a policy, scenarios that cover all of it, and a CI workflow.
 
     DIR is made if it is not there; `.` and a folder under version control work as well. Nothing that is there is
     overwritten: where something is in the way, it is named and nothing is written. A README.md or .gitignore of
     your own stays as it is, also with --force.
+
+    With --profile an agent project is begun instead, in the folder you are in unless DIR says another: `app.py`, which
+    runs at once, and a README.md. A folder that is not empty is refused; with --force, files of these names are
+    replaced.
     """
+    if folder is None and profile is None:
+        raise UsageError("missing argument `DIR`", hint="`.` is the folder you are in")
+    folder = "." if folder is None else folder
     _require_text(folder)
     chosen = _name(name, folder)
-    placed = place(os.path.normpath(folder), starter_files(chosen), yields=COURTESY, force=force)
+    if profile is not None:
+        placed = begin_agent_project(folder, profile, name=chosen, force=force)
+    else:
+        placed = place(os.path.normpath(folder), starter_files(chosen), yields=COURTESY, force=force)
     if as_json:
         say_json(
             {
@@ -37,11 +50,12 @@ def command(folder: str, name: str | None, force: bool, as_json: bool) -> int:
                 "written": placed.written,
                 "replaced": placed.replaced,
                 "kept": placed.kept,
-                "next": list(_next(folder)),
+                "profile": profile,
+                "next": list(_next(folder, profile)),
             }
         )
     else:
-        for line in _lines(folder, chosen, placed):
+        for line in _lines(folder, chosen, placed, profile):
             say(line)
     return 0
 
@@ -63,7 +77,7 @@ def _name(name: str | None, folder: str) -> str:
     return name
 
 
-def _lines(folder: str, name: str, placed: Placed) -> Iterator[str]:
+def _lines(folder: str, name: str, placed: Placed, profile: Profile | None) -> Iterator[str]:
     count = plural(len(placed.written) + len(placed.replaced), "file")
     yield f"{click.style('✓', fg='green')} project {printable(name)} in {printable(folder)}: {count}"
     for path in placed.written:
@@ -75,13 +89,17 @@ def _lines(folder: str, name: str, placed: Placed) -> Iterator[str]:
         yield f"  {path} (yours was kept{advice})"
     yield ""
     yield "Next:"
-    yield from (f"  {line}" for line in _next(folder))
+    yield from (f"  {line}" for line in _next(folder, profile))
 
 
-def _next(folder: str) -> Iterator[str]:
+def _next(folder: str, profile: Profile | None) -> Iterator[str]:
     """What to do now, as it can be typed."""
     if os.path.abspath(folder) != os.getcwd():
         yield f"cd {shlex.quote(printable(os.path.join('.', folder) if folder.startswith('-') else folder))}"
+    if profile is not None:
+        yield "python app.py"
+        yield "artana run list"
+        return
     yield "gert validate . --strict"
     yield "gert test . --coverage"
     yield f"gert exec {RUNBOOK}"

@@ -1,10 +1,7 @@
 """`gert run`: which runs there are, how each stands, what happens in one, and an end for one nobody goes on with."""
 
 import asyncio
-import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import Event
 from typing import Final
 
 import click
@@ -20,6 +17,7 @@ from gert.ecosystem.surfaces.cli.output import complain, plural, say, say_json, 
 from gert.ecosystem.surfaces.cli.run_ledger import artifacts, export, status, summaries, verify
 from gert.ecosystem.surfaces.cli.run_options import kept, kept_locally, moment_since, of_run, open_runs
 from gert.ecosystem.surfaces.cli.run_text import HEADINGS, abandoned_lines, about, as_document, as_row, row
+from gert.ecosystem.surfaces.cli.stopping import stopping
 from gert.ecosystem.surfaces.cli.timeline import say_timeline
 from gert.errors import TraceError, UsageError
 from gert.kernel.events.envelope import Envelope, decode
@@ -165,7 +163,7 @@ for _name in ("verify-ledger", "verify"):
 
 def _followed(runs: Runs, entry: Entry, reading: Following) -> Iterator[Envelope]:
     """The events of a run as they come, until it has ended, nobody drives it, or Ctrl-C."""
-    with _stopping() as stop:
+    with stopping() as stop:
         while True:
             # Looked at first: what a process wrote before it let go is read once more.
             goes_on = not stop.is_set() and _goes_on(runs, entry)
@@ -178,17 +176,6 @@ def _followed(runs: Runs, entry: Entry, reading: Following) -> Iterator[Envelope
 def _goes_on(runs: Runs, entry: Entry) -> bool:
     """Whether more may come: an agent run goes on until it says that it has ended, whoever drives it."""
     return runs.entry(entry.run_id).standing in OPEN if entry.kind == "agent" else runs.is_running(entry)
-
-
-@contextmanager
-def _stopping() -> Iterator[Event]:
-    """Set by Ctrl-C: whoever has seen enough still wants the last lines."""
-    stop = Event()
-    before = signal.signal(signal.SIGINT, lambda *_: stop.set())
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _readable(reading: Following) -> Iterator[Envelope]:

@@ -9,7 +9,7 @@ import click
 from gert.ecosystem.host.archive import Archive
 from gert.ecosystem.host.keys import verification_keys, where
 from gert.ecosystem.host.run_check import Demands, Verified, check_record
-from gert.ecosystem.host.run_facts import MOST_SUMMARIES, artifact_facts, status_facts, summary_facts
+from gert.ecosystem.host.run_facts import MOST_SUMMARIES, agent_facts, artifact_facts, status_facts, summary_facts
 from gert.ecosystem.host.run_list import Runs
 from gert.ecosystem.host.traces import open_trace
 from gert.ecosystem.surfaces.cli.output import complain, say, say_json, say_table
@@ -25,7 +25,8 @@ from gert.errors import UsageError
 def status(run_id: str, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool) -> int:
     """Say how a run stands, and what it waits for."""
     with open_runs(state_dir, db, dsn) as runs:
-        facts = status_facts(runs.entry(runs.find(run_id)))
+        entry = runs.entry(runs.find(run_id))
+    facts = status_facts(entry)
     if as_json:
         say_json(facts)
         return 0
@@ -33,6 +34,7 @@ def status(run_id: str, state_dir: str | None, db: str | None, dsn: str | None, 
     rows = {
         "tenant": facts["tenant_id"],
         "events": f"{facts['last_event_seq']}, the last `{facts['last_event_type']}` at {facts['updated_at']}",
+        "paused for": ", ".join(agent_facts(entry).get("pauses", ())) or None,
         "waits for": facts["blocked_on"],
         "because": facts["failure_reason"],
     }
@@ -147,9 +149,7 @@ def export(
 
 def _archive(runs: Runs) -> Archive:
     if runs.archive is None:
-        raise UsageError(
-            "only agent runs have summaries, and those are kept in a ledger", hint="say which: --db or --dsn"
-        )
+        raise UsageError("only agent runs have that, and they are kept in a ledger", hint="say which: --db or --dsn")
     return runs.archive
 
 

@@ -8,6 +8,7 @@ import click
 
 from gert.ecosystem.host.abandon import Abandoned
 from gert.ecosystem.host.run_entry import Entry
+from gert.ecosystem.host.run_facts import agent_facts
 from gert.ecosystem.surfaces.cli.output import Cell, plural
 from gert.ecosystem.surfaces.cli.phrases import (
     BAD,
@@ -35,6 +36,8 @@ COLOURS: Final = {
     "error": BAD,
     "cancelled": BAD,
     "abandoned": None,
+    "active": LIVELY,
+    "paused": DOUBTFUL,
 }
 
 
@@ -43,12 +46,13 @@ def row(entry: Entry, now: datetime) -> list[Cell]:
     said = as_row(entry)
     outcome = said["outcome"]
     waits = f" ({plural(len(entry.tickets), 'ticket')})" if entry.tickets else ""
+    agent = entry.kind == "agent"
     return [
-        (entry.run_id, None),
-        (clip(said["runbook"] or "?", LONGEST_NAME), None),
+        (clip(entry.run_id, 2 * LONGEST_NAME), None),
+        (clip(said["runbook"] or ("" if agent else "?"), LONGEST_NAME), None),
         (_ago(entry.started, now), None),
-        (clip(said["actor"] or "", LONGEST_NAME), None),
-        (said["mode"] or "", None),
+        (clip((said["tenant"] if agent else said["actor"]) or "", LONGEST_NAME), None),
+        ("agent" if agent else said["mode"] or "", None),
         (f"{entry.standing}{waits}", COLOURS[entry.standing]),
         (
             f"{outcome['category']}: {outcome['code']}" if outcome else "",
@@ -65,6 +69,8 @@ def as_row(entry: Entry) -> dict[str, Any]:
     ended = summary is not None and summary.category is not None
     return {
         "run_id": entry.run_id,
+        "kind": entry.kind,
+        "tenant": entry.tenant,
         "runbook": summary.runbook if summary is not None else state.runbook if state is not None else None,
         "started": format_timestamp(entry.started) if entry.started is not None else None,
         "actor": summary.actor if summary is not None else state.actor if state is not None else None,
@@ -76,11 +82,14 @@ def as_row(entry: Entry) -> dict[str, Any]:
         "tickets": [file.id for file in entry.tickets],
         "trace": entry.trace,
         "db": entry.place.db,
+        "dsn": entry.place.dsn.name if entry.place.dsn is not None else None,
     }
 
 
 def as_document(entry: Entry) -> dict[str, Any]:
     """Everything about a run; what is secret was masked before it was recorded."""
+    if entry.kind == "agent":
+        return {**as_row(entry), **agent_facts(entry), "next": list(commands(entry))}
     start = entry.start.data if entry.start is not None else {}
     end = entry.end.data if entry.end is not None else {}
     hashes = ("runbook_hash", "tool_hashes", "policy_hashes")
@@ -116,6 +125,9 @@ def as_document(entry: Entry) -> dict[str, Any]:
 def about(entry: Entry, now: datetime) -> Iterator[str]:
     """Everything about a run, line by line."""
     said = as_document(entry)
+    if entry.kind == "agent":
+        yield from _about_agent(entry, said, now)
+        return
     status = click.style(entry.standing, fg=COLOURS[entry.standing])
     yield f"run {click.style(printable(entry.run_id), bold=True)}: {status}"
     began = f"{said['started']}, {_ago(entry.started, now)}" if said["started"] else "never"
@@ -126,7 +138,7 @@ def about(entry: Entry, now: datetime) -> Iterator[str]:
         ("started", f"{began}, by {said['actor']}" + (f" on {said['host']}" if said["host"] else "")),
         ("mode", said["mode"]),
         ("gert", said["gert_version"]),
-        ("recorded", f"{plural(entry.events, 'event')} in {entry.trace or entry.place.db}"),
+        ("recorded", f"{plural(entry.events, 'event')} in {entry.trace or entry.place.name}"),
         *((f"tool {name}", value) for name, value in (said["tool_hashes"] or {}).items()),
         *((f"policy {name}", value) for name, value in (said["policy_hashes"] or {}).items()),
     ]
@@ -140,8 +152,12 @@ def about(entry: Entry, now: datetime) -> Iterator[str]:
 
 def commands(entry: Entry) -> Iterator[str]:
     """What can be done about a run."""
-    where = f" --db {entry.place.db}" if entry.place.db is not None else ""
-    if entry.standing == "running":
+    where = entry.place.words
+    if entry.kind == "agent":
+        if entry.standing in ("active", "paused"):
+            yield f"gert run tail {entry.run_id} --follow{where}"
+        yield f"gert run verify-ledger {entry.run_id}{where}"
+    elif entry.standing == "running":
         yield f"gert run tail {entry.run_id} --follow{where}"
     elif entry.standing in ("waiting", "cut-off"):
         yield from (f"gert approve {file.id}" for file in entry.tickets if file.status == "pending")
@@ -150,6 +166,28 @@ def commands(entry: Entry) -> Iterator[str]:
     elif entry.standing != "completed" and entry.state is not None:
         failed = entry.end.data.get("failed_step") if entry.end is not None else None
         yield f"gert rerun --run {entry.run_id} --from {failed if isinstance(failed, str) else 'STEP'}{where}"
+
+
+def _about_agent(entry: Entry, said: dict[str, Any], now: datetime) -> Iterator[str]:
+    status = click.style(entry.standing, fg=COLOURS[entry.standing])
+    yield f"agent run {click.style(printable(entry.run_id), bold=True)}: {status}"
+    cost = f", {said['model_cost_total']:.6f} USD" if said["model_cost_total"] else ""
+    rows = [
+        ("tenant", said["tenant"]),
+        ("started", f"{said['started']}, {_ago(entry.started, now)}"),
+        ("recorded", f"{plural(entry.events, 'event')} in {entry.place.name}, the last at {entry.last}"),
+        ("models", f"{plural(said['model_calls'], 'call')}{cost}" if said["model_calls"] else None),
+        ("tools", plural(said["tool_calls"], "call") if said["tool_calls"] else None),
+        ("progress", f"{said['percent']} %" if said["current_stage"] else None),
+        ("stage", said["current_stage"]),
+        ("last step", said["last_step_key"]),
+        *(("paused for", reason) for reason in said["pauses"]),
+        ("waits for", said["blocked_on"]),
+        ("failed at", said["failure_step"]),
+        ("because", said["failure_reason"]),
+        *(("next", command) for command in said["next"]),
+    ]
+    yield from (_line(title, value) for title, value in rows if value)
 
 
 def abandoned_lines(ended: Abandoned) -> Iterator[str]:
@@ -195,6 +233,9 @@ def _line(title: str, value: object) -> str:
 def _seconds(entry: Entry) -> float | None:
     """How long it took; of one that has no end, the time its record covers."""
     summary = entry.summary
+    if entry.kind == "agent" and entry.head is not None:
+        spent = parse_timestamp(entry.head.updated_at) - parse_timestamp(entry.head.started_at)
+        return round(max(spent.total_seconds(), 0.0), 3)
     if summary is None:
         return None
     if summary.seconds is not None:

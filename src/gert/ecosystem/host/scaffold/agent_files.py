@@ -1,0 +1,60 @@
+"""The files an agent project begins with: an agent that runs at once, and says what to do next."""
+
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Final, Literal, NamedTuple
+
+Profile = Literal["enforced", "dev"]
+PROFILES: Final[tuple[Profile, ...]] = ("enforced", "dev")
+
+FILES: Final[Mapping[str, str]] = {"app.py": "app.py.txt", "README.md": "readme.md"}
+"""Where each file goes, and what it is made of."""
+
+
+class _Parts(NamedTuple):
+    """What differs between profiles."""
+
+    imports: str
+    kernel: str
+    tenant: str
+    about: str
+
+
+_PARTS: Final[Mapping[Profile, _Parts]] = {
+    "enforced": _Parts(
+        "    KernelPolicy,\n",
+        "        middleware=ArtanaKernel.default_middleware_stack(),\n        policy=KernelPolicy.enforced(),\n",
+        "Without the capability the tool is refused; beyond the budget no model is asked.",
+        "The kernel is **enforced**: personal data never reaches the model, which sees `[EMAIL_1]` where the tool has"
+        "\nthe real thing; the budget of the tenant holds over the run and everything begun from it; tools need"
+        "\ncapabilities. A kernel that lacks one of these guards does not start.",
+    ),
+    "dev": _Parts(
+        "",
+        "",
+        "A permissive kernel still asks for the capability of a tool; nobody watches the budget.",
+        "The kernel is **permissive**: what the model is shown is what you wrote, and nobody watches the budget. Before"
+        "\nothers use it, see what `gert init --profile enforced` makes.",
+    ),
+}
+
+
+def agent_files(name: str, profile: Profile) -> dict[str, bytes]:
+    """The files of a new agent project, by path."""
+    parts = _PARTS[profile]
+    words = {
+        "@NAME@": name,
+        "@PROFILE@": profile,
+        "@IMPORTS@": parts.imports,
+        "@KERNEL@": parts.kernel,
+        "@TENANT@": parts.tenant,
+        "@ABOUT@": parts.about,
+    }
+    folder = files(__package__).joinpath("agent")
+    made = {}
+    for path, source in FILES.items():
+        text = folder.joinpath(source).read_text(encoding="utf-8")
+        for mark, word in words.items():
+            text = text.replace(mark, word)
+        made[path] = text.encode()
+    return made

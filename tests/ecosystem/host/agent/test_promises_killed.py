@@ -1,0 +1,115 @@
+"""What must hold, 1 to 7, when the process is killed: at every event and around every effect, then gone on with."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from gert.agent import (
+    KernelEvent,
+    ModelCompletedPayload,
+    ModelRequestedPayload,
+    ToolCompletedPayload,
+    ToolRequestedPayload,
+    resolve_tool_resolutions,
+)
+
+from .killed_worker import CHARGES, MODEL_STEPS
+from .places import SIZE, Place
+
+WORKER = Path(__file__).with_name("killed_worker.py")
+APPENDS = 15
+"""Appends of a run nobody kills."""
+
+ONCE = {
+    "unkilled": [],
+    **{f"before-append-{n}": [f"append {n}"] for n in range(1, APPENDS + 1)},
+    **{f"after-append-{n}": [f"appended {n}"] for n in range(1, APPENDS + 1)},
+    **{f"before-effect-{n}": [f"before effect {n}"] for n in CHARGES},
+    **{f"after-effect-{n}": [f"after effect {n}"] for n in CHARGES},
+    "looking": ["looked"],
+}
+AGAIN = {
+    **{f"thrice-{n}": [f"appended {n}", "appended 2", "append 3"] for n in range(2, APPENDS, 4 // min(SIZE, 4))},
+    "twice-in-doubt": ["before effect 1", "before effect 1", "after effect 1"],
+    "twice-after": ["after effect 2", "after effect 2"],
+    "always": ["always"],
+}
+
+
+def lives(place: Place, folder: Path, plan: dict[str, list[str]]) -> dict[str, int]:
+    """Live them; how often each run was killed."""
+    command = [sys.executable, str(WORKER), place.kind, place.address, place.schema, str(folder), json.dumps(plan)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, int] = json.loads(done.stdout)
+    return found
+
+
+def left(folder: Path, name: str) -> Counter[tuple[str, str]]:
+    path = folder / name
+    lines = path.read_text().splitlines() if path.exists() else []
+    return Counter((line.split(" ")[0], line.split(" ")[1]) for line in lines)
+
+
+async def audited(place: Place, run_id: str) -> list[KernelEvent]:
+    """The events of a run whose record is whole."""
+    async with place.store() as store:
+        assert await store.verify_run_chain(run_id)
+        snapshot = await store.get_run_state_snapshot(run_id=run_id)
+        assert snapshot.status == "completed"
+        # A step of a workflow may be taken again; nothing says of the first time that it has ended.
+        assert [call for call in await store.ledger.open_calls(run_id) if call.kind != "workflow"] == []
+        events: list[KernelEvent] = await store.get_events_for_run(run_id)
+        return events
+
+
+def check(events: list[KernelEvent]) -> None:
+    """No step was taken again after it had ended, and every step has ended."""
+    step_of = {e.seq: e.payload.step_key for e in events if isinstance(e.payload, ModelRequestedPayload)}
+    answered = Counter(step_of[e.payload.request_seq or 0] for e in events if isinstance(e.payload, ModelCompletedPayload))
+    assert answered == dict.fromkeys(MODEL_STEPS, 1)
+    for pair in resolve_tool_resolutions(events):
+        assert pair.outcome in ("success", "transient_error")
+    done = Counter(
+        pair.request.payload.step_key
+        for pair in resolve_tool_resolutions(events)
+        if pair.outcome == "success" and isinstance(pair.request.payload, ToolRequestedPayload)
+    )
+    assert done == {f"{name}_{n}": 1 for name in ("charge", "look") for n in CHARGES}
+    kinds = Counter(event.event_type.value for event in events)
+    assert kinds["run_started"] == kinds["context_read"] == kinds["workflow_step_completed"] == 1
+    settled = [e.payload for e in events if isinstance(e.payload, ToolCompletedPayload) and e.payload.reconciled_by]
+    assert all(end.outcome == "transient_error" for end in settled)
+
+
+@pytest.mark.parametrize("plan", [ONCE, AGAIN], ids=["killed once", "killed again and again"])
+def test_killed_anywhere_a_run_goes_on_and_no_effect_happens_twice(
+    durable: Place, tmp_path: Path, plan: dict[str, list[str]]
+) -> None:
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    killed = lives(durable, folder, plan)
+    assert {run_id for run_id, times in killed.items() if not times} == {"unkilled"} & set(plan)
+    effects, asked = left(folder, "effects"), left(folder, "asked")
+    for run_id in plan:
+        events = asyncio.run(audited(durable, run_id))
+        check(events)
+        for n in CHARGES:
+            assert effects[run_id, str(n)] == 1, f"{run_id} charged {n}"
+        requests = Counter(e.payload.step_key for e in events if isinstance(e.payload, ModelRequestedPayload))
+        for step in MODEL_STEPS:
+            assert asked[run_id, step] <= requests[step]
+    # In doubt is what had no end when its process died, and nothing else.
+    dangling, doubts = left(folder, "dangling"), left(folder, "doubts")
+    for run_id in plan:
+        assert bool([1 for (run, _) in doubts if run == run_id]) == bool([1 for (run, _) in dangling if run == run_id])
+    if "unkilled" in plan:
+        assert not [run for run, _ in doubts if run in ("unkilled", "before-append-1", "looking")]
+        in_doubt = {run for run, _ in doubts}
+        assert in_doubt >= {"before-effect-1", "after-effect-1", "before-effect-2", "after-effect-2"}
+        assert len(in_doubt) == 8, in_doubt
