@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gert.kernel.runbook.schema import SCHEMA_NAMES, schema_of
 from gert.kernel.runbook.validate.catalogue import PHASES, RULES
-from scripts import events_doc, reference_doc
+from scripts import behavior_index, compatibility_doc, events_doc, reference_doc
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -19,6 +19,8 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield ROOT / "docs" / "validation-rules.md", "\n".join(_rules()) + "\n"
     yield ROOT / "docs" / "events.md", events_doc.page()
     yield ROOT / "docs" / "reference.md", reference_doc.page()
+    yield ROOT / "docs" / "kernel_behavior_index.json", behavior_index.page()
+    yield ROOT / "docs" / "compatibility_matrix.md", compatibility_doc.page()
 
 
 def _rules() -> Iterator[str]:

@@ -1,7 +1,6 @@
 """Properties are judged by what they find, not by how long a busy machine takes to find it."""
 
 from hypothesis import HealthCheck, settings
-
 from tests.postgres import dsn, durable_dsn, durable_postgres, own_server, postgres
 
 __all__ = ["dsn", "durable_dsn", "durable_postgres", "own_server", "postgres"]

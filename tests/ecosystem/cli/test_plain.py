@@ -19,6 +19,7 @@ from gert.ecosystem.surfaces.cli.plain import PlainView
 from gert.ecosystem.surfaces.cli.record import Span
 from gert.ecosystem.surfaces.cli.view import make_view, writer
 from gert.ecosystem.surfaces.cli.wording import WORDING, words_of
+from gert.kernel.events import agent
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.path import child
@@ -228,6 +229,10 @@ def sample(kind: inspect.Type, pick: int) -> Any:
             return pick % 2 == 0
         case inspect.IntType():
             return pick
+        case inspect.FloatType():
+            return pick / 2
+        case inspect.ListType(item_type=item):
+            return [sample(item, pick + n) for n in range(20)]
         case inspect.LiteralType(values=values):
             return values[pick % len(values)]
         case inspect.VarTupleType(item_type=item):
@@ -244,11 +249,11 @@ def sample(kind: inspect.Type, pick: int) -> Any:
 
 
 def test_every_event_has_words() -> None:
-    assert set(WORDING) == set(EVENTS)
+    assert set(WORDING) == {*EVENTS, *agent.EVENTS}
 
 
 @pytest.mark.parametrize("pick", range(6))
-@pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.type)
+@pytest.mark.parametrize("kind", [*EVENTS, *agent.EVENTS], ids=lambda kind: kind.type)
 def test_no_data_of_an_event_acts_on_a_terminal_or_takes_another_line(kind: type[Payload], pick: int) -> None:
     payload = sample(inspect.type_info(kind), pick)
     words = words_of(payload, Subject("s"))

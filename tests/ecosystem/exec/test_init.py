@@ -253,7 +253,7 @@ def test_a_file_is_no_folder_to_begin_in(tmp_path: Path, force: tuple[str, ...])
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("file", "mine")]
 
 
-@pytest.mark.parametrize("words", [["init"], ["init", ""], ["init", "a", "b"], ["init", "a", "--profile", "dev"]])
+@pytest.mark.parametrize("words", [["init"], ["init", ""], ["init", "a", "b"], ["init", "a", "--profile", "none"]])
 def test_called_wrongly_it_writes_nothing(tmp_path: Path, words: list[str]) -> None:
     gert(tmp_path, *words).ended(2)
     assert list(tmp_path.iterdir()) == []

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime, timedelta
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -31,6 +31,7 @@ LEDGERS: dict[str, Callable[..., Ledger]] = {
     "memory": lambda _, **options: MemoryLedger(**options),
     "jsonl": JsonlLedger,
     "sqlite": SqliteLedger,
+    "sqlite-threads": partial(SqliteLedger, quick_seconds=0),
     "postgres": PostgresLedger,
 }
 # Those that more than one process can open.
@@ -39,7 +40,7 @@ SHARED = [kind for kind in LEDGERS if kind != "memory"]
 
 def place_of(kind: str, folder: Path) -> str:
     """Where a ledger of a kind lives in a test."""
-    return str(folder / ("runs.db" if kind == "sqlite" else "runs"))
+    return str(folder / ("runs.db" if kind.startswith("sqlite") else "runs"))
 
 
 class Clock:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.postgres import database, execute, on_database
 
-from gert.ecosystem.stores import postgres_faults
+from gert.ecosystem.stores import postgres_careful, postgres_faults
 from gert.ecosystem.stores.postgres import PostgresLedger
 from gert.errors import GertError, LeaseLost, RunError, TraceError, UsageError
 from gert.kernel.agent.ledger import Batch, Call, End, Expect, Head, Held, Overtaken, Row, Written
@@ -125,6 +125,7 @@ class TestOpening:
         [
             pytest.param("postgresql://ann:hunter2@127.0.0.1:1/x", "cannot be reached", id="nobody listens"),
             pytest.param("http://ann:hunter2@127.0.0.1/x", "cannot be read", id="no address of a database"),
+            pytest.param("postgresql://ann:hunter2/x@127.0.0.1/x", "cannot be read", id="a password with a slash"),
             pytest.param(None, "there is no such database", id="no such database"),
         ],
     )
@@ -134,7 +135,7 @@ class TestOpening:
             for ask in (ledger.head("run"), ledger.append("run", says(note("a"))), ledger.acquire("run", "w", 5)):
                 with pytest.raises(GertError, match=why) as caught:
                     await ask
-                assert "hunter2" not in f"{caught.value}{caught.value.hint}"
+                assert "hunter2" not in f"{caught.value}{caught.value.hint}{caught.value.__cause__}"
             await ledger.close()
 
         asyncio.run(main())
@@ -372,6 +373,32 @@ class TestAppending:
 
 
 class TestContention:
+    def test_whoever_loses_too_often_waits_in_line(self, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(postgres_careful, "RACES", 0)
+
+        async def main() -> None:
+            async with PostgresLedger(dsn, max_pool_size=2) as one, PostgresLedger(dsn, max_pool_size=2) as two:
+                wanted = [(ledger, f"{name}-{n}") for n in range(40) for name, ledger in (("1", one), ("2", two))]
+                await asyncio.gather(*(append_all(ledger, "run", [text]) for ledger, text in wanted))
+                texts = await notes_of(one, "run")
+                for name in ("1", "2"):
+                    assert [text for text in texts if text.startswith(name)] == [f"{name}-{n}" for n in range(40)]
+
+                def refuses(head: Head, moment: str) -> Batch:
+                    raise ConnectionError(f"not after {head.count}")
+
+                with pytest.raises(ConnectionError, match="not after 0"):
+                    await one.append("new", refuses)
+                assert isinstance(await one.append("run", says(asks("k", "order"))), Written)
+                assert isinstance(await two.append("new", says(asks("k", "order"))), Held)
+                assert await two.append("run", says(asks("k")), expects=[Expect("tool:k", 7)]) == Overtaken("tool:k")
+                with pytest.raises(LeaseLost):
+                    await two.append("run", says(note("x")), fence=3)
+                assert (one._server.pool.in_use, two._server.pool.in_use) == (0, 0)
+
+        asyncio.run(main())
+        assert execute(dsn, "SELECT run_id FROM gert.runs") == [("run",)]
+
     def test_two_processes_write_one_run(self, dsn: str) -> None:
         async def main() -> None:
             done = await asyncio.gather(*(in_process(dsn, "run", name, 120) for name in ("a", "b", "c")))

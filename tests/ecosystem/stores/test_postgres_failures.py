@@ -222,8 +222,9 @@ class TestBrokenConnections:
             async with PostgresLedger(dsn, command_timeout_seconds=0.2, max_retry_attempts=2) as ledger:
                 await append_all(ledger, "run", ["a"])
                 async with locked(dsn, "run"):
-                    with pytest.raises(TraceError, match="did not answer in time"):
+                    with pytest.raises(TraceError, match="did not answer in time") as caught:
                         await append_all(ledger, "run", ["b"])
+                    assert caught.value.hint == "it may be written: look at the end of run `run`"
                     with pytest.raises(TraceError, match="did not answer in time"):
                         await ledger._server.rows("SELECT pg_sleep(5)")
                 assert set(await notes_of(ledger, "run")) <= {"a", "b"}

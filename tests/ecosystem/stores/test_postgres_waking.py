@@ -47,24 +47,29 @@ class TestWaiting:
 
         asyncio.run(main())
 
-    def test_a_stream_follows_what_another_ledger_writes(self, dsn: str) -> None:
+    @pytest.mark.parametrize("read_only", [False, True], ids=["whoever may write", "whoever may only read"])
+    def test_a_stream_follows_what_another_ledger_writes(self, dsn: str, read_only: bool) -> None:
         async def main() -> None:
-            async with PostgresLedger(dsn, poll_interval=NEVER_LOOKS) as reader, PostgresLedger(dsn) as writer:
+            async with PostgresLedger(dsn) as writer:
                 await append_all(writer, "run", ["0", "1"])
-                seen: list[bytes] = []
+                async with PostgresLedger(dsn, poll_interval=NEVER_LOOKS, read_only=read_only) as reader:
+                    await follows(reader, writer)
 
-                async def follow() -> None:
-                    async for line in reader.stream("run", follow=True, idle_timeout=60):
-                        seen.append(line)
-                        if len(seen) == 42:
-                            return
+        async def follows(reader: PostgresLedger, writer: PostgresLedger) -> None:
+            seen: list[bytes] = []
 
-                following = asyncio.create_task(follow())
-                await listeners(dsn, 1)
-                for number in range(2, 42):
-                    await append_all(writer, "run", [f"{number}"])
-                await following
-                assert seen == await writer.lines("run")
+            async def follow() -> None:
+                async for line in reader.stream("run", follow=True, idle_timeout=60):
+                    seen.append(line)
+                    if len(seen) == 42:
+                        return
+
+            following = asyncio.create_task(follow())
+            await listeners(dsn, 1)
+            for number in range(2, 42):
+                await append_all(writer, "run", [f"{number}"])
+            await following
+            assert seen == await writer.lines("run")
 
         asyncio.run(main())
 

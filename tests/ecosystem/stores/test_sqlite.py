@@ -13,6 +13,7 @@ from gert.ecosystem.stores import sqlite_file
 from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.errors import TraceError
 from gert.kernel.events.chain import read_chain
+from gert.kernel.foundation.canonical import sha256_hex
 
 from .lines import RUN, answers, events
 
@@ -240,3 +241,36 @@ def test_a_lock_that_is_not_released_is_said(database: Path, monkeypatch: pytest
             store.append(RUN, 7, events(7)[6:])
         other.execute("ROLLBACK")
         store.append(RUN, 7, events(7)[6:])
+
+
+def test_the_end_of_each_run_is_kept(database: Path) -> None:
+    with closing(sqlite3.connect(database)) as connection:
+        row = connection.execute(
+            "SELECT run_id, tenant, count, hash, status, snapshot, started_at, updated_at FROM runs"
+        ).fetchall()
+    moment = "2026-02-28T14:30:00.000000Z"
+    assert row == [(RUN, None, 6, sha256_hex(LINES[-1]), None, None, moment, moment)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        pytest.param("DELETE FROM events WHERE seq = 6", id="lines are missing"),
+        pytest.param("UPDATE runs SET count = 5", id="there are more lines than were written"),
+        pytest.param("DELETE FROM runs", id="nobody knows where it ends"),
+    ],
+)
+def test_nothing_is_added_to_a_run_that_does_not_end_where_it_should(database: Path, statement: str) -> None:
+    change(database, statement)
+    with SqliteStore(database) as store:
+        for first in (6, 7):
+            with pytest.raises(TraceError, match="does not end where it should"):
+                store.append(RUN, first, events(7)[first - 1 :])
+        store.append("another", 1, events(1, "another"))
+
+
+def test_the_last_lines_of_a_run(database: Path) -> None:
+    with SqliteStore(database, read_only=True) as store:
+        assert store.last_lines(RUN, 2) == [LINES[5], LINES[4]]
+        assert store.last_lines("none", 2) == []
+        assert (store.last_time(RUN), store.last_time("none")) == ("2026-02-28T14:30:00.000000Z", "")

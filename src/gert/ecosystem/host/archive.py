@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
 from datetime import datetime
 from functools import partial
-from threading import Thread
+from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
@@ -20,6 +22,7 @@ _BATCH: Final = 500
 _BATCH_BYTES: Final = 4 << 20
 _FIRST_HEADS: Final = 256
 _MORE: Final = 4
+_TURN: Final = 0.1
 
 
 class Archive:
@@ -87,9 +90,16 @@ class Archive:
         lease = self.ask(lambda ledger: ledger.lease(run_id))
         return lease is not None and lease.worker_id is not None
 
-    def wait(self, run_id: str, after: int, timeout: float) -> bool:
-        """Wait until a run has more than `after` events, at most so many seconds: whoever writes wakes us."""
-        return self.ask(lambda ledger: ledger.wait(run_id, after, timeout))
+    def wait(self, run_id: str, after: int, timeout: float, stop: Event) -> None:
+        """Wait until a run has more than `after` events, for so long at most; whoever writes wakes us, or `stop`."""
+        asking = self._begin(lambda ledger: ledger.wait(run_id, after, timeout))
+        while not stop.is_set():
+            # Only our own patience is short: a signal is heard between two turns, and the ledger is asked once.
+            done, _ = wait_for([asking], timeout=_TURN)
+            if done:
+                self._result(asking)
+                return
+        asking.cancel()
 
     def schema(self) -> SchemaInfo:
         """What the ledger says of itself."""
@@ -101,16 +111,7 @@ class Archive:
 
     def ask(self, question: Callable[[Ledger], Coroutine[Any, Any, T]]) -> T:
         """Put a question to the ledger and wait for its answer."""
-        if self._thread.ident is None:
-            self._thread.start()
-        asking = asyncio.run_coroutine_threadsafe(self._answer(question), self._loop)
-        try:
-            return asking.result()
-        except GertError as problem:
-            raise self._masked(problem) from None
-        except BaseException:
-            asking.cancel()
-            raise
+        return self._result(self._begin(question))
 
     def close(self) -> None:
         """Let go of the ledger."""
@@ -131,6 +132,20 @@ class Archive:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _begin(self, question: Callable[[Ledger], Coroutine[Any, Any, T]]) -> "Future[T]":
+        if self._thread.ident is None:
+            self._thread.start()
+        return asyncio.run_coroutine_threadsafe(self._answer(question), self._loop)
+
+    def _result(self, asking: "Future[T]") -> T:
+        try:
+            return asking.result()
+        except GertError as problem:
+            raise self._masked(problem) from None
+        except BaseException:
+            asking.cancel()
+            raise
 
     async def _answer(self, question: Callable[[Ledger], Coroutine[Any, Any, T]]) -> T:
         try:

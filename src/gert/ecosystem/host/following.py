@@ -44,6 +44,6 @@ class Following:
     def wait(self, seconds: float, stop: Event) -> None:
         """Wait until there may be more: woken by whoever writes to a ledger, and for so long at most."""
         if self._archive is not None:
-            self._archive.wait(self._run_id, self.seen, seconds)
+            self._archive.wait(self._run_id, self.seen, seconds, stop)
         else:
             stop.wait(seconds)

@@ -1,4 +1,7 @@
-"""What is known of a run, as plain data: how it stands, what it noted, and what it keeps."""
+"""What is known of a run, as plain data: how it stands, what it noted, and what it keeps.
+
+The agent kernel's own models are loaded when an agent run is looked at: those of runbooks need none of them.
+"""
 
 from typing import Any, Final
 
@@ -7,10 +10,6 @@ import msgspec
 from gert.ecosystem.host.archive import Archive
 from gert.ecosystem.host.run_entry import Entry
 from gert.errors import TraceError
-from gert.kernel.agent.compose import event_id
-from gert.kernel.agent.notes import ARTIFACT
-from gert.kernel.agent.payloads import PAYLOADS, event_from_line
-from gert.kernel.agent.status import explanation_of
 from gert.kernel.events.agent import RunSummary
 from gert.kernel.events.envelope import Envelope, decode, parse_timestamp
 
@@ -34,11 +33,17 @@ def status_facts(entry: Entry) -> dict[str, Any]:
 
 def agent_facts(entry: Entry) -> dict[str, Any]:
     """Everything the ledger knows of an agent run without reading it."""
-    return dict(explanation_of(entry.head)) if entry.head is not None and entry.kind == "agent" else {}
+    if entry.head is None or entry.kind != "agent":
+        return {}
+    from gert.kernel.agent.status import explanation_of
+
+    return dict(explanation_of(entry.head))
 
 
 def event_facts(line: bytes) -> dict[str, Any]:
     """An event as the agent kernel shows it; one of a runbook run in the same form."""
+    from gert.kernel.agent.compose import event_id
+
     event = decode(line)
     return {
         "event_id": event_id(event.run_id, event.seq),
@@ -59,6 +64,8 @@ def summary_facts(archive: Archive, run_id: str, summary_type: str | None, limit
 
 def artifact_facts(archive: Archive, run_id: str) -> dict[str, Any]:
     """The newest value of each artifact of a run, by key."""
+    from gert.kernel.agent.notes import ARTIFACT
+
     found = [_summary(decode(line)) for line in archive.latest(run_id, ARTIFACT)]
     held = {str(each["summary_type"]).removeprefix(ARTIFACT): each["summary"] for each in found}
     return {key: value.get("value") if isinstance(value, dict) else value for key, value in sorted(held.items())}
@@ -79,6 +86,8 @@ def _summary(event: Envelope) -> dict[str, Any]:
 
 
 def _payload(event: Envelope, line: bytes) -> dict[str, Any]:
+    from gert.kernel.agent.payloads import PAYLOADS, event_from_line
+
     if event.type in PAYLOADS and event.tenant is not None:
         try:
             return event_from_line(line).payload.model_dump(mode="json")

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
-from gert.ecosystem.host.archive import Archive
 from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.stores.append_file import read_lines
 from gert.errors import DocumentError, TraceError, UsageError
@@ -20,6 +19,9 @@ from gert.kernel.events.chain import ChainReader, ChainReport
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode
 from gert.kernel.events.seal import Check, SealReport, check_seal
 from gert.kernel.foundation.signature import Keys
+
+if TYPE_CHECKING:
+    from gert.ecosystem.host.archive import Archive
 
 STDIN: Final = "-"
 _CHUNK: Final = 1 << 20
@@ -143,8 +145,14 @@ def _check_agent(
     return SealReport((chain, *rest), None, report.events)
 
 
+def _archive(ledger: str | Dsn) -> "Archive":
+    from gert.ecosystem.host.archive import Archive  # most traces are files, and need no event loop
+
+    return Archive(ledger)
+
+
 def _trace_in_ledger(ledger: str | Dsn, run_id: str | None) -> Trace:
-    with _as_document(), Archive(ledger) as archive:
+    with _as_document(), _archive(ledger) as archive:
         run = _pick_run(archive, run_id)
         name = archive.name
     return Trace(
@@ -156,7 +164,7 @@ def _trace_in_ledger(ledger: str | Dsn, run_id: str | None) -> Trace:
     )
 
 
-def _pick_run(archive: Archive, run_id: str | None) -> str:
+def _pick_run(archive: "Archive", run_id: str | None) -> str:
     if run_id is not None:
         if next(archive.lines(run_id), None) is not None:
             return run_id
@@ -171,20 +179,20 @@ def _pick_run(archive: Archive, run_id: str | None) -> str:
     return first[0].run_id
 
 
-def _runs_hint(archive: Archive) -> str:
+def _runs_hint(archive: "Archive") -> str:
     runs = sorted(head.run_id for head in islice(archive.heads(), _RUNS_SHOWN + 1))
     listed = ", ".join(f"`{run}`" for run in runs[:_RUNS_SHOWN])
     return (f"it has {listed}" if runs else "it has none") + (", and more" if len(runs) > _RUNS_SHOWN else "")
 
 
 def _run_chunks(ledger: str | Dsn, run_id: str) -> Iterator[bytes]:
-    with _as_document(), Archive(ledger) as archive:
+    with _as_document(), _archive(ledger) as archive:
         for line in archive.lines(run_id):
             yield line + b"\n"
 
 
 def _run_head(ledger: str | Dsn, run_id: str) -> Head | None:
-    with _as_document(), Archive(ledger) as archive:
+    with _as_document(), _archive(ledger) as archive:
         return archive.head(run_id)
 
 

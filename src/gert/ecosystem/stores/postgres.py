@@ -13,7 +13,7 @@ from gert.ecosystem.stores.postgres_append import Appends
 from gert.ecosystem.stores.postgres_careful import Making, Wanted
 from gert.ecosystem.stores.postgres_leases import Change, Leases
 from gert.ecosystem.stores.postgres_server import Server
-from gert.ecosystem.stores.postgres_statements import LEASE, LINES_AT
+from gert.ecosystem.stores.postgres_statements import EVENTS_PAGE, LEASE, LINES_AT
 from gert.ecosystem.stores.postgres_wake import Listening, Telling
 from gert.ecosystem.stores.settling import acquired, check_run_id, holds, released, renewed
 from gert.ecosystem.stores.sqlite_rows import call_of, head_of
@@ -28,19 +28,13 @@ POLL_INTERVAL: Final = 2.0
 """How often, in seconds, those who wait look for themselves: notifications may be lost."""
 
 _PAGE: Final = 500
-_PAGE_BYTES: Final = 8 << 20
+_PAGE_BYTES: Final = 1 << 20
 _FOR_EVER: Final = 365 * 86_400.0
 _LAST_WORDS: Final = 1.0
 _MOST: Final = (1 << 63) - 1
 
 _COUNT: Final = "SELECT count FROM runs WHERE run_id = $1"
 _COUNTS: Final = "SELECT run_id, count FROM runs WHERE run_id = ANY($1::text[]) ORDER BY run_id"
-_READ_AHEAD: Final = """
-SELECT line FROM (
-    SELECT seq, line, sum(octet_length(line)) OVER (ORDER BY seq) - octet_length(line) AS before
-    FROM (SELECT seq, line FROM events WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3) AS next
-) AS page WHERE before < $4 ORDER BY seq
-"""
 
 
 class PostgresLedger:
@@ -95,7 +89,7 @@ class PostgresLedger:
         making = Making(stamp, key, own_time=clock is not None)
         self._appends = Appends(pool, making, self._wrote, attempts=attempts, backoff=retry_backoff_seconds)
         self._leases = Leases(pool, clock, attempts=attempts, backoff=retry_backoff_seconds)
-        channel = f"{self._server.schema}_written"
+        channel = self._server.channel
         self._waiting = Waiting(poll_interval)
         self._telling = Telling(self._server.connect, channel)
         self._listening = Listening(
@@ -251,11 +245,11 @@ class PostgresLedger:
         patience = _FOR_EVER if idle_timeout is None else idle_timeout
         announced = False
         while is_run_id(run_id):
-            page = await self._lines(run_id, _READ_AHEAD, since, _PAGE, _PAGE_BYTES)
-            for line in page:
+            page = await self._server.rows(EVENTS_PAGE, run_id, since, _PAGE, _PAGE_BYTES)
+            for _, line in page:
                 yield line
             if page:
-                since, announced = since + len(page), False
+                since, announced = page[-1][0], False
                 continue
             if announced:
                 raise TraceError(f"run `{run_id}` has no lines after event {since}, and says it has")

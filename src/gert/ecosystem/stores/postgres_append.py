@@ -5,7 +5,7 @@ was written, and we look again. Whoever loses such races too often waits for the
 """
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
@@ -44,9 +44,9 @@ class Appends:
     async def append(self, wanted: Wanted) -> Written | Overtaken | Held:
         """Append; once it was sent, a cancellation no longer keeps it from happening."""
         run = self._run(wanted.run_id)
-        turn = await run.turn()
+        turn = run.turn_now() or await run.turn()
         try:
-            attempt = Attempt(wanted)
+            doubt: Batch | None = None
             batch = self._from_memory(wanted, run.head)
             if batch is not None:
                 try:
@@ -55,9 +55,9 @@ class Appends:
                 except GertError:
                     raise
                 except Exception as error:
-                    self._look_again(error, attempt, batch, turn)
+                    doubt = self._in_doubt(error, batch, turn)
             turn.give_back(self._pool)
-            return await self._go_on(turn, self._carefully(run, attempt))
+            return await self._go_on(turn, self._carefully(run, Attempt(wanted, doubt)))
         finally:
             if not turn.is_handed_on:
                 turn.end(self._pool)
@@ -82,7 +82,7 @@ class Appends:
 
     async def _at_once(self, wanted: Wanted, batch: Batch, turn: "_Turn") -> bool:
         """Send it in one round trip; whether the run ended as we remembered."""
-        link = turn.link = await self._pool.take()
+        link = turn.link = self._pool.take_now() or await self._pool.take()
         query, values = statement(batch, wanted.expects, wanted.fence, own_time=self._making.own_time)
         prepared = link.statements.get(query) or await link.prepared(query)
         sending = Sending(prepared.fetch(*values))
@@ -104,14 +104,15 @@ class Appends:
         if prepared.get_statusmsg() != NOTHING_DONE:
             self._keep(run, batch)
 
-    def _look_again(self, error: Exception, attempt: Attempt, batch: Batch, turn: "_Turn") -> None:
+    def _in_doubt(self, error: Exception, batch: Batch, turn: "_Turn") -> Batch | None:
+        """What may be written although its answer was lost; raises what looking again would not mend."""
         if not may_pass(error):
             raise worded(error) from error
-        if is_doubtful(error):
-            # It may be written, and the answer lost.
-            attempt.doubt = batch
-            if turn.link is not None:
-                self._pool.renew(turn.link.generation)
+        if not is_doubtful(error):
+            return None
+        if turn.link is not None:
+            self._pool.renew(turn.link.generation)
+        return batch
 
     # --- carefully
 
@@ -145,7 +146,7 @@ class Appends:
     def _forget(self) -> None:
         """Forget the run that was not written for the longest time, unless somebody is at it."""
         oldest = next(iter(self._runs))
-        if self._runs[oldest].users:
+        if self._runs[oldest].is_busy:
             self._runs.move_to_end(oldest)
         else:
             del self._runs[oldest]
@@ -173,27 +174,45 @@ class Appends:
 class _Run:
     """A run as this process knows it: where it ended last, and who appends to it, one after the other."""
 
-    __slots__ = ("_lane", "head", "users")
+    __slots__ = ("_is_busy", "_waiting", "head")
 
     def __init__(self) -> None:
         self.head: Head | None = None
-        self.users = 0
-        self._lane = asyncio.Lock()
+        self._is_busy = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody is at it."""
+        return self._is_busy
+
+    def turn_now(self) -> "_Turn | None":
+        """The turn, if nobody has it."""
+        if self._is_busy:
+            return None
+        self._is_busy = True
+        return _Turn(self)
 
     async def turn(self) -> "_Turn":
         """Wait for those who came before."""
-        self.users += 1
+        coming: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(coming)
         try:
-            await self._lane.acquire()
+            await coming
         except BaseException:
-            self.users -= 1
+            if coming.done() and not coming.cancelled():
+                self.release()  # it came too late
             raise
         return _Turn(self)
 
     def release(self) -> None:
         """Let the next one in."""
-        self.users -= 1
-        self._lane.release()
+        while self._waiting:
+            coming = self._waiting.popleft()
+            if not coming.done():
+                coming.set_result(None)
+                return
+        self._is_busy = False
 
 
 class _Turn:

@@ -53,9 +53,9 @@ class Attempt:
 
     __slots__ = ("doubt", "failures", "races", "sent", "wanted")
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: Wanted, doubt: Batch | None) -> None:
         self.wanted = wanted
-        self.doubt: Batch | None = None
+        self.doubt = doubt
         self.sent: Batch | None = None
         self.failures = 0
         self.races = 0
@@ -162,20 +162,28 @@ class Careful:
         """What follows from a failure: an answer, an exception, or another try."""
         if not may_pass(error):
             raise worded(error) from error
-        if is_doubtful(error):
-            attempt.doubt = attempt.sent or attempt.doubt
-            attempt.failures += 1
-            if attempt.failures >= self._attempts:
-                raise worded(error) from error
-            if link is not None:
-                self._pool.renew(link.generation)
-            await asyncio.sleep(min(LONGEST_REST, self._backoff * 2 ** (attempt.failures - 1)))
+        if violated(error) is None:
+            await self._try_again(error, attempt, link)
             return None
         attempt.races += 1
         if violated(error) == HELD_INDEX and link is not None and attempt.sent is not None:
             with suppress(Exception):  # the next try meets whatever is wrong now
                 return await _held(link.connection, attempt.sent)
         return None
+
+    async def _try_again(self, error: Exception, attempt: Attempt, link: Link | None) -> None:
+        """Rest before another try, or give up."""
+        attempt.failures += 1
+        if is_doubtful(error):
+            attempt.doubt = attempt.sent or attempt.doubt
+            if link is not None:
+                self._pool.renew(link.generation)
+        if attempt.failures >= self._attempts:
+            problem = worded(error)
+            if attempt.doubt is not None and isinstance(problem, GertError):
+                problem.hint = f"it may be written: look at the end of run `{attempt.wanted.run_id}`"
+            raise problem from error
+        await asyncio.sleep(min(LONGEST_REST, self._backoff * 2 ** (attempt.failures - 1)))
 
 
 def _in_line(link: Link, attempt: Attempt) -> AbstractAsyncContextManager[Any]:
@@ -211,11 +219,16 @@ async def _standing(connection: Any, run_id: str) -> _Standing:
     *columns, worker, token, expires, server_time, last = row
     head = head_of(columns)
     if head.count != last:
-        raise TraceError(
-            f"run `{run_id}` does not end where it should: expected {head.count} events, found {last}",
-            hint="nothing is added to it; `gert run verify-ledger` says more",
-        )
+        raise is_cut(run_id, head.count, last)
     return _Standing(head, lease_of(run_id, worker, token, expires), parse_timestamp(server_time))
+
+
+def is_cut(run_id: str, counted: int, found: int) -> TraceError:
+    """Say that a run does not end where it should."""
+    return TraceError(
+        f"run `{run_id}` does not end where it should: expected {counted} events, found {found}",
+        hint="nothing is added to it; `gert run verify-ledger` says more",
+    )
 
 
 async def _is_written(connection: Any, head: Head, batch: Batch) -> bool:

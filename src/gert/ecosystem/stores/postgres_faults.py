@@ -72,10 +72,6 @@ def worded(error: BaseException) -> Exception:
     asyncpg = driver()
     if isinstance(error, TimeoutError):
         return TraceError("the database did not answer in time", hint="is it overloaded, or somebody holding a lock?")
-    if isinstance(error, asyncpg.ClientConfigurationError):
-        return UsageError(
-            "the address of the database cannot be read", hint="expected postgresql://user@host:5432/database"
-        )
     if is_transient(error):
         return TraceError(f"the database cannot be reached: {_said(error)}")
     if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):
@@ -91,6 +87,13 @@ def worded(error: BaseException) -> Exception:
     if isinstance(error, (asyncpg.PostgresError, asyncpg.InterfaceError)):
         return TraceError(f"the database cannot be used: {_said(error)}")
     return error if isinstance(error, Exception) else TraceError(_said(error))
+
+
+def is_no_address() -> UsageError:
+    """Say that an address is none, without repeating it."""
+    return UsageError(
+        "the address of the database cannot be read", hint="expected postgresql://user@host:5432/database"
+    )
 
 
 def _said(error: BaseException) -> str:

@@ -51,13 +51,20 @@ class Pool:
         """How many connections somebody has now, or is making."""
         return self._open - len(self._idle)
 
-    async def take(self) -> Link:
-        """A connection that nobody else has until it is given back."""
+    def take_now(self) -> Link | None:
+        """A connection that is idle, if there is one: without waiting for anything."""
         while self._idle:
             link = self._idle.pop()
             if self._is_good(link):
                 return link
             self._drop(link)
+        return None
+
+    async def take(self) -> Link:
+        """A connection that nobody else has until it is given back."""
+        link = self.take_now()
+        if link is not None:
+            return link
         if self._open < self._most:
             self._open += 1
             return await self._make()

@@ -53,11 +53,6 @@ async def check_ledger(connection: Any, schema: str) -> None:
         )
 
 
-async def version_of(connection: Any, schema: str) -> str:
-    """The version a ledger says it has."""
-    return str(await _version(connection, schema))
-
-
 async def _version(connection: Any, schema: str) -> int | None:
     if not await connection.fetchval(_IS_THERE, schema):
         return None

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from gert.ecosystem.stores.postgres_faults import driver, is_transient, is_undone, worded
+from gert.ecosystem.stores.postgres_faults import driver, is_no_address, is_transient, is_undone, worded
 from gert.ecosystem.stores.postgres_pool import Pool
 from gert.ecosystem.stores.postgres_schema import check_ledger, check_name, make_ledger
 from gert.ecosystem.stores.waiting import is_closed
@@ -31,6 +31,7 @@ class Server:
         driver()
         self._dsn = dsn
         self.schema = check_name(schema)
+        self.channel = f"{schema}_written"
         self._timeout = timeout
         self._attempts = attempts
         self._backoff = backoff
@@ -42,6 +43,8 @@ class Server:
             "application_name": "gert",
             "default_transaction_isolation": "read committed",
             "jit": "off",
+            # Plans are made while a ledger is small and kept while it grows: they go by its indexes from the beginning.
+            "enable_seqscan": "off",
         }
         if read_only:
             self._settings["default_transaction_read_only"] = "on"
@@ -97,13 +100,17 @@ class Server:
 
     async def connect(self) -> Any:
         """A new connection to a ledger that is there; the first one makes it."""
-        connection = await driver().connect(
-            self._dsn,
-            timeout=self._timeout,
-            command_timeout=self._timeout,
-            server_settings=self._settings,
-            max_cached_statement_lifetime=0,
-        )
+        try:
+            connection = await driver().connect(
+                self._dsn,
+                timeout=self._timeout,
+                command_timeout=self._timeout,
+                server_settings=self._settings,
+                max_cached_statement_lifetime=0,
+            )
+        except ValueError:
+            # What it says may quote the address, and with it a password.
+            raise is_no_address() from None
         if not self._is_open:
             try:
                 await self._open(connection)

@@ -236,3 +236,42 @@ WHERE runs.lease_token = $5::bigint AND runs.lease_worker IS NOT DISTINCT FROM $
     AND runs.lease_expires IS NOT DISTINCT FROM $7::text
 RETURNING 1
 """
+# A batch of a runbook run: where it follows, its answers first. A head that was sealed is not sealed any more.
+ADD_LINES: Final = """
+WITH head AS (
+    INSERT INTO runs (run_id, count, hash, started_at, updated_at)
+    SELECT $1::text, $3::bigint, $4::text, $5::text, $6::text
+    WHERE (SELECT coalesce(max(seq), 0) FROM events WHERE run_id = $1) = $2::bigint
+        AND ($2 = 0 OR EXISTS (SELECT 1 FROM runs WHERE run_id = $1))
+    ON CONFLICT (run_id) DO UPDATE SET
+        count = $3, hash = CASE WHEN $3 > $2 THEN $4 ELSE runs.hash END,
+        seal = CASE WHEN $3 > $2 THEN NULL ELSE runs.seal END,
+        started_at = CASE WHEN $2 = 0 THEN $5 ELSE runs.started_at END,
+        updated_at = CASE WHEN $3 > $2 THEN $6 ELSE runs.updated_at END
+    WHERE runs.count = $2
+    RETURNING 1
+), answered AS (
+    INSERT INTO answers (run_id, n, line)
+    SELECT $1, (SELECT coalesce(max(n), 0) FROM answers WHERE run_id = $1) + a.n, a.line
+    FROM head, unnest($10::bytea[]) WITH ORDINALITY AS a (line, n)
+), added AS (
+    INSERT INTO events (run_id, seq, type, timestamp, line)
+    SELECT $1, $2 + e.n, e.type, e.time, e.line
+    FROM head, unnest($7::text[], $8::text[], $9::bytea[]) WITH ORDINALITY AS e (type, time, line, n)
+)
+SELECT 1 FROM head
+"""
+
+
+def _page(table: str, number: str) -> str:
+    """So many lines after a number, and no more than fit into so many bytes unless it is only one."""
+    return f"""
+    SELECT {number}, line FROM (
+        SELECT {number}, line, sum(octet_length(line)) OVER (ORDER BY {number}) - octet_length(line) AS before
+        FROM (SELECT {number}, line FROM {table} WHERE run_id = $1 AND {number} > $2 ORDER BY {number} LIMIT $3) AS next
+    ) AS page WHERE before < $4 ORDER BY {number}
+    """
+
+
+EVENTS_PAGE: Final = _page("events", "seq")
+ANSWERS_PAGE: Final = _page("answers", "n")

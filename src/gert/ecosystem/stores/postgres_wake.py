@@ -72,7 +72,11 @@ class Telling:
             self._connection = await self._connect()
             # It changes nothing that could be lost.
             await self._connection.execute("SET synchronous_commit = off")
-        await self._connection.fetch(_NOTIFY, self._channel, runs)
+        try:
+            await self._connection.fetch(_NOTIFY, self._channel, runs)
+        except asyncio.CancelledError:
+            self._written.update(runs)
+            raise
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None

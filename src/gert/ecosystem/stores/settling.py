@@ -29,11 +29,12 @@ def check_follows(head: Head, batch: Batch) -> None:
         raise TraceError(f"the batch does not follow event {head.count} of run `{head.run_id}`")
     if not rows and (batch.calls or batch.ends):
         raise TraceError(f"the batch for run `{head.run_id}` has calls and no events")
-    begins = b'{"seq":%%d,"run_id":"%b","type":"' % head.run_id.encode()
-    for seq, row in enumerate(rows, start=head.count + 1):
-        line = row.line
+    name, seq = head.run_id.encode(), head.count
+    for _, _, _, _, line in rows:
+        seq += 1
         # As all lines of ours begin and end; any other is read to find out.
-        if line.startswith(begins % seq) and line.endswith(b"}}") and b"\n" not in line and len(line) <= MAX_LINE_BYTES:
+        begins = b'{"seq":%d,"run_id":"%b","type":"' % (seq, name)
+        if line[: len(begins)] == begins and line[-2:] == b"}}" and b"\n" not in line and len(line) <= MAX_LINE_BYTES:
             continue
         check_batch(head.run_id, seq, [line], ())
 

@@ -8,7 +8,7 @@ from gert.ecosystem.stores.async_ledger import POLL_INTERVAL, AsyncLedger
 from gert.ecosystem.stores.naming import utc_now
 from gert.ecosystem.stores.sqlite_reader import SqliteReader
 from gert.ecosystem.stores.sqlite_writer import SqliteWriter
-from gert.ecosystem.stores.threads import Threads
+from gert.ecosystem.stores.threads import QUICK_SECONDS, Threads
 from gert.kernel.foundation.signature import Key
 
 
@@ -19,6 +19,7 @@ class SqliteLedger(AsyncLedger):
     busy_timeout_ms: how long SQLite waits for other processes, each of `max_retry_attempts` times
     retry_backoff_seconds: how long to rest after the first of these; twice as long after each further one
     key: seals the end of a run on every append
+    quick_seconds: how long the event loop may stand still for what is done at once; 0 to do everything on threads
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class SqliteLedger(AsyncLedger):
         clock: Callable[[], datetime] = utc_now,
         ids: Callable[[], str] | None = None,
         poll_interval: float = POLL_INTERVAL,
+        quick_seconds: float = QUICK_SECONDS,
     ) -> None:
         self.path = fspath(path)
         writer = None
@@ -47,11 +49,13 @@ class SqliteLedger(AsyncLedger):
                 key=key,
                 clock=clock,
             )
-        near, far = (SqliteReader(self.path, alone=read_only, busy_timeout_ms=busy_timeout_ms) for _ in range(2))
+        # What reads on the event loop waits for nobody; who has to wait does so on the thread.
+        near = SqliteReader(self.path, alone=read_only, busy_timeout_ms=0)
+        far = SqliteReader(self.path, alone=read_only, busy_timeout_ms=busy_timeout_ms)
         if read_only:
-            near.check()
+            far.check()
         super().__init__(
-            lambda on_done: Threads(writer, near, far, on_done),
+            lambda on_done: Threads(writer, near, far, on_done, quick=quick_seconds),
             durable=sync,
             shared=True,
             read_only=read_only,

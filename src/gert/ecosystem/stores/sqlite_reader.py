@@ -150,8 +150,8 @@ class SqliteReader:
 
     @_worded
     def look(self, run_ids: Sequence[str]) -> Hashable:
-        """A number that changes whenever another connection has written."""
-        return int(self._execute("PRAGMA data_version", ()).fetchone()[0])
+        """A number that changes whenever another connection has written; each connection counts for itself."""
+        return id(self), int(self._execute("PRAGMA data_version", ()).fetchone()[0])
 
     @_worded
     def schema_info(self) -> SchemaInfo:

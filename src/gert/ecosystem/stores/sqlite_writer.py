@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from msgspec import structs
 
 from gert.ecosystem.stores import sql
+from gert.ecosystem.stores.naming import Stamps, utc_now
 from gert.ecosystem.stores.settling import acquired, check_follows, released, renewed, rival, settled
 from gert.ecosystem.stores.sqlite import is_cut
 from gert.ecosystem.stores.sqlite_file import is_busy, open_writer, worded
@@ -90,6 +91,7 @@ class SqliteWriter:
         self._backoff = retry_backoff_seconds
         self._key = key
         self._clock = clock
+        self._stamp = Stamps().now if clock is utc_now else lambda: format_timestamp(clock())
         try:
             self._connection = open_writer(path, sync=sync, busy_ms=busy_timeout_ms)
         except sqlite3.Error as error:
@@ -124,15 +126,14 @@ class SqliteWriter:
     ) -> Written | Overtaken | Held:
         """Append what `write` makes of the end of the run; nothing is changed before everything is settled."""
         head, lease, is_kept = self._ends.get(run_id) or self._end_of(run_id)
-        moment = self._clock()
         if lease is not None or fence is not None:
-            may_append(lease, fence, moment)
+            may_append(lease, fence, self._clock())
         for key, last_seq in expects:
             if self._execute(_LAST_CALL, (run_id, key)).fetchone()[0] != last_seq:
                 return Overtaken(key)
-        batch = write(head, format_timestamp(moment))
+        batch = write(head, self._stamp())
         check_follows(head, batch)
-        calls, ends = settled(batch)
+        calls, ends = settled(batch) if batch.calls else (batch.calls, batch.ends)
         if calls and (other := rival(run_id, calls, ends, self._holder)) is not None:
             return Held(other)
         if not batch.rows:

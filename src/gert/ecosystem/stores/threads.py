@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from gert.ecosystem.stores.core import Reader, Writer
 from gert.ecosystem.stores.tasks import Job, Task, Then, Worker
+from gert.errors import Busy
 
 T = TypeVar("T")
 
@@ -23,6 +24,7 @@ QUICK_SECONDS: Final = 0.002
 """How long the event loop may stand still for something that is done at once."""
 
 _FEW: Final = 8
+_TURNS: Final = 4
 _GLANCES: Final = 16
 
 
@@ -53,15 +55,20 @@ class Inline:
         self._writer = writer
         self._reader = reader
         self._on_done = on_done
+        self._reads = 0
 
     async def write(self, call: Callable[[Writer], T]) -> T:
         """Do it here and now."""
         result = call(self._writer)
         self._on_done(result)
+        await asyncio.sleep(0)  # others want a turn
         return result
 
     async def read(self, call: Callable[[Reader], T]) -> T:
         """Do it here and now."""
+        self._reads += 1
+        if self._reads % _GLANCES == 0:
+            await asyncio.sleep(0)
         return call(self._reader)
 
     glance = read
@@ -87,7 +94,8 @@ class Threads:
         self._quick = quick
         self._asked: list[Task] = []
         self._under_way = 0
-        self._is_at_it = False
+        self._alone = 0
+        self._has_company = False
         self._took_writing = self._took_reading = 0.0
         self._glances = 0
         self._writing = None if writer is None else Worker("gert-ledger-writer", writer.do_all, writer.close)
@@ -97,24 +105,25 @@ class Threads:
         """Do something that changes the record, together with what else is to be done."""
         loop = asyncio.get_running_loop()
         task = Task(call, loop)
-        if self._asked or self._is_at_it or not self._is_done_here([task]):
+        if not self._asked and not self._has_company and self._is_done_here([task]):
+            await self._give_way()
+        else:
             self._asked.append(task)
             if len(self._asked) == 1:
                 loop.call_soon(self._begin, loop)
-            waited: T = await task.future
-            return waited
-        # Whoever else asks for something in this turn is written together.
-        self._is_at_it = True
+        result: T = await task.future
+        return result
+
+    async def _give_way(self) -> None:
+        """Let others have a turn now and then; whoever asks meanwhile is written together."""
+        self._alone += 1
+        if self._alone % _TURNS:
+            return
+        self._has_company = True
         try:
             await asyncio.sleep(0)
         finally:
-            self._is_at_it = False
-            # Seen, also where whoever asked has gone.
-            error = task.future.exception()
-        if error is not None:
-            raise error
-        result: T = await task.future
-        return result
+            self._has_company = False
 
     async def read(self, call: Callable[[Reader], T]) -> T:
         """Read as much as it likes, on the thread."""
@@ -128,9 +137,12 @@ class Threads:
         if self._glances % _GLANCES == 0:
             await asyncio.sleep(0)  # others want a turn
         began = perf_counter()
-        result = call(self._near)
-        self._took_reading = perf_counter() - began
-        return result
+        try:
+            return call(self._near)
+        except Busy:
+            return await self._read_away(call, self._have_glanced)
+        finally:
+            self._took_reading = perf_counter() - began
 
     async def close(self) -> None:
         """Finish what was begun, and end both threads."""
@@ -147,6 +159,7 @@ class Threads:
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Do what was asked for in this turn of the event loop."""
         tasks, self._asked = self._asked, []
+        self._has_company = len(tasks) > 1
         if tasks and not self._is_done_here(tasks):
             self._hand_over(tasks, loop)
 

@@ -30,5 +30,7 @@ async def read_run(ledger: Ledger, run_id: str) -> tuple[ChainReport, Head | Non
             reader.add(line)
             count += 1
         head = await ledger.head(run_id)
-        if count == before or head is None or head.count <= count:
-            return reader.report(), head
+        report = reader.report()
+        # Of a chain that is broken nobody can say after which number to go on.
+        if count == before or head is None or head.count <= count or report.break_count:
+            return report, head

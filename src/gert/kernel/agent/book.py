@@ -5,11 +5,11 @@ the ledger calls while nobody else can append to the run.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from gert.errors import RunBlocked, RunError, TraceError
+from gert.errors import InputError, RunBlocked, RunError, TraceError
 from gert.kernel.agent.compose import Entry, compose, key_of
 from gert.kernel.agent.ledger import (
     Batch,
@@ -46,8 +46,10 @@ Entries = Sequence[Entry] | Callable[[Head], Sequence[Entry]]
 class Book:
     """The runs a kernel works on."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, leased: Mapping[str, int] | None = None) -> None:
+        """leased: the tokens of leases that were taken through the store"""
         self.ledger = ledger
+        self._leased: Mapping[str, int] = {} if leased is None else leased
         self._memories: OrderedDict[str, RunMemory] = OrderedDict()
         self._fences: dict[str, int] = {}
         self._asking: Counter[tuple[str, str]] = Counter()
@@ -61,7 +63,7 @@ class Book:
                 raise RunError(f"run `{run_id}` is there already", hint="load it, or choose another id")
             return compose(head, moment, tenant, (entry,))
 
-        written = _done(await self.ledger.append(run_id, write, fence=self._fences.get(run_id)))
+        written = _done(await self.ledger.append(run_id, write, fence=self.token(run_id)))
         if run_id not in self._memories:
             self._memories[run_id] = memory = RunMemory()
             self._forget_oldest()
@@ -115,7 +117,7 @@ class Book:
 
     async def _append(self, run_id: str, write: Write, expects: Sequence[Expect]) -> Written | Overtaken | Held:
         try:
-            answer = await self.ledger.append(run_id, write, expects=expects, fence=self._fences.get(run_id))
+            answer = await self.ledger.append(run_id, write, expects=expects, fence=self.token(run_id))
         except BaseException:
             # It may have been written all the same, and nobody was told what.
             self.forget(run_id)
@@ -136,6 +138,7 @@ class Book:
         fresh: ask the ledger, whatever is remembered
         """
         key = key_of(kind, step_key, input_hash)
+        _check_key(key)
         memory = await self._memory(run_id)
         remembered = memory.complete and not fresh
         found = memory.calls(key) if remembered else await self.ledger.calls(run_id, key)
@@ -171,7 +174,11 @@ class Book:
     async def check_step(self, run_id: str) -> None:
         """Refuse a step of a run that is paused or blocked, or that another worker has."""
         refuse_if_blocked(await self.head(run_id))
-        may_append(await self.ledger.lease(run_id), self._fences.get(run_id), self.ledger.now())
+        may_append(await self.ledger.lease(run_id), self.token(run_id), self.ledger.now())
+
+    def token(self, run_id: str) -> int | None:
+        """The token of the lease a run is written under."""
+        return self._fences.get(run_id, self._leased.get(run_id))
 
     def fence(self, run_id: str, token: int | None) -> None:
         """Write a run under the lease of this token from now on, or under none."""
@@ -293,6 +300,15 @@ def refuse_if_blocked(head: Head) -> None:
     raise RunBlocked(
         f"run `{head.run_id}` is {word}: {pause.reason}", blocked_on=snapshot.blocked_on, hint=f"call `{way}` first"
     )
+
+
+def _check_key(key: str) -> None:
+    if key.isascii():
+        return
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        raise InputError("the step key holds half a character, which cannot be written down") from None
 
 
 def no_run(run_id: str) -> RunError:

@@ -1,6 +1,7 @@
 """From what is to be said to what a ledger writes: lines, the index of calls, and the end of the run after them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,7 +24,7 @@ from gert.kernel.events.agent import (
     WorkflowStepRequested,
 )
 from gert.kernel.events.envelope import encode_payload
-from gert.kernel.events.payload import Payload, said
+from gert.kernel.events.payload import Payload, plain, said
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.names import is_run_id
 
@@ -147,7 +148,30 @@ _OPENS: Mapping[type[Payload], Callable[[Any], _Opens]] = {
 }
 
 
+def check_writable(payload: Payload) -> None:
+    """Refuse an event nobody could read again: TraceError.
+
+    Nothing checks the fields of an event when it is made, and some of them come from ports, hooks and callers.
+    """
+    try:
+        again = _decoder(type(payload)).decode(_encode(payload))
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise TraceError(f"the event `{payload.type}` cannot be written: {said(error)}") from error
+    # What is no number is written as nothing.
+    if again != payload:
+        raise TraceError(f"the event `{payload.type}` cannot be written: it would be read as something else")
+
+
+@cache
+def _decoder(kind: type[Payload]) -> "msgspec.json.Decoder[Payload]":
+    return msgspec.json.Decoder(kind)
+
+
+_encode = msgspec.json.Encoder(enc_hook=plain).encode
+
+
 def _line(payload: Payload, seq: int, run_id: str, moment: str, path: str | None, prev_hash: str, tenant: str) -> bytes:
+    check_writable(payload)
     try:
         return encode_payload(payload, seq, run_id, moment, None, path, prev_hash, tenant)
     except (TypeError, ValueError, RecursionError) as error:

@@ -94,7 +94,7 @@ class AgentKernel:
         for each in ordered:
             if (learn := getattr(each, "bind_capabilities", None)) is not None:
                 learn(self._tools.capabilities)
-        self._book = Book(self.ledger)
+        self._book = Book(self.ledger, getattr(store, "fences", None))
         self._models = ModelSteps(self._book, model_port, self._tools, ordered)
         self._tool_steps = ToolSteps(self._book, self._tools, ordered)
         self._lifecycle = Lifecycle(self._book)

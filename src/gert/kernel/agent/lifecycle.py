@@ -111,8 +111,9 @@ class Lifecycle:
         held = await self._book.ledger.acquire(run_id, worker_id, ttl_seconds)
         if held is None:
             return False
-        # Another worker may have written meanwhile.
-        self._book.forget(run_id)
+        if self._book.token(run_id) != held.token:
+            # Another worker may have written meanwhile.
+            self._book.forget(run_id)
         self._book.fence(run_id, held.token)
         return True
 

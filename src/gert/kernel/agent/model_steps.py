@@ -7,9 +7,9 @@ from typing import Generic
 import msgspec
 from pydantic import ValidationError
 
-from gert.errors import GertError, ModelTimeoutError, ReplayConsistencyError, UsageError
+from gert.errors import GertError, ModelPermanentError, ModelTimeoutError, ReplayConsistencyError, UsageError
 from gert.kernel.agent.book import Book, Looking
-from gert.kernel.agent.compose import Entry, event_id, key_of
+from gert.kernel.agent.compose import Entry, check_writable, event_id, key_of
 from gert.kernel.agent.ledger import Call, Expect, Held, Overtaken, Written
 from gert.kernel.agent.messages import ChatMessage
 from gert.kernel.agent.middleware import KernelMiddleware, ModelInvocation
@@ -157,13 +157,13 @@ class ModelSteps:
         written = await self._book.ask(step.run_id, step.tenant.tenant_id, entries, expect=expect, count=count)
         if isinstance(written, Overtaken | Held):
             return None
-        result = await self._called(step, asking, written.last)
-        completed, done = await self._recorded(step, asking, written.last, result)
+        completed, usage = await self._called(step, asking, written.last)
+        done = await self._recorded(step, asking, completed)
         for middleware in self._middleware:
-            await middleware.after_model(run_id=step.run_id, tenant=step.tenant, usage=result.usage)
+            await middleware.after_model(run_id=step.run_id, tenant=step.tenant, usage=usage)
         return _result(step, completed, done.first, replayed=False)
 
-    async def _called(self, step: ModelStep[OutputT], asking: _Asking, seq: int) -> ModelResult[OutputT]:
+    async def _called(self, step: ModelStep[OutputT], asking: _Asking, seq: int) -> tuple[ModelCompleted, ModelUsage]:
         invocation = asking.invocation
         request = ModelRequest(
             step.run_id,
@@ -176,15 +176,19 @@ class ModelSteps:
         )
         began = self._book.ledger.now()
         try:
-            if step.on_token is None:
-                return await self._models.complete(request)
-            if not isinstance(self._models, StreamingModelPort):
-                raise UsageError("the model port does not stream tokens", hint="leave `on_token` out")
-            return await self._models.complete_streaming(request, step.on_token)
+            result = await self._complete(request, step.on_token)
+            return _completed(asking, seq, result), result.usage
         except BaseException as error:
             elapsed = (self._book.ledger.now() - began).total_seconds()
             await self._note_failure(step, seq, error, elapsed)
             raise
+
+    async def _complete(self, request: ModelRequest[OutputT], on_token: OnToken | None) -> ModelResult[OutputT]:
+        if on_token is None:
+            return await self._models.complete(request)
+        if not isinstance(self._models, StreamingModelPort):
+            raise UsageError("the model port does not stream tokens", hint="leave `on_token` out")
+        return await self._models.complete_streaming(request, on_token)
 
     async def _note_failure(self, step: ModelStep[OutputT], seq: int, error: BaseException, elapsed: float) -> None:
         failed = ModelFailed(
@@ -203,24 +207,7 @@ class ModelSteps:
             # What went wrong with the model is the news; that it could not be written is said beside it.
             error.add_note(f"the failure could not be recorded: {unwritten}")
 
-    async def _recorded(
-        self, step: ModelStep[OutputT], asking: _Asking, seq: int, result: ModelResult[OutputT]
-    ) -> tuple[ModelCompleted, Written]:
-        completed = ModelCompleted(
-            request_seq=seq,
-            model=asking.question.model,
-            output_json=output_json_of(result.output),
-            prompt_tokens=result.usage.prompt_tokens,
-            completion_tokens=result.usage.completion_tokens,
-            cost_usd=result.usage.cost_usd,
-            tool_calls=[
-                ToolCallOf(call.tool_name, _canonical(call.arguments_json), call.tool_call_id)
-                for call in result.tool_calls
-            ],
-            api_mode_used=result.api_mode_used,
-            response_id=result.response_id,
-            responses_output_items=plain_items(result.response_output_items) if result.response_output_items else [],
-        )
+    async def _recorded(self, step: ModelStep[OutputT], asking: _Asking, completed: ModelCompleted) -> Written:
         why = _SORTED.encode(
             {
                 "model": asking.question.model,
@@ -231,7 +218,7 @@ class ModelSteps:
         ).decode()
         decision = RunSummary(summary_type=CAPABILITY_DECISION, summary_json=why, step_key=step.step_key)
         entries = (Entry(completed, step.parent_step_key), Entry(decision, step.parent_step_key))
-        return completed, await self._book.note(step.run_id, step.tenant.tenant_id, entries)
+        return await self._book.note(step.run_id, step.tenant.tenant_id, entries)
 
     async def _replayed(self, step: ModelStep[OutputT], call: Call) -> StepModelResult[OutputT]:
         completed = await self._book.said(step.run_id, call.done_seq, ModelCompleted)
@@ -327,6 +314,33 @@ def _request(step: ModelStep[OutputT], asking: _Asking) -> ModelRequested:
         else ContextVersionOf(version.system_prompt_hash, version.context_builder_version, version.compaction_version),
         input_hash=asking.hash,
     )
+
+
+def _completed(asking: _Asking, seq: int, result: ModelResult[OutputT]) -> ModelCompleted:
+    """What is recorded of an answer; ModelPermanentError where it cannot be, or could not be read again."""
+    try:
+        completed = ModelCompleted(
+            request_seq=seq,
+            model=asking.question.model,
+            output_json=output_json_of(result.output),
+            prompt_tokens=result.usage.prompt_tokens,
+            completion_tokens=result.usage.completion_tokens,
+            cost_usd=result.usage.cost_usd,
+            tool_calls=[
+                ToolCallOf(call.tool_name, _canonical(call.arguments_json), call.tool_call_id)
+                for call in result.tool_calls
+            ],
+            api_mode_used=result.api_mode_used,
+            response_id=result.response_id,
+            responses_output_items=plain_items(result.response_output_items) if result.response_output_items else [],
+        )
+        check_writable(completed)
+    except (AttributeError, TypeError, ValueError, GertError) as error:
+        why = one_line(str(error), LONGEST_MESSAGE)
+        raise ModelPermanentError(
+            f"the model port's answer cannot be recorded: {why}", category="invalid_output"
+        ) from error
+    return completed
 
 
 def _canonical(arguments_json: str) -> str:

@@ -9,6 +9,7 @@ from gert.kernel.agent.messages import ChatMessage
 from gert.kernel.agent.ports.model import ModelCallOptions, ToolDefinition
 from gert.kernel.events.agent import ModelRequested
 from gert.kernel.events.agent.parts import FunctionOf, Items, Message, MessageCall, ToolSignature
+from gert.kernel.events.payload import said
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 
@@ -42,8 +43,11 @@ class Question(msgspec.Struct, frozen=True):
 
     @property
     def hash(self) -> str:
-        """One hash over all of it."""
-        return sha256_hex(_ENCODER.encode(self))
+        """One hash over all of it; InputError where it cannot be written down."""
+        try:
+            return sha256_hex(_ENCODER.encode(self))
+        except (TypeError, ValueError) as error:
+            raise InputError(f"what the model is asked cannot be written down: {said(error)}") from None
 
     @property
     def tools_hash(self) -> str:

@@ -107,7 +107,8 @@ def _paused(snapshot: Snapshot, said: PauseRequested, seq: int) -> Mapping[str, 
 
 def _resumed(snapshot: Snapshot, _: ResumeRequested, __: int) -> Mapping[str, Any]:
     # Blocks stay: only who names them clears them.
-    return {"pauses": tuple(pause for pause in snapshot.pauses if pause.blocked), "asleep": None}
+    pauses = tuple(pause for pause in snapshot.pauses if pause.blocked)
+    return {"pauses": pauses, "asleep": None, "failure_reason": None, "failure_step": None}
 
 
 def _noted(snapshot: Snapshot, said: RunSummary, __: int) -> Mapping[str, Any]:

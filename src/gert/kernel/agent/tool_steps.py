@@ -15,7 +15,7 @@ from gert.errors import (
     ToolUnknownOutcomeError,
 )
 from gert.kernel.agent.book import Book, Looking
-from gert.kernel.agent.compose import Entry, event_id, idempotency_key, key_of, tool_hash
+from gert.kernel.agent.compose import Entry, check_writable, event_id, idempotency_key, key_of, tool_hash
 from gert.kernel.agent.ledger import Call, Expect, Head, Held, Overtaken
 from gert.kernel.agent.middleware import KernelMiddleware, PreparedToolRequest
 from gert.kernel.agent.ports.tool import ToolExecutionContext, ToolExecutionOutcome, ToolExecutionResult
@@ -266,9 +266,11 @@ class ToolSteps:
     async def _called(
         self, step: ToolStep, arguments_json: str, context: ToolExecutionContext, *, side_effect: bool
     ) -> ToolExecutionResult:
-        """Call the tool; whatever it raises says how it ended."""
+        """Call the tool; whatever it raises says how it ended, and so does a result nobody can write down."""
         try:
-            return await self._tools.call(step.tool_name, arguments_json, context)
+            found = await self._tools.call(step.tool_name, arguments_json, context)
+            check_writable(_completed(0, step, found))
+            return found
         except Exception as error:
             return ToolExecutionResult(
                 _outcome(error, side_effect=side_effect), "null", error_message=one_line(str(error), LONGEST_MESSAGE)

@@ -98,4 +98,19 @@ async def run_workflow(
         output = await workflow(context)
     except WorkflowPaused as paused:
         return WorkflowRunResult(context.run_id, "paused", None, paused.ticket)
+    except BaseExceptionGroup as group:
+        # Raised in a group of tasks, which may have failed in other ways too.
+        if (found := _only_paused(group)) is None:
+            raise
+        return WorkflowRunResult(context.run_id, "paused", None, found.ticket)
     return WorkflowRunResult(context.run_id, "complete", output, None)
+
+
+def _only_paused(group: BaseExceptionGroup[BaseException]) -> WorkflowPaused | None:
+    """The first pause of a group of nothing else."""
+    found: BaseException = group
+    if group.split(WorkflowPaused)[1] is not None:
+        return None
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found if isinstance(found, WorkflowPaused) else None

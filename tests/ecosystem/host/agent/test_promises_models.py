@@ -13,11 +13,14 @@ from gert.agent import (
     ModelInput,
     ModelPermanentError,
     ModelRequestedPayload,
+    ModelResult,
     ModelTimeoutError,
     ModelTransientError,
+    ModelUsage,
     RunBlocked,
+    ToolCall,
 )
-from gert.errors import UsageError
+from gert.errors import InputError, UsageError
 
 from .places import TENANT, Answer, Hooks, Model, Place, ask, kinds, of_type, soon
 
@@ -249,6 +252,62 @@ class TestPoint7:
 
         asyncio.run(scenario())
 
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            pytest.param(ModelResult(Answer(text="x"), ModelUsage(1, 1, float("nan"))), id="a cost that is no number"),
+            pytest.param(ModelResult(Answer(text="x"), ModelUsage(1, 1, float("inf"))), id="a cost without end"),
+            pytest.param(ModelResult(Answer(text="x"), ModelUsage("1", 1, 0.0)), id="tokens in words"),  # type: ignore[arg-type]
+            pytest.param(ModelResult(Answer(text="\ud800"), ModelUsage(1, 1, 0.0)), id="half a character"),
+            pytest.param(ModelResult(Answer(text="x"), None), id="no usage"),  # type: ignore[arg-type]
+            pytest.param(None, id="no answer at all"),
+            pytest.param(
+                ModelResult(Answer(text="x"), ModelUsage(1, 1, 0.0), response_output_items=({"a": object()},)),
+                id="items that are no data",
+            ),
+            pytest.param(
+                ModelResult(Answer(text="x"), ModelUsage(1, 1, 0.0), api_mode_used="telepathy"),  # type: ignore[arg-type]
+                id="a mode nobody knows",
+            ),
+            pytest.param(
+                ModelResult(Answer(text="x"), ModelUsage(1, 1, 0.0), (ToolCall("a", None),)),  # type: ignore[arg-type]
+                id="a tool call without arguments",
+            ),
+        ],
+    )
+    def test_an_answer_nobody_could_read_again_is_a_failure_and_not_a_broken_record(
+        self, place: Place, answer: Any
+    ) -> None:
+        class Port(Model):
+            async def complete(self, request: Any) -> Any:
+                return answer if not self.asked else await super().complete(request)
+
+        async def scenario() -> None:
+            port = Port()
+            async with place.kernel(port) as kernel:
+                await kernel.start_run(tenant=TENANT, run_id="r")
+                with pytest.raises(ModelPermanentError, match="cannot be recorded"):
+                    await ask(kernel, "r", "q", "k")
+                assert await kinds(kernel, "r") == ["run_started", "model_requested", "model_failed"]
+                port.asked.append("from now on it behaves")
+                assert (await ask(kernel, "r", "q", "k")).output.text == "q!"
+                assert (await kernel.explain_run("r"))["model_cost_total"] == 0.25
+
+        asyncio.run(scenario())
+
+    @pytest.mark.parametrize(("prompt", "key"), [("\ud800", "k"), ("q", "\ud800")], ids=["in the prompt", "in the key"])
+    def test_half_a_character_is_refused_before_anything_is_asked(self, place: Place, prompt: str, key: str) -> None:
+        async def scenario() -> None:
+            model = Model()
+            async with place.kernel(model) as kernel:
+                await kernel.start_run(tenant=TENANT, run_id="r")
+                with pytest.raises(InputError, match="cannot be written down"):
+                    await ask(kernel, "r", prompt, key)
+                assert await kinds(kernel, "r") == ["run_started"]
+                assert model.asked == []
+
+        asyncio.run(scenario())
+
     def test_a_model_that_does_not_stream_says_so(self, place: Place) -> None:
         async def scenario() -> None:
             async with place.kernel(Model()) as kernel:
@@ -328,4 +387,3 @@ class TestModelEvents:
                 assert asked.payload.api_mode == "auto"  # type: ignore[union-attr]
 
         asyncio.run(scenario())
-

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from hashlib import sha256
+from itertools import pairwise
 
 import pytest
 
@@ -113,8 +114,14 @@ class TestPoint1:
                 assert {each.seq for each in asked} == {asked[0].seq}
                 assert {each.seq for each in called} == {called[0].seq}
                 assert sorted(await kinds(kernel, "r")) == sorted(
-                    ["run_started", "model_requested", "model_completed", "run_summary"]
-                    + ["tool_requested", "tool_completed"]
+                    [
+                        "run_started",
+                        "model_requested",
+                        "model_completed",
+                        "run_summary",
+                        "tool_requested",
+                        "tool_completed",
+                    ]
                 )
 
         asyncio.run(scenario())
@@ -137,7 +144,7 @@ class TestPoint2:
                 await asyncio.gather(*(call(kernel, "r", "pay", {"n": n}, f"k{n}") for n in range(MANY)))
                 events = await kernel.get_events(run_id="r")
                 assert [event.seq for event in events] == list(range(1, len(events) + 1))
-                pairs = [(one.event_hash, two.prev_event_hash) for one, two in zip(events, events[1:], strict=False)]
+                pairs = [(one.event_hash, two.prev_event_hash) for one, two in pairwise(events)]
                 assert all(left == right for left, right in pairs)
                 asked = [event for event in events if isinstance(event.payload, ToolRequestedPayload)]
                 assert [event.payload.idempotency_key for event in asked] == [  # type: ignore[union-attr]

@@ -111,7 +111,8 @@ class TestNotes:
             async with place.kernel() as kernel:
                 await kernel.start_run(tenant=TENANT, run_id="r")
                 await kernel.checkpoint(run_id="r", tenant=TENANT, name="deployed", payload={"b": 1, "a": 2})
-                for value in (None, 0, "", [], {"z": 1}, Deep(n=3)):
+                values: list[Any] = [None, 0, "", [], {"z": 1}, Deep(n=3)]
+                for value in values:
                     await kernel.set_artifact(run_id="r", tenant=TENANT, key="plan", value=value)
                     expected = {"n": 3} if isinstance(value, Deep) else value
                     assert await kernel.get_artifact(run_id="r", key="plan") == expected
@@ -235,7 +236,7 @@ class TestWorkflows:
         async def work(ctx: WorkflowContext) -> str:
             try:
                 await ctx.pause("wait")
-            except Exception:  # noqa: BLE001
+            except Exception:
                 return "caught"
             return "passed"
 
@@ -243,6 +244,34 @@ class TestWorkflows:
             async with place.kernel() as kernel:
                 found = await kernel.run_workflow(run_id="w", tenant=TENANT, workflow=work)
                 assert (found.status, found.output) == ("paused", None)
+
+        asyncio.run(scenario())
+
+    @pytest.mark.parametrize("fails", [False, True], ids=["alone", "beside a failure"])
+    def test_a_pause_in_a_group_of_tasks_is_a_pause(self, place: Place, fails: bool) -> None:
+        async def work(ctx: WorkflowContext) -> str:
+            async def beside() -> None:
+                if fails:
+                    raise OSError("failed")
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(beside())
+                group.create_task(ctx.pause("wait"))
+            return "passed"
+
+        async def scenario() -> None:
+            async with place.kernel() as kernel:
+                if fails:
+                    with pytest.raises(BaseExceptionGroup) as caught:
+                        await kernel.run_workflow(run_id="w", tenant=TENANT, workflow=work)
+                    assert caught.group_contains(OSError)
+                    return
+                found = await kernel.run_workflow(run_id="w", tenant=TENANT, workflow=work)
+                assert (found.status, found.output) == ("paused", None)
+                assert found.pause_ticket is not None
+                await kernel.resume(run_id="w", tenant=TENANT)
+                found = await kernel.run_workflow(run_id="w", tenant=TENANT, workflow=work)
+                assert found.output == "passed"
 
         asyncio.run(scenario())
 

@@ -27,7 +27,7 @@ from gert.errors import InputError
 
 from .places import TENANT, Answer, Hooks, Model, Place, ask, call, kinds, of_type
 
-ITEMS = ({"type": "message", "role": "user", "content": "hi"},)
+ITEMS: tuple[dict[str, object], ...] = ({"type": "message", "role": "user", "content": "hi"},)
 
 
 def with_tools(kernel: ArtanaKernel, *names: str, version: str = "1.0.0") -> ArtanaKernel:
@@ -503,9 +503,10 @@ class TestPoint8:
                 assert said.allowed_tools_hash == compute_allowed_tools_hash([text])
                 assert signature.schema_hash == kernel.tool_fingerprint(tool_name="a").schema_hash
                 able = TenantContext(tenant_id="acme", capabilities=frozenset({"money"}), budget_usd_limit=1)
-                for more in ({"tenant": able}, {"visible_tool_names": {"a", "b"}}, {}):
+                changes: list[dict[str, Any]] = [{"tenant": able}, {"visible_tool_names": {"a", "b"}}, {}]
+                for more in changes:
                     with pytest.raises(ReplayConsistencyError):
-                        await ask(kernel, "r", "q", "k", **more)  # type: ignore[arg-type]
+                        await ask(kernel, "r", "q", "k", **more)
                 assert (await ask(kernel, "r", "q", "k", visible_tool_names={"a", "nobody"})).replayed
 
         asyncio.run(scenario())

@@ -52,9 +52,7 @@ async def tasks(kernel: ArtanaKernel, *states: str) -> None:
 
 
 async def harness(kernel: ArtanaKernel, payload: Any) -> None:
-    await kernel.append_harness_event(
-        run_id="r", tenant=TENANT, event_type=EventType(payload.kind), payload=payload
-    )
+    await kernel.append_harness_event(run_id="r", tenant=TENANT, event_type=EventType(payload.kind), payload=payload)
 
 
 async def stands(kernel: ArtanaKernel) -> tuple[str, str, int, str | None]:
@@ -358,7 +356,12 @@ class TestPoint9Blocks:
                 with pytest.raises(RunError, match="not blocked"):
                     await kernel.unblock_run(run_id="r", tenant=TENANT)
                 types = [event.payload.summary_type for event in await of_type(kernel, "r", "run_summary")]  # type: ignore[union-attr]
-                assert types[:-1] == ["run_unblocked::approval:x", "run_unblocked::a", "run_unblocked::b", "run_unblocked"]
+                assert types[:-1] == [
+                    "run_unblocked::approval:x",
+                    "run_unblocked::a",
+                    "run_unblocked::b",
+                    "run_unblocked",
+                ]
 
         asyncio.run(scenario())
 
@@ -409,6 +412,20 @@ class TestPoint9Leases:
                 assert not await two.release_run_lease(run_id="r", worker_id="two")
                 assert await one.release_run_lease(run_id="r", worker_id="one")
                 assert await one.get_run_lease(run_id="r") is None
+                assert not (await ask(two, "r", "q2", "k2")).replayed
+
+        asyncio.run(scenario())
+
+    def test_a_lease_taken_through_the_store_is_the_kernel_s_too(self, shared: Place) -> None:
+        async def scenario() -> None:
+            async with shared.kernel() as one, shared.kernel() as two:
+                await one.start_run(tenant=TENANT, run_id="r")
+                store: Any = one.store
+                assert await store.acquire_run_lease(run_id="r", worker_id="one", ttl_seconds=60)
+                assert not (await ask(one, "r", "q", "k")).replayed
+                with pytest.raises(LeaseLost):
+                    await ask(two, "r", "q2", "k2")
+                assert await store.release_run_lease(run_id="r", worker_id="one")
                 assert not (await ask(two, "r", "q2", "k2")).replayed
 
         asyncio.run(scenario())

@@ -239,6 +239,76 @@ class TestPoint4Record:
         asyncio.run(scenario())
 
 
+class Port(LocalToolRegistry):
+    """A tool port that gives whatever it was told to."""
+
+    def __init__(self, found: Any) -> None:
+        super().__init__()
+        self.found = found
+        self.calls = 0
+
+    async def call(self, tool_name: str, arguments_json: str, *, context: ToolExecutionContext) -> Any:
+        """Give it."""
+        self.calls += 1
+        return self.found
+
+
+class TestPoint4Ports:
+    """What a port gives is recorded so that it can be read again."""
+
+    @pytest.mark.parametrize(
+        "found",
+        [
+            pytest.param(None, id="nothing"),
+            pytest.param(ToolExecutionResult("fine", "1"), id="an outcome nobody knows"),  # type: ignore[arg-type]
+            pytest.param(ToolExecutionResult("success", None), id="no result"),  # type: ignore[arg-type]
+            pytest.param(ToolExecutionResult("success", "\ud800"), id="half a character"),
+            pytest.param(ToolExecutionResult("success", "1", effect_id=7), id="an id that is a number"),  # type: ignore[arg-type]
+            pytest.param(ToolExecutionResult("permanent_error", "1", error_message=7), id="a message that is one"),  # type: ignore[arg-type]
+        ],
+    )
+    def test_a_result_nobody_could_read_again_is_in_doubt_and_not_a_broken_record(
+        self, place: Place, found: Any
+    ) -> None:
+        async def scenario() -> None:
+            port = Port(found)
+            async with place.kernel(tool_port=port) as kernel:
+                Till().tool(kernel)
+                await kernel.start_run(tenant=TENANT, run_id="r")
+                for _ in range(2):
+                    with pytest.raises(ToolExecutionFailedError) as caught:
+                        await call(kernel, "r", "charge", {"amount": 7}, "k")
+                    assert in_doubt(caught.value)
+                assert port.calls == 1
+                assert [end.outcome for end in ends(await kernel.get_events(run_id="r"))] == ["unknown_outcome"]
+
+        asyncio.run(scenario())
+
+    @pytest.mark.parametrize(
+        "made",
+        [
+            PreparedToolRequest('{"amount":7}', amount_usd=float("nan")),
+            PreparedToolRequest('{"amount":7}', semantic_idempotency_key=7),  # type: ignore[arg-type]
+            PreparedToolRequest('{"amount":7}', intent_id="\ud800"),
+        ],
+        ids=["an amount that is no number", "a key that is one", "half a character"],
+    )
+    def test_what_policy_says_and_nobody_could_read_again_is_refused(
+        self, place: Place, made: PreparedToolRequest
+    ) -> None:
+        async def scenario() -> None:
+            till = Till()
+            async with place.kernel(middleware=[Hooks(prepare_tool_request=lambda _: made)]) as kernel:
+                till.tool(kernel)
+                await kernel.start_run(tenant=TENANT, run_id="r")
+                with pytest.raises(GertError):
+                    await call(kernel, "r", "charge", {"amount": 7}, "k")
+                assert await kinds(kernel, "r") == ["run_started"]
+                assert till.made == []
+
+        asyncio.run(scenario())
+
+
 class TestPoint4Reconcile:
     """Nothing that ran is ever run again by `reconcile_tool` unless the caller asks."""
 
@@ -578,7 +648,7 @@ class TestPoint5:
                 for run_id, kind in (("two", PolicyViolationError), ("one", ToolExecutionFailedError)):
                     with pytest.raises(kind, match="may have"):
                         await call(alive, run_id, "charge", {"amount": 7}, "k")
-                said = await alive.store.get_latest_tool_semantic_outcome(
+                said = await alive.store.get_latest_tool_semantic_outcome(  # type: ignore[attr-defined]
                     tenant_id="acme", tool_name="charge", semantic_idempotency_key="order-1"
                 )
                 assert (said.run_id, said.outcome, said.request_id) == ("one", "unknown_outcome", "one#2")
@@ -633,7 +703,12 @@ class TestPoint5:
                 [asked] = requests(await kernel.get_events(run_id="r"))
                 assert asked.semantic_idempotency_key == "order-1"
                 assert (asked.intent_id, asked.amount_usd) == ("plan", 2.5)
-                assert (asked.tool_version, asked.schema_version, asked.arguments_json) == ("1.0.0", "1", '{"amount":7}')
-                assert await kernel.store.get_tool_request_count_for_run(run_id="r", tool_name="charge") == 1
+                assert (asked.tool_version, asked.schema_version, asked.arguments_json) == (
+                    "1.0.0",
+                    "1",
+                    '{"amount":7}',
+                )
+                store: Any = kernel.store
+                assert await store.get_tool_request_count_for_run(run_id="r", tool_name="charge") == 1
 
         asyncio.run(scenario())

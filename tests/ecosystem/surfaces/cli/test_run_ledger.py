@@ -283,6 +283,15 @@ class TestPlaces:
         assert "there is no file `none.db`" in out.err
         assert paths_below(folder) == set()
 
+    @pytest.mark.parametrize("command", ["list", "show", "tail", "status", "verify", "export"])
+    def test_looking_makes_no_state_directory(
+        self, command: str, folder: Path, out: Out, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        monkeypatch.setenv("HOME", str(folder))
+        out.of(command, *([] if command == "list" else ["some-run"]), code=0 if command == "list" else 2)
+        assert paths_below(folder) == set()
+
     @pytest.mark.parametrize("data", [b"", b"hello", b"SQLite format 3\0" + b"\0" * 2000])
     def test_what_is_no_ledger_is_refused_and_left_alone(self, data: bytes, folder: Path, out: Out) -> None:
         (folder / "x.db").write_bytes(data)

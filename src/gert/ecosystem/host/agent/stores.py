@@ -38,7 +38,8 @@ class LedgerStore:
     def __init__(self, ledger: Ledger, on_event: OnEvent | None = None) -> None:
         listened = ledger if on_event is None else ListenedLedger(ledger, Listener(on_event))
         self.ledger = cast("Ledger", listened)
-        self._fences: dict[str, int] = {}
+        self.fences: dict[str, int] = {}
+        """The tokens of leases taken here; a kernel on this store writes under them too."""
 
     async def append_event(
         self,
@@ -60,7 +61,7 @@ class LedgerStore:
                 raise RunError(f"run `{run_id}` {state}")
             return compose(head, moment, tenant_id, (Entry(_keyed(said, run_id, head.count + 1), parent_step_key),))
 
-        written = await self.ledger.append(run_id, write, fence=self._fences.get(run_id))
+        written = await self.ledger.append(run_id, write, fence=self.fences.get(run_id))
         if not isinstance(written, Written):
             raise RunError(f"another call holds the semantic key of this one, in run `{run_id}`")
         return event_from_line(written.batch.rows[0].line)
@@ -124,7 +125,7 @@ class LedgerStore:
         """Take a run."""
         held = await self.ledger.acquire(run_id, worker_id, ttl_seconds)
         if held is not None:
-            self._fences[run_id] = held.token
+            self.fences[run_id] = held.token
         return held is not None
 
     async def renew_run_lease(self, *, run_id: str, worker_id: str, ttl_seconds: int) -> bool:
@@ -133,7 +134,7 @@ class LedgerStore:
 
     async def release_run_lease(self, *, run_id: str, worker_id: str) -> bool:
         """Give a run back."""
-        self._fences.pop(run_id, None)
+        self.fences.pop(run_id, None)
         return await self.ledger.release(run_id, worker_id)
 
     async def get_run_lease(self, *, run_id: str) -> RunLeaseRecord | None:

@@ -16,7 +16,8 @@ def begin_agent_project(folder: str, profile: Profile, *, name: str | None = Non
     root = os.path.normpath(folder)
     if not force and os.path.isdir(root):
         try:
-            taken = next(os.scandir(root), None)
+            with os.scandir(root) as entries:
+                taken = next(entries, None)
         except OSError as problem:
             raise UsageError(f"`{root}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
         if taken is not None:

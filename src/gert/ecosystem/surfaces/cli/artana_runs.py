@@ -23,8 +23,8 @@ from gert.ecosystem.surfaces.cli.stopping import stopping
 from gert.errors import RunError, UsageError
 from gert.kernel.foundation.text import printable
 
-LOOK: Final = 0.5
-"""Seconds after which a run that is followed is looked at, also where nobody wakes us: Ctrl-C is heard then."""
+LOOK: Final = 30.0
+"""Seconds after which a run that is followed is looked at, also where nobody wakes us."""
 
 _STATUS: Final = (
     "blocked_on", "failure_reason", "last_event_seq", "last_event_type", "run_id", "status", "tenant_id", "updated_at",

@@ -50,7 +50,7 @@ def command(folder: str | None, profile: Profile | None, name: str | None, force
                 "written": placed.written,
                 "replaced": placed.replaced,
                 "kept": placed.kept,
-                "profile": profile,
+                **({"profile": profile} if profile is not None else {}),
                 "next": list(_next(folder, profile)),
             }
         )

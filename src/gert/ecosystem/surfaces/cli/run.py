@@ -25,7 +25,10 @@ from gert.kernel.events.envelope import Envelope, decode
 MOST_LISTED: Final = 50
 MOST_NOTED: Final = 5
 LOOK: Final = 0.2
-"""Seconds between two looks at a run that is followed."""
+"""Seconds between two looks at whether a process still drives a run that is followed."""
+
+LOOK_AT_AGENT: Final = 30.0
+"""The same for an agent run: its end is an event, and events wake whoever follows them."""
 
 
 @click.group(epilog="Example: gert run list --status waiting")
@@ -170,7 +173,7 @@ def _followed(runs: Runs, entry: Entry, reading: Following) -> Iterator[Envelope
             yield from _readable(reading)
             if not goes_on:
                 return
-            reading.wait(LOOK, stop)
+            reading.wait(LOOK_AT_AGENT if entry.kind == "agent" else LOOK, stop)
 
 
 def _goes_on(runs: Runs, entry: Entry) -> bool:

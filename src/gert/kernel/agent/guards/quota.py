@@ -87,6 +87,7 @@ async def _read_on(tree: _Tree, ledger: Ledger, root: str, tenant_id: str) -> No
     moment = ledger.now()
     if since is None:
         head = await ledger.head(root)
+        # Nothing of a tree is older than its root; where that is not in this ledger, all of the tenant's runs are read.
         since = parse_timestamp(head.started_at) if head is not None and head.started_at else None
     for head in await ledger.runs(tenant=tenant_id, since=None if since is None else since - _OVERLAP):
         if head.run_id == root or root_of(head.run_id) == root:

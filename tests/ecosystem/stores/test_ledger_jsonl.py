@@ -1,0 +1,219 @@
+"""What only a ledger in a folder can do wrong: files that were torn, cut, exchanged or renamed."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from gert.ecosystem.stores.jsonl_ledger import JsonlLedger
+from gert.ecosystem.stores.run_file import file_name
+from gert.ecosystem.stores.verifying import verify_run
+from gert.errors import Busy, TraceError
+from gert.kernel.events.chain import read_chain
+
+from .ledgers import RUN, check, in_loop, note, outcome_of, process, says, written
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "runs"
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+@in_loop
+async def test_a_run_is_a_trace_and_a_file_that_says_where_it_ends(folder: Path) -> None:
+    async with JsonlLedger(folder) as ledger:
+        done = await written(ledger, note("a"), note("b"))
+    assert files(folder) == [f"{RUN}.head", f"{RUN}.jsonl", "ledger.lock"]
+    assert (folder / f"{RUN}.jsonl").read_bytes() == b"".join(row.line + b"\n" for row in done.batch.rows)
+    assert all((folder / name).stat().st_mode & 0o077 == 0 for name in files(folder))
+    assert folder.stat().st_mode & 0o077 == 0
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        ("run_id", "name"),
+        [
+            pytest.param("20260228-a_b", "20260228-a_b", id="as it is"),
+            pytest.param("a.b:c@D", "a%2eb%3ac%40%44", id="signs and capitals"),
+            pytest.param("con", "%63on", id="a device"),
+            pytest.param("COM1", "%43%4f%4d1", id="a device in capitals"),
+        ],
+    )
+    def test_are_safe_everywhere(self, run_id: str, name: str) -> None:
+        assert file_name(run_id) == name
+
+    def test_are_never_too_long_and_never_shared(self) -> None:
+        ids = ["a" * 512, "a" * 511, "a" * 511 + "b", "A" * 512, "." + "a" * 200, "A" * 60, "a" * 60]
+        names = [file_name(run_id) for run_id in ids]
+        assert len({name.lower() for name in names}) == len(ids)
+        assert max(map(len, names)) <= 125
+
+
+class TestWhatWasTorn:
+    @pytest.mark.parametrize(
+        "left",
+        [
+            pytest.param(b'{"seq":3', id="half a line"),
+            pytest.param(b"\x00" * 600, id="zeros"),
+            pytest.param(b'{"a":1}\n{"b":2}\n', id="whole lines that nobody finished"),
+            pytest.param(b"\n", id="a line break"),
+        ],
+    )
+    @in_loop
+    async def test_is_set_aside_and_never_lost(self, folder: Path, left: bytes) -> None:
+        trace = folder / f"{RUN}.jsonl"
+        async with JsonlLedger(folder) as ledger:
+            await written(ledger, note("a"), note("b"))
+        before = trace.read_bytes()
+        trace.write_bytes(before + left)
+        async with JsonlLedger(folder) as ledger:
+            # Whoever reads does not see what was never finished.
+            assert len(await check(ledger)) == 2
+            assert trace.read_bytes() == before + left
+            assert ledger.torn == {}
+            await written(ledger, note("c"))
+            assert len(await check(ledger)) == 3
+            assert ledger.torn == {RUN: left}
+        assert (folder / f"{RUN}.jsonl.torn").read_bytes() == left + b"\n"
+        assert read_chain(trace.read_bytes().splitlines()).events == 3
+
+    @in_loop
+    async def test_before_the_first_append_was_finished_is_set_aside_too(self, folder: Path) -> None:
+        folder.mkdir()
+        (folder / f"{RUN}.jsonl").write_bytes(b"left")
+        async with JsonlLedger(folder) as ledger:
+            assert await ledger.head(RUN) is None
+            assert await ledger.runs() == []
+            await written(ledger, note())
+            assert len(await check(ledger)) == 1
+
+
+class TestTampering:
+    @pytest.mark.parametrize(
+        ("cut", "message"),
+        [
+            pytest.param(lambda lines: lines[:-1], "expected 4 events, found 3", id="the last line is gone"),
+            pytest.param(lambda lines: [], "expected 4 events, found 0", id="all are gone"),
+            pytest.param(lambda lines: [*lines[:-1], lines[-1][:20]], "expected 4 events, found", id="half a line"),
+            pytest.param(lambda lines: [lines[0], *lines[2:]], "expected 4 events, found 3", id="one in the middle"),
+            pytest.param(
+                lambda lines: [*lines[:-1], lines[-1].replace(b"n4", b"n9")], "head of run", id="the last line is new"
+            ),
+            pytest.param(
+                lambda lines: [lines[0].replace(b"n1", b"n9"), *lines[1:]], "line 2 of run", id="the first line is new"
+            ),
+        ],
+    )
+    @in_loop
+    async def test_shows_and_keeps_others_from_adding_to_it(self, folder: Path, cut: object, message: str) -> None:
+        trace = folder / f"{RUN}.jsonl"
+        async with JsonlLedger(folder) as ledger:
+            await written(ledger, *[note(f"n{number}") for number in range(1, 5)])
+        trace.write_bytes(b"".join(cut(trace.read_bytes().splitlines(keepends=True))))  # type: ignore[operator]
+        before = trace.read_bytes()
+        async with JsonlLedger(folder) as ledger:
+            for _ in range(2):
+                with pytest.raises(TraceError, match=message):
+                    await ledger.append(RUN, says(note()))
+                await ledger.acquire(RUN, "w", 60)
+                await ledger.release(RUN, "w")
+            head = await ledger.head(RUN)
+            assert head is not None
+            assert head.count == 4
+            assert not (await verify_run(ledger, RUN)).holds
+            await written(ledger, note(), run_id="another")
+        assert trace.read_bytes() == before
+
+    @pytest.mark.parametrize(
+        ("data", "message"),
+        [
+            pytest.param(b"", "does not say where", id="nothing"),
+            pytest.param(b"{}", "does not say where", id="not even its run"),
+            pytest.param(b'{"version":2,"run_id":"x"}', "made by a newer gert", id="a newer version"),
+            pytest.param(b'{"version":1,"run_id":"other"}', "belongs to run `other`", id="the end of another run"),
+        ],
+    )
+    @in_loop
+    async def test_with_the_end_is_said(self, folder: Path, data: bytes, message: str) -> None:
+        async with JsonlLedger(folder) as ledger:
+            await written(ledger, note())
+        (folder / f"{RUN}.head").write_bytes(data)
+        async with JsonlLedger(folder) as ledger:
+            for use in (ledger.head(RUN), ledger.lines(RUN), ledger.append(RUN, says(note()))):
+                with pytest.raises(TraceError, match=message):
+                    await use
+
+    @in_loop
+    async def test_links_are_not_followed(self, folder: Path, tmp_path: Path) -> None:
+        folder.mkdir()
+        (folder / f"{RUN}.jsonl").symlink_to(tmp_path / "target")
+        async with JsonlLedger(folder) as ledger:
+            with pytest.raises(TraceError, match="symbolic link"):
+                await written(ledger, note())
+        assert not (tmp_path / "target").exists()
+
+
+class TestTheFolder:
+    @in_loop
+    async def test_is_never_made_by_reading(self, folder: Path) -> None:
+        with pytest.raises(TraceError, match="there is no folder"):
+            JsonlLedger(folder, read_only=True)
+        assert not folder.exists()
+        async with JsonlLedger(folder) as ledger:
+            await written(ledger, note())
+        before = files(folder)
+        async with JsonlLedger(folder, read_only=True) as ledger:
+            assert len(await check(ledger)) == 1
+            with pytest.raises(TraceError, match="open only for reading"):
+                await ledger.append(RUN, says(note()))
+        assert files(folder) == before
+
+    @in_loop
+    async def test_that_is_a_file_is_refused(self, folder: Path) -> None:
+        folder.write_bytes(b"")
+        with pytest.raises(TraceError, match="cannot hold a ledger"):
+            JsonlLedger(folder)
+
+    @in_loop
+    async def test_that_another_process_holds_is_waited_for(self, folder: Path) -> None:
+        hold = """
+import fcntl
+lock = open(place + "/ledger.lock", "w")
+fcntl.flock(lock, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+        async with JsonlLedger(folder, busy_timeout_ms=50) as ledger:
+            await written(ledger, note())
+            child = process("jsonl", str(folder), hold.replace("sys.stdin.read()", "await asyncio.sleep(60)"))
+            assert child.stdout is not None
+            assert await asyncio.to_thread(child.stdout.readline) == b"held\n"
+            with pytest.raises(Busy):
+                await written(ledger, note())
+            assert len(await ledger.lines(RUN)) == 1
+            child.kill()
+            await asyncio.to_thread(child.communicate)
+            await written(ledger, note())
+            assert len(await check(ledger)) == 2
+
+    @in_loop
+    async def test_what_others_wrote_is_known(self, folder: Path) -> None:
+        work = """
+await written(ledger, note("a", "kind"), asks("k", "order-7"))
+await written(ledger, answers(2, "transient_error"), stage("done"))
+"""
+        async with JsonlLedger(folder) as ledger:
+            await written(ledger, note("first"))
+            await outcome_of(process("jsonl", str(folder), work))
+            [call] = await ledger.calls(RUN, "tool:k")
+            assert (call.seq, call.outcome) == (3, "open")
+            head = await ledger.head(RUN)
+            assert head is not None
+            assert head.snapshot is not None
+            assert (head.snapshot.last_stage, head.snapshot.tool_calls) == ("done", 1)
+            assert len(await ledger.latest_summaries(RUN, "")) == 2

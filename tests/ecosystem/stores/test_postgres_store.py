@@ -1,0 +1,135 @@
+"""Runbook runs on Postgres keep the promises of every store, and share the ledger with agents."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.postgres import execute
+
+from gert.ecosystem.stores.port import Store
+from gert.ecosystem.stores.postgres import PostgresLedger
+from gert.ecosystem.stores.postgres_store import PostgresRunStore
+from gert.errors import Busy, TraceError
+
+from . import test_promises as promises
+from .ledgers import note, written
+from .lines import RUN, answers, events
+
+LINES = events(6)
+ANSWERS = answers(3)
+
+
+@pytest.fixture
+def kind() -> str:
+    return "postgres"
+
+
+@pytest.fixture
+def store(dsn: str) -> Iterator[Store]:
+    with PostgresRunStore(dsn) as opened:
+        yield opened
+
+
+class TestWhatIsKept(promises.TestWhatIsKept):
+    pass
+
+
+class TestWhatIsRefused(promises.TestWhatIsRefused):
+    pass
+
+
+class TestReadingWhileWriting(promises.TestReadingWhileWriting):
+    pass
+
+
+class TestItself:
+    def test_everything_is_there_and_goes_on(self, dsn: str) -> None:
+        with PostgresRunStore(dsn) as store:
+            store.append(RUN, 1, LINES[:3], ANSWERS[:2])
+            store.write_state(RUN, b"one")
+            store.write_state(RUN, b"two")
+        with PostgresRunStore(dsn) as store:
+            store.append(RUN, 4, LINES[3:], ANSWERS[2:])
+            assert (list(store.events(RUN)), list(store.answers(RUN))) == (LINES, ANSWERS)
+            assert (store.state(RUN), store.state("other")) == (b"two", None)
+            assert store.last_lines(RUN, 2) == [LINES[5], LINES[4]]
+            assert store.last_time(RUN) == "2026-02-28T14:30:00.000000Z"
+            assert store.last_time("other") == ""
+            assert list(store.runs()) == [RUN]
+
+    def test_a_run_has_an_end_as_agent_runs_have(self, dsn: str) -> None:
+        async def main() -> None:
+            async with PostgresLedger(dsn) as ledger:
+                head = await ledger.head(RUN)
+                assert head is not None
+                assert (head.count, head.tenant, head.snapshot) == (6, None, None)
+                assert [run.run_id for run in await ledger.runs()] == [RUN]
+                done = await written(ledger, note("by an agent"), run_id=RUN)
+                assert done.last == 7
+
+        with PostgresRunStore(dsn) as store:
+            store.append(RUN, 1, [], ANSWERS)
+            assert list(store.runs()) == []
+            store.append(RUN, 1, LINES)
+            asyncio.run(main())
+            with pytest.raises(TraceError, match="written already"):
+                store.append(RUN, 7, [LINES[5].replace(b'"seq":6', b'"seq":7')])
+
+    def test_more_lines_than_fit_on_a_page(self, dsn: str) -> None:
+        lines, said = events(1203), answers(1203)
+        with PostgresRunStore(dsn) as store:
+            store.append(RUN, 1, lines, said)
+            assert list(store.events(RUN)) == lines
+            assert list(store.events(RUN, 600)) == lines[600:]
+            assert list(store.answers(RUN)) == said
+
+    def test_one_process_drives_a_run(self, dsn: str) -> None:
+        with PostgresRunStore(dsn) as one, PostgresRunStore(dsn) as two:
+            with one.lease(RUN):
+                with pytest.raises(Busy, match="is being driven by another process"), two.lease(RUN):
+                    pass
+                with two.lease("another"):
+                    pass
+            with two.lease(RUN):
+                pass
+
+    def test_whoever_only_reads_makes_nothing_and_writes_nothing(self, dsn: str) -> None:
+        with pytest.raises(TraceError, match="there is no ledger"):
+            PostgresRunStore(dsn, read_only=True)
+        PostgresRunStore(dsn).close()
+        with PostgresRunStore(dsn, read_only=True) as store:
+            assert list(store.events(RUN)) == []
+            with pytest.raises(TraceError, match="open only for reading"):
+                store.append(RUN, 1, LINES)
+            with pytest.raises(TraceError, match="open only for reading"):
+                store.write_state(RUN, b"")
+
+    def test_a_run_that_lost_its_end_is_not_continued(self, dsn: str) -> None:
+        with PostgresRunStore(dsn) as store:
+            store.append(RUN, 1, LINES[:4])
+            execute(dsn, "DELETE FROM gert.events WHERE seq = 4", "SELECT 1")
+            for first in (4, 5):
+                with pytest.raises(TraceError, match="expected 4 events, found 3"):
+                    store.append(RUN, first, [LINES[first - 1]])
+
+    def test_connections_that_are_cut_cost_nothing(self, dsn: str) -> None:
+        kill = """
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE application_name = 'gert' AND datname = current_database()
+        """
+        with PostgresRunStore(dsn) as store:
+            for number, line in enumerate(LINES, start=1):
+                store.append(RUN, number, [line])
+                execute(dsn, kill)
+                assert list(store.events(RUN)) == LINES[:number]
+                execute(dsn, kill)
+
+    def test_closing_twice_is_closing_once(self, dsn: str, tmp_path: Path) -> None:
+        store = PostgresRunStore(dsn)
+        store.close()
+        store.close()
+        with pytest.raises(TraceError, match="the store is closed"):
+            list(store.events(RUN))
+        with pytest.raises(TraceError, match="cannot be reached"):
+            PostgresRunStore(f"postgresql:///x?host={tmp_path}", retry_backoff_seconds=0.001)
