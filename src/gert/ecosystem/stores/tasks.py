@@ -4,6 +4,7 @@ import asyncio
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from threading import Thread
 from time import perf_counter
@@ -17,9 +18,10 @@ class Task:
 
     __slots__ = ("call", "error", "future", "result")
 
-    def __init__(self, call: Callable[[Any], Any], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, call: Callable[[Any], Any]) -> None:
         self.call = call
-        self.future: asyncio.Future[Any] = loop.create_future()
+        # Without one nobody waits: whoever asked is there when it is done.
+        self.future: asyncio.Future[Any] | None = None
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -35,7 +37,7 @@ class Task:
 
     def settle(self) -> None:
         """Tell whoever still waits, on their own event loop."""
-        if self.future.done():
+        if self.future is None or self.future.done():
             return
         if self.error is None:
             self.future.set_result(self.result)
@@ -89,20 +91,20 @@ class Worker:
 
     def end(self, loop: asyncio.AbstractEventLoop) -> "asyncio.Future[None]":
         """Let the thread end after what waits for it."""
-        task = Task(lambda _: None, loop)
+        ended: asyncio.Future[None] = loop.create_future()
         if self._ended or self._thread.ident is None:
             if not self._ended:
                 self._close()
-            task.settle()
+            ended.set_result(None)
         else:
-            self._jobs.put(Job([task], loop, _settle, is_last=True))
+            self._jobs.put(Job((), loop, partial(_has_ended, ended), is_last=True))
         self._ended = True
-        return task.future
+        return ended
 
 
-def _settle(tasks: Sequence[Task], _: float) -> None:
-    for task in tasks:
-        task.settle()
+def _has_ended(ended: "asyncio.Future[None]", _: Sequence[Task], __: float) -> None:
+    if not ended.done():
+        ended.set_result(None)
 
 
 def _work(

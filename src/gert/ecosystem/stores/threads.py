@@ -103,22 +103,29 @@ class Threads:
 
     async def write(self, call: Callable[[Writer], T]) -> T:
         """Do something that changes the record, together with what else is to be done."""
-        loop = asyncio.get_running_loop()
-        task = Task(call, loop)
-        if not self._asked and not self._has_company and self._is_done_here([task]):
+        task = Task(call)
+        if self._asked or self._has_company or not self._is_done_here([task]):
+            waited: T = await self._awaited(task)
+            return waited
+        self._alone += 1
+        if not self._alone % _TURNS:
             await self._give_way()
-        else:
-            self._asked.append(task)
-            if len(self._asked) == 1:
-                loop.call_soon(self._begin, loop)
-        result: T = await task.future
+        if task.error is not None:
+            raise task.error
+        result: T = task.result
         return result
 
+    async def _awaited(self, task: Task) -> Any:
+        """What comes of a change that is done with others, in this turn of the event loop or on the thread."""
+        loop = asyncio.get_running_loop()
+        task.future = loop.create_future()
+        self._asked.append(task)
+        if len(self._asked) == 1:
+            loop.call_soon(self._begin, loop)
+        return await task.future
+
     async def _give_way(self) -> None:
-        """Let others have a turn now and then; whoever asks meanwhile is written together."""
-        self._alone += 1
-        if self._alone % _TURNS:
-            return
+        """Let others have a turn; whoever asks meanwhile is written together."""
         self._has_company = True
         try:
             await asyncio.sleep(0)
@@ -195,7 +202,8 @@ class Threads:
 
     async def _read_away(self, call: Callable[[Reader], T], then: Then) -> T:
         loop = asyncio.get_running_loop()
-        task = Task(call, loop)
+        task = Task(call)
+        task.future = loop.create_future()
         self._reading.do(Job([task], loop, then))
         result: T = await task.future
         return result

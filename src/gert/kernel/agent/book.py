@@ -36,8 +36,8 @@ PRELOADED = 4000
 
 PAGE = 1000
 
-LOOK_AGAIN = 5.0
-"""Seconds until a step that waits for its twin looks again, whatever happened."""
+LOADS = 3
+"""How often a run is read that grows while it is read."""
 
 PayloadT = TypeVar("PayloadT", bound=Payload)
 Entries = Sequence[Entry] | Callable[[Head], Sequence[Entry]]
@@ -53,7 +53,8 @@ class Book:
         self._memories: OrderedDict[str, RunMemory] = OrderedDict()
         self._fences: dict[str, int] = {}
         self._asking: Counter[tuple[str, str]] = Counter()
-        self._missed = 0
+        self._loading: Counter[str] = Counter()
+        self._missed: Counter[str] = Counter()
 
     async def start(self, run_id: str, tenant: str, entry: Entry) -> Written:
         """Begin a run; RunError where it has begun."""
@@ -124,10 +125,10 @@ class Book:
             raise
         if isinstance(answer, Written):
             memory = self._memories.get(run_id)
-            if memory is None:
-                self._missed += 1
-            else:
+            if memory is not None:
                 memory.take(answer.batch)
+            elif run_id in self._loading:
+                self._missed[run_id] += 1
         return answer
 
     async def calls(
@@ -210,15 +211,29 @@ class Book:
                 del self._asking[run_id, key]
 
     async def _memory(self, run_id: str) -> RunMemory:
-        while (memory := self._memories.get(run_id)) is None:
-            missed = self._missed
-            loaded = await self._preloaded(run_id)
-            # What was written meanwhile may not be in it; and somebody else may have been faster.
-            if missed == self._missed:
-                self._memories.setdefault(run_id, loaded)
-                self._forget_oldest()
+        if run_id not in self._memories:
+            loaded = await self._loaded(run_id)
+            # Somebody else may have been faster, and knows more.
+            self._memories.setdefault(run_id, loaded)
+            self._forget_oldest()
         self._memories.move_to_end(run_id)
-        return memory
+        return self._memories[run_id]
+
+    async def _loaded(self, run_id: str) -> RunMemory:
+        """What is known of a run; where it grew meanwhile, that is not all of it."""
+        self._loading[run_id] += 1
+        try:
+            for _ in range(LOADS):
+                missed = self._missed[run_id]
+                memory = await self._preloaded(run_id)
+                if missed == self._missed[run_id]:
+                    return memory
+            memory.complete = False
+            return memory
+        finally:
+            self._loading[run_id] -= 1
+            if not self._loading[run_id]:
+                del self._loading[run_id], self._missed[run_id]
 
     async def _preloaded(self, run_id: str) -> RunMemory:
         """A run that is short is read whole; a long one is looked up step by step."""
@@ -241,48 +256,6 @@ class Book:
 
 class _Moved(Exception):
     """The run is longer than it was when it was looked at."""
-
-
-class Looking:
-    """Looks up the requests under a key, again and again until it is clear what a step does.
-
-    What is remembered is enough to replay an answer and to ask for the first time. Whoever asks again, or would
-    refuse to, looks into the ledger first: `turn`. What is found then is as new as `count`, and asking is refused if
-    the run has grown since.
-    """
-
-    def __init__(self, book: Book, run_id: str, tenant: str, kind: CallKind, step_key: str | None, hashed: str) -> None:
-        self._book = book
-        self._run_id = run_id
-        self._tenant = tenant
-        self._kind: CallKind = kind
-        self._step_key = step_key
-        self._hashed = hashed
-        self.key = key_of(kind, step_key, hashed)
-        self.count: int | None = None
-
-    async def look(self) -> tuple[list[Call], frozenset[int]]:
-        """The requests, the newest first, and the numbers of those this process waits for."""
-        asking = self._book.is_asking(self._run_id, self.key)
-        calls = await self._book.calls(
-            self._run_id, self._tenant, self._kind, self._step_key, self._hashed, fresh=self.count is not None
-        )
-        if not asking and not self._book.is_asking(self._run_id, self.key):
-            return calls, frozenset()
-        return calls, frozenset(call.seq for call in calls if call.outcome == "open")
-
-    async def turn(self) -> int:
-        """Find out how long the run is, so that what is looked up next is at least as new."""
-        self.count = (await self._book.head(self._run_id)).count
-        return self.count
-
-    async def wait(self) -> None:
-        """Wait for a request of this process: look first, since its end may have come meanwhile."""
-        if self.count is None:
-            await self.turn()
-        else:
-            await self._book.ledger.wait(self._run_id, self.count, LOOK_AGAIN)
-            self.count = None
 
 
 def _refuse_if_moved(head: Head, count: int) -> None:

@@ -8,9 +8,10 @@ import msgspec
 from pydantic import ValidationError
 
 from gert.errors import GertError, ModelPermanentError, ModelTimeoutError, ReplayConsistencyError, UsageError
-from gert.kernel.agent.book import Book, Looking
+from gert.kernel.agent.book import Book
 from gert.kernel.agent.compose import Entry, check_writable, event_id, key_of
 from gert.kernel.agent.ledger import Call, Expect, Held, Overtaken, Written
+from gert.kernel.agent.looking import Looking
 from gert.kernel.agent.messages import ChatMessage
 from gert.kernel.agent.middleware import KernelMiddleware, ModelInvocation
 from gert.kernel.agent.offering import Offered, allowed, offer

@@ -14,9 +14,10 @@ from gert.errors import (
     ToolTransientError,
     ToolUnknownOutcomeError,
 )
-from gert.kernel.agent.book import Book, Looking
+from gert.kernel.agent.book import Book
 from gert.kernel.agent.compose import Entry, check_writable, event_id, idempotency_key, key_of, tool_hash
 from gert.kernel.agent.ledger import Call, Expect, Head, Held, Overtaken
+from gert.kernel.agent.looking import Looking
 from gert.kernel.agent.middleware import KernelMiddleware, PreparedToolRequest
 from gert.kernel.agent.ports.tool import ToolExecutionContext, ToolExecutionOutcome, ToolExecutionResult
 from gert.kernel.agent.replay import Ask, Compare, Fail, InDoubt, Replay, Wait, decide_tool

@@ -1,5 +1,6 @@
 """The stores callers know: a ledger each, behind the documented methods, which are written once."""
 
+import os
 from collections.abc import AsyncIterator
 from datetime import datetime
 from os import PathLike, fspath
@@ -7,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from gert.ecosystem.host.agent.listening import ListenedLedger, Listener, OnEvent
+from gert.ecosystem.host.keys import signing_key
 from gert.errors import InputError, RunError
 from gert.kernel.agent.compose import Entry, compose, event_id, idempotency_key
 from gert.kernel.agent.ledger import Batch, Head, Ledger, Written
@@ -28,6 +30,7 @@ from gert.kernel.agent.store_shapes import (
 from gert.kernel.events.agent import RunSummary, ToolRequested
 from gert.kernel.events.envelope import decode, parse_timestamp
 from gert.kernel.events.payload import Payload
+from gert.kernel.foundation.signature import Key, Keys
 
 PAGE = 1000
 
@@ -35,11 +38,12 @@ PAGE = 1000
 class LedgerStore:
     """A store over a ledger."""
 
-    def __init__(self, ledger: Ledger, on_event: OnEvent | None = None) -> None:
+    def __init__(self, ledger: Ledger, on_event: OnEvent | None = None, keys: Keys | None = None) -> None:
         listened = ledger if on_event is None else ListenedLedger(ledger, Listener(on_event))
         self.ledger = cast("Ledger", listened)
         self.fences: dict[str, int] = {}
         """The tokens of leases taken here; a kernel on this store writes under them too."""
+        self._keys = keys if keys is not None else Keys()
 
     async def append_event(
         self,
@@ -82,10 +86,13 @@ class LedgerStore:
         return RunSummaryPayload(summary_type=said.summary_type, summary_json=said.summary_json, step_key=said.step_key)
 
     async def verify_run_chain(self, run_id: str) -> bool:
-        """Whether the record of a run is whole and unchanged; an unknown run is an error."""
+        """Whether the record of a run is whole and unchanged; an unknown run is an error.
+
+        With a key to sign with, its end must be sealed, too.
+        """
         from gert.ecosystem.stores.verifying import verify_run
 
-        return (await verify_run(self.ledger, run_id)).holds
+        return (await verify_run(self.ledger, run_id, self._keys)).holds
 
     async def list_run_ids(self, *, tenant_id: str | None = None, since: datetime | None = None) -> list[str]:
         """The ids of runs, the newest first."""
@@ -201,7 +208,8 @@ class JSONLStore(LedgerStore):
     def __init__(self, folder: str | PathLike[str], *, on_event: OnEvent | None = None, **ledger: Any) -> None:
         from gert.ecosystem.stores.jsonl_ledger import JsonlLedger
 
-        super().__init__(JsonlLedger(fspath(folder), **ledger), on_event)
+        key = _key(ledger)
+        super().__init__(JsonlLedger(fspath(folder), key=key, **ledger), on_event, _keys(key))
 
 
 class SQLiteStore(LedgerStore):
@@ -219,15 +227,18 @@ class SQLiteStore(LedgerStore):
     ) -> None:
         from gert.ecosystem.stores.sqlite_ledger import SqliteLedger
 
+        key = _key(ledger)
         super().__init__(
             SqliteLedger(
                 fspath(database_path),
+                key=key,
                 busy_timeout_ms=busy_timeout_ms,
                 max_retry_attempts=max_retry_attempts,
                 retry_backoff_seconds=retry_backoff_seconds,
                 **ledger,
             ),
             on_event,
+            _keys(key),
         )
 
 
@@ -248,9 +259,11 @@ class PostgresStore(LedgerStore):
     ) -> None:
         from gert.ecosystem.stores.postgres import PostgresLedger
 
+        key = _key(ledger)
         super().__init__(
             PostgresLedger(
                 dsn,
+                key=key,
                 min_pool_size=min_pool_size,
                 max_pool_size=max_pool_size,
                 command_timeout_seconds=command_timeout_seconds,
@@ -259,7 +272,19 @@ class PostgresStore(LedgerStore):
                 **ledger,
             ),
             on_event,
+            _keys(key),
         )
+
+
+def _key(settings: dict[str, Any]) -> Key | None:
+    """The key the ends of runs are sealed with: the one that is given, or the one traces are signed with."""
+    if "key" in settings:
+        return cast("Key | None", settings.pop("key"))
+    return signing_key(os.environ)
+
+
+def _keys(key: Key | None) -> Keys:
+    return Keys() if key is None else Keys([key])
 
 
 def _keyed(said: Payload, run_id: str, seq: int) -> Payload:
