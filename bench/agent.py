@@ -97,14 +97,17 @@ async def growing(folder: Path) -> list[Ratio]:
     Not durable: beside a slow disk nothing else would show.
     """
     path = folder / "long.db"
-    async with kernel_on(SQLiteStore(path, sync=False)) as kernel:
-        async with kernel.run(tenant=TENANT, run_id="long") as long, kernel.run(tenant=TENANT, run_id="short") as short:
-            await steps(long, 0, LONG // EVENTS_PER_STEP)
-            await steps(short, 0, SHORT // EVENTS_PER_STEP)
-            ratios = [
-                await paired(f"a step at event {LONG:,} / at event {SHORT}", late(long), late(short), 1.2, 9),
-                await paired(f"status and progress at event {LONG:,} / early", asking(long), asking(short), 1.2, 9),
-            ]
+    async with (
+        kernel_on(SQLiteStore(path, sync=False)) as kernel,
+        kernel.run(tenant=TENANT, run_id="long") as long,
+        kernel.run(tenant=TENANT, run_id="short") as short,
+    ):
+        await steps(long, 0, LONG // EVENTS_PER_STEP)
+        await steps(short, 0, SHORT // EVENTS_PER_STEP)
+        ratios = [
+            await paired(f"a step at event {LONG:,} / at event {SHORT}", late(long), late(short), 1.2, 9),
+            await paired(f"status and progress at event {LONG:,} / early", asking(long), asking(short), 1.2, 9),
+        ]
     async with kernel_on(SQLiteStore(path, sync=False)) as kernel:
         long = kernel.bind(run_id="long", tenant=TENANT)
         async with kernel.run(tenant=TENANT, run_id="other") as short:
