@@ -105,15 +105,15 @@ async def growing(folder: Path) -> list[Ratio]:
         await steps(long, 0, LONG // EVENTS_PER_STEP)
         await steps(short, 0, SHORT // EVENTS_PER_STEP)
         ratios = [
-            await paired(f"a step at event {LONG:,} / at event {SHORT}", late(long), late(short), 1.2, 9),
-            await paired(f"status and progress at event {LONG:,} / early", asking(long), asking(short), 1.2, 9),
+            await paired(f"a step at event {LONG:,} / at event {SHORT}", late(long), late(short), 1.2),
+            await paired(f"status and progress at event {LONG:,} / early", asking(long), asking(short), 1.2),
         ]
     async with kernel_on(SQLiteStore(path, sync=False)) as kernel:
         long = kernel.bind(run_id="long", tenant=TENANT)
         async with kernel.run(tenant=TENANT, run_id="other") as short:
             await steps(short, 0, SHORT // EVENTS_PER_STEP)
             name = f"the same for whoever takes over at event {LONG:,}"
-            ratios.append(await paired(name, stepping(long, first=2 * LATE), late(short), 1.2, 9))
+            ratios.append(await paired(name, stepping(long, first=2 * LATE), late(short), 1.2))
     return ratios
 
 

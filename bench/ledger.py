@@ -18,7 +18,7 @@ from gert.kernel.events.agent import RunSummary
 from gert.kernel.events.chain import GENESIS
 from gert.kernel.events.envelope import encode_payload
 
-WINDOW = 150
+WINDOW = 30
 LONG = 50_000
 SAID = RunSummary(summary_type="checkpoint::bench", summary_json='{"text":"' + "x" * 400 + '"}', step_key="bench")
 LINE = encode_payload(SAID, 1, "bench", "2026-01-01T00:00:00.000000Z", None, None, GENESIS, "acme")
@@ -105,7 +105,7 @@ async def on_sqlite(folder: Path) -> list[Ratio]:
                 raise SystemExit("the ledger does not verify")
 
         ratios.append(
-            await paired(f"verifying {LONG:,} events / hashing them", verified, bare_reading(path, "long"), 1 / 0.35, 5)
+            await paired(f"verifying {LONG:,} events / hashing them", verified, bare_reading(path, "long"), 1 / 0.35, 9)
         )
 
         def asking(run_id: str) -> Work:

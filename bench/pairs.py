@@ -16,15 +16,10 @@ async def seconds(work: Work) -> float:
     return time.perf_counter() - started
 
 
-async def paired(name: str, ours: Work, floor: Work, limit: float, rounds: int = 7) -> Ratio:
-    """The median pair of some work and its floor."""
+async def paired(name: str, ours: Work, floor: Work, limit: float, rounds: int = 41) -> Ratio:
+    """The medians of some work and of its floor, in many short turns."""
     await floor()
     await ours()
-    pairs = []
-    for _ in range(rounds):
-        below = await seconds(floor)
-        pairs.append((await seconds(ours), below))
-    pairs.sort(key=lambda pair: pair[0] / pair[1])
-    measured, below = pairs[len(pairs) // 2]
-    spread = statistics.quantiles([pair[0] / pair[1] for pair in pairs], n=4)
-    return Ratio(f"{name} [{spread[0]:.2f}-{spread[2]:.2f}]", measured, below, limit)
+    pairs = [(await seconds(ours), await seconds(floor)) for _ in range(rounds)]
+    measured, below = (statistics.median(side) for side in zip(*pairs, strict=True))
+    return Ratio(name, measured, below, limit)

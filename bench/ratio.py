@@ -30,7 +30,7 @@ class Ratio:
     def __str__(self) -> str:
         mark = "ok  " if self.ok else "OVER"
         milliseconds = f"{self.measured * 1e3:9.1f} ms / {self.floor * 1e3:8.1f} ms"
-        return f"{mark} {self.name:<58} {self.value:5.2f}x (limit {self.limit}x) = {milliseconds}"
+        return f"{mark} {self.name:<58} {self.value:5.2f}x (limit {self.limit:.3g}x) = {milliseconds}"
 
 
 def report(ratios: Sequence[Ratio]) -> int:

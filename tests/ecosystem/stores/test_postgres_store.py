@@ -18,6 +18,10 @@ from .lines import RUN, answers, events
 
 LINES = events(6)
 ANSWERS = answers(3)
+KILL = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE application_name = 'gert' AND datname = current_database()
+"""
 
 
 @pytest.fixture
@@ -94,6 +98,39 @@ class TestItself:
             with two.lease(RUN):
                 pass
 
+    def test_everybody_sees_who_drives_a_run(self, dsn: str) -> None:
+        with PostgresRunStore(dsn) as one, PostgresRunStore(dsn, read_only=True) as two:
+            assert not two.is_driven(RUN)
+            with one.lease(RUN):
+                assert two.is_driven(RUN)
+                assert not two.is_driven("another")
+            assert not two.is_driven(RUN)
+
+    def test_a_store_that_is_closed_drives_nothing(self, dsn: str) -> None:
+        with PostgresRunStore(dsn) as other:
+            store = PostgresRunStore(dsn)
+            with store.lease(RUN):
+                store.close()
+                with other.lease(RUN):
+                    pass
+
+    def test_who_lost_a_run_does_not_write_to_it(self, dsn: str) -> None:
+        with PostgresRunStore(dsn) as one, PostgresRunStore(dsn) as two:
+            with one.lease(RUN):
+                one.append(RUN, 1, LINES[:1])
+                execute(dsn, KILL)
+                one.append(RUN, 2, LINES[1:2])
+                assert two.is_driven(RUN)
+                execute(dsn, KILL)
+                with two.lease(RUN), pytest.raises(Busy, match="is being driven by another process"):
+                    one.append(RUN, 3, LINES[2:3])
+            assert list(two.events(RUN)) == LINES[:2]
+
+    def test_what_is_said_is_masked(self, tmp_path: Path) -> None:
+        with pytest.raises(TraceError) as caught:
+            PostgresRunStore(f"postgresql:///x?host={tmp_path}", masked=lambda _: "***", retry_backoff_seconds=0.001)
+        assert (caught.value.message, str(caught.value), caught.value.__cause__) == ("***", "***", None)
+
     def test_whoever_only_reads_makes_nothing_and_writes_nothing(self, dsn: str) -> None:
         with pytest.raises(TraceError, match="there is no ledger"):
             PostgresRunStore(dsn, read_only=True)
@@ -114,16 +151,12 @@ class TestItself:
                     store.append(RUN, first, [LINES[first - 1]])
 
     def test_connections_that_are_cut_cost_nothing(self, dsn: str) -> None:
-        kill = """
-        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-        WHERE application_name = 'gert' AND datname = current_database()
-        """
         with PostgresRunStore(dsn) as store:
             for number, line in enumerate(LINES, start=1):
                 store.append(RUN, number, [line])
-                execute(dsn, kill)
+                execute(dsn, KILL)
                 assert list(store.events(RUN)) == LINES[:number]
-                execute(dsn, kill)
+                execute(dsn, KILL)
 
     def test_closing_twice_is_closing_once(self, dsn: str, tmp_path: Path) -> None:
         store = PostgresRunStore(dsn)

@@ -45,6 +45,7 @@ class AbandonOptions(msgspec.Struct, frozen=True, kw_only=True):
     actor: str | None = None
     state_dir: str | None = None
     db: str | None = None
+    dsn: str | None = None
 
 
 class Abandoned(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,10 +72,10 @@ async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = N
     """End a run that is not running; what keeps it from ending is raised, and nothing is changed by it."""
     environ = dict(os.environ) if environ is None else environ
     reason = _worded(options)
-    found = ResumeOptions(run_id=options.run_id, state_dir=options.state_dir, db=options.db)
+    found = ResumeOptions(run_id=options.run_id, state_dir=options.state_dir, db=options.db, dsn=options.dsn)
     state, folder = load_state(found, environ)
     with ExitStack() as held:
-        store: Store = held.enter_context(_held(found, state, folder, held))
+        store: Store = held.enter_context(_held(found, state, folder, held, environ))
         _require_open(store, state)
         key = signing_key(environ)
         ending = _Ending(state, store, reason)
@@ -230,11 +231,11 @@ def _worded(options: AbandonOptions) -> str:
 
 
 def _held(
-    found: ResumeOptions, state: RunState, folder: RunFolder | None, held: ExitStack
+    found: ResumeOptions, state: RunState, folder: RunFolder | None, held: ExitStack, environ: Mapping[str, str]
 ) -> AbstractContextManager[Any]:
     """The record, unless somebody drives the run."""
     try:
-        return open_record(found, state, folder, held)
+        return open_record(found, state, folder, held, environ)
     except Busy:
         raise UsageError(
             f"run `{state.run_id}` is running",
@@ -253,7 +254,7 @@ def _require_open(store: Store, state: RunState) -> None:
 
 
 def _state_dir(options: AbandonOptions, state: RunState, environ: Mapping[str, str]) -> str:
-    where = os.getcwd() if options.db is None else os.path.dirname(state.file)
+    where = os.getcwd() if options.db is None and options.dsn is None else os.path.dirname(state.file)
     return state_dir(options.state_dir, Workspace().project_root(where), environ)
 
 

@@ -10,9 +10,9 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
+from gert.ecosystem.host.database import Database, RunStore, name_of, open_database
 from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.ledger import MOST_LAST
-from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.errors import GertError, TraceError
 from gert.kernel.agent.ledger import Head, Ledger, SchemaInfo
 
@@ -32,16 +32,17 @@ class Archive:
     ask as well as those who have none.
     """
 
-    def __init__(self, place: str | Dsn) -> None:
+    def __init__(self, place: Database) -> None:
         self._place = place
         self._ledger: Ledger | None = None
+        self._store: RunStore | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="gert-archive", daemon=True)
 
     @property
     def name(self) -> str:
         """The place as people know it."""
-        return self._place.name if isinstance(self._place, Dsn) else self._place
+        return name_of(self._place)
 
     def head(self, run_id: str) -> Head | None:
         """The end of a run."""
@@ -86,9 +87,14 @@ class Archive:
         return self.ask(lambda ledger: ledger.latest_summaries(run_id, prefix))
 
     def is_held(self, run_id: str) -> bool:
-        """Whether a worker has the run."""
+        """Whether a worker has the run, or on Postgres a process drives it."""
         lease = self.ask(lambda ledger: ledger.lease(run_id))
-        return lease is not None and lease.worker_id is not None
+        if lease is not None and lease.worker_id is not None:
+            return True
+        from gert.ecosystem.stores.postgres_store import PostgresRunStore
+
+        store = self._runs()
+        return isinstance(store, PostgresRunStore) and store.is_driven(run_id)
 
     def wait(self, run_id: str, after: int, timeout: float, stop: Event) -> None:
         """Wait until a run has more than `after` events, for so long at most; whoever writes wakes us, or `stop`."""
@@ -107,7 +113,7 @@ class Archive:
 
     def state(self, run_id: str) -> bytes | None:
         """What identifies a runbook run, where it was kept."""
-        return None if isinstance(self._place, Dsn) else SqliteStore(self._place, read_only=True).state(run_id)
+        return self._runs().state(run_id)
 
     def ask(self, question: Callable[[Ledger], Coroutine[Any, Any, T]]) -> T:
         """Put a question to the ledger and wait for its answer."""
@@ -115,6 +121,9 @@ class Archive:
 
     def close(self) -> None:
         """Let go of the ledger."""
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
         if self._loop.is_closed():
             return
         if self._thread.ident is not None:
@@ -132,6 +141,12 @@ class Archive:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _runs(self) -> RunStore:
+        """The same ledger as runbook runs know it."""
+        if self._store is None:
+            self._store = open_database(self._place, read_only=True)
+        return self._store
 
     def _begin(self, question: Callable[[Ledger], Coroutine[Any, Any, T]]) -> "Future[T]":
         if self._thread.ident is None:
@@ -172,7 +187,7 @@ class Archive:
         return problem
 
 
-def _opened(place: str | Dsn) -> Ledger:
+def _opened(place: Database) -> Ledger:
     if isinstance(place, Dsn):
         from gert.ecosystem.stores.postgres import PostgresLedger
 

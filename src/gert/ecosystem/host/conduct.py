@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gert.ecosystem.host.driver import Driver, Suspended
+from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.journal import Journal, Logged
 from gert.ecosystem.host.options import Executed, Pending, RunOptions
 from gert.ecosystem.host.prepare import Prepared
@@ -126,6 +127,7 @@ async def conduct(stage: Stage) -> Executed:
         events=stage.journal.events,
         trace=stage.trace,
         db=stage.options.db,
+        dsn=stage.prepared.database if isinstance(stage.prepared.database, Dsn) else None,
         interrupted=bool(pressed),
         scenario=recorded,
         pending=pending,

@@ -19,6 +19,7 @@ class Dsn:
     value: the address itself, for whoever connects
     given: how it can be named again on a command line, without its password
     name: the address as people may see it
+    passwords: what nobody is shown of it
     """
 
     def __init__(self, value: str, given: str | None = None) -> None:
@@ -26,7 +27,13 @@ class Dsn:
         self.value = value
         self.name = _shown(parts)
         self.given = given if given is not None else self.name
-        self._redactor = Redactor(_passwords(parts))
+        self.passwords = tuple(_passwords(parts))
+        self._redactor = Redactor(self.passwords)
+
+    @property
+    def variable(self) -> str | None:
+        """The environment variable that holds it, where one does."""
+        return self.given.removeprefix(FROM_ENVIRONMENT) if self.given.startswith(FROM_ENVIRONMENT) else None
 
     def masked(self, text: str) -> str:
         """A text in which the password does not stand."""

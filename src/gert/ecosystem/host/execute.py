@@ -14,6 +14,8 @@ from gert.ecosystem.executors.stdio import Stdio
 from gert.ecosystem.host.approvals import tickets_for_run
 from gert.ecosystem.host.conduct import Cast, Stage, conduct
 from gert.ecosystem.host.console import Console
+from gert.ecosystem.host.database import open_database
+from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.evidence import EvidenceDialogue, EvidenceFile, EvidenceGiver, collect
 from gert.ecosystem.host.facts import platform
 from gert.ecosystem.host.intake import Intake
@@ -36,7 +38,6 @@ from gert.ecosystem.inputs.prompt import PromptResolver
 from gert.ecosystem.stores.jsonl import JsonlStore
 from gert.ecosystem.stores.memory import MemoryStore
 from gert.ecosystem.stores.port import Store
-from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.errors import TraceError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import Given, ResolvedInputs
@@ -82,7 +83,7 @@ async def execute(
     starter = loaded.scenario.actor if loaded is not None and options.actor is None else None
     recent = None
     if loaded is None:
-        recent = count_recent(prepared.program, prepared.floor.policies, prepared.state, options.db, now())
+        recent = count_recent(prepared.program, prepared.floor.policies, prepared.state, prepared.database, now())
     setup = prepared.setup(inputs, redactor, played, starter, recent)
     if loaded is not None:
         cast = _replay(loaded, setup)
@@ -170,7 +171,7 @@ def world_for(
         environment=prepared.environ,
         secrets=inputs.secrets,
         redactor=redactor,
-        withheld=frozenset((*secret_names(program), *_bound(program, inputs))),
+        withheld=frozenset((*secret_names(program), *_bound(program, inputs), *_ours(prepared))),
         working=working,
         on_output=printed if observers else None,
         platform=platform(),
@@ -228,12 +229,18 @@ def _bound(program: Program, inputs: ResolvedInputs) -> Iterator[str]:
             yield source.removeprefix("env/")
 
 
+def _ours(prepared: Prepared) -> Iterator[str]:
+    """The variable that holds the address of the ledger: who has it could change what is on record."""
+    if isinstance(prepared.database, Dsn) and prepared.database.variable is not None:
+        yield prepared.database.variable
+
+
 def open_store(
     options: RunOptions, setup: Setup, prepared: Prepared, held: ExitStack, working: str
 ) -> tuple[Store, RunFolder | None]:
     """Where the run is recorded. Every real run is; others only where somebody asks for it."""
-    if options.db:
-        store = SqliteStore(options.db, sync=options.sync)
+    if prepared.database is not None:
+        store = open_database(prepared.database, sync=options.sync)
         held.callback(store.close)
         if setup.mode == "real":
             held.enter_context(store.lease(setup.run_id))

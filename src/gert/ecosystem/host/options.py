@@ -6,7 +6,9 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import field
 
+from gert.ecosystem.host.database import Database
 from gert.ecosystem.host.driver import MAX_PARALLEL
+from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.worlds import PROBED_EFFECTS
 from gert.kernel.engine.inputs import Given
 from gert.kernel.engine.run import RunResult
@@ -21,6 +23,8 @@ MODES: Final[tuple[RunMode, ...]] = ("real", "dry-run", "probe", "replay")
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a run is asked to be; times are in seconds.
 
+    trace, db, dsn: where it is recorded: in a file, a SQLite database, or a ledger on Postgres, whose address may be
+        `env:NAME` for a variable that holds it
     sync: whether events are on disk before the next question is put
     scenario: the folder or the name of the scenario that answers in a replay
     record: the folder a scenario of this run is written to
@@ -36,6 +40,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     actor: str | None = None
     trace: str | None = None
     db: str | None = None
+    dsn: str | None = None
     state_dir: str | None = None
     sync: bool = True
     policies: tuple[str, ...] = ()
@@ -80,8 +85,14 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
     trace: str | None
     db: str | None
     interrupted: bool
+    dsn: Dsn | None = None
     scenario: Recorded | None = None
     pending: tuple[Pending, ...] = ()
+
+    @property
+    def database(self) -> Database | None:
+        """The database it is recorded in, if it is in one."""
+        return self.dsn if self.dsn is not None else self.db
 
     @property
     def status(self) -> RunStatus | Literal["waiting"]:
@@ -127,5 +138,6 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
             "events": self.events,
             "trace": self.trace,
             "db": self.db,
+            **({"dsn": self.dsn.name} if self.dsn is not None else {}),
             **({"scenario": msgspec.to_builtins(self.scenario)} if self.scenario is not None else {}),
         }

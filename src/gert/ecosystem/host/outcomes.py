@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from gert.ecosystem.host.database import Database, database_for, name_of
 from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.files import is_file
 from gert.ecosystem.host.runs import RUNS, state_dir
@@ -17,31 +18,37 @@ class Places(msgspec.Struct, frozen=True):
 
     paths: files, and folders with everything below them
     states: state directories, of which only the traces of runs are read
-    databases: SQLite stores
+    databases: SQLite files, and ledgers on Postgres
     """
 
     paths: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
-    databases: tuple[str, ...] = ()
+    databases: tuple[Database, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """The places as people know them."""
-        return (*self.paths, *(os.path.join(state, RUNS) for state in self.states), *self.databases)
+        return (*self.paths, *(os.path.join(state, RUNS) for state in self.states), *map(name_of, self.databases))
 
 
 def places_for(
-    paths: Sequence[str], db: str | None, chosen_state: str | None, working: str, environ: Mapping[str, str]
+    paths: Sequence[str],
+    db: str | None,
+    chosen_state: str | None,
+    working: str,
+    environ: Mapping[str, str],
+    dsn: str | None = None,
 ) -> Places:
     """The places that were named; where none was, the configured folder for traces and the state directory."""
     for path in paths:
         if not os.path.exists(path):
             raise UsageError(f"there is no file or folder `{path}`")
+    database = database_for(db, dsn, environ)
     if db is not None and not is_file(db):
         raise UsageError(f"there is no file `{db}`")
     states: tuple[str, ...] = (os.path.abspath(chosen_state),) if chosen_state else ()
-    if paths or db is not None:
-        return Places(tuple(paths), states, () if db is None else (db,))
+    if paths or database is not None:
+        return Places(tuple(paths), states, () if database is None else (database,))
     configured = traces_dir(working, environ)
     state = state_dir(chosen_state, Workspace(working).project_root(working), environ)
     return Places(() if configured is None else (configured,), (state,))

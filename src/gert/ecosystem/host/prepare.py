@@ -4,7 +4,9 @@ import getpass
 import os
 from collections.abc import Iterator, Mapping
 
+from gert.ecosystem.host.database import Database, database_for
 from gert.ecosystem.host.documents import Checked, Workspace
+from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.facts import host_name
 from gert.ecosystem.host.journal import now
 from gert.ecosystem.host.options import MODES, RunOptions
@@ -28,6 +30,7 @@ class Prepared:
         _require_sense(options)
         self.options = options
         self.environ = environ
+        self.database: Database | None = database_for(options.db or None, options.dsn, environ)
         self.workspace = workspace = workspace or Workspace()
         self.checked: Checked = sound(workspace.program(options.file))
         if self.checked.program is None:
@@ -56,13 +59,15 @@ class Prepared:
         return min((limit for limit in limits if limit is not None), default=None)
 
     def redactor(self, inputs: ResolvedInputs) -> Redactor:
-        """Everything that must not be shown: declared secrets, secret inputs, and our own keys."""
+        """Everything that must not be shown: declared secrets, secret inputs, our own keys and passwords."""
         # The label of a key is public, and so is a key that only verifies.
         ours = [
             value
             for name, value in self.environ.items()
             if name.startswith("GERT_") and "KEY" in name and not name.endswith("_ID") and "public:" not in value
         ]
+        if isinstance(self.database, Dsn):
+            ours += self.database.passwords
         declared = [self.environ.get(name, "") for name in secret_names(self.program)]
         known = [*declared, *(part for text in inputs.secrets.values() for part in parts_of(text)), *ours]
         # Output is read as UTF-8, whatever it is: a secret that is not has a second look.
@@ -119,8 +124,8 @@ def _require_sense(options: RunOptions) -> None:
     """Refuse what contradicts itself."""
     if options.mode not in MODES:
         raise UsageError(f"`{options.mode}` is not a mode", hint=f"one of {', '.join(MODES)}")
-    if options.trace and options.db:
-        raise UsageError("a run is recorded in one place", hint="give --trace or --db, not both")
+    if sum(map(bool, (options.trace, options.db, options.dsn))) > 1:
+        raise UsageError("a run is recorded in one place", hint="give only one of --trace, --db and --dsn")
     if options.mode == "replay" and not options.scenario:
         raise UsageError("a replay needs a scenario", hint="name it with --scenario, or give its folder")
     if options.scenario and options.mode != "replay":
@@ -138,7 +143,7 @@ def _require_sense(options: RunOptions) -> None:
 def _named(options: RunOptions) -> Iterator[tuple[str, str]]:
     """What the caller gave in words, by the name of its option."""
     yield "FILE", options.file
-    for name in ("actor", "trace", "db", "state_dir", "evidence", "config", "scenario", "record"):
+    for name in ("actor", "trace", "db", "dsn", "state_dir", "evidence", "config", "scenario", "record"):
         value = getattr(options, name)
         if value is not None:
             yield {"actor": "--as"}.get(name, f"--{name.replace('_', '-')}"), value

@@ -8,15 +8,17 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from typing import Final
 
+from gert.ecosystem.host.database import Database, RunStore, open_database
+from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.files import read_bounded
 from gert.ecosystem.host.ledger import open_file
 from gert.ecosystem.host.runs import ANSWERS_FILE, STATE_FILE, TRACE_FILE, RunFolder, known_runs
 from gert.ecosystem.host.state import MAX_STATE_BYTES, decode_state
 from gert.ecosystem.stores.append_file import read_lines
-from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.errors import GertError, TraceError
 from gert.kernel.engine.frame import Recent
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode, format_timestamp, parse_timestamp
@@ -39,7 +41,7 @@ _passed_over: Final = re.compile(
 
 
 def count_recent(
-    program: Program, policies: Iterable[Policy], state: str, db: str | None, now: datetime
+    program: Program, policies: Iterable[Policy], state: str, database: Database | None, now: datetime
 ) -> Recent | None:
     """How often each target of a program was executed in the last hour; none where no rule asks."""
     if all(rule.limits.max_per_hour is None for policy in policies for rule in policy.rules):
@@ -47,8 +49,9 @@ def count_recent(
     since = now - WINDOW
     try:
         found: Counter[str] = Counter()
-        for lines in (*_in_folders(state, since), *_in_database(db, since)):
-            found.update(_executed(lines, since))
+        with _opened(database) as ledger:
+            for lines in (*_in_folders(state, since), *_in_ledger(ledger, since)):
+                found.update(_executed(lines, since))
     except GertError as problem:
         return Recent(flaw=problem.message)
     except OSError as problem:
@@ -169,10 +172,18 @@ def _lines_of(trace: str) -> Iterator[bytes]:
         yield from read_lines(lines, MAX_LINE_BYTES)
 
 
-def _in_database(db: str | None, since: datetime) -> Iterator[Iterator[bytes]]:
-    if db is None or not os.path.exists(db):
+def _opened(database: Database | None) -> AbstractContextManager[RunStore | None]:
+    if isinstance(database, Dsn):
+        # The run is about to be recorded there: where there is no ledger yet, one may as well be made now.
+        return open_database(database)
+    if database is None or not os.path.exists(database):
+        return nullcontext()
+    return open_database(database, read_only=True)
+
+
+def _in_ledger(ledger: RunStore | None, since: datetime) -> Iterator[Iterator[bytes]]:
+    if ledger is None:
         return
-    ledger = SqliteStore(db, read_only=True)
     earliest = format_timestamp(since)
     for run_id in ledger.runs():
         if _is_since(ledger.last_time(run_id), earliest, since):

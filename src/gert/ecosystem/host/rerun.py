@@ -10,6 +10,7 @@ from msgspec import field
 
 from gert.ecosystem.host.conduct import Stage, conduct
 from gert.ecosystem.host.console import Console
+from gert.ecosystem.host.database import open_database
 from gert.ecosystem.host.execute import everyone, open_store, resolvers, trace_of, world_for
 from gert.ecosystem.host.forking import Fork, StepPlace, fork_at
 from gert.ecosystem.host.journal import Journal, Logged, now, read_answers
@@ -29,7 +30,6 @@ from gert.ecosystem.host.stopping import Relay
 from gert.ecosystem.host.variables import resolve
 from gert.ecosystem.stores.append_file import read_lines
 from gert.ecosystem.stores.batch import MAX_ANSWER_BYTES
-from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.errors import InDoubt, IntegrityError, UsageError
 from gert.kernel.engine.asks import Ask, CallExtension, CallTool, Said
 from gert.kernel.engine.frame import Recent
@@ -52,6 +52,7 @@ class RerunOptions(msgspec.Struct, frozen=True, kw_only=True):
     step: str
     state_dir: str | None = None
     db: str | None = None
+    dsn: str | None = None
     actor: str | None = None
     given: Mapping[str, Given] = field(default_factory=dict)
     allow_changed: bool = False
@@ -72,7 +73,7 @@ async def rerun(
     environ = dict(os.environ) if environ is None else environ
     observers = tuple(observers)
     console = console if console is not None else Console.standard(*everyone(observers))
-    source = _Source(place_for(options.state_dir, options.db, environ), options.run_id, environ)
+    source = _Source(place_for(options.state_dir, options.db, environ, options.dsn), options.run_id, environ)
     state = source.state
     run_options = _options(options, state)
     prepared = Prepared(run_options, environ)
@@ -85,7 +86,7 @@ async def rerun(
     step = StepPlace(options.step, prepared.program)
     inputs = await _inputs(prepared, state, options, environ, console)
     redactor = prepared.redactor(inputs)
-    counted = count_recent(prepared.program, prepared.floor.policies, prepared.state, options.db, now())
+    counted = count_recent(prepared.program, prepared.floor.policies, prepared.state, prepared.database, now())
     draft = prepared.setup(inputs, redactor)
     strictly = not changed and _plain(inputs) == state.inputs
 
@@ -154,7 +155,8 @@ def _require_over(entry: Entry) -> RunState:
     if entry.standing == "waiting":
         raise UsageError(
             f"run `{entry.run_id}` waits for approval",
-            hint=f"`gert resume --run {entry.run_id}` goes on with it, `gert run abandon {entry.run_id}` ends it",
+            hint=f"`gert resume --run {entry.run_id}{entry.place.words}` goes on with it, "
+            f"`gert run abandon {entry.run_id}{entry.place.words}` ends it",
         )
     if entry.state is None:
         raise UsageError(f"run `{entry.run_id}` does not say how it was started", hint="run it with `gert exec`")
@@ -163,8 +165,8 @@ def _require_over(entry: Entry) -> RunState:
 
 def _answers(entry: Entry) -> list[Logged]:
     """The answers of a run; one that was not written whole is none."""
-    if entry.place.db is not None:
-        with SqliteStore(entry.place.db, read_only=True) as store:
+    if entry.place.database is not None:
+        with open_database(entry.place.database, read_only=True) as store:
             return _read(store.answers(entry.run_id), entry)
     path = RunFolder(entry.place.state, entry.run_id).answers
     with open_file(path) as file, open(file.fileno(), "rb", closefd=False) as lines:
@@ -185,6 +187,7 @@ def _options(options: RerunOptions, state: RunState) -> RunOptions:
         mode=state.mode,
         actor=options.actor,
         db=options.db,
+        dsn=options.dsn,
         state_dir=options.state_dir,
         sync=options.sync,
         policies=state.policies,

@@ -15,6 +15,7 @@ from gert.ecosystem.host.approvals import tickets_for_run
 from gert.ecosystem.host.conduct import Stage, conduct
 from gert.ecosystem.host.console import Console
 from gert.ecosystem.host.continuing import ContinuedJournal, is_one_batch
+from gert.ecosystem.host.database import database_for, name_of, open_database
 from gert.ecosystem.host.driver import Suspended
 from gert.ecosystem.host.execute import everyone, resolvers, world_for
 from gert.ecosystem.host.facts import host_name
@@ -32,7 +33,6 @@ from gert.ecosystem.host.variables import resolve
 from gert.ecosystem.host.version import version_line
 from gert.ecosystem.stores.jsonl import JsonlStore
 from gert.ecosystem.stores.port import Store
-from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.errors import Busy, DocumentError, IntegrityError, UsageError
 from gert.kernel.engine.asks import Ask, AwaitApproval, Said
 from gert.kernel.engine.frame import Setup
@@ -61,6 +61,7 @@ class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     ticket: str | None = None
     state_dir: str | None = None
     db: str | None = None
+    dsn: str | None = None
     actor: str | None = None
     given: Mapping[str, Given] = field(default_factory=dict)
     reconcile: Mapping[str, Reconciliation] = field(default_factory=dict)
@@ -83,7 +84,7 @@ async def resume(
     console = console if console is not None else Console.standard(*everyone(observers))
     state, folder = load_state(options, environ)
     with ExitStack() as held:
-        store = held.enter_context(open_record(options, state, folder, held))
+        store = held.enter_context(open_record(options, state, folder, held, environ))
         _require_unfinished(store, state)
         run = _options(options, state)
         prepared = Prepared(run, environ)
@@ -191,18 +192,19 @@ def load_state(options: ResumeOptions, environ: Mapping[str, str]) -> tuple[RunS
     """The state of a run, from its folder or a database."""
     if not is_safe_name(options.run_id):
         raise UsageError(f"`{options.run_id}` is not a run id")
-    if options.db is not None:
-        with SqliteStore(options.db, read_only=True) as store:
+    database = database_for(options.db, options.dsn, environ)
+    if database is not None:
+        with open_database(database, read_only=True) as store:
             data = store.state(options.run_id)
         if data is None:
-            raise UsageError(f"`{options.db}` holds no run `{options.run_id}` that could be resumed")
-        return _own(decode_state(data, f"{options.db}: {options.run_id}"), options), None
+            raise UsageError(f"`{name_of(database)}` holds no run `{options.run_id}` that could be resumed")
+        return _own(decode_state(data, f"{name_of(database)}: {options.run_id}"), options), None
     folder = RunFolder(_state_dir(options, environ), options.run_id)
     _require_starter(folder, options.run_id)
     if not os.path.isdir(folder.path):
         raise UsageError(
             f"there is no run `{options.run_id}` in `{os.path.dirname(folder.path)}`",
-            hint="`gert run list` shows what there is; --state-dir or --db say where else to look",
+            hint="`gert run list` shows what there is; --state-dir, --db or --dsn say where else to look",
         )
     return _own(decode_state(read_bounded(folder.state, MAX_STATE_BYTES), folder.state), options), folder
 
@@ -237,14 +239,16 @@ def _state_dir(options: ResumeOptions, environ: Mapping[str, str]) -> str:
 
 
 def open_record(
-    options: ResumeOptions, state: RunState, folder: RunFolder | None, held: ExitStack
+    options: ResumeOptions, state: RunState, folder: RunFolder | None, held: ExitStack, environ: Mapping[str, str]
 ) -> AbstractContextManager[Any]:
     """The record of a run, held so that nobody else goes on with it."""
-    if folder is None:
-        store = SqliteStore(options.db or "", sync=options.sync)
+    database = database_for(options.db, options.dsn, environ)
+    if database is not None:
+        store = open_database(database, sync=options.sync)
         held.callback(store.close)
         held.enter_context(store.lease(state.run_id))
         return nullcontext(store)
+    assert folder is not None  # noqa: S101 - what is in no database is in a folder
     if not os.path.lexists(folder.answers):
         # It is made before the state is: without it nobody knows what was answered.
         raise IntegrityError(f"there is no file `{folder.answers}`", hint="without its answers a run cannot go on")
@@ -288,8 +292,9 @@ def _options(options: ResumeOptions, state: RunState) -> RunOptions:
         file=state.file,
         mode=state.mode,
         actor=state.actor,
-        trace=state.trace if options.db is None else None,
+        trace=state.trace if options.db is None and options.dsn is None else None,
         db=options.db,
+        dsn=options.dsn,
         state_dir=options.state_dir or state.state_dir,
         sync=options.sync,
         policies=state.policies,

@@ -8,8 +8,9 @@ from typing import Final, Literal
 import msgspec
 
 from gert.ecosystem.approvals.ticket_file import TicketFile
+from gert.ecosystem.host.database import Database, database_for, name_of, words_for
 from gert.ecosystem.host.documents import Workspace
-from gert.ecosystem.host.dsn import Dsn, read_dsn
+from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.files import is_file
 from gert.ecosystem.host.runs import state_dir
 from gert.ecosystem.host.state import RunState
@@ -41,18 +42,19 @@ class Place(msgspec.Struct, frozen=True):
     dsn: Dsn | None = None
 
     @property
+    def database(self) -> Database | None:
+        """The ledger, where there is one."""
+        return self.dsn if self.dsn is not None else self.db
+
+    @property
     def name(self) -> str:
         """The place as people know it."""
-        if self.dsn is not None:
-            return self.dsn.name
-        return self.db if self.db is not None else os.path.join(self.state, "runs")
+        return name_of(self.database) if self.database is not None else os.path.join(self.state, "runs")
 
     @property
     def words(self) -> str:
         """What says on a command line that this place is meant, where it has to be said; never a password."""
-        if self.dsn is not None:
-            return f" --dsn {self.dsn.given}"
-        return f" --db {self.db}" if self.db is not None else ""
+        return words_for(self.database)
 
 
 class Entry(msgspec.Struct, kw_only=True):
@@ -112,10 +114,9 @@ class Entry(msgspec.Struct, kw_only=True):
 
 def place_for(chosen: str | None, db: str | None, environ: Mapping[str, str], dsn: str | None = None) -> Place:
     """Where to look: the state directory of the working folder unless another is chosen, or a ledger."""
-    if db is not None and dsn is not None:
-        raise UsageError("expected one ledger, found two", hint="leave out --db or --dsn")
+    database = database_for(db, dsn, environ)
     if db is not None and not is_file(db):
         raise UsageError(f"there is no file `{db}`")
-    address = read_dsn(dsn, environ) if dsn is not None else None
+    address = database if isinstance(database, Dsn) else None
     working = os.getcwd()
     return Place(state_dir(chosen, Workspace(working).project_root(working), environ), db, address)

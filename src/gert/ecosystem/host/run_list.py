@@ -48,8 +48,7 @@ class Runs:
         self.place = place
         self.problems: list[str] = []
         self._environ = environ
-        ledger = place.dsn if place.dsn is not None else place.db
-        self.archive = Archive(ledger) if ledger is not None else None
+        self.archive = Archive(place.database) if place.database is not None else None
         self._tickets: dict[str, list[TicketFile]] | None = None
 
     def close(self) -> None:

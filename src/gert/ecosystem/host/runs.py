@@ -68,7 +68,7 @@ class RunFolder:
             why = (problem.strerror or str(problem)).lower()
             raise TraceError(
                 f"the run cannot be recorded in `{self.path}`: {why}",
-                hint="choose another place with --state-dir or GERT_STATE_DIR, or with --trace or --db",
+                hint="choose another place with --state-dir or GERT_STATE_DIR, or with --trace, --db or --dsn",
             ) from None
 
     def discard(self) -> None:

@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 
+from gert.ecosystem.host.database import Database, name_of, open_database
 from gert.ecosystem.host.outcomes import Places
 from gert.ecosystem.host.runs import RUNS, TRACE_FILE
-from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.errors import DocumentError, TraceError
 from gert.kernel.events.agent import RunStarted
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode
@@ -83,16 +83,17 @@ class Scan:
             if run is not None:
                 yield run
 
-    def _in_database(self, database: str) -> Iterator[RunSummary]:
+    def _in_database(self, database: Database) -> Iterator[RunSummary]:
+        name = name_of(database)
         try:
-            store = SqliteStore(database, read_only=True)
+            store = open_database(database, read_only=True)
         except TraceError as error:
             raise DocumentError(error.message, hint=error.hint) from error
-        with self._skipping(database):
+        with store, self._skipping(name):
             for run_id in store.runs():
                 run = None
-                with self._skipping(f"{database}: {run_id}"):
-                    run = self._summary(self._rows(store.events(run_id)), database)
+                with self._skipping(f"{name}: {run_id}"):
+                    run = self._summary(self._rows(store.events(run_id)), name)
                 if run is not None:
                     yield run
 

@@ -110,7 +110,7 @@ def trace_file(folder: str, runbook: str, stamp: str) -> str:
 
 def where_recorded(options: RunOptions, settings: Settings, runbook: str, run_id: str) -> RunOptions:
     """The options with the trace where settings want it; what the caller says goes first."""
-    if options.mode != "real" or options.trace or options.db or settings.traces_dir is None:
+    if options.mode != "real" or options.trace or options.db or options.dsn or settings.traces_dir is None:
         return options
     return msgspec.structs.replace(options, trace=trace_file(settings.traces_dir, runbook, run_id))
 

@@ -1,7 +1,7 @@
 """Runbook runs on Postgres, for an engine that does not know of event loops: a thread has one for it."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Thread
 from types import TracebackType
@@ -29,11 +29,18 @@ _LAST: Final = "SELECT line FROM events WHERE run_id = $1 ORDER BY seq DESC LIMI
 _LAST_TIME: Final = "SELECT timestamp FROM events WHERE run_id = $1 ORDER BY seq DESC LIMIT 1"
 _RUNS: Final = "SELECT run_id FROM runs WHERE run_id > $1 AND count > 0 ORDER BY run_id LIMIT $2"
 _STATE: Final = "SELECT state FROM states WHERE run_id = $1"
+_LOCKED: Final = """
+SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = $1 AND objid = $2 AND objsubid = 1
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
 _WRITE_STATE: Final = "INSERT INTO states VALUES ($1, $2) ON CONFLICT (run_id) DO UPDATE SET state = $2"
 
 
 class PostgresRunStore:
-    """The runs in one schema of a database; its tables are made if they are not there, unless it is only to be read."""
+    """The runs in one schema of a database; its tables are made if they are not there, unless it is only to be read.
+
+    masked: takes out of a message what nobody is to be shown
+    """
 
     def __init__(
         self,
@@ -41,6 +48,7 @@ class PostgresRunStore:
         *,
         schema: str = "gert",
         read_only: bool = False,
+        masked: Callable[[str], str] = str,
         command_timeout_seconds: float = 30.0,
         max_retry_attempts: int = 5,
         retry_backoff_seconds: float = 0.02,
@@ -49,6 +57,8 @@ class PostgresRunStore:
         self._backoff = retry_backoff_seconds
         self._timeout = command_timeout_seconds
         self._read_only = read_only
+        self._masked = masked
+        self._held: dict[str, Any] = {}
         self._server = Server(
             dsn,
             schema=schema,
@@ -109,12 +119,17 @@ class PostgresRunStore:
     @contextmanager
     def lease(self, run_id: str) -> Iterator[None]:
         """Be the only one who drives a run, as long as this process lives; Busy where somebody else does."""
-        connection = self._do(self._lock(run_id))
+        self._do(self._hold(run_id))
         try:
             yield
         finally:
             if self._thread is not None:
-                self._do(connection.close(timeout=self._timeout))
+                self._do(self._let_go(run_id))
+
+    def is_driven(self, run_id: str) -> bool:
+        """Whether somebody drives a run, on whatever machine."""
+        high, low = divmod(self._lock_number(run_id) % (1 << 64), 1 << 32)
+        return bool(self._ask(_LOCKED, high, low))
 
     def runs(self) -> Iterator[str]:
         """The runs, by id."""
@@ -158,6 +173,7 @@ class PostgresRunStore:
         with self._server.working():
             for attempt in range(1, self._attempts + 1):
                 try:
+                    await self._hold_on(run_id)
                     if await self._send(run_id, before, before + len(events), last, *ends, *lines):
                         self._telling.wrote(run_id)
                         return
@@ -198,19 +214,45 @@ class PostgresRunStore:
 
     async def _last_words(self) -> None:
         await self._telling.close(1.0)
+        for run_id in list(self._held):
+            await self._let_go(run_id)
 
-    async def _lock(self, run_id: str) -> Any:
-        """A connection that holds a lock as long as it lives."""
+    async def _hold(self, run_id: str) -> None:
         self._server.check_usable()
-        number = int(sha256_hex(f"gert-run\n{self._server.schema}\n{run_id}".encode())[:16], 16) - (1 << 63)
         try:
-            connection = await self._server.connect()
-            if await connection.fetchval("SELECT pg_try_advisory_lock($1)", number):
-                return connection
+            self._held[run_id] = await self._lock(run_id)
         except GertError:
             raise
         except Exception as error:
             raise worded(error) from error
+
+    async def _hold_on(self, run_id: str) -> None:
+        """Take the lock again where the connection that had it was cut: by now somebody else may drive the run."""
+        held = self._held.get(run_id)
+        if held is not None and held.is_closed():
+            self._held[run_id] = await self._lock(run_id)
+
+    async def _let_go(self, run_id: str) -> None:
+        connection = self._held.pop(run_id, None)
+        if connection is None:
+            return
+        try:
+            await connection.close(timeout=self._timeout)
+        except Exception:  # the lock ends with the connection, however that ends
+            connection.terminate()
+
+    def _lock_number(self, run_id: str) -> int:
+        return int(sha256_hex(f"gert-run\n{self._server.schema}\n{run_id}".encode())[:16], 16) - (1 << 63)
+
+    async def _lock(self, run_id: str) -> Any:
+        """A connection that holds a lock as long as it lives."""
+        connection = await self._server.connect()
+        try:
+            if await connection.fetchval("SELECT pg_try_advisory_lock($1)", self._lock_number(run_id)):
+                return connection
+        except BaseException:
+            connection.terminate()
+            raise
         await connection.close()
         raise Busy(f"run `{run_id}` is being driven by another process", hint="wait for it to end")
 
@@ -233,4 +275,9 @@ class PostgresRunStore:
         if self._thread is None:
             work.close()
             raise TraceError("the store is closed")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        except GertError as problem:
+            problem.message = self._masked(problem.message)
+            problem.args = (problem.message,)
+            raise problem from None

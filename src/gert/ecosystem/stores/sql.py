@@ -17,11 +17,14 @@ _TYPES: Final[Mapping[Backend, Mapping[str, str]]] = {
     "postgres": {"bytes": "BYTEA", "number": "BIGINT"},
 }
 
+# Kept in the order of their keys, where that spares a second tree; lines are long and stay out of it.
+_KEYED: Final[Mapping[Backend, str]] = {"sqlite": " WITHOUT ROWID", "postgres": ""}
+
 # `C`: text is compared by its bytes, as SQLite does and as ids that sort by time need it.
 _COLLATION: Final[Mapping[Backend, str]] = {"sqlite": "", "postgres": ' COLLATE "C"'}
 
 _TABLES: Final = {
-    "meta": "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "meta": "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL){keyed}",
     "events": """CREATE TABLE events (
         run_id TEXT{c} NOT NULL, seq {number} NOT NULL, type TEXT NOT NULL, timestamp TEXT{c} NOT NULL,
         line {bytes} NOT NULL, summary_type TEXT{c},
@@ -38,21 +41,20 @@ _TABLES: Final = {
         run_id TEXT{c} PRIMARY KEY, tenant TEXT{c}, count {number} NOT NULL, hash TEXT NOT NULL, seal TEXT,
         status TEXT, snapshot {bytes}, started_at TEXT{c} NOT NULL, updated_at TEXT{c} NOT NULL,
         lease_worker TEXT, lease_token {number} NOT NULL DEFAULT 0, lease_expires TEXT{c}
-    )""",
+    ){keyed}""",
     "calls": """CREATE TABLE calls (
         run_id TEXT{c} NOT NULL, seq {number} NOT NULL, kind TEXT NOT NULL, key TEXT{c} NOT NULL, name TEXT{c} NOT NULL,
         tenant TEXT{c} NOT NULL, timestamp TEXT{c} NOT NULL, input_hash TEXT NOT NULL, semantic_key TEXT{c},
         outcome TEXT NOT NULL, done_seq {number}, drift TEXT NOT NULL, held {number} NOT NULL,
         PRIMARY KEY (run_id, seq)
-    )""",
+    ){keyed}""",
 }
 
 _INDEXES: Final = (
     "CREATE INDEX events_by_summary ON events (run_id, summary_type, seq) WHERE summary_type IS NOT NULL",
-    # By time alone there is none: every append would have to change it, and who lists all runs reads them all.
-    "CREATE INDEX runs_by_tenant ON runs (tenant, updated_at)",
+    # None by the time of the last event: every append would have to change it, and there are few runs to an event.
+    "CREATE INDEX runs_by_tenant ON runs (tenant, started_at)",
     "CREATE INDEX calls_by_key ON calls (run_id, key, seq)",
-    "CREATE INDEX calls_open ON calls (run_id, seq) WHERE outcome = 'open'",
     "CREATE INDEX calls_by_name ON calls (tenant, name, timestamp) WHERE kind = 'tool'",
     "CREATE INDEX calls_by_semantic ON calls (tenant, name, semantic_key) WHERE semantic_key IS NOT NULL",
     # Two calls that mean the same are never both under way or done.
@@ -62,7 +64,7 @@ _INDEXES: Final = (
 
 def table(name: str, backend: Backend) -> str:
     """The statement that makes a table."""
-    return _TABLES[name].format(c=_COLLATION[backend], **_TYPES[backend])
+    return _TABLES[name].format(c=_COLLATION[backend], keyed=_KEYED[backend], **_TYPES[backend])
 
 
 def schema(backend: Backend) -> tuple[str, ...]:
@@ -90,7 +92,11 @@ CALL_COLUMNS: Final = (
 
 HEAD: Final = f"SELECT {HEAD_COLUMNS} FROM runs WHERE run_id = $1 AND count > 0"
 LINES: Final = "SELECT line FROM events WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3"
-CALLS: Final = f"SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 AND key = $2 ORDER BY seq DESC LIMIT $3"
+# In two steps: asked at once, SQLite may go through every call of the run in order.
+CALLS: Final = (
+    f"SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 AND seq IN"
+    " (SELECT seq FROM calls WHERE run_id = $1 AND key = $2 ORDER BY seq DESC LIMIT $3) ORDER BY seq DESC"
+)
 LAST_CALL: Final = "SELECT coalesce(max(seq), 0) FROM calls WHERE run_id = $1 AND key = $2"
 OPEN_CALLS: Final = f"SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 AND outcome = 'open' ORDER BY seq LIMIT $2"
 HOLDER: Final = (

@@ -4,15 +4,23 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from heapq import heappop, heappush
 from typing import Any, Final
 
-from gert.kernel.agent.ledger import Expect, Held, Ledger, Overtaken, Write, Written
+from gert.kernel.agent.ledger import Batch, Expect, Held, Ledger, Overtaken, Write, Written
 from gert.kernel.agent.payloads import KernelEvent, event_from_line
 
 OnEvent = Callable[[KernelEvent], Awaitable[None]]
 
 MOST_WAITING: Final = 10_000
 """Events that wait for a listener that is slow; the oldest are passed over beyond that, and it is said."""
+
+MOST_HELD: Final = 256
+"""Appends of one run that are held back for one that came before them."""
+
+MOST_RUNS: Final = 256
+"""Runs whose last event is remembered while nobody appends to them."""
 
 PATIENCE: Final = 5.0
 """Seconds a listener has to finish when the store is closed."""
@@ -65,32 +73,67 @@ class Listener:
                 _LOG.exception("a listener failed")
 
 
+class InOrder:
+    """Puts what was appended to one run in the order of its numbers: appends that overlap may be heard in another.
+
+    pending: how many are under way
+    """
+
+    def __init__(self) -> None:
+        self.pending = 0
+        self._told = 0
+        self._heard: list[tuple[int, list[bytes]]] = []
+
+    def hear(self, batch: Batch) -> None:
+        """Take what was appended."""
+        lines = [row.line for row in batch.rows]
+        heappush(self._heard, (batch.head.count - len(lines), lines))
+
+    def tell(self) -> list[bytes]:
+        """What nothing is missing before; where nobody appends any more, all of it."""
+        told: list[bytes] = []
+        while self._heard and (self._heard[0][0] == self._told or not self.pending or len(self._heard) > MOST_HELD):
+            start, lines = heappop(self._heard)
+            told += lines
+            self._told = start + len(lines)
+        return told
+
+
 class ListenedLedger:
     """A ledger whose appends somebody listens to; everything else is the ledger's own."""
 
     def __init__(self, ledger: Ledger, listener: Listener) -> None:
         self._ledger = ledger
         self._listener = listener
+        self._runs: dict[str, InOrder] = {}
 
     async def append(
         self, run_id: str, write: Write, *, expects: Sequence[Expect] = (), fence: int | None = None
     ) -> Written | Overtaken | Held:
         """Append, then tell; also where whoever appends waits no more, since it is written all the same."""
+        run = self._runs.setdefault(run_id, InOrder())
+        run.pending += 1
         appending = asyncio.ensure_future(self._ledger.append(run_id, write, expects=expects, fence=fence))
-        appending.add_done_callback(self._heard)
+        appending.add_done_callback(partial(self._heard, run_id, run))
         return await asyncio.shield(appending)
 
-    def _heard(self, appending: "asyncio.Future[Written | Overtaken | Held]") -> None:
-        if appending.cancelled() or appending.exception() is not None:
-            return
-        answer = appending.result()
-        if isinstance(answer, Written):
-            self._listener.hear([row.line for row in answer.batch.rows])
+    def _heard(self, run_id: str, run: InOrder, appending: "asyncio.Future[Written | Overtaken | Held]") -> None:
+        run.pending -= 1
+        if not appending.cancelled() and appending.exception() is None:
+            answer = appending.result()
+            if isinstance(answer, Written):
+                run.hear(answer.batch)
+        if lines := run.tell():
+            self._listener.hear(lines)
+        if not run.pending and len(self._runs) > MOST_RUNS:
+            self._runs.pop(run_id, None)
 
     async def close(self) -> None:
         """Let the listener finish, then close the ledger."""
         await self._listener.close()
         await self._ledger.close()
+        # What was under way has ended, and is told, too.
+        await self._listener.close()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ledger, name)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from gert.ecosystem.host.database import name_of, words_for
 from gert.ecosystem.host.options import Executed
 from gert.ecosystem.surfaces.cli.output import complain, plural, say, say_json
 from gert.kernel.events.runbook import Outcome
@@ -44,7 +45,8 @@ def _reachable(executed: Executed) -> Iterator[str]:
 
 
 def _summary(executed: Executed) -> Iterator[str]:
-    where = executed.trace or executed.db
+    database = executed.database
+    where = executed.trace or (name_of(database) if database is not None else None)
     recorded = f" in {printable(where)}" if where is not None else ", not recorded"
     yield f"{printable(executed.run_id)}: {plural(executed.events, 'event')}{recorded}"
     if executed.status == "waiting":
@@ -63,8 +65,7 @@ def _waiting(executed: Executed) -> Iterator[str]:
         yield f"approval pending for `{printable(each.step_id)}`: gert approve {printable(each.ticket_id)}"
         if each.page is not None:
             yield f"  or in a browser, with `gert approvals serve` running: {printable(each.page)}"
-    db = f" --db {printable(executed.db)}" if executed.db else ""
-    yield f"resume with: gert resume --run {printable(executed.run_id)}{db}"
+    yield f"resume with: gert resume --run {printable(executed.run_id)}{printable(words_for(executed.database))}"
 
 
 def _outcome(outcome: Outcome) -> str:

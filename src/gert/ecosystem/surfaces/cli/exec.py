@@ -47,6 +47,7 @@ from gert.kernel.runbook.program import Program
 @click.option("--as", "actor", metavar="ACTOR", help="Who runs it; the user of this machine when left out.")
 @click.option("--trace", metavar="FILE", help="Record in this file instead of the state folder.")
 @click.option("--db", metavar="FILE", help="Record in this SQLite database instead.")
+@click.option("--dsn", metavar="DSN", help="Record in this Postgres ledger; env:NAME for a variable with its address.")
 @click.option("--state-dir", metavar="DIR", help="Where runs are kept; the project or your state folder otherwise.")
 @click.option(
     "--sync",
@@ -84,6 +85,7 @@ def command(
     actor: str | None,
     trace: str | None,
     db: str | None,
+    dsn: str | None,
     state_dir: str | None,
     sync: str,
     policies: tuple[str, ...],
@@ -99,7 +101,8 @@ def command(
 ) -> int:
     """Run a runbook: contracts checked, policy applied, every step recorded.
 
-    A real run is always recorded: under `runs/` of the project, of your state folder, or where --trace or --db says.
+    A real run is always recorded: under `runs/` of the project, of your state folder, or where --trace, --db or
+    --dsn says.
     `--mode dry-run` runs nothing and shows every outcome that can be reached; `--mode probe` runs only tools that
     write nothing; `--mode replay` takes every answer from a scenario. Ctrl-C stops what is under way and finishes
     the record; a second one ends at once.
@@ -113,6 +116,7 @@ def command(
         actor=named(actor),
         trace=trace,
         db=db,
+        dsn=dsn,
         state_dir=state_dir,
         sync=sync == "full",
         policies=policies,

@@ -38,6 +38,7 @@ PASSED_OVER: Final = {
 @click.option("--runbook", metavar="NAME", help="Runs of this runbook only.")
 @click.option("--mode", type=click.Choice(MODES), default="real", show_default=True, help="Runs of this mode.")
 @click.option("--db", metavar="FILE", help="Read the runs in this SQLite database.")
+@click.option("--dsn", metavar="DSN", help="Read those in this Postgres ledger; env:NAME for a variable.")
 @click.option("--state-dir", metavar="DIR", help="Where runs are kept; the project or your state folder otherwise.")
 @click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print one row per run instead.")
@@ -48,6 +49,7 @@ def command(
     runbook: str | None,
     mode: str,
     db: str | None,
+    dsn: str | None,
     state_dir: str | None,
     as_json: bool,
     as_csv: bool,
@@ -69,7 +71,7 @@ def command(
     )
     if selection.since is not None and selection.until is not None and selection.since >= selection.until:
         raise UsageError("`--since` is not before `--until`")
-    places = places_for(paths, db, state_dir, os.getcwd(), os.environ)
+    places = places_for(paths, db, state_dir, os.getcwd(), os.environ, dsn)
     report = OutcomeReport()
     # Rows that appear on the same terminal are progress enough.
     with progress(wanted=not (as_csv and sys.stdout.isatty())) as reading:
@@ -131,7 +133,7 @@ def _say_nothing(scan: Scan, places: Places, runbook: str | None) -> None:
     passed = scan.passed_over
     if not passed:
         say(f"No runs found in {', '.join(map(printable, places.names))}.")
-        _hint("`gert exec` records every run; name traces, a folder of them, or a database with `--db`")
+        _hint("`gert exec` records every run; name traces, a folder of them, or a database with `--db` or `--dsn`")
         return
     said = ", ".join(f"{count} {PASSED_OVER[why][0]}" for why, count in sorted(passed.items()))
     say(f"No runs to count: of {plural(passed.total(), 'run')} found, {said}.")

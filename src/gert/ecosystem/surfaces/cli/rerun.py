@@ -37,6 +37,7 @@ from gert.errors import UsageError
 )
 @click.option("--state-dir", metavar="DIR", help="Where runs are kept; the project or your state folder otherwise.")
 @click.option("--db", metavar="FILE", help="The SQLite database of the old run; the new one is recorded there, too.")
+@click.option("--dsn", metavar="DSN", help="The Postgres ledger of both; env:NAME for a variable with its address.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; progress goes to standard error.")
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing while it runs.")
 @click.option("--verbose", "-v", is_flag=True, help="Print what tools print.")
@@ -51,6 +52,7 @@ def command(
     break_glass: str | None,
     state_dir: str | None,
     db: str | None,
+    dsn: str | None,
     as_json: bool,
     quiet: bool,
     verbose: bool,
@@ -70,6 +72,7 @@ def command(
         step=step,
         state_dir=state_dir,
         db=db,
+        dsn=dsn,
         actor=named(actor),
         given=given_values((), inputs, ()),
         allow_changed=allow_changed,

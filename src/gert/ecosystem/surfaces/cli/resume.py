@@ -37,6 +37,7 @@ CHOICES = get_args(Reconciliation)
 @click.option("--detach", is_flag=True, help="Set the run aside again while it waits for approvals.")
 @click.option("--state-dir", metavar="DIR", help="Where runs are kept; the project or your state folder otherwise.")
 @click.option("--db", metavar="FILE", help="The SQLite database the run is recorded in.")
+@click.option("--dsn", metavar="DSN", help="The Postgres ledger it is in; env:NAME for a variable with its address.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; progress goes to standard error.")
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing while it runs.")
 @click.option("--verbose", "-v", is_flag=True, help="Print what tools print.")
@@ -51,6 +52,7 @@ def command(
     detach: bool,
     state_dir: str | None,
     db: str | None,
+    dsn: str | None,
     as_json: bool,
     quiet: bool,
     verbose: bool,
@@ -67,6 +69,7 @@ def command(
         ticket=ticket,
         state_dir=state_dir,
         db=db,
+        dsn=dsn,
         actor=named(actor),
         given=given_values((), inputs, ()),
         reconcile=dict(_choice(text) for text in reconcile),

@@ -15,7 +15,7 @@ from gert.ecosystem.host.run_list import Runs
 from gert.ecosystem.surfaces.cli.exec import named
 from gert.ecosystem.surfaces.cli.output import complain, plural, say, say_json, say_table
 from gert.ecosystem.surfaces.cli.run_ledger import artifacts, export, status, summaries, verify
-from gert.ecosystem.surfaces.cli.run_options import kept, kept_locally, moment_since, of_run, open_runs
+from gert.ecosystem.surfaces.cli.run_options import kept, moment_since, of_run, open_runs
 from gert.ecosystem.surfaces.cli.run_text import HEADINGS, abandoned_lines, about, as_document, as_row, row
 from gert.ecosystem.surfaces.cli.stopping import stopping
 from gert.ecosystem.surfaces.cli.timeline import say_timeline
@@ -137,18 +137,26 @@ def tail(
 @click.option("--reason", required=True, metavar="TEXT", help="Why nobody goes on with it; it is recorded.")
 @click.option("--as", "actor", metavar="ACTOR", help="Who says so; the user of this machine when left out.")
 @click.argument("run_id", metavar="ID")
-@kept_locally
-def abandon_(run_id: str, reason: str, actor: str | None, state_dir: str | None, db: str | None, as_json: bool) -> int:
+@kept
+def abandon_(
+    run_id: str,
+    reason: str,
+    actor: str | None,
+    state_dir: str | None,
+    db: str | None,
+    dsn: str | None,
+    as_json: bool,
+) -> int:
     """End a runbook run that is not running: its record is closed and sealed, and its requests for approval are.
 
     Nothing is called: neither what was left to do, nor the steps of `finally`. A run that is running is not touched;
     Ctrl-C, or SIGTERM to its process, ends that one.
     """
-    with open_runs(state_dir, db) as runs:
+    with open_runs(state_dir, db, dsn) as runs:
         found, place = runs.find(run_id), runs.place
         if runs.archive is not None and runs.entry(found).kind == "agent":
             raise UsageError(f"run `{found}` is an agent run", hint="its harness says when it has ended")
-    options = AbandonOptions(run_id=found, reason=reason, actor=named(actor), state_dir=place.state, db=db)
+    options = AbandonOptions(run_id=found, reason=reason, actor=named(actor), state_dir=place.state, db=db, dsn=dsn)
     ended = asyncio.run(abandon(options))
     if as_json:
         say_json(msgspec.to_builtins(ended))

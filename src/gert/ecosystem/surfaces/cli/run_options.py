@@ -31,13 +31,6 @@ def kept(command: _Command) -> _Command:
     return command
 
 
-def kept_locally(command: _Command) -> _Command:
-    """A command on runs that this machine keeps."""
-    for option in (_JSON, _DB, _STATE):
-        command = option(command)
-    return command
-
-
 def of_run(command: _Command) -> _Command:
     """A command on one run of any kind."""
     return click.argument("run_id", metavar="ID")(kept(command))
