@@ -113,7 +113,7 @@ def test_a_file_given_along_has_to_be_valid(project: Project, option: str, conte
         pytest.param(["--nonsense"], "--nonsense", id="no such option"),
         pytest.param(["--mode", "real-ish"], "real-ish", id="no such mode"),
         pytest.param(["--mode", "replay"], "replay", id="a mode that needs a scenario"),
-        pytest.param(["--trace", "t", "--db", "d"], "--trace or --db", id="two places to record"),
+        pytest.param(["--trace", "t", "--db", "d"], "--trace, --db and --dsn", id="two places to record"),
         pytest.param(["--as", " "], "--as", id="an actor without a name"),
         pytest.param(["--timeout", "soon"], "soon", id="no duration"),
         pytest.param(["--max-parallel", "0"], "max-parallel", id="no lane at once"),

@@ -184,6 +184,7 @@ def test_the_environment_says_where_traces_are_kept(place: Place, value: str, ex
         pytest.param({}, True, id="a real run"),
         pytest.param({"trace": "mine.jsonl"}, False, id="not where a trace is given"),
         pytest.param({"db": "mine.db"}, False, id="not where a database is given"),
+        pytest.param({"dsn": "postgresql://h/d"}, False, id="not where a ledger is given"),
         pytest.param({"mode": "dry-run"}, False, id="not in a dry run"),
         pytest.param({"mode": "probe"}, False, id="not in a probe"),
     ],

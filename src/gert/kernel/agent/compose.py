@@ -40,8 +40,7 @@ def compose(head: Head, moment: str, tenant: str, entries: Sequence[Entry]) -> B
     """Number, chain, fold and index events at the end of a run."""
     if not head.count and not is_run_id(head.run_id):
         raise RunError(f"`{head.run_id}` is not a run id", hint="letters, digits and ._:@+=~- only")
-    if head.tenant is not None and head.tenant != tenant:
-        raise RunError(f"run `{head.run_id}` belongs to another tenant")
+    require_agent_run(head, tenant)
     rows: list[Row] = []
     calls: list[Call] = []
     ends: list[End] = []
@@ -58,6 +57,14 @@ def compose(head: Head, moment: str, tenant: str, entries: Sequence[Entry]) -> B
         ends.extend(ended_by(payload, seq))
     after = Head(head.run_id, tenant, seq, chain, snapshot, head.started_at or moment, moment)
     return Batch(after, rows, calls, ends)
+
+
+def require_agent_run(head: Head, tenant: str | None = None) -> None:
+    """Refuse a run of another kind, which has a seal of its own, and one of another tenant: RunError."""
+    if head.count and head.snapshot is None:
+        raise RunError(f"run `{head.run_id}` is not an agent run", hint="`gert run show` tells what it is")
+    if tenant is not None and head.tenant is not None and head.tenant != tenant:
+        raise RunError(f"run `{head.run_id}` belongs to another tenant")
 
 
 def key_of(kind: CallKind, step_key: str | None, input_hash: str) -> str:

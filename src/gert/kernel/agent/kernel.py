@@ -403,11 +403,13 @@ class AgentKernel:
         idle_timeout_seconds: float | None = None,
     ) -> AsyncIterator[RunProgress]:
         """How far a run has come now, and again whenever that changes, until the run has ended."""
+        # What is on record by now is told at once; only what comes after it can change that.
+        seen = max(since_seq, (await self._book.head(run_id)).count)
         last = await self.get_run_progress(run_id=run_id)
         yield last
         if last.status != "running":
             return
-        lines = self.ledger.stream(run_id, since_seq, follow=follow, idle_timeout=idle_timeout_seconds)
+        lines = self.ledger.stream(run_id, seen, follow=follow, idle_timeout=idle_timeout_seconds)
         async for line in lines:
             if decode(line).type not in MOVES_PROGRESS:
                 continue

@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from gert.errors import RunBlocked, RunError
 from gert.kernel.agent.book import Book
-from gert.kernel.agent.compose import Entry, event_id
+from gert.kernel.agent.compose import Entry, event_id, require_agent_run
 from gert.kernel.agent.ledger import Head, Lease
 from gert.kernel.agent.shapes import PauseTicket, RunLease, RunRef, TenantContext
 from gert.kernel.agent.snapshot import UNBLOCKED, Pause
@@ -33,11 +33,13 @@ class Lifecycle:
             return await self.start(tenant, None, tools)
         if await self._book.ledger.head(run_id) is None:
             await self._book.begin(run_id, tenant.tenant_id, Entry(RunStarted(tool_signatures=tuple(tools))))
-        return await self.load(run_id)
+        require_agent_run(await self._book.head(run_id), tenant.tenant_id)
+        return RunRef(run_id, tenant.tenant_id)
 
     async def load(self, run_id: str) -> RunRef:
         """A run that has begun."""
         head = await self._book.head(run_id)
+        require_agent_run(head)
         return RunRef(run_id, head.tenant or "")
 
     async def pause(
@@ -124,9 +126,11 @@ class Lifecycle:
     async def release(self, run_id: str, worker_id: str) -> bool:
         """Give a run back."""
         released = await self._book.ledger.release(run_id, worker_id)
-        # Held or lost before: this process claims it no more, and what it knew of it may be old.
-        self._book.fence(run_id, None)
-        self._book.forget(run_id)
+        held = None if released else await self._book.ledger.lease(run_id)
+        # One that was lost is not claimed any more; that of another worker in this process stays.
+        if held is None or held.token != self._book.token(run_id):
+            self._book.fence(run_id, None)
+            self._book.forget(run_id)
         return released
 
     async def lease(self, run_id: str) -> RunLease | None:

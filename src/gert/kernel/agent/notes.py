@@ -11,6 +11,7 @@ from gert.kernel.agent.compose import Entry, key_of
 from gert.kernel.agent.ledger import Expect, Written
 from gert.kernel.agent.payloads import RunSummaryPayload
 from gert.kernel.agent.shapes import TenantContext
+from gert.kernel.agent.snapshot import TASK_PROGRESS, read_units
 from gert.kernel.events.agent import ContextRead, RunSummary
 from gert.kernel.events.envelope import decode
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
@@ -38,6 +39,8 @@ class Notes:
         if not summary_type.strip():
             raise InputError("a summary needs a type")
         _checked(summary_json, summary_type)
+        if summary_type == TASK_PROGRESS and read_units(summary_json) is None:
+            raise InputError('expected tasks such as {"units":[{"id":"deploy","state":"pending"}]}')
         said = RunSummary(summary_type=summary_type, summary_json=summary_json, step_key=step_key)
         written = await self._book.note(run_id, tenant.tenant_id, (Entry(said, parent_step_key),))
         return written.last

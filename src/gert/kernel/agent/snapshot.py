@@ -15,6 +15,7 @@ from gert.kernel.events.agent import (
     HarnessStage,
     HarnessWake,
     ModelCompleted,
+    ModelFailed,
     ModelRequested,
     PauseRequested,
     ReplayedWithDrift,
@@ -112,9 +113,9 @@ def _resumed(snapshot: Snapshot, _: ResumeRequested, __: int) -> Mapping[str, An
 
 
 def _noted(snapshot: Snapshot, said: RunSummary, __: int) -> Mapping[str, Any]:
-    kind, _, key = said.summary_type.partition("::")
+    kind, mark, key = said.summary_type.partition("::")
     if kind == UNBLOCKED:
-        cleared = key or None
+        cleared = key if mark else None
         return {"pauses": tuple(p for p in snapshot.pauses if not (p.blocked and p.unblock_key == cleared))}
     if said.summary_type == TASK_PROGRESS:
         return _tasks(said.summary_json)
@@ -122,7 +123,10 @@ def _noted(snapshot: Snapshot, said: RunSummary, __: int) -> Mapping[str, Any]:
 
 
 def _tasks(text: str) -> Mapping[str, Any]:
-    units = units_of(text)
+    units = read_units(text)
+    if units is None:
+        # Tasks nobody can read are not tasks that are done.
+        return {}
     states = [unit.state for unit in units]
     return {
         "tasks_total": len(units),
@@ -162,6 +166,11 @@ def _answered(snapshot: Snapshot, said: ModelCompleted, _: int) -> Mapping[str, 
     return {"model_cost": snapshot.model_cost + said.cost_usd}
 
 
+def _unanswered(snapshot: Snapshot, said: ModelFailed, _: int) -> Mapping[str, Any]:
+    # An answer nobody can use is paid all the same.
+    return {"model_cost": snapshot.model_cost + said.cost_usd}
+
+
 def _drifted(snapshot: Snapshot, _: ReplayedWithDrift, __: int) -> Mapping[str, Any]:
     return {"drift_count": snapshot.drift_count + 1}
 
@@ -184,6 +193,7 @@ _CHANGES: Mapping[type[Payload], Callable[[Snapshot, Any, int], Mapping[str, Any
     HarnessStage: _staged,
     ModelRequested: _asked_model,
     ModelCompleted: _answered,
+    ModelFailed: _unanswered,
     ReplayedWithDrift: _drifted,
     ToolRequested: _asked_tool,
     ToolCompleted: _tool_ended,
@@ -206,10 +216,15 @@ _PROGRESS = msgspec.json.Decoder(_Progress)
 
 def units_of(text: str) -> tuple[Unit, ...]:
     """The tasks a `task_progress` summary tells of; none where it cannot be read."""
+    return read_units(text) or ()
+
+
+def read_units(text: str) -> tuple[Unit, ...] | None:
+    """The tasks a `task_progress` summary tells of; None where it cannot be read."""
     try:
         return _PROGRESS.decode(text).units
     except (msgspec.MsgspecError, RecursionError):
-        return ()
+        return None
 
 
 def stage_of(units: tuple[Unit, ...]) -> str | None:

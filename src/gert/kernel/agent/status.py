@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from gert.kernel.agent.compose import require_agent_run
 from gert.kernel.agent.ledger import Head
 from gert.kernel.agent.shapes import ResumePoint, RunProgress, RunProgressStatus, RunStatus
 from gert.kernel.agent.snapshot import Snapshot, Unit
@@ -84,6 +85,7 @@ def explanation_of(head: Head) -> dict[str, object]:
 
 
 def _snapshot(head: Head) -> Snapshot:
+    require_agent_run(head)
     return head.snapshot or Snapshot()
 
 

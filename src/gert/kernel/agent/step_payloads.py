@@ -84,6 +84,9 @@ class ModelFailedPayload(PayloadModel):
     message: str = ""
     status: int | None = None
     elapsed_seconds: float = 0.0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
     request_seq: int | None = None
 
 

@@ -69,6 +69,7 @@ class ModelFailed(Payload, frozen=True, kw_only=True):
     category: what kind of trouble it was, in the words of the adapter
     status: the HTTP status, where there was one
     elapsed_seconds: how long it had been waited for
+    cost_usd: what was paid for an answer nobody could use
     """
 
     type: ClassVar[str] = "model_failed"
@@ -80,6 +81,9 @@ class ModelFailed(Payload, frozen=True, kw_only=True):
     message: str = ""
     status: int | None = None
     elapsed_seconds: float = 0.0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
 
 
 class ReplayedWithDrift(Payload, frozen=True, kw_only=True):
