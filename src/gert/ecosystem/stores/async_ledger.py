@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from gert.ecosystem.stores.core import Page, Reader, Writer
+from gert.ecosystem.stores.names import check_expects, check_name, check_tool
 from gert.ecosystem.stores.naming import new_id, utc_now
 from gert.ecosystem.stores.settling import check_run_id, holds
 from gert.ecosystem.stores.threads import Hands
@@ -75,6 +76,7 @@ class AsyncLedger:
     ) -> Written | Overtaken | Held:
         """Append what `write` makes of the end of the run."""
         check_run_id(run_id)
+        check_expects(expects)
         return await self._change(lambda writer: writer.append(run_id, write, expects, fence))
 
     async def acquire(self, run_id: str, worker_id: str, ttl_seconds: float) -> Lease | None:
@@ -113,6 +115,7 @@ class AsyncLedger:
 
     async def calls(self, run_id: str, key: str, limit: int = 100) -> list[Call]:
         """The requests under a key, the newest first."""
+        check_name("step key", key)
         run_id = _known(run_id)
         return await self._glance(lambda reader: reader.calls(run_id, key, limit))
 
@@ -127,12 +130,14 @@ class AsyncLedger:
 
     async def summaries(self, run_id: str, summary_type: str | None = None, limit: int = 20) -> list[bytes]:
         """The lines of the newest summaries, the newest first."""
+        check_name("summary type", summary_type)
         run_id = _known(run_id)
         look = self._glance if summary_type is not None and limit <= _FEW else self._read
         return await look(lambda reader: reader.summaries(run_id, summary_type, limit))
 
     async def latest_summaries(self, run_id: str, prefix: str) -> list[bytes]:
         """The line of the newest summary of each type that begins with a prefix, by type."""
+        check_name("summary type", prefix)
         run_id = _known(run_id)
         return await self._read(lambda reader: reader.latest_summaries(run_id, prefix))
 
@@ -145,12 +150,14 @@ class AsyncLedger:
 
     async def holder(self, tenant: str, name: str, semantic_key: str) -> Call | None:
         """The call that holds a semantic key, or else the newest that had it."""
+        check_tool(tenant, name, semantic_key)
         return await self._glance(lambda reader: reader.holder(tenant, name, semantic_key))
 
     async def count_calls(
         self, name: str, *, run_id: str | None = None, tenant: str | None = None, since: datetime | None = None
     ) -> int:
         """How often a tool was requested."""
+        check_tool(tenant, name, None)
         earliest = format_timestamp(since) if since is not None else ""
         known = _known(run_id) if run_id is not None else None
         return await self._read(lambda reader: reader.count_calls(name, known, tenant, earliest))
@@ -164,6 +171,8 @@ class AsyncLedger:
         limit: int | None = None,
     ) -> list[Head]:
         """The runs, the last written first."""
+        check_name("tenant", tenant)
+        check_name("status", status)
         earliest = format_timestamp(since) if since is not None else None
         return await self._read(lambda reader: reader.runs(tenant, earliest, status, limit))
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from gert.ecosystem.stores.settling import check_follows, ended, rival, settled
+from gert.ecosystem.stores.settling import check_follows, rival, settled
 from gert.kernel.agent.ledger import (
     Batch,
     Call,
@@ -20,6 +20,7 @@ from gert.kernel.agent.ledger import (
     Write,
     may_append,
 )
+from gert.kernel.agent.memory import ended
 from gert.kernel.agent.verifying import seal_head
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.foundation.signature import Key

@@ -1,8 +1,10 @@
 """Reads a ledger in a folder of files: what is new in them since the last look, and no more."""
 
 import os
+import time
 from collections.abc import Hashable, Sequence
 from itertools import accumulate
+from typing import Final, NamedTuple
 
 from msgspec import structs
 
@@ -13,6 +15,9 @@ from gert.ecosystem.stores.rereading import reread
 from gert.ecosystem.stores.run_file import HEAD, HEAD_VERSION, LINES, End, file_name, no_end, read_end
 from gert.errors import TraceError
 from gert.kernel.agent.ledger import SchemaInfo
+
+_TICK_NS: Final = 100_000_000
+"""Files that are exchanged within one tick of a coarse clock may look alike; a tick is shorter than this."""
 
 
 class Known:
@@ -39,6 +44,8 @@ class JsonlReader(IndexReader):
         super().__init__(Index(lambda: self.refresh(None)))
         self.folder = folder
         self._known: dict[str, Known] = {}
+        # How the files looked that were read, by their names: one that looks the same says the same.
+        self._seen: dict[str, _Look] = {}
 
     def path(self, run_id: str, suffix: str) -> str:
         """A file of a run."""
@@ -51,23 +58,38 @@ class JsonlReader(IndexReader):
         if run_id is not None:
             self.known(run_id)
             return
-        for entry in os.scandir(self.folder):
-            if entry.name.endswith(HEAD) and not entry.name.startswith("."):
-                found = read_end(entry.path)
-                if found is not None and file_name(found[1].run_id) + HEAD == entry.name:
-                    self.known(found[1].run_id)
+        now = time.time_ns()
+        with os.scandir(self.folder) as entries:
+            for entry in entries:
+                if entry.name.endswith(HEAD) and not entry.name.startswith("."):
+                    self._look_at(entry, now)
+
+    def _look_at(self, entry: "os.DirEntry[str]", now: int) -> None:
+        """Read the end of a run unless it was read already."""
+        look = _look_of(entry)
+        if look is None or self._seen.get(entry.name) == look:
+            return
+        found = read_end(entry.path)
+        if found is not None and file_name(found[1].run_id) + HEAD == entry.name:
+            self._take_note(*found)
+        # The look was taken before the file was read: where that is another one by now, it is read again.
+        if now - look.changed > _TICK_NS:
+            self._seen[entry.name] = look
 
     def known(self, run_id: str) -> Known:
         """A run as it is now; nothing of it is kept where it has not begun."""
         found = read_end(self.path(run_id, HEAD)) if run_id else None
-        known = self._known.get(run_id)
         if found is None:
-            return known or Known(run_id)
+            return self._known.get(run_id) or Known(run_id)
         data, end = found
         if end.run_id != run_id:
             raise TraceError(f"`{self.path(run_id, HEAD)}` belongs to run `{end.run_id}`")
+        return self._take_note(data, end)
+
+    def _take_note(self, data: bytes, end: End) -> Known:
+        known = self._known.get(end.run_id)
         if known is None:
-            known = self._known[run_id] = Known(run_id)
+            known = self._known[end.run_id] = Known(end.run_id)
         if known.data != data:
             self._follow(known, end)
             known.data = data
@@ -156,6 +178,23 @@ class JsonlReader(IndexReader):
     def schema_info(self) -> SchemaInfo:
         """What the files say of themselves."""
         return SchemaInfo("jsonl", str(HEAD_VERSION))
+
+
+class _Look(NamedTuple):
+    """How a file looks from outside."""
+
+    changed: int
+    size: int
+    number: int
+
+
+def _look_of(entry: "os.DirEntry[str]") -> _Look | None:
+    """How a file looks; none where it has gone."""
+    try:
+        found = entry.stat()
+    except OSError:
+        return None
+    return _Look(found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def _is_cut(path: str, end: End, found: int) -> TraceError:

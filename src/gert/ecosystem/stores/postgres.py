@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from gert.ecosystem.stores import sql
+from gert.ecosystem.stores.names import check_expects, check_name, check_tool
 from gert.ecosystem.stores.naming import new_id, utc_now
 from gert.ecosystem.stores.postgres_append import Appends
 from gert.ecosystem.stores.postgres_careful import Making, Wanted
@@ -15,8 +16,8 @@ from gert.ecosystem.stores.postgres_leases import Change, Leases
 from gert.ecosystem.stores.postgres_server import Server
 from gert.ecosystem.stores.postgres_statements import EVENTS_PAGE, LEASE, LINES_AT
 from gert.ecosystem.stores.postgres_wake import Listening, Telling
+from gert.ecosystem.stores.rows import call_of, head_of
 from gert.ecosystem.stores.settling import acquired, check_run_id, holds, released, renewed
-from gert.ecosystem.stores.sqlite_rows import call_of, head_of
 from gert.ecosystem.stores.waiting import Waiting
 from gert.errors import TraceError, UsageError
 from gert.kernel.agent.ledger import Call, Expect, Head, Held, Lease, Overtaken, SchemaInfo, Write, Written
@@ -117,6 +118,7 @@ class PostgresLedger:
     ) -> Written | Overtaken | Held:
         """Append what `write` makes of the end of the run."""
         check_run_id(run_id)
+        check_expects(expects)
         self._check_writable()
         self._server.begin()
         try:
@@ -157,6 +159,7 @@ class PostgresLedger:
 
     async def calls(self, run_id: str, key: str, limit: int = 100) -> list[Call]:
         """The requests under a key, the newest first."""
+        check_name("step key", key)
         return await self._calls(run_id, sql.CALLS, key, limit)
 
     async def open_calls(self, run_id: str, limit: int = 1000) -> list[Call]:
@@ -169,12 +172,14 @@ class PostgresLedger:
 
     async def summaries(self, run_id: str, summary_type: str | None = None, limit: int = 20) -> list[bytes]:
         """The lines of the newest summaries, the newest first."""
+        check_name("summary type", summary_type)
         if summary_type is None:
             return await self._lines(run_id, sql.SUMMARIES, limit)
         return await self._lines(run_id, sql.SUMMARY, summary_type, limit)
 
     async def latest_summaries(self, run_id: str, prefix: str) -> list[bytes]:
         """The line of the newest summary of each type that begins with a prefix, by type."""
+        check_name("summary type", prefix)
         return await self._lines(run_id, sql.LATEST_SUMMARIES, prefix)
 
     async def lease(self, run_id: str) -> Lease | None:
@@ -188,6 +193,7 @@ class PostgresLedger:
 
     async def holder(self, tenant: str, name: str, semantic_key: str) -> Call | None:
         """The call that holds a semantic key, or else the newest that had it."""
+        check_tool(tenant, name, semantic_key)
         row = await self._server.row(sql.HOLDER, tenant, name, semantic_key)
         return call_of(row) if row is not None else None
 
@@ -195,6 +201,7 @@ class PostgresLedger:
         self, name: str, *, run_id: str | None = None, tenant: str | None = None, since: datetime | None = None
     ) -> int:
         """How often a tool was requested."""
+        check_tool(tenant, name, None)
         chosen, values = _chosen(
             {"name": name, "run_id": run_id, "tenant": tenant},
             {"timestamp": format_timestamp(since) if since is not None else None},
@@ -211,6 +218,8 @@ class PostgresLedger:
         limit: int | None = None,
     ) -> list[Head]:
         """The runs, the last written first."""
+        check_name("tenant", tenant)
+        check_name("status", status)
         chosen, values = _chosen(
             {"tenant": tenant, "status": status},
             {"updated_at": format_timestamp(since) if since is not None else None},

@@ -42,9 +42,9 @@ class Appends:
         return run.head.count if run is not None and run.head is not None else 0
 
     async def append(self, wanted: Wanted) -> Written | Overtaken | Held:
-        """Append; once it was sent, a cancellation no longer keeps it from happening."""
+        """Append; it happens also where whoever waits for it is cancelled, who then pays for a task."""
         run = self._run(wanted.run_id)
-        turn = run.turn_now() or await run.turn()
+        turn = run.turn_now() or await self._turn(run, wanted)
         try:
             doubt: Batch | None = None
             batch = self._from_memory(wanted, run.head)
@@ -58,6 +58,11 @@ class Appends:
                     doubt = self._in_doubt(error, batch, turn)
             turn.give_back(self._pool)
             return await self._go_on(turn, self._carefully(run, Attempt(wanted, doubt)))
+        except asyncio.CancelledError:
+            if not turn.is_handed_on:
+                turn.give_back(self._pool)
+                self._hand_on(turn, self._carefully(run, Attempt(wanted, turn.sent)))
+            raise
         finally:
             if not turn.is_handed_on:
                 turn.end(self._pool)
@@ -86,23 +91,29 @@ class Appends:
         query, values = statement(batch, wanted.expects, wanted.fence, own_time=self._making.own_time)
         prepared = link.statements.get(query) or await link.prepared(query)
         sending = Sending(prepared.fetch(*values))
+        turn.sent = batch
         try:
             await sending
         except asyncio.CancelledError:
             if sending.is_under_way:
-                self._start(turn, self._settle(turn.run, sending, prepared, batch))
+                self._hand_on(turn, self._settle(turn, wanted, sending, prepared, batch))
             raise
         return bool(prepared.get_statusmsg() != NOTHING_DONE)
 
-    async def _settle(self, run: "_Run", sending: Sending[Any], prepared: Any, batch: Batch) -> None:
+    async def _settle(
+        self, turn: "_Turn", wanted: Wanted, sending: Sending[Any], prepared: Any, batch: Batch
+    ) -> Written | Overtaken | Held:
         """See an append through whose writer has gone."""
-        run.head = None
+        turn.run.head = None
+        doubt: Batch | None = None
         try:
             await sending.rest()
-        except Exception:
-            return
-        if prepared.get_statusmsg() != NOTHING_DONE:
-            self._keep(run, batch)
+            if prepared.get_statusmsg() != NOTHING_DONE:
+                return self._keep(turn.run, batch)
+        except Exception as error:
+            doubt = self._in_doubt(error, batch, turn)
+        turn.give_back(self._pool)
+        return await self._carefully(turn.run, Attempt(wanted, doubt))
 
     def _in_doubt(self, error: Exception, batch: Batch, turn: "_Turn") -> Batch | None:
         """What may be written although its answer was lost; raises what looking again would not mend."""
@@ -151,22 +162,43 @@ class Appends:
         else:
             del self._runs[oldest]
 
+    async def _turn(self, run: "_Run", wanted: Wanted) -> "_Turn":
+        """Wait for those who came before; whoever is cancelled leaves a task in his place."""
+        place = run.line_up()
+        try:
+            await place.coming
+        except asyncio.CancelledError:
+            self._start(self._in_turn(run, place, wanted), lambda: run.leave(place))
+            raise
+        except BaseException:
+            run.leave(place)
+            raise
+        return _Turn(run)
+
+    async def _in_turn(self, run: "_Run", place: "_Place", wanted: Wanted) -> Written | Overtaken | Held:
+        await place.taken_over()
+        return await self._carefully(run, Attempt(wanted, None))
+
     async def _go_on(self, turn: "_Turn", work: Coroutine[Any, Any, T]) -> T:
         """Do the rest in a task, which goes on when whoever waits here is cancelled."""
-        task = self._start(turn, work)
+        task = self._hand_on(turn, work)
         await asyncio.wait((task,))
         return task.result()
 
-    def _start(self, turn: "_Turn", work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.get_running_loop().create_task(work)
+    def _hand_on(self, turn: "_Turn", work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Leave a turn to a task."""
         turn.is_handed_on = True
+        return self._start(work, lambda: turn.end(self._pool))
+
+    def _start(self, work: Coroutine[Any, Any, T], after: Callable[[], None]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work)
         self._going_on.add(task)
-        task.add_done_callback(lambda done: self._end(done, turn))
+        task.add_done_callback(lambda done: self._end(done, after))
         return task
 
-    def _end(self, task: "asyncio.Task[Any]", turn: "_Turn") -> None:
+    def _end(self, task: "asyncio.Task[Any]", after: Callable[[], None]) -> None:
         self._going_on.discard(task)
-        turn.end(self._pool)
+        after()
         if not task.cancelled():
             task.exception()  # whoever wanted to know has gone, or asks the task
 
@@ -179,7 +211,7 @@ class _Run:
     def __init__(self) -> None:
         self.head: Head | None = None
         self._is_busy = False
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[_Place] = deque()
 
     @property
     def is_busy(self) -> bool:
@@ -193,37 +225,65 @@ class _Run:
         self._is_busy = True
         return _Turn(self)
 
-    async def turn(self) -> "_Turn":
-        """Wait for those who came before."""
-        coming: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(coming)
-        try:
-            await coming
-        except BaseException:
-            if coming.done() and not coming.cancelled():
-                self.release()  # it came too late
-            raise
-        return _Turn(self)
+    def line_up(self) -> "_Place":
+        """A place behind those who came before."""
+        place = _Place()
+        self._waiting.append(place)
+        return place
+
+    def leave(self, place: "_Place") -> None:
+        """Give up a place, or the turn that has come."""
+        if place.has_come:
+            self.release()
+        else:
+            place.is_left = True
 
     def release(self) -> None:
         """Let the next one in."""
         while self._waiting:
-            coming = self._waiting.popleft()
-            if not coming.done():
-                coming.set_result(None)
+            place = self._waiting.popleft()
+            if not place.is_left:
+                place.come()
                 return
         self._is_busy = False
 
 
-class _Turn:
-    """The right to append to a run in this process, and the connection for it."""
+class _Place:
+    """Where somebody stands in line; it is kept for the append when whoever waits there is cancelled."""
 
-    __slots__ = ("is_handed_on", "link", "run")
+    __slots__ = ("coming", "has_come", "is_left")
+
+    def __init__(self) -> None:
+        self.coming: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.has_come = False
+        self.is_left = False
+
+    def come(self) -> None:
+        """It is the turn of whoever stands here, who may have been cancelled just now."""
+        self.has_come = True
+        if not self.coming.done():
+            self.coming.set_result(None)
+
+    async def taken_over(self) -> None:
+        """Wait here instead of somebody who was cancelled."""
+        if not self.has_come:
+            self.coming = asyncio.get_running_loop().create_future()
+            await self.coming
+
+
+class _Turn:
+    """The right to append to a run in this process, and the connection for it.
+
+    sent: what was sent on it, and may be written whatever became of the answer
+    """
+
+    __slots__ = ("is_handed_on", "link", "run", "sent")
 
     def __init__(self, run: _Run) -> None:
         self.run = run
         self.link: Link | None = None
         self.is_handed_on = False
+        self.sent: Batch | None = None
 
     def give_back(self, pool: Pool) -> None:
         """Let others have the connection."""

@@ -20,8 +20,8 @@ from gert.ecosystem.stores.postgres_statements import (
     TOUCH,
     statement,
 )
+from gert.ecosystem.stores.rows import call_of, head_of, lease_of
 from gert.ecosystem.stores.settling import check_follows, rival, settled
-from gert.ecosystem.stores.sqlite_rows import call_of, head_of, lease_of
 from gert.errors import Busy, GertError, TraceError
 from gert.kernel.agent.ledger import Batch, Call, Expect, Head, Held, Lease, Overtaken, Write, Written, may_append
 from gert.kernel.agent.verifying import seal_head

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from gert.ecosystem.stores.postgres_faults import is_transient, is_undone, worded
 from gert.ecosystem.stores.postgres_pool import Pool
 from gert.ecosystem.stores.postgres_statements import LEASE, SET_LEASE
-from gert.ecosystem.stores.sqlite_rows import lease_of
+from gert.ecosystem.stores.rows import lease_of
 from gert.errors import Busy, GertError
 from gert.kernel.agent.ledger import Lease
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp

@@ -11,8 +11,8 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from gert.ecosystem.stores import sql
+from gert.ecosystem.stores.rows import encode
 from gert.ecosystem.stores.settling import settled
-from gert.ecosystem.stores.sqlite_rows import encode
 from gert.kernel.agent.ledger import HOLDING, Batch, Call, Expect
 from gert.kernel.events.chain import GENESIS
 
@@ -84,7 +84,9 @@ def text(shape: Shape) -> str:
         _lease(fence, "$7::text" if shape.own_time else SERVER_TIME),
     ]
     expected = _expects(places, shape.expects) if shape.expects else "true"
-    parts = [_first(conditions, expected, started, fence) if shape.first else _further([*conditions, expected])]
+    parts = [
+        _first(conditions, expected, started, fenced=shape.fenced) if shape.first else _further([*conditions, expected])
+    ]
     if shape.ends:
         parts.append(_ends(places, shape.ends))
     if shape.calls:
@@ -122,9 +124,9 @@ _CALL_KINDS: Final = ("bigint", *["text"] * 8, "bigint", "text", "bigint")
 _HOLDS: Final = f"e.c2 IN ({', '.join(repr(outcome) for outcome in sorted(HOLDING))})"
 
 
-def _first(conditions: Sequence[str], expected: str, started: str, fence: str) -> str:
+def _first(conditions: Sequence[str], expected: str, started: str, *, fenced: bool) -> str:
     # A run may have a row before it has events: somebody took its lease.
-    allowed = f"({fence} = 0 OR EXISTS (SELECT 1 FROM runs WHERE run_id = $1))" if fence else "true"
+    allowed = "EXISTS (SELECT 1 FROM runs WHERE run_id = $1)" if fenced else "true"
     return (
         "head AS (INSERT INTO runs (run_id, count, hash, seal, status, snapshot, updated_at, tenant, started_at)"
         f" SELECT $1::text, $2::bigint, $3::text, $4::text, $5::text, $6::bytea, $7::text, $8::text, {started}"
@@ -141,7 +143,7 @@ def _further(conditions: Sequence[str]) -> str:
 def _lease(fence: str, now: str) -> str:
     # The same as `may_append`, in the same row that is changed.
     if fence:
-        return f"runs.lease_token = {fence}"
+        return f"(runs.lease_token = {fence} AND runs.lease_worker IS NOT NULL AND runs.lease_expires > {now})"
     return f"(runs.lease_worker IS NULL OR runs.lease_expires <= {now})"
 
 

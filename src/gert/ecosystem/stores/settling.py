@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-import msgspec
-
 from gert.ecosystem.stores.batch import check_batch
+from gert.ecosystem.stores.names import check_call, check_name
 from gert.errors import InputError, RunError, TraceError
 from gert.kernel.agent.ledger import HOLDING, Batch, Call, End, Head, Lease
+from gert.kernel.agent.memory import ended
 from gert.kernel.events.envelope import MAX_LINE_BYTES
 from gert.kernel.foundation.names import is_run_id
 
@@ -23,15 +23,21 @@ def check_run_id(run_id: str) -> None:
 
 
 def check_follows(head: Head, batch: Batch) -> None:
-    """Refuse a batch that does not go on where the run ends: TraceError."""
+    """Refuse a batch that does not go on where the run ends: TraceError; or by names nobody could find: InputError."""
     rows = batch.rows
     if batch.head.count != head.count + len(rows) or batch.head.run_id != head.run_id:
         raise TraceError(f"the batch does not follow event {head.count} of run `{head.run_id}`")
     if not rows and (batch.calls or batch.ends):
         raise TraceError(f"the batch for run `{head.run_id}` has calls and no events")
+    if batch.head.tenant != head.tenant:
+        check_name("tenant", batch.head.tenant)
+    for call in batch.calls:
+        check_call(call)
     name, seq = head.run_id.encode(), head.count
-    for _, _, _, _, line in rows:
+    for _, _, _, summary_type, line in rows:
         seq += 1
+        if summary_type is not None:
+            check_name("summary type", summary_type)
         # As all lines of ours begin and end; any other is read to find out.
         begins = b'{"seq":%d,"run_id":"%b","type":"' % (seq, name)
         if line[: len(begins)] == begins and line[-2:] == b"}}" and b"\n" not in line and len(line) <= MAX_LINE_BYTES:
@@ -70,16 +76,6 @@ def rival(
     return None
 
 
-def ended(call: Call, end: End) -> Call:
-    """A call after what an event says about it."""
-    return msgspec.structs.replace(
-        call,
-        outcome=end.outcome if end.outcome is not None else call.outcome,
-        done_seq=end.done_seq if end.done_seq is not None else call.done_seq,
-        drift=end.drift if end.drift is not None else call.drift,
-    )
-
-
 # --- leases
 
 
@@ -108,6 +104,7 @@ def renewed(lease: Lease | None, worker_id: str, ttl_seconds: float, moment: dat
 
 def released(lease: Lease | None, worker_id: str, moment: datetime) -> Lease | None:
     """The lease after its holder gives it back, which keeps its token; None where it did not have it."""
+    check_name("worker id", worker_id)
     held = holds(lease, moment)
     return Lease(held.run_id, None, held.token, NEVER) if held is not None and held.worker_id == worker_id else None
 
@@ -115,6 +112,7 @@ def released(lease: Lease | None, worker_id: str, moment: datetime) -> Lease | N
 def _until(worker_id: str, ttl_seconds: float, moment: datetime) -> datetime:
     if not worker_id:
         raise InputError("a worker needs a name to hold a lease")
+    check_name("worker id", worker_id)
     if not 0 < ttl_seconds <= MAX_TTL:
         raise InputError(f"expected a lease of at most {MAX_TTL:.0f} seconds, and more than 0, found {ttl_seconds}")
     return moment + timedelta(seconds=ttl_seconds)

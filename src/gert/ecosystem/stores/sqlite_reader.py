@@ -8,9 +8,9 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from gert.ecosystem.stores import sql
 from gert.ecosystem.stores.core import Page
+from gert.ecosystem.stores.rows import call_of, head_of, lease_of
 from gert.ecosystem.stores.sqlite import is_no_line
 from gert.ecosystem.stores.sqlite_file import check_ours, open_reader, worded
-from gert.ecosystem.stores.sqlite_rows import call_of, head_of, lease_of
 from gert.ecosystem.stores.sqlite_upgrade import version_of, view_as_newest
 from gert.kernel.agent.ledger import Call, Head, Lease, SchemaInfo
 

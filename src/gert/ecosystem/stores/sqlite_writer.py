@@ -10,10 +10,10 @@ from msgspec import structs
 
 from gert.ecosystem.stores import sql
 from gert.ecosystem.stores.naming import Stamps, utc_now
+from gert.ecosystem.stores.rows import call_of, encode, head_of, lease_of
 from gert.ecosystem.stores.settling import acquired, check_follows, released, renewed, rival, settled
 from gert.ecosystem.stores.sqlite import is_cut
 from gert.ecosystem.stores.sqlite_file import is_busy, open_writer, worded
-from gert.ecosystem.stores.sqlite_rows import call_of, encode, head_of, lease_of
 from gert.ecosystem.stores.tasks import Task
 from gert.kernel.agent.ledger import (
     HOLDING,

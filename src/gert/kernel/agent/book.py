@@ -175,7 +175,7 @@ class Book:
     async def check_step(self, run_id: str) -> None:
         """Refuse a step of a run that is paused or blocked, or that another worker has."""
         refuse_if_blocked(await self.head(run_id))
-        may_append(await self.ledger.lease(run_id), self.token(run_id), self.ledger.now())
+        may_append(await self.ledger.lease(run_id), self.token(run_id), None)
 
     def token(self, run_id: str) -> int | None:
         """The token of the lease a run is written under."""

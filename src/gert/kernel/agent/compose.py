@@ -21,6 +21,7 @@ from gert.kernel.events.agent import (
     ToolCompleted,
     ToolRequested,
     WorkflowStepCompleted,
+    WorkflowStepFailed,
     WorkflowStepRequested,
 )
 from gert.kernel.events.envelope import encode_payload
@@ -100,7 +101,7 @@ def ended_by(payload: Payload, seq: int) -> Sequence[End]:
         return (End(payload.request_seq, payload.outcome, seq, None),)
     if isinstance(payload, ModelCompleted | WorkflowStepCompleted):
         return (End(payload.request_seq, "success", seq, None),)
-    if isinstance(payload, ModelFailed):
+    if isinstance(payload, ModelFailed | WorkflowStepFailed):
         return (End(payload.request_seq, payload.reason, seq, None),)
     if isinstance(payload, ReplayedWithDrift):
         return (End(seq_of(payload.source_model_requested_event_id), None, None, payload.input_hash),)
@@ -135,7 +136,8 @@ def _opens_tool(said: ToolRequested) -> _Opens:
 
 
 def _opens_workflow(said: WorkflowStepRequested) -> _Opens:
-    return "workflow", str(said.step_index), said.step_name, "", None
+    step_key = said.step_key if said.step_key is not None else str(said.step_index)
+    return "workflow", step_key, said.step_name, "", None
 
 
 def _opens_read(said: ContextRead) -> _Opens:

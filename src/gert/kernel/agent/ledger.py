@@ -155,18 +155,21 @@ class SchemaInfo(NamedTuple):
     schema_version: str
 
 
-def may_append(lease: Lease | None, fence: int | None, moment: datetime) -> None:
+def may_append(lease: Lease | None, fence: int | None, moment: datetime | None) -> None:
     """Refuse whoever lacks the lease, or lost it: LeaseLost.
 
-    A worker that held a lease is refused as soon as another has held it since, also when that one is gone: what it
-    knows of the run may be old.
+    A worker that held a lease is refused as soon as its time is over, and for ever once another has held it since:
+    others may have written meanwhile, with a lease or without, and what it knows of the run may be old.
+
+    moment: the time; None for a lease of which the ledger says that it is held now
     """
-    token = lease.token if lease is not None else 0
+    is_held = lease is not None and lease.worker_id is not None and (moment is None or lease.expires_at > moment)
     if fence is not None:
-        if fence != token:
+        if lease is not None and fence != lease.token:
             raise LeaseLost("another worker has taken over the run", hint="load the run again under a new lease")
-        return
-    if lease is not None and lease.worker_id is not None and lease.expires_at > moment:
+        if not is_held:
+            raise LeaseLost("the lease has run out", hint="acquire it again, and renew it while the run is driven")
+    elif lease is not None and is_held:
         raise LeaseLost(
             f"worker `{lease.worker_id}` holds the run until {lease.expires_at.isoformat()}",
             hint="acquire the lease first",
@@ -199,7 +202,8 @@ class Ledger(Protocol):
     ) -> Written | Overtaken | Held:
         """Append what `write` makes of the end of the run; durable when this returns.
 
-        A run that is not there has a head of count 0. Cancelling does not undo an append that has begun.
+        A run that is not there has a head of count 0. Cancelling does not undo an append that was asked for: it goes
+        on, and whoever closes the ledger waits for it. Names that cannot be kept are refused: InputError.
         """
         ...
 

@@ -33,6 +33,7 @@ from gert.kernel.agent.step_payloads import (
     ToolCompletedPayload,
     ToolRequestedPayload,
     WorkflowStepCompletedPayload,
+    WorkflowStepFailedPayload,
     WorkflowStepRequestedPayload,
 )
 from gert.kernel.events.catalogue import catalogue
@@ -66,6 +67,7 @@ __all__ = [
     "ToolRequestedPayload",
     "ToolSignatureRecord",
     "WorkflowStepCompletedPayload",
+    "WorkflowStepFailedPayload",
     "WorkflowStepRequestedPayload",
     "compute_allowed_tools_hash",
     "event_from_line",
@@ -95,6 +97,7 @@ class EventType(StrEnum):
     CONTEXT_READ = "context_read"
     WORKFLOW_STEP_REQUESTED = "workflow_step_requested"
     WORKFLOW_STEP_COMPLETED = "workflow_step_completed"
+    WORKFLOW_STEP_FAILED = "workflow_step_failed"
 
 
 EventPayload: TypeAlias = (
@@ -116,6 +119,7 @@ EventPayload: TypeAlias = (
     | ContextReadPayload
     | WorkflowStepRequestedPayload
     | WorkflowStepCompletedPayload
+    | WorkflowStepFailedPayload
 )
 
 PAYLOADS: Mapping[str, type[BaseModel]] = {kind.model_fields["kind"].default: kind for kind in get_args(EventPayload)}

@@ -144,6 +144,7 @@ class WorkflowStepRequestedPayload(PayloadModel):
     kind: Literal["workflow_step_requested"] = "workflow_step_requested"
     step_index: int
     step_name: str
+    step_key: str | None = None
 
 
 class WorkflowStepCompletedPayload(PayloadModel):
@@ -153,4 +154,16 @@ class WorkflowStepCompletedPayload(PayloadModel):
     step_index: int
     step_name: str
     result_json: str
+    request_seq: int | None = None
+
+
+class WorkflowStepFailedPayload(PayloadModel):
+    """A step of a workflow was not taken to its end; it is taken again when the workflow is."""
+
+    kind: Literal["workflow_step_failed"] = "workflow_step_failed"
+    step_index: int
+    step_name: str
+    reason: WorkflowStepFailure
+    error_type: str = ""
+    message: str = ""
     request_seq: int | None = None

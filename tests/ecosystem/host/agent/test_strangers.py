@@ -1,4 +1,4 @@
-"""Runs of another kind, of another tenant or under another's lease are left alone; what nobody can read counts for nothing."""
+"""Runs of another kind, tenant or lease are left alone; what nobody can read counts for nothing."""
 
 import asyncio
 from pathlib import Path

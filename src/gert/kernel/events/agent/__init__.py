@@ -20,6 +20,7 @@ from gert.kernel.events.agent.steps import (
     ToolCompleted,
     ToolRequested,
     WorkflowStepCompleted,
+    WorkflowStepFailed,
     WorkflowStepRequested,
 )
 from gert.kernel.events.payload import Payload
@@ -28,7 +29,8 @@ EVENTS: tuple[type[Payload], ...] = (
     RunStarted, PauseRequested, ResumeRequested, RunSummary, ContextRead,
     HarnessInitialized, HarnessWake, HarnessSleep, HarnessFailed, HarnessStage,
     ModelRequested, ModelCompleted, ModelFailed, ReplayedWithDrift,
-    ToolRequested, ToolCompleted, WorkflowStepRequested, WorkflowStepCompleted,
+    ToolRequested, ToolCompleted,
+    WorkflowStepRequested, WorkflowStepCompleted, WorkflowStepFailed,
 )  # fmt: skip
 
 __all__ = [
@@ -50,5 +52,6 @@ __all__ = [
     "ToolCompleted",
     "ToolRequested",
     "WorkflowStepCompleted",
+    "WorkflowStepFailed",
     "WorkflowStepRequested",
 ]

@@ -153,11 +153,16 @@ class ToolCompleted(Payload, frozen=True, kw_only=True):
 
 
 class WorkflowStepRequested(Payload, frozen=True, kw_only=True):
-    """A step of a workflow is about to be taken."""
+    """A step of a workflow is about to be taken.
+
+    step_index: how many steps had begun before it
+    step_key: what the step is found by when the workflow is run again
+    """
 
     type: ClassVar[str] = "workflow_step_requested"
     step_index: int
     step_name: str
+    step_key: str | None = None
 
 
 class WorkflowStepCompleted(Payload, frozen=True, kw_only=True):
@@ -171,3 +176,19 @@ class WorkflowStepCompleted(Payload, frozen=True, kw_only=True):
     step_index: int
     step_name: str
     result_json: str
+
+
+class WorkflowStepFailed(Payload, frozen=True, kw_only=True):
+    """A step of a workflow was not taken to its end; it is taken again when the workflow is.
+
+    request_seq: the number of the request it ends
+    reason: `abandoned` where whoever took the step is gone
+    """
+
+    type: ClassVar[str] = "workflow_step_failed"
+    request_seq: int
+    step_index: int
+    step_name: str
+    reason: WorkflowStepFailure
+    error_type: str = ""
+    message: str = ""

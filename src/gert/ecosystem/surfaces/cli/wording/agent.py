@@ -71,6 +71,12 @@ def _workflow_step_completed(step: says.WorkflowStepCompleted, _: Subject) -> Wo
     return Words(say.DONE, text, say.GOOD, (say.value_text(step.result_json),))
 
 
+def _workflow_step_failed(step: says.WorkflowStepFailed, _: Subject) -> Words:
+    text = f"step {step.step_index}: {clip(step.step_name, say.LONGEST_NAME)} {step.reason}"
+    why = " ".join(part for part in (step.error_type, step.message) if part)
+    return Words(say.FAILED, text, say.BAD, (clip(why),) if why else ())
+
+
 def _pause_requested(pause: says.PauseRequested, _: Subject) -> Words:
     what = "blocked" if pause.blocked else "paused"
     key = f"until {clip(pause.unblock_key, say.LONGEST_NAME)}" if pause.unblock_key else ""
@@ -137,6 +143,7 @@ AGENT: Final[Wording] = {
     says.ToolCompleted: _tool_completed,
     says.WorkflowStepRequested: _workflow_step_requested,
     says.WorkflowStepCompleted: _workflow_step_completed,
+    says.WorkflowStepFailed: _workflow_step_failed,
     says.PauseRequested: _pause_requested,
     says.ResumeRequested: _resume_requested,
     says.RunSummary: _run_summary,

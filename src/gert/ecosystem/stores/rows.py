@@ -1,4 +1,4 @@
-"""Rows of a SQLite ledger as the kernel knows them."""
+"""Rows of a ledger in a database as the kernel knows them."""
 
 from collections.abc import Sequence
 from typing import Any, Final
