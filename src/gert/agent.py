@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from gert.ecosystem.host.agent.clock import utc_now
     from gert.ecosystem.host.agent.kernel import ArtanaKernel
     from gert.ecosystem.host.agent.stores import (
+        InMemoryStore,
         JSONLStore,
-        MemoryStore,
         PostgresStore,
         SQLiteStore,
     )
@@ -183,7 +183,7 @@ _PLACES = {
     "gert.ecosystem.host.agent.kernel": ("ArtanaKernel",),
     "gert.ecosystem.host.agent.stores": (
         "JSONLStore",
-        "MemoryStore",
+        "InMemoryStore",
         "PostgresStore",
         "SQLiteStore",
     ),
@@ -369,6 +369,7 @@ __all__ = [
     "HarnessStagePayload",
     "HarnessStateError",
     "HarnessWakePayload",
+    "InMemoryStore",
     "JSONLStore",
     "JsonValue",
     "KernelEvent",
@@ -381,7 +382,6 @@ __all__ = [
     "LiteLLMCompletionFn",
     "LiteLLMResponsesFn",
     "LocalToolRegistry",
-    "MemoryStore",
     "MockModelPort",
     "ModelAPIMode",
     "ModelAPIModeUsed",

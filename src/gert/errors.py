@@ -204,7 +204,11 @@ class ToolUnknownOutcomeError(ToolError):
 
 
 class ModelError(GertError, RuntimeError):
-    """Said by a model or on the way to it; `status` is the HTTP status, where there was one."""
+    """Said by a model or on the way to it.
+
+    status: the HTTP status, where there was one
+    usage: what was used and paid for an answer nobody can use; a `ModelUsage`, where the vendor told it
+    """
 
     def __init__(
         self,
@@ -213,12 +217,14 @@ class ModelError(GertError, RuntimeError):
         status: int | None = None,
         category: str = "",
         retry_after: float | None = None,
+        usage: object | None = None,
         hint: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.status = status
         self.category = category
         self.retry_after = retry_after
+        self.usage = usage
 
 
 class ModelTimeoutError(ModelError):

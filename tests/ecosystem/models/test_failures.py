@@ -1,5 +1,6 @@
 """What a vendor's refusal comes to: again later, never, and in which words."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -205,3 +206,20 @@ def test_an_unknown_cost_can_be_refused() -> None:
         assert caught.value.category == "unknown_cost"
     with pytest.raises(InputError):
         Price(prompt=-1, completion=1)
+
+
+@pytest.mark.parametrize(
+    ("said", "secret"),
+    [
+        ("Incorrect API key provided: sk-proj-abcdef1234567890abcdef.", "abcdef"),
+        ("upstream https://u:hunter2@gateway failed", "hunter2"),
+        ("got header Authorization: Bearer abc.def-123456", "abc.def"),
+    ],
+)
+def test_credentials_a_vendor_repeats_are_not_ours_to_repeat(said: str, secret: str) -> None:
+    for error in (
+        of_status(400, json.dumps(openai_error(said)).encode(), {}, NO_SECRETS),
+        of_event({"error": {"message": said}}, NO_SECRETS),
+    ):
+        assert secret not in error.message
+        assert "[REDACTED]" in error.message

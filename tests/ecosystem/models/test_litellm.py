@@ -154,6 +154,30 @@ def test_answers_that_are_none(said: object) -> None:
         complete(quick(Told(said)))
 
 
+@pytest.mark.parametrize(
+    ("said", "category"),
+    [
+        (completion("nonsense"), "invalid_output"),
+        (completion(GOOD[:9], finish="length"), "length"),
+        (completion(refusal="I will not."), "refusal"),
+    ],
+)
+def test_an_answer_nobody_can_use_is_paid_for_all_the_same(said: dict[str, Any], category: str) -> None:
+    with pytest.raises(ModelPermanentError) as caught:
+        complete(quick(Told(Dumped(body=said))))
+    assert caught.value.category == category
+    assert isinstance(caught.value.usage, ModelUsage)
+    assert caught.value.usage.cost_usd == 0.25
+    assert caught.value.usage.prompt_tokens > 0
+
+
+def test_half_a_character_is_said_and_nobody_is_asked() -> None:
+    told = Told(completion(GOOD))
+    with pytest.raises(ModelPermanentError, match="half a character"):
+        complete(quick(told), prompt="a\ud800b")
+    assert told.asked == []
+
+
 @pytest.mark.parametrize("corner", [{}, {"response_cost": None}, {"response_cost": "0.1"}, {"response_cost": -1}])
 def test_an_unknown_cost(corner: dict[str, Any]) -> None:
     said = completion(GOOD) | {"_hidden_params": corner}

@@ -334,6 +334,9 @@ def test_an_answer_that_does_not_fit_is_an_error(mode: str, saying: Any, text: s
     assert len(caught.value.message) < 1200
 
 
+PRICED = {"gpt-5": Price(prompt=1.0, completion=1.0)}
+
+
 @pytest.mark.parametrize(
     ("mode", "body", "category"),
     [
@@ -353,8 +356,19 @@ def test_an_answer_that_does_not_fit_is_an_error(mode: str, saying: Any, text: s
 )
 def test_refusals_and_halves_are_errors(mode: str, body: object, category: str) -> None:
     with serving(http(200, body)) as server, pytest.raises(ModelPermanentError) as caught:
-        asked(openai(server.url()), request(tools=[WEATHER], api_mode=mode))
+        asked(openai(server.url(), prices=PRICED), request(tools=[WEATHER], api_mode=mode))
     assert caught.value.category == category
+    used = caught.value.usage
+    assert isinstance(used, ModelUsage), "it was paid for all the same"
+    assert used.cost_usd == pytest.approx((used.prompt_tokens + used.completion_tokens) / 1e6)
+    assert used.cost_usd > 0
+
+
+def test_what_an_answer_used_is_not_made_up_where_the_vendor_does_not_tell() -> None:
+    body = {name: value for name, value in completion("nonsense").items() if name != "usage"}
+    with serving(http(200, body)) as server, pytest.raises(ModelPermanentError) as caught:
+        asked(openai(server.url()), request(api_mode="chat"))
+    assert (caught.value.category, caught.value.usage) == ("invalid_output", None)
 
 
 @pytest.mark.parametrize(

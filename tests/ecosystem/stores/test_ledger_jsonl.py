@@ -2,17 +2,21 @@
 
 import asyncio
 import os
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gert.ecosystem.stores import jsonl_reader
 from gert.ecosystem.stores.jsonl_ledger import JsonlLedger
-from gert.ecosystem.stores.run_file import file_name
+from gert.ecosystem.stores.run_file import file_name, read_end
 from gert.ecosystem.stores.verifying import verify_run
 from gert.errors import Busy, TraceError
+from gert.kernel.agent.ledger import Held
 from gert.kernel.events.chain import read_chain
 
-from .ledgers import RUN, check, in_loop, note, outcome_of, process, says, written
+from .ledgers import RUN, asks, check, in_loop, note, outcome_of, process, says, written
 
 
 @pytest.fixture
@@ -200,6 +204,45 @@ sys.stdin.read()
             await asyncio.to_thread(child.communicate)
             await written(ledger, note())
             assert len(await check(ledger)) == 2
+
+    @in_loop
+    async def test_is_read_again_only_where_it_changed(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        read: list[str] = []
+
+        def counting(path: str) -> Any:
+            read.append(Path(path).stem)
+            return read_end(path)
+
+        async with JsonlLedger(folder) as other:
+            for number in range(20):
+                await written(other, note(), run_id=f"run-{number}")
+            # As if that had been a while ago: what was written just now may look as it did before.
+            for path in folder.glob("*.head"):
+                os.utime(path, ns=(0, 0))
+            monkeypatch.setattr(jsonl_reader, "read_end", counting)
+            async with JsonlLedger(folder) as ledger:
+                await ledger.append(RUN, says(asks("a", "order-1")))
+                assert len(set(read)) == 21
+                read.clear()
+                await ledger.append(RUN, says(asks("b", "order-2")))
+                assert set(read) == {RUN}
+                await other.append("run-7", says(asks("c", "order-3")))
+                read.clear()
+                held = await ledger.append(RUN, says(asks("d", "order-3")))
+                assert isinstance(held, Held)
+                assert held.call.run_id == "run-7"
+                assert set(read) == {RUN, "run-7"}
+
+    @in_loop
+    async def test_what_looks_as_before_and_is_new_is_read(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        # Files that are exchanged within one tick of the clock may have the same time, size and number.
+        just_now = time.time_ns()
+        monkeypatch.setattr(jsonl_reader, "_TICK_NS", 10**15)
+        monkeypatch.setattr(jsonl_reader, "_look_of", lambda _: jsonl_reader._Look(just_now, 1, 1))
+        async with JsonlLedger(folder) as one, JsonlLedger(folder) as two:
+            for number in range(3):
+                await one.append("run-1", says(asks("k", f"order-{number}")))
+                assert isinstance(await two.append("run-2", says(asks("k", f"order-{number}"))), Held)
 
     @in_loop
     async def test_what_others_wrote_is_known(self, folder: Path) -> None:

@@ -114,16 +114,63 @@ class TestAFence:
             old = await ledger.acquire(RUN, "a", 10)
             assert old is not None
             clock.passes(11)
-            # Its time is over, and nobody has it yet: nothing it knows is old.
-            await written(ledger, note("late"), fence=old.token)
             new = await ledger.acquire(RUN, "b", 10)
             assert new is not None
             if is_given_back:
                 await ledger.release(RUN, "b")
             with pytest.raises(LeaseLost):
                 await ledger.append(RUN, says(note("stale")), fence=old.token)
-            await written(ledger, note("new"), fence=new.token)
-            assert len(await check(ledger)) == 2
+            if is_given_back:
+                with pytest.raises(LeaseLost, match="run out"):
+                    await ledger.append(RUN, says(note("gone")), fence=new.token)
+            else:
+                await written(ledger, note("new"), fence=new.token)
+                assert len(await check(ledger)) == 1
+
+    @pytest.mark.parametrize("begun", [False, True], ids=["a run without events", "a run with events"])
+    @in_loop
+    async def test_ends_with_the_time_of_its_lease(self, kind: str, place: str, begun: bool) -> None:
+        clock = Clock()
+        async with LEDGERS[kind](place, clock=clock) as ledger:
+            old = await ledger.acquire(RUN, "a", 10)
+            assert old is not None
+            if begun:
+                await written(ledger, note("in time"), fence=old.token)
+            clock.passes(10)
+            with pytest.raises(LeaseLost, match="run out"):
+                await ledger.append(RUN, says(note("late")), fence=old.token)
+            # Nobody has the lease: whoever writes without one may, and the worker of before does not know of it.
+            await written(ledger, note("between"))
+            with pytest.raises(LeaseLost, match="run out") as caught:
+                await ledger.append(RUN, says(note("later")), fence=old.token)
+            assert caught.value.hint is not None
+            new = await ledger.acquire(RUN, "a", 10)
+            assert new is not None
+            assert new.token == old.token + 1
+            with pytest.raises(LeaseLost, match="taken over"):
+                await ledger.append(RUN, says(note("old token")), fence=old.token)
+            await written(ledger, note("again"), fence=new.token)
+            assert len(await check(ledger)) == 2 + begun
+
+    @in_loop
+    async def test_lasts_as_long_as_its_lease_is_prolonged(self, kind: str, place: str) -> None:
+        clock = Clock()
+        async with LEDGERS[kind](place, clock=clock) as ledger:
+            lease = await ledger.acquire(RUN, "a", 10)
+            assert lease is not None
+            for _ in range(3):
+                clock.passes(9)
+                assert await ledger.renew(RUN, "a", 10) is not None
+                await written(ledger, note(), fence=lease.token)
+            assert len(await check(ledger)) == 3
+
+    @in_loop
+    async def test_of_nothing_is_no_fence(self, kind: str, place: str) -> None:
+        async with LEDGERS[kind](place) as ledger:
+            for _ in range(2):
+                with pytest.raises(LeaseLost):
+                    await ledger.append(RUN, says(note()), fence=0)
+                await written(ledger, note())
 
     @in_loop
     async def test_is_judged_for_each_append_on_its_own(self, kind: str, place: str) -> None:

@@ -277,7 +277,7 @@ class TestTheDatabase:
     async def test_keeps_no_half_of_what_it_cannot_keep(self, path: Path) -> None:
         def spoilt(head: Head, moment: str) -> Batch:
             batch = compose(head, moment, TENANT, [Entry(note())])
-            return batch._replace(calls=[Call(RUN, batch.head.count, "tool", "a\ud800", "n", TENANT, moment)])
+            return batch._replace(calls=[Call(RUN, batch.head.count, "tool", "k", "n", TENANT, moment, "a\ud800")])
 
         async with SqliteLedger(path) as ledger:
             writes = [says(note("a")), spoilt, says(note("b"))] * 4

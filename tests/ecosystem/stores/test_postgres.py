@@ -13,7 +13,7 @@ from tests.postgres import database, execute, on_database
 
 from gert.ecosystem.stores import postgres_careful, postgres_faults
 from gert.ecosystem.stores.postgres import PostgresLedger
-from gert.errors import GertError, LeaseLost, RunError, TraceError, UsageError
+from gert.errors import GertError, InputError, LeaseLost, RunError, TraceError, UsageError
 from gert.kernel.agent.ledger import Batch, Call, End, Expect, Head, Held, Overtaken, Row, Written
 from gert.kernel.agent.verifying import read_seal
 from gert.kernel.events.agent import RunStarted
@@ -346,11 +346,11 @@ class TestAppending:
 
         asyncio.run(main())
 
-    def test_a_text_postgres_cannot_keep_is_refused_whole(self, dsn: str) -> None:
+    def test_a_text_postgres_cannot_keep_is_refused_before_it_is_sent(self, dsn: str) -> None:
         async def main() -> None:
             async with PostgresLedger(dsn) as ledger:
                 for _ in range(2):
-                    with pytest.raises(TraceError, match="cannot be used"):
+                    with pytest.raises(InputError, match="holds a NUL"):
                         await ledger.append("run", says(note("a"), note("b", kind="zero\0byte")))
                     assert await notes_of(ledger, "run") == []
                 await append_all(ledger, "run", ["c"])
@@ -516,6 +516,23 @@ class TestLeases:
                 [row] = await ledger._server.rows("SELECT clock_timestamp()")
                 assert lease is not None
                 assert timedelta(seconds=50) < lease.expires_at - row[0] <= timedelta(seconds=60)
+
+        asyncio.run(main())
+
+    def test_a_fence_goes_by_the_clock_of_the_server_too(self, dsn: str) -> None:
+        async def main() -> None:
+            async with PostgresLedger(dsn) as ledger:
+                lease = await ledger.acquire("run", "w", 60)
+                assert lease is not None
+                await ledger.append("run", says(note("a")), fence=lease.token)
+                over = "UPDATE gert.runs SET lease_expires = '2026-01-01T00:00:00.000000Z'"
+                await asyncio.to_thread(execute, dsn, over, "SELECT 1")
+                with pytest.raises(LeaseLost, match="run out"):
+                    await ledger.append("run", says(note("b")), fence=lease.token)
+                again = await ledger.acquire("run", "w", 60)
+                assert again is not None
+                await ledger.append("run", says(note("c")), fence=again.token)
+                assert await notes_of(ledger, "run") == ["a", "c"]
 
         asyncio.run(main())
 

@@ -198,6 +198,8 @@ class TestBrokenConnections:
             ledger = PostgresLedger(own_server.dsn, max_retry_attempts=2, retry_backoff_seconds=0.01)
             await append_all(ledger, "run", ["a"])
             waiting = asyncio.create_task(ledger.wait("run", 2, 60))
+            while not ledger._waiting._waiters:
+                await asyncio.sleep(0.001)
             await asyncio.to_thread(own_server.stop)
             wanted = [
                 ledger.head("run"), ledger.append("run", says(note("b"))), ledger.append("new", says(note("b"))),
@@ -242,7 +244,7 @@ class TestCancellation:
                     sent = asyncio.create_task(append_all(ledger, "run", ["b"]))
                     behind = asyncio.create_task(append_all(ledger, "run", ["c"]))
                     await somebody_waits(other)
-                    gone = asyncio.create_task(append_all(ledger, "run", ["never"]))
+                    gone = asyncio.create_task(append_all(ledger, "run", ["d"]))
                     await asyncio.sleep(0)
                     sent.cancel()
                     gone.cancel()
@@ -251,8 +253,94 @@ class TestCancellation:
                     assert gone.cancelled()
                     assert not behind.done()
                 await behind
-                # What was sent comes first, what was not sent never.
+                await append_all(ledger, "run", ["e"])
+                # Each in its place, also the one that was not sent yet.
+                assert await notes_of(ledger, "run") == ["a", "b", "c", "d", "e"]
+                assert ledger._server.pool.in_use == 0
+
+        asyncio.run(main())
+
+    def test_an_append_that_waits_for_a_connection_is_written_although_nobody_waits_for_it(self, dsn: str) -> None:
+        async def main() -> None:
+            async with PostgresLedger(dsn, max_pool_size=1) as ledger:
+                await append_all(ledger, "run", ["a"])
+                link = await ledger._server.pool.take()
+                gone = asyncio.create_task(append_all(ledger, "run", ["b"]))
+                await asyncio.sleep(0)
+                gone.cancel()
+                await asyncio.gather(gone, return_exceptions=True)
+                assert gone.cancelled()
+                ledger._server.pool.give_back(link)
+                await append_all(ledger, "run", ["c"])
                 assert await notes_of(ledger, "run") == ["a", "b", "c"]
+                assert ledger._server.pool.in_use == 0
+
+        asyncio.run(main())
+
+    def test_an_append_whose_statement_is_prepared_is_written_although_nobody_waits_for_it(self, dsn: str) -> None:
+        async def main() -> None:
+            async with PostgresLedger(dsn, max_pool_size=1) as ledger:
+                await append_all(ledger, "run", ["a"])
+                for number in range(5):
+                    [link] = ledger._server.pool._idle
+                    link.statements.clear()
+                    gone = asyncio.create_task(append_all(ledger, "run", [f"b{number}"]))
+                    await asyncio.sleep(0)
+                    assert ledger._server.pool.in_use == 1
+                    gone.cancel()
+                    await asyncio.gather(gone, return_exceptions=True)
+                    assert gone.cancelled()
+                    await append_all(ledger, "run", [f"c{number}"])
+                expected = ["a", *(f"{letter}{number}" for number in range(5) for letter in "bc")]
+                assert await notes_of(ledger, "run") == expected
+                assert ledger._server.pool.in_use == 0
+
+        asyncio.run(main())
+
+    def test_an_append_by_an_old_memory_is_written_although_nobody_waits_for_it(self, dsn: str) -> None:
+        async def main() -> None:
+            async with PostgresLedger(dsn, max_pool_size=2) as ledger, PostgresLedger(dsn) as other:
+                await append_all(ledger, "run", ["a", "a"])
+                await append_all(other, "run", ["b"])
+                # Sent at once, it finds another end than it was made for.
+                gone = asyncio.create_task(append_all(ledger, "run", ["c"]))
+                await asyncio.sleep(0)
+                gone.cancel()
+                await asyncio.gather(gone, return_exceptions=True)
+                assert gone.cancelled()
+                await append_all(ledger, "run", ["d"])
+                assert await notes_of(ledger, "run") == ["a", "a", "b", "c", "d"]
+
+        asyncio.run(main())
+
+    def test_an_append_whose_connection_breaks_is_written_once_although_nobody_waits_for_it(self, dsn: str) -> None:
+        async def main() -> None:
+            async with PostgresLedger(dsn, max_pool_size=2) as ledger:
+                await append_all(ledger, "run", ["a"])
+                async with locked(dsn, "run") as other:
+                    gone = asyncio.create_task(append_all(ledger, "run", ["b"]))
+                    await somebody_waits(other)
+                    gone.cancel()
+                    await asyncio.gather(gone, return_exceptions=True)
+                    assert gone.cancelled()
+                    await other.fetch(KILL)
+                await append_all(ledger, "run", ["c"])
+                assert await notes_of(ledger, "run") == ["a", "b", "c"]
+
+        asyncio.run(main())
+
+    def test_those_in_line_keep_their_places_when_all_are_cancelled(self, dsn: str) -> None:
+        async def main() -> None:
+            async with PostgresLedger(dsn, max_pool_size=2) as ledger:
+                await append_all(ledger, "run", ["first"])
+                appends = [asyncio.create_task(append_all(ledger, "run", [f"{n}"])) for n in range(30)]
+                await asyncio.sleep(0)
+                for task in appends[::2]:
+                    task.cancel()
+                await asyncio.gather(*appends, return_exceptions=True)
+                await append_all(ledger, "run", ["last"])
+                assert await notes_of(ledger, "run") == ["first", *(f"{n}" for n in range(30)), "last"]
+                assert not ledger._appends._going_on
 
         asyncio.run(main())
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, create_model
 
+from gert.errors import CanonicalError
 from gert.kernel.agent.client import KernelModelClient, SingleStepModelClient, derived_step_key
 from gert.kernel.agent.shapes import ContextVersion, TenantContext
 
@@ -130,6 +131,36 @@ def test_another_error_of_the_same_kind_is_raised_and_nothing_asked_twice() -> N
     with pytest.raises(TypeError, match="nonsense"):
         asyncio.run(step(kernel))
     assert len(kernel.asked) == 1
+
+
+class AskingKernel(Kernel):
+    """A kernel that fails after it has begun, in words that look like a refusal."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__()
+        self.words = words
+
+    async def step_model(self, **request: Any) -> str:
+        """Ask a model."""
+        return await self.complete(request)
+
+    async def complete(self, request: dict[str, Any]) -> str:
+        """Fail as a model port may."""
+        self.asked.append(request)
+        raise TypeError(self.words)
+
+
+@pytest.mark.parametrize("function", ["acompletion", "step_model", "Kernel.step_model"])
+def test_a_model_that_was_asked_is_not_asked_again_whatever_it_says(function: str) -> None:
+    kernel = AskingKernel(f"{function}() got an unexpected keyword argument 'tool_drift'")
+    with pytest.raises(TypeError, match="tool_drift"):
+        asyncio.run(step(kernel))
+    assert len(kernel.asked) == 1
+
+
+def test_half_a_character_is_said_and_not_stumbled_over() -> None:
+    with pytest.raises(CanonicalError, match="surrogate"):
+        asyncio.run(step(Kernel(), prompt="a\ud800b"))
 
 
 @pytest.mark.parametrize(("kernel", "known"), [(Kernel(), True), (OldKernel(), False), (VagueKernel(), True)])

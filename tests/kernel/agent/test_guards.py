@@ -19,8 +19,8 @@ from gert.agent import (
     CapabilityDeniedError,
     CapabilityGuardMiddleware,
     ChatMessage,
+    InMemoryStore,
     KernelPolicy,
-    MemoryStore,
     MockModelPort,
     ModelCallOptions,
     ModelInput,
@@ -221,7 +221,7 @@ class Seen:
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Any]:
     if request.param == "memory":
-        return MemoryStore
+        return InMemoryStore
     if request.param == "sqlite":
         return lambda **more: SQLiteStore(tmp_path / "runs.db", **more)
     dsn = request.getfixturevalue("dsn")
@@ -255,9 +255,9 @@ class TestEnforced:
         without: tuple[dict[str, Any], ...] = ({"pii": False}, {"quota": False}, {"capabilities": False})
         for missing in without:
             with pytest.raises(UsageError, match="needs"):
-                Seen(MemoryStore(), middleware=ArtanaKernel.default_middleware_stack(**missing))
+                Seen(InMemoryStore(), middleware=ArtanaKernel.default_middleware_stack(**missing))
         with pytest.raises(UsageError, match="SafetyPolicyMiddleware"):
-            Seen(MemoryStore(), policy=KernelPolicy.enforced_v2())
+            Seen(InMemoryStore(), policy=KernelPolicy.enforced_v2())
 
     def test_the_stack_is_what_was_asked_for(self) -> None:
         assert [type(each) for each in ArtanaKernel.default_middleware_stack()] == [
@@ -378,7 +378,7 @@ class TestQuota:
 
     def test_no_budget_is_no_call(self) -> None:
         async def work() -> None:
-            seen = Seen(MemoryStore())
+            seen = Seen(InMemoryStore())
             async with seen.kernel as kernel, kernel.run(tenant=tenant(0), run_id="r") as bound:
                 with pytest.raises(BudgetExceededError):
                     await bound.model("m", "x", Verdict)
@@ -393,9 +393,92 @@ class TestQuota:
         with pytest.raises(UsageError, match="no store"):
             run(work)
 
+    @pytest.mark.parametrize("others", [0, 50])
+    def test_a_step_costs_the_same_however_many_other_runs_there_are(self, others: int) -> None:
+        moment = [datetime(2026, 2, 28, tzinfo=UTC)]
+        store = InMemoryStore(clock=lambda: moment[0])
+        read: list[str] = []
+
+        async def work() -> None:
+            seen = Seen(store, cost=0.01)
+            ledger = store.ledger
+            real_runs, real_head = ledger.runs, ledger.head
+
+            async def runs(**asked: Any) -> Any:
+                found = await real_runs(**asked)
+                read.extend("listed" for _ in found)
+                return found
+
+            async def head(run_id: str) -> Any:
+                read.append("head")
+                return await real_head(run_id)
+
+            async with seen.kernel as kernel:
+                await kernel.start_run(tenant=tenant(), run_id="r")
+                await kernel.bind(run_id="r", tenant=tenant()).model("m", "x", Verdict, step_key="first")
+                for number in range(others):
+                    await kernel.start_run(tenant=tenant(), run_id=f"o{number}")
+                quota = QuotaMiddleware(store)
+                await quota.before_model(run_id="r", tenant=tenant())
+                ledger.runs, ledger.head = runs, head  # type: ignore[method-assign]
+                for _ in range(10):
+                    moment[0] += timedelta(milliseconds=50)
+                    await quota.before_model(run_id="r", tenant=tenant())
+
+        run(work)
+        assert read == ["head"] * 10
+
+    @pytest.mark.parametrize("later", [timedelta(seconds=1), timedelta(minutes=5)])
+    def test_a_run_another_process_begins_from_this_one_counts_after_a_second(
+        self, later: timedelta, tmp_path: Path
+    ) -> None:
+        moment = [datetime(2026, 2, 28, tzinfo=UTC)]
+
+        async def work() -> None:
+            here, there = (Seen(SQLiteStore(tmp_path / "runs.db", clock=lambda: moment[0]), cost=2.0) for _ in range(2))
+            async with here.kernel as one, there.kernel as two:
+                await one.start_run(tenant=tenant(), run_id="r")
+                quota = QuotaMiddleware(one.store)
+                assert await quota.spent("r", tenant().tenant_id) == 0.0
+                await two.start_run(tenant=tenant(), run_id="r::sub_agent::k")
+                await two.bind(run_id="r::sub_agent::k", tenant=tenant()).model("m", "x", Verdict, step_key="s")
+                moment[0] += later
+                assert await quota.spent("r", tenant().tenant_id) == 2.0
+
+        run(work)
+
+    def test_an_old_tree_is_found_whole_also_after_a_young_one(self) -> None:
+        moment = [datetime(2026, 2, 28, tzinfo=UTC)]
+        store = InMemoryStore(clock=lambda: moment[0])
+
+        async def work() -> None:
+            seen = Seen(store, cost=0.5)
+            async with seen.kernel as kernel:
+                for run_id in ("old", "old::fork::h", "young"):
+                    await kernel.start_run(tenant=tenant(9), run_id=run_id)
+                    await kernel.bind(run_id=run_id, tenant=tenant(9)).model("m", "x", Verdict, step_key="s")
+                    moment[0] += timedelta(hours=1)
+                quota = QuotaMiddleware(store)
+                spent = [await quota.spent(run_id, tenant().tenant_id) for run_id in ("young", "old", "young")]
+                assert spent == [0.5, 1.0, 0.5]
+
+        run(work)
+
+    def test_a_tree_whose_root_is_elsewhere_is_found_too(self) -> None:
+        async def work() -> None:
+            seen = Seen(InMemoryStore(), cost=0.5)
+            async with seen.kernel as kernel:
+                for run_id in ("r::fork::a", "r::sub_agent::b"):
+                    await kernel.start_run(tenant=tenant(9), run_id=run_id)
+                    await kernel.bind(run_id=run_id, tenant=tenant(9)).model("m", "x", Verdict, step_key="s")
+                quota = QuotaMiddleware(kernel.store)
+                assert await quota.spent("r::fork::a", tenant().tenant_id) == 1.0
+
+        run(work)
+
     def test_only_what_changed_since_is_read_again(self) -> None:
         moment = [datetime(2026, 2, 28, tzinfo=UTC)]
-        store = MemoryStore(clock=lambda: moment[0])
+        store = InMemoryStore(clock=lambda: moment[0])
         looks: list[datetime | None] = []
 
         async def work() -> None:
@@ -421,7 +504,7 @@ class TestQuota:
 
 def test_messages_are_scrubbed_as_prompts_are() -> None:
     async def work() -> Seen:
-        seen = Seen(MemoryStore())
+        seen = Seen(InMemoryStore())
         async with seen.kernel as kernel, kernel.run(tenant=tenant(), run_id="r") as bound:
             given = ModelInput.from_messages([ChatMessage(role="user", content=IBAN)], prompt="pay kim@example.com")
             await bound.model("m", given, Verdict, step_key="x")

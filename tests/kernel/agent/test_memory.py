@@ -1,5 +1,6 @@
 """What a process remembers of a run is a hint: what it does not know, it does not claim to know."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,3 +90,25 @@ def test_it_keeps_so_many_bytes_of_lines(monkeypatch: pytest.MonkeyPatch) -> Non
     memory.read(1, [row.line for batch in batches([]) for row in batch.rows])
     assert len(memory.lines) == 1
     assert known(memory) == EXPECTED
+
+
+def test_what_is_doubted_is_not_known_until_it_was_looked_up() -> None:
+    memory = RunMemory()
+    for batch in batches([]):
+        memory.take(batch)
+    calls = memory.calls("model:k")
+    memory.doubt("model:k")
+    assert not memory.knows("model:k")
+    assert memory.knows("read:c")
+    other = msgspec.structs.replace(calls[0], seq=9, done_seq=10)
+    memory.learn("model:k", [other, msgspec.structs.replace(calls[0], outcome="open", done_seq=None)])
+    assert memory.knows("model:k")
+    assert memory.calls("model:k") == [other, *calls], "what was heard before stays"
+
+
+def test_every_changed_question_an_answer_was_taken_for_is_remembered() -> None:
+    memory = RunMemory()
+    for batch in batches([]):
+        memory.take(batch)
+    assert memory.drifts == {(4, "other")}
+    assert memory.size > 0

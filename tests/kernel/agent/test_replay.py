@@ -8,15 +8,27 @@ from gert.kernel.agent.replay import Ask, Compare, Fail, InDoubt, Replay, Wait, 
 NONE: frozenset[int] = frozenset()
 
 
-def call(seq: int, outcome: str = "success", hashed: str = "same", kind: str = "model") -> Call:
-    return Call("r", seq, kind, "key", "name", "acme", "", hashed, None, outcome)  # type: ignore[arg-type]
+def call(seq: int, outcome: str = "success", hashed: str = "same", kind: str = "model", done: int = 0) -> Call:
+    return Call("r", seq, kind, "key", "name", "acme", "", hashed, None, outcome, done or None)  # type: ignore[arg-type]
 
 
 MODEL = [
     pytest.param([], NONE, True, Ask(), id="never asked: ask"),
     pytest.param([call(2)], NONE, True, Replay(call(2)), id="answered: replay"),
     pytest.param([call(2)], NONE, False, Replay(call(2)), id="answered, without a key: replay"),
-    pytest.param([call(5), call(2)], NONE, True, Replay(call(5)), id="answered twice: the newest"),
+    pytest.param(
+        [call(5, done=6), call(2, done=9)], NONE, True, Replay(call(5, done=6)), id="answered twice: what came first"
+    ),
+    pytest.param(
+        [call(5, done=9), call(2, done=6)], NONE, True, Replay(call(2, done=6)), id="answered twice, in order: the same"
+    ),
+    pytest.param(
+        [call(5, hashed="other", done=9), call(2, hashed="third", done=6)],
+        NONE,
+        True,
+        Compare(call(2, hashed="third", done=6)),
+        id="two other questions: what was answered first",
+    ),
     pytest.param([call(2, hashed="other")], NONE, True, Compare(call(2, hashed="other")), id="another question"),
     pytest.param(
         [call(5, hashed="other"), call(2)], NONE, True, Replay(call(2)), id="the same before another: replay the same"
@@ -49,6 +61,18 @@ MODEL = [
 TOOL = [
     pytest.param([], NONE, True, True, Ask(), id="never called: call"),
     pytest.param([call(2)], NONE, True, True, Replay(call(2)), id="succeeded: replay"),
+    pytest.param(
+        [call(5, done=6), call(2, done=9)], NONE, True, True, Replay(call(5, done=6)), id="succeeded twice: the first"
+    ),
+    pytest.param(
+        [call(5, "permanent_error"), call(4, "unknown_outcome"), call(2, done=9)],
+        NONE,
+        True,
+        True,
+        Replay(call(2, done=9)),
+        id="a success stands whatever failed after it",
+    ),
+    pytest.param([call(2, hashed="alike")], NONE, True, True, Replay(call(2, hashed="alike")), id="the same otherwise"),
     pytest.param([call(2, hashed="other")], NONE, True, True, Compare(call(2, hashed="other")), id="another call"),
     pytest.param(
         [call(5), call(2, "failed", "other")],
@@ -106,4 +130,4 @@ def test_what_a_model_step_does(calls: list[Call], in_flight: frozenset[int], ke
 def test_what_a_tool_step_does(
     calls: list[Call], in_flight: frozenset[int], keyed: bool, side_effect: bool, decision: object
 ) -> None:
-    assert decide_tool(calls, "same", in_flight, keyed=keyed, side_effect=side_effect) == decision
+    assert decide_tool(calls, {"same", "alike"}, in_flight, keyed=keyed, side_effect=side_effect) == decision

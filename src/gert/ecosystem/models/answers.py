@@ -41,11 +41,18 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 def result_of(
     request: ModelRequest[OutputT], answer: Answer, mode: ModelAPIModeUsed, pricing: Pricing, redactor: Redactor
 ) -> ModelResult[OutputT]:
-    """Read an answer as the output that was asked for; raises where it is neither that nor tool calls."""
-    if answer.stopped is not None:
-        _refuse(answer, redactor)
-    output, raw = _output(request, answer, redactor)
-    usage = pricing.usage(request.model, answer.model, answer.tokens)
+    """Read an answer as the output that was asked for; raises where it is neither that nor tool calls.
+
+    What is raised then holds what the answer used: it is paid for all the same.
+    """
+    try:
+        if answer.stopped is not None:
+            _refuse(answer, redactor)
+        output, raw = _output(request, answer, redactor)
+        usage = pricing.usage(request.model, answer.model, answer.tokens)
+    except ModelPermanentError as error:
+        error.usage = pricing.told(request.model, answer.model, answer.tokens)
+        raise
     return ModelResult(output, usage, answer.tool_calls, raw, mode, answer.response_id, answer.items)
 
 

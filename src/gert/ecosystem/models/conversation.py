@@ -54,3 +54,17 @@ def in_words(schema: dict[str, Any]) -> str:
         "Answer with one JSON object and nothing else. It must fit this JSON Schema:\n"
         + msgspec.json.encode(schema).decode()
     )
+
+
+def encoded(body: object) -> bytes:
+    """A request as JSON; one that has no such form, or holds half a character, is no request."""
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        raise ModelPermanentError(
+            "the request to the model holds half a character, which cannot be sent",
+            category="request",
+            hint="a surrogate without its other half: decode the text as what it is",
+        ) from None
+    except (TypeError, ValueError, RecursionError):
+        raise ModelPermanentError("the request to the model has no JSON form", category="request") from None

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from gert.errors import ModelError, ModelPermanentError, ModelTransientError
+from gert.kernel.foundation.credentials import without_credentials
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.foundation.text import printable
 
@@ -127,9 +128,12 @@ _HINTS: Final = {
 
 
 def shown(text: str, redactor: Redactor, most: int = MAX_SHOWN) -> str:
-    """A stranger's words as an error may hold them: one line, bounded, harmless, without secrets."""
+    """A stranger's words as an error may hold them: one line, bounded, harmless, without secrets.
+
+    Our own key is masked whatever it looks like, and what looks like anybody's.
+    """
     # Cut twice: first so that little is searched, generously, so that no half of a secret stays at the cut.
-    clean = printable(" ".join(redactor.text(text[: most * 8]).value.split()))
+    clean = printable(" ".join(without_credentials(redactor.text(text[: most * 8]).value).split()))
     return clean if len(clean) <= most else f"{clean[:most]}…"
 
 

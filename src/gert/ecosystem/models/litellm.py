@@ -11,7 +11,7 @@ import msgspec
 from gert.ecosystem.models import openai_chat as chat
 from gert.ecosystem.models import openai_responses as responses
 from gert.ecosystem.models.answers import Answer, result_of
-from gert.ecosystem.models.conversation import needs_responses
+from gert.ecosystem.models.conversation import encoded, needs_responses
 from gert.ecosystem.models.failures import malformed
 from gert.ecosystem.models.limits import Limits
 from gert.ecosystem.models.prices import Pricing
@@ -98,6 +98,8 @@ class LiteLLMAdapter:
         return self._result(request, responses.answer_of(_plain(said), Redactor()), "responses", said)
 
     async def _ask(self, call: Callable[..., Any], arguments: dict[str, Any]) -> object:
+        encoded(arguments)  # as every vendor will; a text that cannot be is said here, in our words
+
         async def attempt() -> object:
             try:
                 async with asyncio.timeout(self._limits.timeout_seconds):
@@ -111,17 +113,31 @@ class LiteLLMAdapter:
     def _result(
         self, request: ModelRequest[OutputT], answer: Answer, mode: ModelAPIModeUsed, said: object
     ) -> ModelResult[OutputT]:
-        result = result_of(request, answer, mode, Pricing(), Redactor())
         cost = _cost(said)
+        try:
+            result = result_of(request, answer, mode, Pricing(), Redactor())
+        except ModelPermanentError as error:
+            error.usage = _used(answer, cost)
+            raise
         if cost is None and self._fail_on_unknown_cost:
             raise ModelPermanentError(
-                f"what the call of the model `{request.model}` cost is not known", category="unknown_cost"
+                f"what the call of the model `{request.model}` cost is not known",
+                category="unknown_cost",
+                usage=_used(answer, cost),
             )
-        usage = ModelUsage(result.usage.prompt_tokens, result.usage.completion_tokens, cost or 0.0)
+        usage = _used(answer, cost) or ModelUsage(0, 0, 0.0)
         return ModelResult(
             result.output, usage, result.tool_calls, result.raw_output, mode, result.response_id,
             result.response_output_items,
         )  # fmt: skip
+
+
+def _used(answer: Answer, cost: float | None) -> ModelUsage | None:
+    """What an answer used, where anything of it was told."""
+    if answer.tokens is None and cost is None:
+        return None
+    prompt, completion = (answer.tokens.prompt, answer.tokens.completion) if answer.tokens is not None else (0, 0)
+    return ModelUsage(prompt, completion, cost or 0.0)
 
 
 def _litellm(name: str) -> Callable[..., Any]:

@@ -51,13 +51,21 @@ class Pricing(msgspec.Struct, frozen=True):
 
     def usage(self, model: str, answered_by: str | None, tokens: Tokens | None) -> ModelUsage:
         """What a call used and cost."""
-        price = self.prices.get(model) or self.prices.get(answered_by or "")
-        if self.fail_on_unknown_cost and (price is None or tokens is None):
+        if self.fail_on_unknown_cost and (self._price(model, answered_by) is None or tokens is None):
             raise ModelPermanentError(
                 f"what the call of the model `{model}` cost is not known", category="unknown_cost"
             )
-        tokens = tokens or Tokens()
+        return self.told(model, answered_by, tokens) or ModelUsage(0, 0, 0.0)
+
+    def told(self, model: str, answered_by: str | None, tokens: Tokens | None) -> ModelUsage | None:
+        """What a call used and cost as far as that is known; None where the vendor told nothing."""
+        if tokens is None:
+            return None
+        price = self._price(model, answered_by)
         return ModelUsage(tokens.prompt, tokens.completion, cost_of(tokens, price) if price else 0.0)
+
+    def _price(self, model: str, answered_by: str | None) -> Price | None:
+        return self.prices.get(model) or self.prices.get(answered_by or "")
 
 
 def cost_of(tokens: Tokens, price: Price) -> float:

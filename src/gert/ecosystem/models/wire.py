@@ -10,6 +10,7 @@ import msgspec
 
 from gert._version import __version__
 from gert.ecosystem.models import failures
+from gert.ecosystem.models.conversation import encoded
 from gert.ecosystem.models.keys import Key, checked_base_url, is_loopback
 from gert.ecosystem.models.limits import Limits
 from gert.ecosystem.models.retrying import with_retries
@@ -67,7 +68,7 @@ class Wire:
 
     async def ask(self, path: str, headers: Mapping[str, str], body: object, read: Callable[[dict[str, Any]], T]) -> T:
         """Post, again where that may help, and read the answer's JSON object."""
-        content = _encoded(body)
+        content = encoded(body)
 
         async def attempt() -> T:
             async with self._answering(path, headers, content, self.limits.timeout_seconds) as response:
@@ -89,7 +90,7 @@ class Wire:
 
         A server that does not stream is taken at its word: its JSON is the answer, and nothing is told before.
         """
-        content = _encoded(body)
+        content = encoded(body)
         told = False
 
         async def tell(text: str) -> None:
@@ -185,13 +186,6 @@ class Wire:
 
 def _too_late(seconds: float) -> ModelTimeoutError:
     return ModelTimeoutError(f"the model did not answer within {seconds:g}s", category="timeout")
-
-
-def _encoded(body: object) -> bytes:
-    try:
-        return msgspec.json.encode(body)
-    except (TypeError, ValueError, UnicodeEncodeError, RecursionError):
-        raise ModelPermanentError("the request to the model has no JSON form", category="request") from None
 
 
 def _is_stream(response: "httpx2.Response") -> bool:

@@ -5,11 +5,11 @@ the ledger calls while nobody else can append to the run.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TypeVar
 
-from gert.errors import InputError, RunBlocked, RunError, TraceError
+from gert.errors import RunError, TraceError
 from gert.kernel.agent.compose import Entry, compose, key_of
 from gert.kernel.agent.ledger import (
     Batch,
@@ -20,27 +20,29 @@ from gert.kernel.agent.ledger import (
     Held,
     Ledger,
     Overtaken,
-    Write,
     Written,
     may_append,
 )
+from gert.kernel.agent.loading import preloaded
 from gert.kernel.agent.memory import RunMemory
+from gert.kernel.agent.taking import Taking
+from gert.kernel.agent.trail import Trail
+from gert.kernel.agent.writing import Entries, Moved, Standing, Writing, check_key, done, no_run, refuse_if_blocked
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.payload import Payload
+
+__all__ = ["Book", "Standing"]
 
 MOST_RUNS = 256
 """Runs a process remembers."""
 
-PRELOADED = 4000
-"""A run of no more events is read at once when a process first looks something up in it."""
-
-PAGE = 1000
+MOST_SIZE = 64 * 1024 * 1024
+"""Bytes, about, that it remembers of all of them."""
 
 LOADS = 3
 """How often a run is read that grows while it is read."""
 
 PayloadT = TypeVar("PayloadT", bound=Payload)
-Entries = Sequence[Entry] | Callable[[Head], Sequence[Entry]]
 
 
 class Book:
@@ -52,7 +54,8 @@ class Book:
         self._leased: Mapping[str, int] = {} if leased is None else leased
         self._memories: OrderedDict[str, RunMemory] = OrderedDict()
         self._fences: dict[str, int] = {}
-        self._asking: Counter[tuple[str, str]] = Counter()
+        self._taking = Taking()
+        self._trail = Trail()
         self._loading: Counter[str] = Counter()
         self._missed: Counter[str] = Counter()
 
@@ -62,9 +65,11 @@ class Book:
         def write(head: Head, moment: str) -> Batch:
             if head.count:
                 raise RunError(f"run `{run_id}` is there already", hint="load it, or choose another id")
-            return compose(head, moment, tenant, (entry,))
+            batch = compose(head, moment, tenant, (entry,))
+            self._trail.made(head.hash, batch)
+            return batch
 
-        written = _done(await self.ledger.append(run_id, write, fence=self.token(run_id)))
+        written = done(await self.ledger.append(run_id, write, fence=self.token(run_id)))
         if run_id not in self._memories:
             self._memories[run_id] = memory = RunMemory()
             self._forget_oldest()
@@ -83,50 +88,88 @@ class Book:
         self, run_id: str, tenant: str, entries: Entries, *, guard: Callable[[Head], None] | None = None
     ) -> Written:
         """Append to a run that has begun; what `guard` raises refuses it."""
-        return _done(await self._append(run_id, _writing(run_id, tenant, entries, guard), ()))
+        return done(await self._append(run_id, Writing(self._trail, run_id, tenant, entries, guard), ()))
 
-    async def note_at(self, run_id: str, tenant: str, entries: Entries, count: int) -> bool:
-        """Append to a run that has not grown beyond `count`; False where it has."""
+    async def end(
+        self, run_id: str, tenant: str, entries: Entries, standing: Standing, *, step: bool = False
+    ) -> Written | None:
+        """Append what is true as long as the calls under a key stand as they were found; None where they may not.
+
+        step: refuse it also where the run takes no steps
+        """
+
+        def guard(head: Head) -> None:
+            if step:
+                refuse_if_blocked(head)
+            self._refuse_if_moved(head, standing)
+
         try:
-            await self.note(run_id, tenant, entries, guard=lambda head: _refuse_if_moved(head, count))
-        except _Moved:
-            return False
-        return True
+            return await self.note(run_id, tenant, entries, guard=guard)
+        except Moved:
+            return None
 
     async def ask(
-        self, run_id: str, tenant: str, entries: Entries, *, expect: Expect | None, count: int | None = None
+        self,
+        run_id: str,
+        tenant: str,
+        entries: Entries,
+        *,
+        expect: Expect | None,
+        standing: Standing | None = None,
+        tried: list[Batch] | None = None,
     ) -> Written | Overtaken | Held:
         """Append requests to a run that takes steps now.
 
         expect: what was known of the key when it was decided to ask
-        count: how long the run was when its record was looked at; one that is longer now is looked at again
+        standing: what was found under it, where that decided it; where that may have changed it is looked at again
+        tried: is given what may have been written, also when this does not return
         """
 
         def guard(head: Head) -> None:
             refuse_if_blocked(head)
-            if count is not None:
-                _refuse_if_moved(head, count)
+            if standing is not None:
+                self._refuse_if_moved(head, standing)
 
-        write = _writing(run_id, tenant, entries, guard)
+        write = Writing(self._trail, run_id, tenant, entries, guard, tried)
         try:
             answer = await self._append(run_id, write, () if expect is None else (expect,))
-        except _Moved:
+        except Moved:
             return Overtaken(expect.key if expect is not None else "")
-        if isinstance(answer, Overtaken):
-            self.forget(run_id)
+        if isinstance(answer, Overtaken) and run_id in self._memories:
+            self._memories[run_id].doubt(answer.key)
         return answer
 
-    async def _append(self, run_id: str, write: Write, expects: Sequence[Expect]) -> Written | Overtaken | Held:
+    async def settle_appends(self, run_id: str) -> None:
+        """Wait until whatever this process began to append to a run is written or never will be."""
+
+        def write(head: Head, moment: str) -> Batch:
+            raise Moved
+
+        try:
+            await self.ledger.append(run_id, write, fence=self.token(run_id))
+        except Moved:
+            return
+
+    def _refuse_if_moved(self, head: Head, standing: Standing) -> None:
+        if standing.hash == head.hash:
+            return
+        if not self._trail.unchanged(standing.hash, head.hash, (standing.key, *standing.seqs)):
+            raise Moved
+
+    async def _append(self, run_id: str, write: Writing, expects: Sequence[Expect]) -> Written | Overtaken | Held:
         try:
             answer = await self.ledger.append(run_id, write, expects=expects, fence=self.token(run_id))
-        except BaseException:
-            # It may have been written all the same, and nobody was told what.
-            self.forget(run_id)
+        except BaseException as error:
+            # It may have been written all the same, and nobody was told what; unless it was never to be written.
+            if error is not write.refused:
+                self.forget(run_id)
             raise
         if isinstance(answer, Written):
             memory = self._memories.get(run_id)
             if memory is not None:
                 memory.take(answer.batch)
+                if memory.count >> 10 != (memory.count - len(answer.batch.rows)) >> 10:
+                    self._forget_oldest()
             elif run_id in self._loading:
                 self._missed[run_id] += 1
         return answer
@@ -139,10 +182,14 @@ class Book:
         fresh: ask the ledger, whatever is remembered
         """
         key = key_of(kind, step_key, input_hash)
-        _check_key(key)
-        memory = await self._memory(run_id)
-        remembered = memory.complete and not fresh
-        found = memory.calls(key) if remembered else await self.ledger.calls(run_id, key)
+        check_key(key)
+        memory = self._memories.get(run_id) if fresh else await self._memory(run_id)
+        if memory is not None and not fresh and memory.knows(key):
+            found = memory.calls(key)
+        else:
+            found = await self.ledger.calls(run_id, key)
+            if memory is not None:
+                memory.learn(key, found)
         if found and found[0].tenant != tenant:
             raise RunError(f"run `{run_id}` belongs to another tenant")
         return found
@@ -194,21 +241,22 @@ class Book:
 
     def is_asking(self, run_id: str, key: str) -> bool:
         """Whether this process is about to ask under a key, or waits for the answer."""
-        return (run_id, key) in self._asking
+        return self._taking.is_taken(run_id, key)
 
-    @contextmanager
-    def asking(self, run_id: str, key: str) -> Iterator[None]:
-        """Ask under a key and wait for the answer; nobody else takes the request for abandoned meanwhile.
+    def asking(self, run_id: str, key: str) -> AbstractContextManager[None]:
+        """Ask under a key and wait for the answer."""
+        return self._taking.take(run_id, key)
 
-        It is said before the request is written: others may read it before whoever wrote it hears of that.
-        """
-        self._asking[run_id, key] += 1
-        try:
-            yield
-        finally:
-            self._asking[run_id, key] -= 1
-            if not self._asking[run_id, key]:
-                del self._asking[run_id, key]
+    def refuse_inside(self, run_id: str, key: str) -> None:
+        """Refuse whoever would wait for a step it is itself a part of."""
+        self._taking.refuse_inside(run_id, key)
+
+    def noted_drift(self, run_id: str, seq: int, input_hash: str) -> bool | None:
+        """Whether an answer is known to have been taken for a changed question; None where only the ledger knows."""
+        memory = self._memories.get(run_id)
+        if memory is None:
+            return None
+        return True if (seq, input_hash) in memory.drifts else (False if memory.complete else None)
 
     async def _memory(self, run_id: str) -> RunMemory:
         if run_id not in self._memories:
@@ -225,7 +273,7 @@ class Book:
         try:
             for _ in range(LOADS):
                 missed = self._missed[run_id]
-                memory = await self._preloaded(run_id)
+                memory = await preloaded(self.ledger, run_id)
                 if missed == self._missed[run_id]:
                     return memory
             memory.complete = False
@@ -235,73 +283,8 @@ class Book:
             if not self._loading[run_id]:
                 del self._loading[run_id], self._missed[run_id]
 
-    async def _preloaded(self, run_id: str) -> RunMemory:
-        """A run that is short is read whole; a long one is looked up step by step."""
-        memory = RunMemory()
-        head = await self.ledger.head(run_id)
-        if head is not None and head.count > PRELOADED:
-            memory.complete = False
-            return memory
-        while head is not None and memory.count < head.count:
-            lines = await self.ledger.lines(run_id, memory.count, PAGE)
-            if not lines:
-                raise TraceError(f"run `{run_id}` has lost events: expected {head.count}, found {memory.count}")
-            memory.read(memory.count + 1, lines)
-        return memory
-
     def _forget_oldest(self) -> None:
-        while len(self._memories) > MOST_RUNS:
-            self._memories.popitem(last=False)
-
-
-class _Moved(Exception):
-    """The run is longer than it was when it was looked at."""
-
-
-def _refuse_if_moved(head: Head, count: int) -> None:
-    if head.count != count:
-        raise _Moved
-
-
-def refuse_if_blocked(head: Head) -> None:
-    """A run that is paused or blocked takes no steps."""
-    snapshot = head.snapshot
-    if snapshot is None or not snapshot.pauses:
-        return
-    pause = snapshot.pauses[-1]
-    word, way = ("blocked", "unblock_run") if pause.blocked else ("paused", "resume")
-    raise RunBlocked(
-        f"run `{head.run_id}` is {word}: {pause.reason}", blocked_on=snapshot.blocked_on, hint=f"call `{way}` first"
-    )
-
-
-def _check_key(key: str) -> None:
-    if key.isascii():
-        return
-    try:
-        key.encode()
-    except UnicodeEncodeError:
-        raise InputError("the step key holds half a character, which cannot be written down") from None
-
-
-def no_run(run_id: str) -> RunError:
-    """There is no run of this id."""
-    return RunError(f"there is no run `{run_id}`", hint="start it first")
-
-
-def _writing(run_id: str, tenant: str, entries: Entries, guard: Callable[[Head], None] | None) -> Write:
-    def write(head: Head, moment: str) -> Batch:
-        if not head.count:
-            raise no_run(run_id)
-        if guard is not None:
-            guard(head)
-        return compose(head, moment, tenant, entries(head) if callable(entries) else entries)
-
-    return write
-
-
-def _done(answer: Any) -> Written:
-    """An append that expects nothing and holds nothing is written, or raises."""
-    if not isinstance(answer, Written):
-        raise TraceError("the ledger refused what it had nothing to refuse by")
-    return answer
+        size = sum(memory.size for memory in self._memories.values())
+        while len(self._memories) > 1 and (len(self._memories) > MOST_RUNS or size > MOST_SIZE):
+            _, oldest = self._memories.popitem(last=False)
+            size -= oldest.size

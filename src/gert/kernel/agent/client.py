@@ -18,7 +18,7 @@ from gert.kernel.agent.shapes import (
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 
-_UNEXPECTED = re.compile(r"unexpected keyword argument '(\w+)'")
+_UNEXPECTED = re.compile(r"\bstep_model\(\) got an unexpected keyword argument '(\w+)'")
 _DEFAULTS: dict[str, object] = {
     "replay_policy": "strict",
     "context_version": None,
@@ -83,11 +83,11 @@ class KernelModelClient:
             try:
                 return await self._kernel.step_model(**request, **known)
             except TypeError as error:
-                # A kernel may take any keyword by its signature and still refuse it. Nothing was asked yet.
-                refused = _UNEXPECTED.search(str(error))
-                if refused is None or known.pop(refused[1], _DEFAULTS) is _DEFAULTS:
+                # A kernel may take any keyword by its signature and still refuse it.
+                refused = _refused(error)
+                if refused is None or known.pop(refused, _DEFAULTS) is _DEFAULTS:
                     raise
-                _warn([refused[1]])
+                _warn([refused])
 
     def _knows(self, name: str) -> bool:
         parameters = inspect.signature(self._kernel.step_model).parameters
@@ -103,6 +103,21 @@ def derived_step_key(model: str, output_schema: type[OutputT], prompt: str) -> s
     schema = canonical_json_dumps(output_schema.model_json_schema())
     hashed = sha256_hex(canonical_json_dumps([model, output_schema.__name__, schema, prompt]).encode())
     return f"model_step_{hashed[:24]}"
+
+
+def _refused(error: TypeError) -> str | None:
+    """The keyword a kernel does not take, if nothing was asked yet.
+
+    That is so where the call of `step_model` itself failed: here, or where a `step_model` hands its keywords on. An
+    error from anywhere deeper may say the same, and come from a model that was asked.
+    """
+    trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    while trace is not None:
+        if trace.tb_frame.f_code.co_name != "step_model":
+            return None
+        trace = trace.tb_next
+    refused = _UNEXPECTED.search(str(error))
+    return None if refused is None else refused[1]
 
 
 def _warn(names: list[str]) -> None:

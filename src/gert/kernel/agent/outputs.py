@@ -2,7 +2,9 @@
 
 from pydantic import BaseModel, ValidationError
 
+from gert.errors import InputError, ModelPermanentError
 from gert.kernel.agent.ports.model import OutputT
+from gert.kernel.agent.serde import model_json
 
 
 def blank_output(output_schema: type[OutputT]) -> OutputT:
@@ -14,8 +16,35 @@ def blank_output(output_schema: type[OutputT]) -> OutputT:
 
 
 def output_json_of(output: BaseModel) -> str:
-    """An output as it is recorded; a blank one too."""
-    return output.model_dump_json()
+    """An output as it is recorded; a blank one too.
+
+    Raises ModelPermanentError where its own JSON does not give it back.
+    """
+    return checked_output_json(type(output), output, asked_for_tools=True)
+
+
+def checked_output_json(output_schema: type[BaseModel], output: BaseModel, *, asked_for_tools: bool = False) -> str:
+    """An output as it is recorded, if reading it as `output_schema` gives it back; ModelPermanentError otherwise.
+
+    asked_for_tools: the answer holds tool calls, so that a blank output is one
+    """
+    try:
+        return model_json(output_schema, output)
+    except InputError as error:
+        if asked_for_tools and isinstance(output, output_schema) and _is_blank(output):
+            return output.model_dump_json(by_alias=True, round_trip=True)
+        raise ModelPermanentError(
+            f"the model's output cannot be kept: {error.message}", category="invalid_output"
+        ) from error
+
+
+def _is_blank(output: object) -> bool:
+    """Whether nothing was said: nothing was set, and what is required is not there."""
+    if not isinstance(output, BaseModel):
+        return False  # a port may give anything
+    fields = type(output).model_fields.items()
+    missing = any(field.is_required() and name not in output.__dict__ for name, field in fields)
+    return missing and not output.model_fields_set
 
 
 def output_of_json(output_schema: type[OutputT], output_json: str, *, asked_for_tools: bool) -> OutputT:

@@ -1,6 +1,7 @@
 """What a model is asked, as far as replay compares it, and how two questions differ."""
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -114,7 +115,8 @@ def signature_of(tool: ToolDefinition) -> ToolSignature:
     return ToolSignature(tool.name, tool.tool_version, tool.schema_version, tool.schema_hash)
 
 
-def tools_hash(tools: Sequence[ToolSignature]) -> str:
+@lru_cache(maxsize=64)
+def tools_hash(tools: tuple[ToolSignature, ...]) -> str:
     """The hash of tools: of their signatures, not only of their names."""
     return joined_hash("|".join(msgspec.structs.astuple(tool)) for tool in tools)
 

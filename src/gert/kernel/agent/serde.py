@@ -1,15 +1,20 @@
-"""Results of workflow steps as text and back."""
+"""Results as text and back: of workflow steps, and of whatever else is an instance of a pydantic model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from pydantic import BaseModel, JsonValue
+from pydantic import BaseModel, JsonValue, ValidationError
 
+from gert.errors import InputError
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps, loads
+from gert.kernel.foundation.text import printable
 
 StepT = TypeVar("StepT")
 WorkflowModelT = TypeVar("WorkflowModelT", bound=BaseModel)
+
+_MOST_PLACES = 3
+_LONGEST = 200
 
 
 # Without slots: a generic, frozen dataclass with slots cannot be made as `StepSerde[X](…)`.
@@ -27,5 +32,69 @@ def json_step_serde() -> StepSerde[JsonValue]:
 
 
 def pydantic_step_serde(model: type[WorkflowModelT]) -> StepSerde[WorkflowModelT]:
-    """For steps that return instances of a pydantic model."""
-    return StepSerde(dump=lambda value: value.model_dump_json(), load=model.model_validate_json)
+    """For steps that return instances of a pydantic model; one that its JSON does not give back is an InputError."""
+
+    def load(text: str) -> WorkflowModelT:
+        try:
+            return model.model_validate_json(text)
+        except (ValidationError, UnicodeEncodeError, RecursionError) as error:
+            raise InputError(f"the result is not a `{model.__name__}`: {_problem(error)}") from error
+
+    return StepSerde(dump=lambda value: model_json(model, value), load=load)
+
+
+def model_json(model: type[BaseModel], value: BaseModel) -> str:
+    """An instance as JSON that gives it back when it is read as `model`; InputError where none does.
+
+    Private attributes and fields that are left out of dumps are not part of it. An instance of another model is
+    written as what `model` reads in it.
+    """
+    if not isinstance(value, BaseModel):
+        raise InputError(f"expected a `{model.__name__}`, found a `{type(value).__name__}`")
+    if type(value) is not model:
+        value = _read(model, _dumped(value, by_alias=True))
+    try:
+        return _given_back(model, value, by_alias=True)
+    except InputError:
+        # Fields may be read by one name and written by another; some models take both.
+        try:
+            return _given_back(model, value, by_alias=False)
+        except InputError:
+            pass
+        raise
+
+
+def _given_back(model: type[BaseModel], value: BaseModel, *, by_alias: bool) -> str:
+    text = _dumped(value, by_alias=by_alias)
+    then, now = (each.model_dump(round_trip=True, warnings=False) for each in (_read(model, text), value))
+    if then != now:
+        names = ", ".join(f"`{name}`" for name in now if name not in then or then[name] != now[name])
+        raise InputError(f"a `{model.__name__}` is not read back from JSON as it was: {_cut(names)} would differ")
+    return text
+
+
+def _dumped(value: BaseModel, *, by_alias: bool) -> str:
+    try:
+        return value.model_dump_json(by_alias=by_alias, round_trip=True, warnings=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"a `{type(value).__name__}` has no JSON form: {_problem(error)}") from error
+
+
+def _read(model: type[BaseModel], text: str) -> BaseModel:
+    try:
+        return model.model_validate_json(text)
+    except (ValidationError, UnicodeEncodeError, RecursionError) as error:
+        raise InputError(f"a `{model.__name__}` is not read back from JSON: {_problem(error)}") from error
+
+
+def _problem(error: Exception) -> str:
+    """What does not fit, by place; without the values, which may be anything."""
+    if not isinstance(error, ValidationError):
+        return _cut(str(error))
+    problems = error.errors(include_url=False, include_context=False, include_input=False)[:_MOST_PLACES]
+    told = (f"`{'.'.join(map(str, each['loc']))}` {each['msg']}".removeprefix("`` ") for each in problems)
+    return _cut("; ".join(told))
+
+
+def _cut(text: str) -> str:
+    return printable(" ".join(text[:_LONGEST].split()))

@@ -10,7 +10,7 @@ from pydantic import Field
 from gert.kernel.agent.messages import ChatMessage
 from gert.kernel.agent.ports.model import ModelAPIMode, ModelAPIModeUsed, ReasoningEffort, VerbosityLevel
 from gert.kernel.agent.run_payloads import PayloadModel, ToolSignatureRecord
-from gert.kernel.events.agent.parts import ModelFailure, ToolOutcome
+from gert.kernel.events.agent.parts import ModelFailure, ToolOutcome, WorkflowStepFailure
 
 
 class ContextVersionRecord(PayloadModel):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel
 
-from gert.errors import InputError, ToolExecutionFailedError
+from gert.errors import GertError, InputError, ToolExecutionFailedError
 from gert.kernel.agent.ports.model import ToolDefinition
 from gert.kernel.agent.ports.tool import CheckingToolPort, ToolExecutionContext, ToolExecutionResult, ToolPort
 from gert.kernel.agent.question import signature_of
@@ -23,12 +23,17 @@ class Tools:
     def __init__(self, port: ToolPort) -> None:
         self.port = port
         self._checking: CheckingToolPort | None = None
+        self._known: list[ToolDefinition] = []
+        self._sorted: tuple[ToolDefinition, ...] = ()
         if all(hasattr(port, name) for name in _CHECKING):
             self._checking = port  # type: ignore[assignment]
 
     def definitions(self) -> tuple[ToolDefinition, ...]:
         """Every tool, by name."""
-        return tuple(sorted(self.port.to_all_tool_definitions(), key=lambda tool: tool.name))
+        known = self.port.to_all_tool_definitions()
+        if known != self._known:
+            self._known, self._sorted = known, tuple(sorted(known, key=lambda tool: tool.name))
+        return self._sorted
 
     def signatures(self) -> tuple[ToolSignature, ...]:
         """What identifies each of them."""
@@ -46,6 +51,24 @@ class Tools:
             hint = f"did you mean `{meant}`?" if meant else f"registered: {', '.join(sorted(known)) or 'none'}"
             raise ToolExecutionFailedError(f"there is no tool `{name}`", hint=hint)
         return known[name]
+
+    def has(self, name: str) -> bool:
+        """Whether there is a tool of a name."""
+        return any(tool.name == name for tool in self.port.to_all_tool_definitions())
+
+    def given(self, name: str, arguments: Arguments) -> str:
+        """The canonical JSON of arguments as they were given, whether they fit or the tool is there or not."""
+        try:
+            if isinstance(arguments, str):
+                return canonicalize_json_object(arguments)
+            if isinstance(arguments, BaseModel):
+                return canonicalize_json_object(arguments.model_dump_json())
+            if isinstance(arguments, Mapping):
+                return canonical_json_dumps(dict(arguments))
+        except (GertError, TypeError, ValueError):
+            # Values only the tool knows how to write down.
+            pass
+        return self.canonical(name, arguments)
 
     def side_effect(self, name: str) -> bool:
         """Whether a tool changes something; one that does not say so may."""

@@ -1,16 +1,22 @@
 """Workflows: a function whose steps are taken once, whatever becomes of the process that runs it."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from pydantic import BaseModel
 
 from gert.errors import ReplayConsistencyError
 from gert.kernel.agent.book import Book
-from gert.kernel.agent.compose import Entry, event_id, key_of
-from gert.kernel.agent.ledger import Expect, Written
+from gert.kernel.agent.compose import Entry, check_writable, event_id
+from gert.kernel.agent.ledger import Call, Expect, Written
 from gert.kernel.agent.lifecycle import Lifecycle
+from gert.kernel.agent.looking import Looking
 from gert.kernel.agent.shapes import PauseTicket, StepSerde, StepT, TenantContext, WorkflowOutputT, WorkflowRunResult
-from gert.kernel.events.agent import ResumeRequested, WorkflowStepCompleted, WorkflowStepRequested
+from gert.kernel.agent.workflow_places import Keys, Place, Places, own_branches, recorded_order
+from gert.kernel.events.agent import ResumeRequested, WorkflowStepCompleted, WorkflowStepFailed, WorkflowStepRequested
+from gert.kernel.events.agent.parts import WorkflowStepFailure
+from gert.kernel.foundation.credentials import stranger_line
+
+LONGEST_MESSAGE = 500
 
 
 class WorkflowPaused(BaseException):
@@ -29,42 +35,54 @@ class WorkflowContext:
         self.tenant = tenant
         self._book = book
         self._lifecycle = lifecycle
-        self._steps = 0
+        self._places = Places()
+        self._recorded: Sequence[Place] | None = None
+        self._pause_keys = Keys()
         self._pauses = 0
 
-    async def step(self, *, name: str, action: Callable[[], Awaitable[StepT]], serde: StepSerde[StepT]) -> StepT:
+    async def step(
+        self,
+        *,
+        name: str,
+        action: Callable[[], Awaitable[StepT]],
+        serde: StepSerde[StepT],
+        step_key: str | None = None,
+    ) -> StepT:
         """Take a step, or give what it came to when it was taken.
 
-        An action whose end is not on record is taken again: what must not happen twice belongs in a tool step.
+        A step is found again by its key, or by its name without one, as the n-th of that: in which order steps begin
+        does not matter to those that are taken at the same time. For them to be told apart, a name that is used in
+        several branches needs a key in each; InputError where it has none.
+
+        A workflow that takes its steps one after the other must take them in the same order each time, and may take
+        more at the end: ReplayConsistencyError where the record has another step at this place. Once steps were taken
+        at the same time, or went on after one that failed, only a key that has changed its name is.
+
+        An action whose end is not on record is taken again: what must not happen twice belongs in a tool step. The
+        same step in another execution of the workflow, in this process, is waited for.
         """
-        index = self._steps
-        self._steps += 1
-        while True:
-            calls = await self._book.calls(self.run_id, self.tenant.tenant_id, "workflow", str(index), "")
-            if calls and calls[0].name != name:
-                raise ReplayConsistencyError(
-                    f"step {index} of the workflow was `{calls[0].name}`, and is `{name}` now",
-                    drift_fields=("step_name",),
-                    hint="a workflow takes the same steps in the same order each time",
-                )
-            done = next((call for call in calls if call.outcome == "success"), None)
-            if done is not None:
-                said = await self._book.said(self.run_id, done.done_seq, WorkflowStepCompleted)
-                return serde.load(said.result_json)
-            request = Entry(WorkflowStepRequested(step_index=index, step_name=name))
-            expect = Expect(key_of("workflow", str(index), ""), calls[0].seq if calls else 0)
-            asked = await self._book.ask(self.run_id, self.tenant.tenant_id, (request,), expect=expect)
-            if isinstance(asked, Written):
-                return await self._taken(index, name, action, serde, asked.last)
+        with self._places.taking(name, step_key) as place:
+            return await self._step(place, action, serde)
 
     async def pause(self, reason: str, *, context: BaseModel | None = None, step_key: str | None = None) -> PauseTicket:
-        """Wait here until the run is resumed: the workflow ends, and passes this place when it is run again."""
-        key = step_key if step_key is not None else f"workflow_pause_{self._pauses}"
-        self._pauses += 1
+        """Wait here until the run is resumed: the workflow ends, and passes this place when it is run again.
+
+        Each pause waits for itself, also one that has the key of another before it. `resume` ends all that were
+        reached by then; where two people must agree at the same time, block the run with a key for each.
+        """
+        key = self._pause_keys.next(step_key if step_key is not None else f"workflow_pause_{self._pauses}")
+        self._pauses += step_key is None
         calls = await self._book.calls(self.run_id, self.tenant.tenant_id, "pause", key, "", fresh=True)
         if not calls:
             raise WorkflowPaused(await self._lifecycle.pause(self.run_id, self.tenant, reason, context, key, None))
         pause = calls[0]
+        if step_key is None and pause.name != reason:
+            # What somebody has agreed to is not what they would agree to now.
+            raise ReplayConsistencyError(
+                f"pause {self._pauses - 1} of the workflow was `{pause.name}`, and is `{reason}` now",
+                drift_fields=("reason",),
+                hint="give pauses a `step_key` where their number or their words may change",
+            )
         ticket = PauseTicket(self.run_id, event_id(self.run_id, pause.seq), pause.seq, pause.name)
         if pause.outcome != "success":
             raise WorkflowPaused(ticket)
@@ -80,14 +98,123 @@ class WorkflowContext:
             return None
         return (await self._book.said(self.run_id, ended, ResumeRequested)).human_input_json
 
+    async def _step(self, place: Place, action: Callable[[], Awaitable[StepT]], serde: StepSerde[StepT]) -> StepT:
+        looking = Looking(self._book, self.run_id, self.tenant.tenant_id, "workflow", place.key, "")
+        while True:
+            calls, under_way = await looking.look()
+            if calls and calls[0].name != place.name:
+                raise _other_step(place, calls[0].name)
+            if (done := first_success(calls)) is not None:
+                return await self._replayed(place, done, serde)
+            if any(call.seq in under_way for call in calls):
+                await looking.wait()
+            elif calls and looking.count is None:
+                await looking.turn()
+            else:
+                if not calls:
+                    await self._check_order(place)
+                with self._book.asking(self.run_id, looking.key):
+                    seq = await self._asked(place, looking, calls)
+                    taken = None if seq is None else await self._taken(place, seq, action, serde)
+                if taken is not None and await self._stands(place, taken[0]):
+                    return taken[1]
+                looking.overtaken()
+
+    async def _asked(self, place: Place, looking: Looking, calls: Sequence[Call]) -> int | None:
+        """Say that the step is about to be taken; None where somebody else has said so meanwhile."""
+        entries = [
+            Entry(_failed(place, call.seq, "abandoned", "", "whoever took the step is gone"))
+            for call in calls
+            if call.outcome == "open"
+        ]
+        request = WorkflowStepRequested(step_index=place.index, step_name=place.name, step_key=place.key)
+        entries.append(Entry(request))
+        asked = await self._book.ask(
+            self.run_id,
+            self.tenant.tenant_id,
+            entries,
+            expect=Expect(looking.key, calls[0].seq if calls else 0),
+            standing=looking.standing(calls) if calls else None,
+        )
+        return asked.last if isinstance(asked, Written) else None
+
     async def _taken(
-        self, index: int, name: str, action: Callable[[], Awaitable[StepT]], serde: StepSerde[StepT], seq: int
-    ) -> StepT:
-        result_json = serde.dump(await action())
-        said = WorkflowStepCompleted(request_seq=seq, step_index=index, step_name=name, result_json=result_json)
-        await self._book.note(self.run_id, self.tenant.tenant_id, (Entry(said),))
-        # As the record has it: taken now or replayed later, the same comes back.
-        return serde.load(result_json)
+        self, place: Place, seq: int, action: Callable[[], Awaitable[StepT]], serde: StepSerde[StepT]
+    ) -> tuple[int, StepT]:
+        """Take the step: the number of the event that says so, and the result as the record has it."""
+        try:
+            result_json = serde.dump(await action())
+            said = WorkflowStepCompleted(
+                request_seq=seq, step_index=place.index, step_name=place.name, result_json=result_json
+            )
+            # What could not be read again is not written: nobody would get past it.
+            check_writable(said)
+            result = serde.load(result_json)
+        except GeneratorExit:
+            raise  # whoever is closed waits for nothing
+        except BaseException as error:
+            await self._note_failure(place, seq, error)
+            raise
+        written = await self._book.note(self.run_id, self.tenant.tenant_id, (Entry(said),))
+        return written.last, result
+
+    async def _note_failure(self, place: Place, seq: int, error: BaseException) -> None:
+        reason: WorkflowStepFailure = "failed" if isinstance(error, Exception) else "cancelled"
+        message = stranger_line(str(error), LONGEST_MESSAGE)
+        failed = _failed(place, seq, reason, type(error).__name__, message)
+        try:
+            await self._book.note(self.run_id, self.tenant.tenant_id, (Entry(failed),))
+        except Exception as unwritten:
+            # What went wrong with the step is the news; that it could not be written is said beside it.
+            error.add_note(f"the failure could not be recorded: {unwritten}")
+
+    async def _stands(self, place: Place, seq: int) -> bool:
+        """Whether the event of this number is what a replay finds; another process may have been faster."""
+        calls = await self._book.calls(self.run_id, self.tenant.tenant_id, "workflow", place.key, "")
+        first = first_success(calls)
+        return first is not None and first.done_seq == seq
+
+    async def _replayed(self, place: Place, done: Call, serde: StepSerde[StepT]) -> StepT:
+        said = await self._book.said(self.run_id, done.done_seq, WorkflowStepCompleted)
+        if said.step_index != place.index:
+            await self._check_order(place)
+        return serde.load(said.result_json)
+
+    async def _check_order(self, place: Place) -> None:
+        """Refuse a step where the record has another, if steps were taken one after the other, then and now."""
+        if self._recorded is None and self._places.orderly:
+            self._recorded = await recorded_order(self._book.ledger, self.run_id)
+        # Others may have begun meanwhile, and are on record before this one.
+        if self._recorded is None or not self._places.orderly or place.index >= len(self._recorded):
+            return
+        then = self._recorded[place.index]
+        if then.key != place.key:
+            raise _other_step(place, then.name)
+
+
+def first_success(calls: Sequence[Call]) -> Call | None:
+    """The request whose answer stands: that which was answered first, and so for whoever looked at any time."""
+    done = [call for call in calls if call.outcome == "success" and call.done_seq is not None]
+    return min(done, key=lambda call: call.done_seq or 0, default=None)
+
+
+def _failed(place: Place, seq: int, reason: WorkflowStepFailure, error_type: str, message: str) -> WorkflowStepFailed:
+    return WorkflowStepFailed(
+        request_seq=seq,
+        step_index=place.index,
+        step_name=place.name,
+        reason=reason,
+        error_type=error_type,
+        message=message,
+    )
+
+
+def _other_step(place: Place, name: str) -> ReplayConsistencyError:
+    return ReplayConsistencyError(
+        f"step {place.index} of the workflow was `{name}`, and is `{place.name}` now",
+        drift_fields=("step_name",),
+        hint="a workflow takes the same steps in the same order each time",
+    )
 
 
 async def run_workflow(
@@ -95,7 +222,8 @@ async def run_workflow(
 ) -> WorkflowRunResult[WorkflowOutputT]:
     """Run a workflow to its end or to its next pause."""
     try:
-        output = await workflow(context)
+        with own_branches():
+            output = await workflow(context)
     except WorkflowPaused as paused:
         return WorkflowRunResult(context.run_id, "paused", None, paused.ticket)
     except BaseExceptionGroup as group:

@@ -14,9 +14,9 @@ from pydantic import BaseModel
 
 from gert.agent import (
     ArtanaKernel,
+    InMemoryStore,
     JSONLStore,
     KernelEvent,
-    MemoryStore,
     ModelInput,
     ModelRequest,
     ModelResult,
@@ -59,7 +59,7 @@ class Place:
     kind: str
     address: str
     schema: str = ""
-    _memory: list[MemoryStore] = field(default_factory=list)
+    _memory: list[InMemoryStore] = field(default_factory=list)
 
     def store(self, **settings: Any) -> Any:
         """Open it once more; what is in memory is open once."""
@@ -70,7 +70,7 @@ class Place:
         if self.kind == "jsonl":
             return JSONLStore(self.address, **settings)
         if not self._memory:
-            self._memory.append(MemoryStore(**settings))
+            self._memory.append(InMemoryStore(**settings))
         return self._memory[0]
 
     def kernel(self, model: Any = None, *, store: dict[str, Any] | None = None, **settings: Any) -> ArtanaKernel:

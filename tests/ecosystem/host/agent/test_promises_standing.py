@@ -438,8 +438,8 @@ class TestPoint9Leases:
                 await stale.start_run(tenant=TENANT, run_id="r")
                 assert await stale.acquire_run_lease(run_id="r", worker_id="stale", ttl_seconds=10)
                 clock.go(11)
-                # Nobody else wants it: it may still write what it has to write.
-                await ask(stale, "r", "q", "k")
+                with pytest.raises(LeaseLost, match="the lease has run out"):
+                    await ask(stale, "r", "q", "k")
                 assert await fresh.acquire_run_lease(run_id="r", worker_id="fresh", ttl_seconds=10)
                 for write in _writes(stale):
                     with pytest.raises(LeaseLost, match="another worker has taken over"):

@@ -193,7 +193,7 @@ class LedgerStore:
         await self.close()
 
 
-class MemoryStore(LedgerStore):
+class InMemoryStore(LedgerStore):
     """Runs that live as long as the process."""
 
     def __init__(self, *, on_event: OnEvent | None = None, **ledger: Any) -> None:

@@ -1,10 +1,10 @@
 """Keeps a tenant within its budget, over a run and everything that was begun from it."""
 
+import re
 from collections import OrderedDict
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Final
-
-import msgspec
 
 from gert.errors import BudgetExceededError, UsageError
 from gert.kernel.agent.guards.passing import PassingMiddleware
@@ -16,10 +16,17 @@ from gert.kernel.events.envelope import parse_timestamp
 BRANCHES: Final = ("::sub_agent::", "::fork::")
 """What stands in the id of a run between that of the run it was begun from and what is its own."""
 
+_BRANCH: Final = re.compile("|".join(BRANCHES))
+
+LOOK_AGAIN: Final = timedelta(seconds=1)
+"""How long a run another process begins from this one may stay unseen."""
+
 _OVERLAP: Final = timedelta(seconds=30)
 """How far the clocks of those who write to a ledger may be apart."""
 
-_MOST_TREES: Final = 1000
+_MOST_TENANTS: Final = 1000
+_MOST_BRANCHES: Final = 100_000
+_EVER: Final = datetime(1, 1, 2, tzinfo=UTC)
 
 
 def root_of(run_id: str) -> str:
@@ -27,15 +34,9 @@ def root_of(run_id: str) -> str:
     return min((run_id.partition(branch)[0] for branch in BRANCHES), key=len)
 
 
-class _Tree(msgspec.Struct):
-    """What the runs of a tree have cost, and when the ledger was last looked at."""
-
-    costs: dict[str, float] = msgspec.field(default_factory=dict)
-    looked: datetime | None = None
-
-    @property
-    def spent(self) -> float:
-        return sum(self.costs.values())
+def _lineage(run_id: str) -> list[str]:
+    """The runs a run was begun from, as its id has them, and itself."""
+    return [*(run_id[: found.start()] for found in _BRANCH.finditer(run_id)), run_id]
 
 
 class QuotaMiddleware(PassingMiddleware):
@@ -43,20 +44,21 @@ class QuotaMiddleware(PassingMiddleware):
 
     A call that is under way is not cut short, and an answer that was paid for is kept, also where it is the one that
     exceeds the budget: the next call is refused. `after_model` therefore never raises. What was spent is read from the
-    ledger, so it counts whichever process spent it.
+    ledger, so it counts whichever process spent it; a run that another process has just begun from this one counts
+    after a second.
     """
 
     def __init__(self, store: EventStore | None = None) -> None:
         self._ledger: Ledger | None = None
-        # Only how far the ledger was read is remembered; what is forgotten is read again.
-        self._trees: OrderedDict[tuple[str, str], _Tree] = OrderedDict()
+        # Only which runs there are is remembered, never what they cost; what is forgotten is looked up again.
+        self._families: OrderedDict[str, _Families] = OrderedDict()
         if store is not None:
             self.bind_store(store)
 
     def bind_store(self, store: EventStore) -> None:
         """Learn where spending is recorded."""
         self._ledger = ledger_of(store)
-        self._trees.clear()
+        self._families.clear()
 
     async def before_model(self, *, run_id: str, tenant: TenantContext) -> None:
         """Refuse a call where the budget is spent."""
@@ -73,27 +75,66 @@ class QuotaMiddleware(PassingMiddleware):
         if self._ledger is None:
             raise UsageError("the quota has no store to read from", hint="hand it to a kernel, or call `bind_store`")
         ledger, root = self._ledger, root_of(run_id)
-        tree = self._trees.setdefault((tenant_id, root), _Tree())
-        self._trees.move_to_end((tenant_id, root))
-        while len(self._trees) > _MOST_TREES:
-            self._trees.popitem(last=False)
-        await _read_on(tree, ledger, root, tenant_id)
-        return tree.spent
+        families = self._families.setdefault(tenant_id, _Families(tenant_id))
+        self._families.move_to_end(tenant_id)
+        while len(self._families) > _MOST_TENANTS:
+            self._families.popitem(last=False)
+        families.add(_lineage(run_id))
+        first = await ledger.head(root)
+        await families.look(ledger, first)
+        spent = _cost(first, tenant_id)
+        for relative in families.of(root):
+            spent += _cost(await ledger.head(relative), tenant_id)
+        return spent
 
 
-async def _read_on(tree: _Tree, ledger: Ledger, root: str, tenant_id: str) -> None:
-    """Read what the runs of a tree have come to since it was last looked at: never those of all time."""
-    since = tree.looked
-    moment = ledger.now()
-    if since is None:
-        head = await ledger.head(root)
+class _Families:
+    """Which runs of a tenant were begun from which.
+
+    The tenant's runs are listed once, from when the oldest tree in use began, and then only those written since the
+    last look: a step costs as much as its tree is large, however many other runs there are.
+    """
+
+    def __init__(self, tenant_id: str) -> None:
+        self._tenant = tenant_id
+        self._branches: dict[str, dict[str, None]] = {}
+        self._count = 0
+        self._from: datetime | None = None
+        self._looked: datetime | None = None
+
+    def of(self, root: str) -> Iterator[str]:
+        """What was begun from a run, and from that, and so on."""
+        return iter(tuple(self._branches.get(root, ())))
+
+    def add(self, run_ids: Iterable[str]) -> None:
+        """Remember the runs that were begun from others."""
+        for run_id in run_ids:
+            root = root_of(run_id)
+            if root != run_id and run_id not in (family := self._branches.setdefault(root, {})):
+                family[run_id] = None
+                self._count += 1
+
+    async def look(self, ledger: Ledger, root: Head | None) -> None:
+        """See which runs there are of the tree of a root, and of all younger trees."""
+        moment = ledger.now()
         # Nothing of a tree is older than its root; where that is not in this ledger, all of the tenant's runs are read.
-        since = parse_timestamp(head.started_at) if head is not None and head.started_at else None
-    for head in await ledger.runs(tenant=tenant_id, since=None if since is None else since - _OVERLAP):
-        if head.run_id == root or root_of(head.run_id) == root:
-            tree.costs[head.run_id] = _cost(head)
-    tree.looked = moment
+        needed = parse_timestamp(root.started_at) - _OVERLAP if root is not None and root.started_at else _EVER
+        if self._looked is None or self._from is None or needed < self._from:
+            since = needed
+        elif moment - self._looked >= LOOK_AGAIN or moment < self._looked:
+            since = min(moment, self._looked) - _OVERLAP
+        else:
+            return
+        if self._count > _MOST_BRANCHES:
+            self._branches, self._count, since = {}, 0, needed
+            self._from = None
+        found = await ledger.runs(tenant=self._tenant, since=None if since == _EVER else since)
+        self.add(head.run_id for head in found)
+        self._from = since if self._from is None else min(self._from, since)
+        self._looked = moment if self._looked is None else max(self._looked, moment)
 
 
-def _cost(head: Head) -> float:
-    return head.snapshot.model_cost if head.snapshot is not None else 0.0
+def _cost(head: Head | None, tenant_id: str) -> float:
+    if head is None or head.snapshot is None or head.tenant != tenant_id:
+        return 0.0
+    return head.snapshot.model_cost

@@ -16,6 +16,9 @@ ToolOutcome = Literal["success", "transient_error", "permanent_error", "unknown_
 ModelFailure = Literal["failed", "timeout", "cancelled", "abandoned"]
 """Why a model step has no answer; it was abandoned where whoever asked died or gave up."""
 
+WorkflowStepFailure = Literal["failed", "cancelled", "abandoned"]
+"""Why a step of a workflow was not taken to its end."""
+
 
 class ToolSignature(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
     """What identifies a tool a model was offered."""

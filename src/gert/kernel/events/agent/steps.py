@@ -14,6 +14,7 @@ from gert.kernel.events.agent.parts import (
     ToolCallOf,
     ToolOutcome,
     ToolSignature,
+    WorkflowStepFailure,
 )
 from gert.kernel.events.payload import Payload
 
@@ -135,7 +136,7 @@ class ToolCompleted(Payload, frozen=True, kw_only=True):
     request_seq: the number of the request it ends
     reconciled_by: who settled a call of unknown outcome
     reason: why they say so
-    withheld: a hook refused to hand the result over; whoever asks again has the hooks asked again
+    withheld: the hooks have not let the result pass yet; whoever asks again has them asked again
     """
 
     type: ClassVar[str] = "tool_completed"

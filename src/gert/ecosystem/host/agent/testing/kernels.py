@@ -5,7 +5,7 @@ from datetime import datetime
 
 from gert.ecosystem.host.agent.kernel import ArtanaKernel
 from gert.ecosystem.host.agent.listening import OnEvent
-from gert.ecosystem.host.agent.stores import MemoryStore
+from gert.ecosystem.host.agent.stores import InMemoryStore
 from gert.ecosystem.host.agent.testing.clock import FakeClock, FakeIds
 from gert.ecosystem.host.agent.testing.model import ScriptedModel
 from gert.ecosystem.host.agent.testing.replies import Answer
@@ -30,7 +30,7 @@ def memory_kernel(
     model: who answers; a list is the script of a `ScriptedModel`
     """
     return ArtanaKernel(
-        store=MemoryStore(clock=clock or FakeClock(), ids=ids or FakeIds(), on_event=on_event),
+        store=InMemoryStore(clock=clock or FakeClock(), ids=ids or FakeIds(), on_event=on_event),
         model_port=ScriptedModel(model) if isinstance(model, Sequence) else model,
         tool_port=tool_port,
         middleware=middleware,

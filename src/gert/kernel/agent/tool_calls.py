@@ -1,0 +1,219 @@
+"""One call of a tool: prepared, made, its end put on record, and its result handed over."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from gert.errors import CapabilityDeniedError
+from gert.kernel.agent.book import Book, Standing
+from gert.kernel.agent.compose import Entry, check_writable, event_id
+from gert.kernel.agent.guards.passing import PassingMiddleware
+from gert.kernel.agent.ledger import Call
+from gert.kernel.agent.looking import Looking, Stood
+from gert.kernel.agent.middleware import KernelMiddleware, PreparedToolRequest
+from gert.kernel.agent.ports.tool import ToolExecutionContext, ToolExecutionOutcome, ToolExecutionResult
+from gert.kernel.agent.replay import first_answer
+from gert.kernel.agent.shapes import StepToolResult, TenantContext
+from gert.kernel.agent.tool_words import LONGEST_MESSAGE, completed, failure, outcome_of
+from gert.kernel.agent.tools import Arguments, Tools
+from gert.kernel.events.agent import RunSummary, ToolCompleted, ToolRequested
+from gert.kernel.foundation.credentials import stranger_line
+
+LATE_RESULT = "late_tool_result"
+
+
+@dataclass(frozen=True)
+class ToolStep:
+    """One tool step as it was asked for."""
+
+    run_id: str
+    tenant: TenantContext
+    tool_name: str
+    arguments: Arguments
+    step_key: str | None = None
+    parent_step_key: str | None = None
+
+
+@dataclass(frozen=True)
+class Announced:
+    """A call that is on record and about to be made.
+
+    standing: what was found under its key
+    stood: how the call itself stood
+    """
+
+    seq: int
+    request: ToolRequested
+    standing: Standing
+    stood: Stood = ("open", None)
+    by: str | None = None
+    reason: str | None = None
+
+
+class ToolCalls:
+    """Makes calls, and puts on record how they ended."""
+
+    def __init__(self, book: Book, tools: Tools, middleware: Sequence[KernelMiddleware]) -> None:
+        self._book = book
+        self._tools = tools
+        self._middleware = tuple(middleware)
+        self._hooks = tuple(each for each in middleware if _shows(each))
+
+    def permit(self, step: ToolStep) -> None:
+        """Refuse a tenant who may not use the tool."""
+        needed = self._tools.capabilities().get(step.tool_name)
+        if needed is not None and needed not in step.tenant.capabilities:
+            raise CapabilityDeniedError(
+                f"tenant `{step.tenant.tenant_id}` may not use `{step.tool_name}`", hint=f"it needs `{needed}`"
+            )
+
+    async def prepare(self, step: ToolStep) -> PreparedToolRequest:
+        """What policy makes of a call that is permitted."""
+        self._tools.definition(step.tool_name)
+        arguments_json = self._tools.canonical(step.tool_name, step.arguments)
+        self.permit(step)
+        prepared = PreparedToolRequest(arguments_json)
+        for middleware in self._middleware:
+            given = await middleware.prepare_tool_request(
+                run_id=step.run_id,
+                tenant=step.tenant,
+                tool_name=step.tool_name,
+                arguments_json=prepared.arguments_json,
+            )
+            prepared = prepared.merge(PreparedToolRequest(given) if isinstance(given, str) else given)
+        if prepared.arguments_json == arguments_json:
+            return prepared
+        # What policy makes of arguments must fit the tool as well.
+        return prepared.with_arguments_json(self._tools.canonical(step.tool_name, prepared.arguments_json))
+
+    async def make(self, step: ToolStep, looking: Looking, call: Announced) -> StepToolResult:
+        """Make a call; what the tool really did is on record before anybody looks at it."""
+        with self._book.asking(step.run_id, _handing(call.seq)):
+            try:
+                found = await self._called(step, call)
+            except GeneratorExit:
+                raise  # whoever is closed waits for nothing
+            except BaseException as error:
+                outcome: ToolExecutionOutcome = "unknown_outcome" if call.request.side_effect else "transient_error"
+                cancelled = ToolExecutionResult(outcome, "null", error_message="the call was cancelled")
+                said = completed(call.seq, step.tool_name, cancelled, by=call.by, reason=call.reason)
+                try:
+                    await self._end(step, looking, call, said)
+                except Exception as unwritten:
+                    # The error is the news, even if nothing about it can be recorded.
+                    error.add_note(f"the end of the call could not be recorded: {unwritten}")
+                raise
+            said = completed(call.seq, step.tool_name, found, by=call.by, reason=call.reason)
+            return await self.ended(step, looking, call, said)
+
+    async def ended(self, step: ToolStep, looking: Looking, call: Announced, said: ToolCompleted) -> StepToolResult:
+        """Record an end, and give what the record says from then on: here and in every replay."""
+        said = self.withheld(said)
+        standing = await self._end(step, looking, call, said)
+        if standing is not None and said.withheld:
+            shown = await self._shown(step, said)
+            stood: Stood = ("success", standing[1])
+            again = await looking.end((Entry(shown, step.parent_step_key),), call.seq, standing[0], stood, wins=False)
+            said = shown if again is not None else said
+        if looking.moved:
+            return await self.standing(step, looking, call.seq)
+        if said.outcome != "success":
+            raise failure(said)
+        return StepToolResult(step.run_id, call.seq, step.tool_name, said.result_json, replayed=False)
+
+    def withheld(self, said: ToolCompleted) -> ToolCompleted:
+        """An end as it is recorded first: no result is handed over before the hooks have seen it."""
+        return msgspec.structs.replace(said, withheld=True) if self._hooks and said.outcome == "success" else said
+
+    async def standing(self, step: ToolStep, looking: Looking, seq: int) -> StepToolResult:
+        """What the record says of a step, after others may have had a say; the failure of `seq` where that is all."""
+        while True:
+            calls = await looking.look_anew()
+            answer = first_answer(calls)
+            if answer is None:
+                ours = next(call for call in calls if call.seq == seq)
+                raise failure(await self._book.said(step.run_id, ours.done_seq, ToolCompleted))
+            found = await self.given(step, looking, answer)
+            if found is not None:
+                return found
+
+    async def given(self, step: ToolStep, looking: Looking, call: Call) -> StepToolResult | None:
+        """The result of a call that succeeded; None where it must be looked at again.
+
+        A result no hook has let pass yet is shown to them now: whoever should have done so died, or was refused.
+        """
+        said = await self._book.said(step.run_id, call.done_seq, ToolCompleted)
+        if not said.withheld:
+            return StepToolResult(step.run_id, call.seq, step.tool_name, said.result_json, replayed=True)
+        if self._book.is_asking(step.run_id, _handing(call.seq)):
+            await looking.wait(_handing(call.seq))
+            return None
+        with self._book.asking(step.run_id, _handing(call.seq)):
+            calls = await looking.look_anew()
+            if call not in calls:
+                return None
+            shown = await self._shown(step, said)
+            entries = (Entry(shown, step.parent_step_key),)
+            stood: Stood = (call.outcome, call.done_seq)
+            if await looking.end(entries, call.seq, looking.standing(calls), stood, wins=False) is None:
+                return None
+            return StepToolResult(step.run_id, call.seq, step.tool_name, shown.result_json, replayed=False)
+
+    def context(self, step: ToolStep, request: ToolRequested, seq: int) -> ToolExecutionContext:
+        """What a call is told about itself."""
+        return ToolExecutionContext(
+            run_id=step.run_id,
+            tenant_id=step.tenant.tenant_id,
+            idempotency_key=request.idempotency_key,
+            request_event_id=event_id(step.run_id, seq),
+            tool_version=request.tool_version,
+            schema_version=request.schema_version,
+            tenant_capabilities=step.tenant.capabilities,
+            tenant_budget_usd_limit=step.tenant.budget_usd_limit,
+        )
+
+    async def _called(self, step: ToolStep, call: Announced) -> ToolExecutionResult:
+        """Call the tool; whatever it raises says how it ended, and so does a result nobody can write down."""
+        request = call.request
+        try:
+            context = self.context(step, request, call.seq)
+            found = await self._tools.call(step.tool_name, request.arguments_json, context)
+            check_writable(completed(0, step.tool_name, found))
+            return found
+        except Exception as error:
+            outcome = outcome_of(error, side_effect=request.side_effect)
+            return ToolExecutionResult(outcome, "null", error_message=stranger_line(str(error), LONGEST_MESSAGE))
+
+    async def _end(
+        self, step: ToolStep, looking: Looking, call: Announced, said: ToolCompleted
+    ) -> tuple[Standing, int] | None:
+        """Record an end; None where somebody else has said how the call ended, and then this is kept beside it."""
+        entries = (Entry(said, step.parent_step_key),)
+        wins = said.outcome == "success"
+        written = await looking.end(entries, call.seq, call.standing, call.stood, wins=wins)
+        if written is not None:
+            return call.standing._replace(hash=written.batch.head.hash), written.last
+        late = msgspec.json.encode(said).decode()
+        note = RunSummary(summary_type=LATE_RESULT, summary_json=late, step_key=step.step_key)
+        await self._book.note(step.run_id, step.tenant.tenant_id, (Entry(note, step.parent_step_key),))
+        return None
+
+    async def _shown(self, step: ToolStep, said: ToolCompleted) -> ToolCompleted:
+        result_json = said.result_json
+        for middleware in self._hooks:
+            result_json = await middleware.prepare_tool_result(
+                run_id=step.run_id, tenant=step.tenant, tool_name=step.tool_name, result_json=result_json
+            )
+        why = said.reason or "the hooks gave the result"
+        return msgspec.structs.replace(said, result_json=result_json, reason=why, withheld=False)
+
+
+def _handing(seq: int) -> str:
+    """What is waited for while hooks look at a result."""
+    return f"result#{seq}"
+
+
+def _shows(middleware: KernelMiddleware) -> bool:
+    """Whether a middleware has anything to say about results."""
+    return getattr(type(middleware), "prepare_tool_result", None) is not PassingMiddleware.prepare_tool_result
