@@ -5,7 +5,9 @@ Run once for each release, as a program: `old_ledger.py tests/fixtures/ledgers/V
 
 import asyncio
 import shutil
+import sqlite3
 import sys
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -111,10 +113,13 @@ async def main(folder: Path) -> None:
     key = parse_key(KEY)
     for store in (
         SQLiteStore(folder / "ledger.db", key=key, clock=clock),
-        JSONLStore(folder / "runs", key=key, clock=clock),
+        JSONLStore(folder / "jsonl", key=key, clock=clock),
     ):
         async with kernel_on(store) as kernel:
             await write(kernel)
+    # One file: whoever closes last may only have been reading, and leaves what was written beside it.
+    with closing(sqlite3.connect(folder / "ledger.db")) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 if __name__ == "__main__":

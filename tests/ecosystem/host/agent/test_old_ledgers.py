@@ -30,7 +30,7 @@ def store(request: pytest.FixtureRequest, version: str, tmp_path: Path) -> SQLit
     key = parse_key(KEY)
     if request.param == "sqlite":
         return SQLiteStore(tmp_path / version / "ledger.db", key=key)
-    return JSONLStore(tmp_path / version / "runs", key=key)
+    return JSONLStore(tmp_path / version / "jsonl", key=key)
 
 
 def test_this_version_has_its_ledger() -> None:
