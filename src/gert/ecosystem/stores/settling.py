@@ -30,6 +30,8 @@ def check_follows(head: Head, batch: Batch) -> None:
     if not rows and (batch.calls or batch.ends):
         raise TraceError(f"the batch for run `{head.run_id}` has calls and no events")
     if batch.head.tenant != head.tenant:
+        if head.count:
+            raise TraceError(f"the batch says that run `{head.run_id}` belongs to another tenant than it does")
         check_name("tenant", batch.head.tenant)
     for call in batch.calls:
         check_call(call)

@@ -41,14 +41,15 @@ _END: Final = (
 _LAST_CALL: Final = sql.for_sqlite(sql.LAST_CALL)
 _HELD: Final = f"SELECT {sql.CALL_COLUMNS} FROM calls WHERE tenant = ? AND name = ? AND semantic_key = ? AND held = 1"  # noqa: S608
 _ADD_EVENT: Final = "INSERT INTO events (run_id, seq, type, timestamp, summary_type, line) VALUES (?, ?, ?, ?, ?, ?)"
-_ADD_RUN: Final = """
-INSERT INTO runs (tenant, count, hash, seal, status, snapshot, started_at, updated_at, run_id, lease_token)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)
+# A run may have a row before it has events: somebody took its lease.
+_BEGIN_RUN: Final = """
+INSERT INTO runs (count, hash, seal, status, snapshot, updated_at, run_id, tenant, started_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+ON CONFLICT (run_id) DO UPDATE SET count = ?1, hash = ?2, seal = ?3, status = ?4, snapshot = ?5, updated_at = ?6,
+    tenant = ?8, started_at = ?9
 """
-_END_RUN: Final = """
-UPDATE runs SET tenant = ?, count = ?, hash = ?, seal = ?, status = ?, snapshot = ?, started_at = ?, updated_at = ?
-WHERE run_id = ?
-"""
+# What an index holds is left alone: SQLite would write the index again, whether it changed or not.
+_END_RUN: Final = "UPDATE runs SET count = ?, hash = ?, seal = ?, status = ?, snapshot = ?, updated_at = ? WHERE run_id = ?"
 _ADD_CALL: Final = f"INSERT INTO calls ({sql.CALL_COLUMNS}, held) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 # A call that turns out to have happened after all holds its key again, unless another has it by now.
 _END_CALL: Final = """
@@ -125,7 +126,7 @@ class SqliteWriter:
         self, run_id: str, write: Write, expects: Sequence[Expect], fence: int | None
     ) -> Written | Overtaken | Held:
         """Append what `write` makes of the end of the run; nothing is changed before everything is settled."""
-        head, lease, is_kept = self._ends.get(run_id) or self._end_of(run_id)
+        head, lease = self._ends.get(run_id) or self._end_of(run_id)
         if lease is not None or fence is not None:
             may_append(lease, fence, self._clock())
         for key, last_seq in expects:
@@ -141,12 +142,12 @@ class SqliteWriter:
         if self._key is not None:
             batch = batch._replace(head=structs.replace(batch.head, seal=seal_head(batch.head, self._key)))
         try:
-            self._put(run_id, batch, calls, ends, is_new=not is_kept)
+            self._put(run_id, batch, calls, ends)
         except sqlite3.Error:
             raise
         except BaseException as error:
             raise _HalfDoneError from error
-        self._remember(_End(batch.head, lease, True))
+        self._remember(_End(batch.head, lease))
         return Written(batch)
 
     def acquire(self, run_id: str, worker_id: str, ttl_seconds: float) -> Lease | None:
@@ -168,30 +169,30 @@ class SqliteWriter:
     def _end_of(self, run_id: str) -> "_End":
         row = self._execute(_END, (run_id,)).fetchone()
         if row is None:
-            return _End(Head(run_id), None, False)
+            return _End(Head(run_id), None)
         *columns, worker, token, expires, last = row
         head = head_of(columns)
         if head.count != last:
             raise is_cut(self._path, run_id, head.count, last)
-        return _End(head, lease_of(run_id, worker, token, expires), True)
+        return _End(head, lease_of(run_id, worker, token, expires))
 
     def _remember(self, end: "_End") -> None:
         if len(self._ends) >= _MOST_KEPT:
             self._ends.clear()
         self._ends[end.head.run_id] = end
 
-    def _put(self, run_id: str, batch: Batch, calls: Sequence[Call], ends: Sequence[End], *, is_new: bool) -> None:
+    def _put(self, run_id: str, batch: Batch, calls: Sequence[Call], ends: Sequence[End]) -> None:
         head, execute = batch.head, self._execute
         for seq, kind, timestamp, summary_type, line in batch.rows:
             execute(_ADD_EVENT, (run_id, seq, kind, timestamp, summary_type, line))
         status, data = (None, None) if head.snapshot is None else (head.snapshot.status, encode(head.snapshot))
-        execute(
-            _ADD_RUN if is_new else _END_RUN,
-            (head.tenant, head.count, head.hash, head.seal, status, data, head.started_at, head.updated_at, run_id),
-        )
-        for end in ends:
-            is_holding = int(end.outcome in HOLDING)
-            execute(_END_CALL, (end.outcome, end.done_seq, end.drift, is_holding, run_id, end.seq))
+        end = (head.count, head.hash, head.seal, status, data, head.updated_at, run_id)
+        if head.count > len(batch.rows):
+            execute(_END_RUN, end)
+        else:
+            execute(_BEGIN_RUN, (*end, head.tenant, head.started_at))
+        for seq, outcome, done_seq, drift in ends:
+            execute(_END_CALL, (outcome, done_seq, drift, int(outcome in HOLDING), run_id, seq))
         for call in calls:
             execute(_ADD_CALL, (*structs.astuple(call), int(call.held)))
 
@@ -241,11 +242,10 @@ class SqliteWriter:
 
 
 class _End(NamedTuple):
-    """Where a run ends, who has it, and whether it has a row."""
+    """Where a run ends, and who has it."""
 
     head: Head
     lease: Lease | None
-    is_kept: bool
 
 
 class _HalfDoneError(Exception):

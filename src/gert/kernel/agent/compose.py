@@ -97,17 +97,8 @@ def opened_by(payload: Payload, seq: int, run_id: str, tenant: str, moment: str)
 
 def ended_by(payload: Payload, seq: int) -> Sequence[End]:
     """What an event says about requests made before."""
-    if isinstance(payload, ToolCompleted):
-        return (End(payload.request_seq, payload.outcome, seq, None),)
-    if isinstance(payload, ModelCompleted | WorkflowStepCompleted):
-        return (End(payload.request_seq, "success", seq, None),)
-    if isinstance(payload, ModelFailed | WorkflowStepFailed):
-        return (End(payload.request_seq, payload.reason, seq, None),)
-    if isinstance(payload, ReplayedWithDrift):
-        return (End(seq_of(payload.source_model_requested_event_id), None, None, payload.input_hash),)
-    if isinstance(payload, ResumeRequested):
-        return tuple(End(pause, "success", seq, None) for pause in payload.pause_seqs)
-    return ()
+    make = _ENDS.get(type(payload))
+    return () if make is None else make(payload, seq)
 
 
 def event_id(run_id: str, seq: int) -> str:
@@ -154,6 +145,37 @@ _OPENS: Mapping[type[Payload], Callable[[Any], _Opens]] = {
     WorkflowStepRequested: _opens_workflow,
     ContextRead: _opens_read,
     PauseRequested: _opens_pause,
+}
+
+
+def _ends_tool(said: ToolCompleted, seq: int) -> Sequence[End]:
+    return (End(said.request_seq, said.outcome, seq, None),)
+
+
+def _ends_well(said: ModelCompleted | WorkflowStepCompleted, seq: int) -> Sequence[End]:
+    return (End(said.request_seq, "success", seq, None),)
+
+
+def _ends_badly(said: ModelFailed | WorkflowStepFailed, seq: int) -> Sequence[End]:
+    return (End(said.request_seq, said.reason, seq, None),)
+
+
+def _ends_pauses(said: ResumeRequested, seq: int) -> Sequence[End]:
+    return tuple(End(pause, "success", seq, None) for pause in said.pause_seqs)
+
+
+def _notes_drift(said: ReplayedWithDrift, _: int) -> Sequence[End]:
+    return (End(seq_of(said.source_model_requested_event_id), None, None, said.input_hash),)
+
+
+_ENDS: Mapping[type[Payload], Callable[[Any, int], Sequence[End]]] = {
+    ToolCompleted: _ends_tool,
+    ModelCompleted: _ends_well,
+    WorkflowStepCompleted: _ends_well,
+    ModelFailed: _ends_badly,
+    WorkflowStepFailed: _ends_badly,
+    ResumeRequested: _ends_pauses,
+    ReplayedWithDrift: _notes_drift,
 }
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from gert.errors import UsageError
 from gert.kernel.agent.book import Book, Standing
 from gert.kernel.agent.compose import Entry
@@ -238,7 +240,7 @@ class ModelSteps:
             await self._drifts.note(step, asking, call, fields, fork)
             started = RunStarted(tool_signatures=self._tools.signatures(), forked_from=step.run_id)
             await self._book.begin(fork, step.tenant.tenant_id, Entry(started))
-        found = await self.take(replace(step, run_id=fork, replay_policy="strict", forked_from=step.run_id))
+        found = await self.take(structs.replace(step, run_id=fork, replay_policy="strict", forked_from=step.run_id))
         return replace(found, forked_from_run_id=step.run_id, drift_fields=fields)
 
 

@@ -1,6 +1,5 @@
 """What is said about a model step: the events that ask and answer it, its result, and the errors that refuse it."""
 
-from dataclasses import dataclass
 from typing import Generic
 
 import msgspec
@@ -25,8 +24,7 @@ LONGEST_MESSAGE = 2000
 _SORTED = msgspec.json.Encoder(order="sorted")
 
 
-@dataclass(frozen=True)
-class ModelStep(Generic[OutputT]):
+class ModelStep(msgspec.Struct, Generic[OutputT], frozen=True):
     """One model step as it was asked for.
 
     forked_from: the run whose step it is, where that could not take it itself
@@ -48,8 +46,7 @@ class ModelStep(Generic[OutputT]):
     forked_from: str | None = None
 
 
-@dataclass(frozen=True)
-class Asking:
+class Asking(msgspec.Struct, frozen=True):
     """A step with what middleware made of it, ready to be compared."""
 
     invocation: ModelInvocation
