@@ -3,6 +3,7 @@
 import asyncio
 import random
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from gert.ecosystem.host.driver import CANCEL, Driver
 from gert.ecosystem.host.journal import MOST_WAITING, Journal, Logged, read_answers
 from gert.ecosystem.stores.memory import MemoryStore
+from gert.ecosystem.stores.port import QUICK_SECONDS
 from gert.errors import InputError, IntegrityError, TraceError
 from gert.kernel.engine.asks import (
     AnyAnswer,
@@ -762,22 +764,25 @@ class Placed(MemoryStore):
 
     durable = True
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float) -> None:
         super().__init__()
         self.beside: list[bool] = []
+        self._seconds = seconds
 
     def append(self, *args: Any) -> None:
         self.beside.append(threading.current_thread() is not threading.main_thread())
+        time.sleep(self._seconds)
         super().append(*args)
 
 
 def test_where_nothing_else_is_under_way_no_other_thread_is_waited_for() -> None:
-    store = Placed()
+    store = Placed(2 * QUICK_SECONDS)
     driven(lane("only", asks=3), World(), store=store)
     assert store.beside == [False] * 3
 
 
-def test_the_disk_is_waited_for_beside_what_is_under_way() -> None:
+@pytest.mark.parametrize("seconds", [0.0, 2 * QUICK_SECONDS])
+def test_a_slow_disk_is_waited_for_beside_what_is_under_way(seconds: float) -> None:
     quick_are_done = asyncio.Event()
 
     async def answer(ask: Ask[Any]) -> AnyAnswer:
@@ -787,9 +792,13 @@ def test_the_disk_is_waited_for_beside_what_is_under_way() -> None:
             quick_are_done.set()
         return ToolAnswer(duration=1.0)
 
-    store = Placed()
+    store = Placed(seconds)
     driven(block(lane("slow"), lane("quick", asks=3)), World(answer), store=store)
-    assert store.beside.count(True) >= 2
+    # That a disk is slow is known once it was; at the end nothing is under way any more.
+    assert [store.beside[0], store.beside[-1]] == [False, False]
+    assert len(store.beside) == 3
+    if seconds:
+        assert store.beside[1]
 
 
 def test_pauses_and_tools_get_answers_of_their_own_kind() -> None:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from gert.ecosystem.host.observer import Observer
-from gert.ecosystem.stores.port import Store
+from gert.ecosystem.stores.port import QUICK_SECONDS, Store
 from gert.errors import TraceError
 from gert.kernel.engine.asks import AnyAnswer, Said
 from gert.kernel.events.chain import Chain
@@ -102,8 +102,10 @@ class Journal:
         self._second = -1
         self._contracts: dict[int, tuple[dict[str, Any], msgspec.Raw]] = {}
         self._prefix = ""
-        # One thread, so that appends follow each other, and the loop goes on reading while the disk is slow.
+        # One thread, so that appends follow each other, and the loop goes on reading while the disk is slow. A quick
+        # disk is done sooner than a thread is woken, and the processes that are under way need the processor.
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="gert-journal") if store.durable else None
+        self._took = 0.0
 
     @property
     def head(self) -> str:
@@ -188,18 +190,21 @@ class Journal:
         first = self._written + 1
         self._lines, self._answers = [], []
         self._written += len(lines)
-        if self._writer is None or alone:
-            self._store.append(self._run_id, first, lines, answers)
+        if self._writer is None or alone or self._took < QUICK_SECONDS:
+            self._append(first, lines, answers)
         else:
             loop = asyncio.get_running_loop()
             # Shielded: a write that has begun is finished, whoever stops waiting for it.
-            await asyncio.shield(
-                loop.run_in_executor(self._writer, self._store.append, self._run_id, first, lines, answers)
-            )
+            await asyncio.shield(loop.run_in_executor(self._writer, self._append, first, lines, answers))
         shown, self._shown = self._shown, []
         for envelope, payload in shown:
             for observer in self._observers:
                 observer.said(envelope, payload)
+
+    def _append(self, first: int, lines: list[bytes], answers: list[bytes]) -> None:
+        began = time.perf_counter()
+        self._store.append(self._run_id, first, lines, answers)
+        self._took = time.perf_counter() - began
 
     def close(self) -> None:
         """Let go of the writer."""

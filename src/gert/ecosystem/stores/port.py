@@ -2,7 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
+
+QUICK_SECONDS: Final = 0.002
+"""How long an event loop may stand still for a write that is done at once, instead of on a thread."""
 
 
 class Store(Protocol):

@@ -6,9 +6,10 @@ from os import PathLike, fspath
 
 from gert.ecosystem.stores.async_ledger import POLL_INTERVAL, AsyncLedger
 from gert.ecosystem.stores.naming import utc_now
+from gert.ecosystem.stores.port import QUICK_SECONDS
 from gert.ecosystem.stores.sqlite_reader import SqliteReader
 from gert.ecosystem.stores.sqlite_writer import SqliteWriter
-from gert.ecosystem.stores.threads import QUICK_SECONDS, Threads
+from gert.ecosystem.stores.threads import Threads
 from gert.kernel.foundation.signature import Key
 
 

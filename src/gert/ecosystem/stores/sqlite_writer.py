@@ -49,7 +49,9 @@ ON CONFLICT (run_id) DO UPDATE SET count = ?1, hash = ?2, seal = ?3, status = ?4
     tenant = ?8, started_at = ?9
 """
 # What an index holds is left alone: SQLite would write the index again, whether it changed or not.
-_END_RUN: Final = "UPDATE runs SET count = ?, hash = ?, seal = ?, status = ?, snapshot = ?, updated_at = ? WHERE run_id = ?"
+_END_RUN: Final = """
+UPDATE runs SET count = ?, hash = ?, seal = ?, status = ?, snapshot = ?, updated_at = ? WHERE run_id = ?
+"""
 _ADD_CALL: Final = f"INSERT INTO calls ({sql.CALL_COLUMNS}, held) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 # A call that turns out to have happened after all holds its key again, unless another has it by now.
 _END_CALL: Final = """

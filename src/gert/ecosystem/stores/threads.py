@@ -13,15 +13,13 @@ from time import perf_counter
 from typing import Any, Final, Protocol, TypeVar
 
 from gert.ecosystem.stores.core import Reader, Writer
+from gert.ecosystem.stores.port import QUICK_SECONDS
 from gert.ecosystem.stores.tasks import Job, Task, Then, Worker
 from gert.errors import Busy
 
 T = TypeVar("T")
 
 OnDone = Callable[[Any], object]
-
-QUICK_SECONDS: Final = 0.002
-"""How long the event loop may stand still for something that is done at once."""
 
 _FEW: Final = 8
 _TURNS: Final = 4

@@ -5,7 +5,7 @@ It looks only at what it is handed, so a real process and a scenario's canned te
 
 import re
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -54,6 +54,21 @@ class Extracted(msgspec.Struct, frozen=True):
     failure: Failure | None = None
 
 
+class _Once:
+    """A document that is read when it is first asked for, and then remembered."""
+
+    __slots__ = ("_parsed", "_read")
+
+    def __init__(self, read: Callable[[], Parsed]) -> None:
+        self._read = read
+        self._parsed: Parsed | None = None
+
+    def __call__(self) -> Parsed:
+        if self._parsed is None:
+            self._parsed = self._read()
+        return self._parsed
+
+
 def extract(action: ActionBlock, outputs: Mapping[str, Parameter], printed: Printed) -> Extracted:
     """Find every output the action extracts.
 
@@ -62,7 +77,7 @@ def extract(action: ActionBlock, outputs: Mapping[str, Parameter], printed: Prin
     """
     found: dict[str, Any] = {}
     failure = None
-    document = cache(printed.document or partial(parse_json, printed.stdout))
+    document = _Once(printed.document or partial(parse_json, printed.stdout))
     for name, where in action.extract.items():
         parameter = outputs.get(name, _UNDECLARED)
         try:
