@@ -1,7 +1,7 @@
 """The async side of every ledger that is written in this process: who may use it, and how long it lives."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -76,7 +76,8 @@ class AsyncLedger:
     ) -> Written | Overtaken | Held:
         """Append what `write` makes of the end of the run."""
         check_run_id(run_id)
-        check_expects(expects)
+        if expects:
+            check_expects(expects)
         return await self._change(lambda writer: writer.append(run_id, write, expects, fence))
 
     async def acquire(self, run_id: str, worker_id: str, ttl_seconds: float) -> Lease | None:
@@ -244,19 +245,19 @@ class AsyncLedger:
             else:
                 self._closing.set_exception(error)
 
-    async def _change(self, call: Callable[[Writer], T]) -> T:
+    def _change(self, call: Callable[[Writer], T]) -> Awaitable[T]:
         self._check_usable()
         if self._read_only:
             raise TraceError("the ledger is open only for reading")
-        return await self._hands.write(call)
+        return self._hands.write(call)
 
-    async def _read(self, call: Callable[[Reader], T]) -> T:
+    def _read(self, call: Callable[[Reader], T]) -> Awaitable[T]:
         self._check_usable()
-        return await self._hands.read(call)
+        return self._hands.read(call)
 
-    async def _glance(self, call: Callable[[Reader], T]) -> T:
+    def _glance(self, call: Callable[[Reader], T]) -> Awaitable[T]:
         self._check_usable()
-        return await self._hands.glance(call)
+        return self._hands.glance(call)
 
     async def _look_for_others(self, run_ids: Sequence[str]) -> Hashable:
         return await self._glance(lambda reader: reader.look(run_ids))

@@ -1,7 +1,7 @@
 """A ledger without its event loop: blocking methods, one object that writes and one that reads."""
 
-from collections.abc import Hashable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from gert.ecosystem.stores.tasks import Task
 from gert.kernel.agent.ledger import (
@@ -16,6 +16,8 @@ from gert.kernel.agent.ledger import (
     Written,
 )
 
+T = TypeVar("T")
+
 
 class Page(NamedTuple):
     """Some lines of a run in order, and the number of the last of them."""
@@ -27,11 +29,8 @@ class Page(NamedTuple):
 class Writer(Protocol):
     """Changes the record; used by one thread at a time."""
 
-    def do_all(self, tasks: Sequence[Task], *, patiently: bool = True) -> bool:
-        """Do tasks that call the methods below: together if that is faster, each on its own account.
-
-        Whether they were done. Without patience nothing is done where that would mean to wait for somebody else.
-        """
+    def do_alone(self, call: Callable[[Any], T]) -> T:
+        """Call one of the methods below; Busy, and nothing is done, where that would mean to wait for somebody else."""
         ...
 
     def append(
@@ -54,6 +53,17 @@ class Writer(Protocol):
 
     def close(self) -> None:
         """Let go of what writes."""
+        ...
+
+
+class ManyWriter(Writer, Protocol):
+    """Changes the record for many at once."""
+
+    def do_all(self, tasks: Sequence[Task], *, patiently: bool = True) -> bool:
+        """Do tasks that call the methods of a writer: together if that is faster, each on its own account.
+
+        Whether they were done. Without patience nothing is done where that would mean to wait for somebody else.
+        """
         ...
 
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import structs
 
@@ -21,6 +21,8 @@ from gert.kernel.foundation.signature import Key
 
 LOCK: Final = "ledger.lock"
 _MOST_DELAY: Final = 0.05
+
+T = TypeVar("T")
 
 
 class JsonlWriter:
@@ -51,6 +53,11 @@ class JsonlWriter:
             for task in tasks:
                 task.error = error
         return True
+
+    def do_alone(self, call: Callable[["JsonlWriter"], T]) -> T:
+        """Do one thing; Busy where somebody else has the files."""
+        with _alone(os.path.join(self._files.folder, LOCK), 0):
+            return call(self)
 
     def append(
         self, run_id: str, write: Write, expects: Sequence[Expect], fence: int | None

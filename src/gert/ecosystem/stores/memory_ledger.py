@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 from gert.ecosystem.stores.async_ledger import AsyncLedger
 from gert.ecosystem.stores.core import Page
@@ -10,7 +11,6 @@ from gert.ecosystem.stores.index_reader import IndexReader
 from gert.ecosystem.stores.naming import utc_now
 from gert.ecosystem.stores.settling import acquired, released, renewed
 from gert.ecosystem.stores.sql import SCHEMA_VERSION
-from gert.ecosystem.stores.tasks import Task
 from gert.ecosystem.stores.threads import Inline
 from gert.kernel.agent.ledger import Expect, Held, Lease, Overtaken, SchemaInfo, Write, Written
 from gert.kernel.foundation.signature import Key
@@ -30,6 +30,9 @@ class MemoryLedger(AsyncLedger):
         super().__init__(lambda on_done: Inline(core, core, on_done), durable=False, shared=False, clock=clock, ids=ids)
 
 
+T = TypeVar("T")
+
+
 class _Memory(IndexReader):
     """Writes and reads; nothing here ever waits."""
 
@@ -39,11 +42,9 @@ class _Memory(IndexReader):
         self._key = key
         self._clock = clock
 
-    def do_all(self, tasks: Sequence[Task], *, patiently: bool = True) -> bool:
-        """Do tasks one after the other."""
-        for task in tasks:
-            task.run(self)
-        return True
+    def do_alone(self, call: Callable[["_Memory"], T]) -> T:
+        """Do one thing."""
+        return call(self)
 
     def append(
         self, run_id: str, write: Write, expects: Sequence[Expect], fence: int | None

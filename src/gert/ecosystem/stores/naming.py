@@ -1,6 +1,7 @@
 """The time, and ids that sort by it."""
 
 import secrets
+from collections.abc import Callable
 from datetime import UTC, datetime
 from time import time_ns
 from typing import Final
@@ -29,6 +30,11 @@ class Stamps:
             self._text = format_timestamp(datetime.fromtimestamp(second, UTC))[:-7]
             self._second = second
         return f"{self._text}{rest // 1000:06d}Z"
+
+
+def stamps_of(clock: Callable[[], datetime]) -> Callable[[], str]:
+    """The time by a clock, as events carry it."""
+    return Stamps().now if clock is utc_now else lambda: format_timestamp(clock())
 
 
 def new_id(moment: datetime) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import structs
 
+from gert.ecosystem.stores.naming import stamps_of
 from gert.ecosystem.stores.postgres_faults import HELD_INDEX, is_doubtful, may_pass, violated, worded
 from gert.ecosystem.stores.postgres_pool import Link, Pool
 from gert.ecosystem.stores.postgres_statements import (
@@ -25,7 +26,7 @@ from gert.ecosystem.stores.settling import check_follows, rival, settled
 from gert.errors import Busy, GertError, TraceError
 from gert.kernel.agent.ledger import Batch, Call, Expect, Head, Held, Lease, Overtaken, Write, Written, may_append
 from gert.kernel.agent.verifying import seal_head
-from gert.kernel.events.envelope import format_timestamp, parse_timestamp
+from gert.kernel.events.envelope import parse_timestamp
 from gert.kernel.foundation.signature import Key
 
 RACES: Final = 2
@@ -67,11 +68,12 @@ class Making:
     def __init__(self, clock: Callable[[], datetime], key: Key | None, *, own_time: bool) -> None:
         self.clock = clock
         self.own_time = own_time
+        self._stamp = stamps_of(clock)
         self._key = key
 
     def batch(self, wanted: Wanted, head: Head) -> Batch:
         """What is to be written after the end of a run."""
-        batch = wanted.write(head, format_timestamp(self.clock()))
+        batch = wanted.write(head, self._stamp())
         check_follows(head, batch)
         if self._key is not None and batch.rows:
             return batch._replace(head=structs.replace(batch.head, seal=seal_head(batch.head, self._key)))

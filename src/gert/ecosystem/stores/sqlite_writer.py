@@ -4,12 +4,12 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec import structs
 
 from gert.ecosystem.stores import sql
-from gert.ecosystem.stores.naming import Stamps, utc_now
+from gert.ecosystem.stores.naming import stamps_of
 from gert.ecosystem.stores.rows import call_of, encode, head_of, lease_of
 from gert.ecosystem.stores.settling import acquired, check_follows, released, renewed, rival, settled
 from gert.ecosystem.stores.sqlite import is_cut
@@ -72,6 +72,8 @@ ON CONFLICT (run_id) DO UPDATE SET lease_worker = ?3, lease_token = ?4, lease_ex
 
 _MOST_KEPT: Final = 1000
 
+T = TypeVar("T")
+
 
 class SqliteWriter:
     """One connection, on which everything that changes the record is done."""
@@ -94,7 +96,7 @@ class SqliteWriter:
         self._backoff = retry_backoff_seconds
         self._key = key
         self._clock = clock
-        self._stamp = Stamps().now if clock is utc_now else lambda: format_timestamp(clock())
+        self._stamp = stamps_of(clock)
         try:
             self._connection = open_writer(path, sync=sync, busy_ms=busy_timeout_ms)
         except sqlite3.Error as error:
@@ -123,6 +125,29 @@ class SqliteWriter:
                 for task in tasks:
                     self.do_all([task])
         return True
+
+    def do_alone(self, call: Callable[["SqliteWriter"], T]) -> T:
+        """Do one thing in a transaction of its own; Busy where somebody else has the database."""
+        # On the way of every step of an agent, between two waits for the disk: each call less is felt.
+        execute = self._execute
+        try:
+            if self._is_patient:
+                self._be_patient(False)
+            execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise worded(self._path, error) from error
+        try:
+            self._look()
+            result = call(self)
+            execute("COMMIT")
+        except BaseException as error:
+            self._undo()
+            if isinstance(error, sqlite3.Error):
+                raise worded(self._path, error) from error
+            if isinstance(error, _HalfDoneError) and error.__cause__ is not None:
+                raise error.__cause__ from None
+            raise
+        return result
 
     def append(
         self, run_id: str, write: Write, expects: Sequence[Expect], fence: int | None
@@ -215,24 +240,34 @@ class SqliteWriter:
 
     def _transact(self, tasks: Sequence[Task]) -> None:
         try:
-            [version] = self._execute("PRAGMA data_version").fetchone()
-            if version != self._seen:
-                self._ends.clear()
-                self._seen = version
+            self._look()
             for task in tasks:
                 task.run(self, (sqlite3.Error, _HalfDoneError))
             self._execute("COMMIT")
         except BaseException:
-            self._ends.clear()
-            if self._connection.in_transaction:
-                self._execute("ROLLBACK")
+            self._undo()
             raise
+
+    def _look(self) -> None:
+        """Forget where runs end if another connection has written."""
+        [version] = self._execute("PRAGMA data_version").fetchone()
+        if version != self._seen:
+            self._ends.clear()
+            self._seen = version
+
+    def _undo(self) -> None:
+        self._ends.clear()
+        if self._connection.in_transaction:
+            self._execute("ROLLBACK")
+
+    def _be_patient(self, patiently: bool) -> None:
+        self._execute(f"PRAGMA busy_timeout = {self._busy_ms if patiently else 0}")
+        self._is_patient = patiently
 
     def _begin(self, patiently: bool) -> None:
         """Wait for other processes as long as SQLite does, and then a few times more; or not at all."""
         if self._is_patient != patiently:
-            self._execute(f"PRAGMA busy_timeout = {self._busy_ms if patiently else 0}")
-            self._is_patient = patiently
+            self._be_patient(patiently)
         for attempt in range(1, self._attempts + 1):
             try:
                 self._execute("BEGIN IMMEDIATE")

@@ -12,7 +12,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Final, Protocol, TypeVar
 
-from gert.ecosystem.stores.core import Reader, Writer
+from gert.ecosystem.stores.core import ManyWriter, Reader, Writer
 from gert.ecosystem.stores.port import QUICK_SECONDS
 from gert.ecosystem.stores.tasks import Job, Task, Then, Worker
 from gert.errors import Busy
@@ -22,7 +22,6 @@ T = TypeVar("T")
 OnDone = Callable[[Any], object]
 
 _FEW: Final = 8
-_TURNS: Final = 4
 _GLANCES: Final = 16
 
 
@@ -57,7 +56,7 @@ class Inline:
 
     async def write(self, call: Callable[[Writer], T]) -> T:
         """Do it here and now."""
-        result = call(self._writer)
+        result = self._writer.do_alone(call)
         self._on_done(result)
         await asyncio.sleep(0)  # others want a turn
         return result
@@ -84,7 +83,7 @@ class Threads:
     """
 
     def __init__(
-        self, writer: Writer | None, near: Reader, far: Reader, on_done: OnDone, *, quick: float = QUICK_SECONDS
+        self, writer: ManyWriter | None, near: Reader, far: Reader, on_done: OnDone, *, quick: float = QUICK_SECONDS
     ) -> None:
         self._writer = writer
         self._near = near
@@ -92,7 +91,7 @@ class Threads:
         self._quick = quick
         self._asked: list[Task] = []
         self._under_way = 0
-        self._alone = 0
+        self._stood_still = 0.0
         self._has_company = False
         self._took_writing = self._took_reading = 0.0
         self._glances = 0
@@ -101,29 +100,35 @@ class Threads:
 
     async def write(self, call: Callable[[Writer], T]) -> T:
         """Do something that changes the record, together with what else is to be done."""
-        task = Task(call)
-        if self._asked or self._has_company or not self._is_done_here([task]):
-            waited: T = await self._awaited(task)
-            return waited
-        self._alone += 1
-        if not self._alone % _TURNS:
+        writer = self._writer
+        if writer is None or self._asked or self._has_company or self._under_way or self._took_writing >= self._quick:
+            return await self._awaited(call)
+        began = perf_counter()
+        try:
+            result = writer.do_alone(call)
+        except Busy:
+            return await self._awaited(call)
+        took = self._took_writing = perf_counter() - began
+        self._on_done(result)
+        self._stood_still += took
+        if self._stood_still >= self._quick:
             await self._give_way()
-        if task.error is not None:
-            raise task.error
-        result: T = task.result
         return result
 
-    async def _awaited(self, task: Task) -> Any:
+    async def _awaited(self, call: Callable[[Writer], T]) -> T:
         """What comes of a change that is done with others, in this turn of the event loop or on the thread."""
         loop = asyncio.get_running_loop()
+        task = Task(call)
         task.future = loop.create_future()
         self._asked.append(task)
         if len(self._asked) == 1:
             loop.call_soon(self._begin, loop)
-        return await task.future
+        result: T = await task.future
+        return result
 
     async def _give_way(self) -> None:
         """Let others have a turn; whoever asks meanwhile is written together."""
+        self._stood_still = 0.0
         self._has_company = True
         try:
             await asyncio.sleep(0)

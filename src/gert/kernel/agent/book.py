@@ -104,7 +104,7 @@ class Book:
             self._refuse_if_moved(head, standing)
 
         try:
-            return await self.note(run_id, tenant, entries, guard=guard)
+            return done(await self._append(run_id, Writing(self._trail, run_id, tenant, entries, guard), ()))
         except Moved:
             return None
 
@@ -183,7 +183,11 @@ class Book:
         """
         key = key_of(kind, step_key, input_hash)
         check_key(key)
-        memory = self._memories.get(run_id) if fresh else await self._memory(run_id)
+        memory = self._memories.get(run_id)
+        if memory is not None:
+            self._memories.move_to_end(run_id)
+        elif not fresh:
+            memory = await self._remembered(run_id)
         if memory is not None and not fresh and memory.knows(key):
             found = memory.calls(key)
         else:
@@ -258,14 +262,13 @@ class Book:
             return None
         return True if (seq, input_hash) in memory.drifts else (False if memory.complete else None)
 
-    async def _memory(self, run_id: str) -> RunMemory:
-        if run_id not in self._memories:
-            loaded = await self._loaded(run_id)
-            # Somebody else may have been faster, and knows more.
-            self._memories.setdefault(run_id, loaded)
-            self._forget_oldest()
+    async def _remembered(self, run_id: str) -> RunMemory:
+        loaded = await self._loaded(run_id)
+        # Somebody else may have been faster, and knows more.
+        memory = self._memories.setdefault(run_id, loaded)
         self._memories.move_to_end(run_id)
-        return self._memories[run_id]
+        self._forget_oldest()
+        return memory
 
     async def _loaded(self, run_id: str) -> RunMemory:
         """What is known of a run; where it grew meanwhile, that is not all of it."""

@@ -53,9 +53,11 @@ def compose(head: Head, moment: str, tenant: str, entries: Sequence[Entry]) -> B
         summary_type = payload.summary_type if isinstance(payload, RunSummary) else None
         rows.append(Row(seq, payload.type, moment, summary_type, line))
         snapshot = fold(snapshot, payload, seq)
-        if (opened := opened_by(payload, seq, head.run_id, tenant, moment)) is not None:
+        kind = type(payload)
+        if kind in _OPENS and (opened := opened_by(payload, seq, head.run_id, tenant, moment)) is not None:
             calls.append(opened)
-        ends.extend(ended_by(payload, seq))
+        if kind in _ENDS:
+            ends.extend(ended_by(payload, seq))
     after = Head(head.run_id, tenant, seq, chain, snapshot, head.started_at or moment, moment)
     return Batch(after, rows, calls, ends)
 
@@ -184,13 +186,7 @@ def check_writable(payload: Payload) -> None:
 
     Nothing checks the fields of an event when it is made, and some of them come from ports, hooks and callers.
     """
-    try:
-        again = _decoder(type(payload)).decode(_encode(payload))
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise TraceError(f"the event `{payload.type}` cannot be written: {said(error)}") from error
-    # What is no number is written as nothing.
-    if again != payload:
-        raise TraceError(f"the event `{payload.type}` cannot be written: it would be read as something else")
+    _written(payload)
 
 
 @cache
@@ -201,9 +197,22 @@ def _decoder(kind: type[Payload]) -> "msgspec.json.Decoder[Payload]":
 _encode = msgspec.json.Encoder(enc_hook=plain).encode
 
 
-def _line(payload: Payload, seq: int, run_id: str, moment: str, path: str | None, prev_hash: str, tenant: str) -> bytes:
-    check_writable(payload)
+def _written(payload: Payload) -> bytes:
+    """The data of an event as it stands in its line."""
     try:
-        return encode_payload(payload, seq, run_id, moment, None, path, prev_hash, tenant)
+        data = _encode(payload)
+        again = _decoder(type(payload)).decode(data)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise TraceError(f"the event `{payload.type}` cannot be written: {said(error)}") from error
+    # What is no number is written as nothing.
+    if again != payload:
+        raise TraceError(f"the event `{payload.type}` cannot be written: it would be read as something else")
+    return data
+
+
+def _line(payload: Payload, seq: int, run_id: str, moment: str, path: str | None, prev_hash: str, tenant: str) -> bytes:
+    data = msgspec.Raw(_written(payload))
+    try:
+        return encode_payload(payload, seq, run_id, moment, None, path, prev_hash, tenant, data)
     except (TypeError, ValueError, RecursionError) as error:
         raise TraceError(f"the event `{payload.type}` cannot be written: {said(error)}") from error

@@ -79,9 +79,9 @@ class ModelSteps:
                     await looking.turn()
                 case Ask() as decision:
                     with self._book.asking(step.run_id, looking.key):
-                        if not admitted:
+                        if not admitted and (self._middleware or step.forked_from is not None):
                             await self._admit(step)
-                            admitted = True
+                        admitted = True
                         answer = await self._asked(step, asking, looking, decision, calls)
                     if answer is not None:
                         return answer
@@ -162,7 +162,10 @@ class ModelSteps:
         began = self._book.ledger.now()
         answer: ModelResult[OutputT] | None = None
         try:
-            answer = await self._complete(request, step.on_token)
+            if step.on_token is None:
+                answer = await self._models.complete(request)
+            else:
+                answer = await self._streamed(request, step.on_token)
             return completed(step.output_schema, asking, seq, answer), answer.usage
         except GeneratorExit:
             raise  # whoever is closed waits for nothing
@@ -171,9 +174,7 @@ class ModelSteps:
             await self._note_failure(step, seq, error, elapsed, getattr(answer, "usage", None))
             raise
 
-    async def _complete(self, request: ModelRequest[OutputT], on_token: OnToken | None) -> ModelResult[OutputT]:
-        if on_token is None:
-            return await self._models.complete(request)
+    async def _streamed(self, request: ModelRequest[OutputT], on_token: OnToken) -> ModelResult[OutputT]:
         if not isinstance(self._models, StreamingModelPort):
             raise UsageError("the model port does not stream tokens", hint="leave `on_token` out")
         return await self._models.complete_streaming(request, on_token)
