@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -328,6 +329,27 @@ def test_the_state_directory_can_be_chosen(project: Project, tmp_path: Path) -> 
 
 
 GATE = {"rules": [{"default": "require-approval", "min_approvers": 1}]}
+
+
+def test_a_run_in_a_database_goes_on_as_the_approval_says(project: Project) -> None:
+    project.runbook(note("write", "hello"), governance=GATE)
+    database = project.root / "all my runs.db"
+    project.exec("--detach", "--as", "ann", "--db", database).ended(0)
+    (waiting,) = json.loads(project.gert("approvals", "list", "--json").ended(0).out)
+    said = project.gert("approve", waiting["ticket"]["id"], "--as", "bob", "--json").ended(0).said
+    words = shlex.split(said["resume"])
+    assert words == ["gert", "resume", "--run", said["run_id"], "--db", str(database)]
+    project.gert(*words[1:]).ended(0)
+    assert project.noted() == ["hello"]
+
+
+def test_whatever_a_ticket_says_what_is_shown_is_one_command(project: Project) -> None:
+    tricky = "x; rm -rf ~ #\n$(reboot)"
+    run = RunRef(run_id="run-1", runbook="r", file="f", state_dir=str(project.root), key="k", db=tricky, dsn=tricky)
+    asked = msgspec.structs.replace(REQUEST, run_id="run-1")
+    file = store(project).open(msgspec.structs.replace(asked, request_hash=hash_of(asked)), run, "ticket")
+    said = project.gert("approve", file.id, "--as", "bob", "--json").ended(0).said
+    assert shlex.split(said["resume"]) == ["gert", "resume", "--run", "run-1", "--db", tricky, "--dsn", tricky]
 
 
 def test_a_run_that_was_set_aside_is_listed_and_approved(project: Project) -> None:

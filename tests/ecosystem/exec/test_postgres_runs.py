@@ -123,7 +123,8 @@ class TestGoingOn:
         assert f"gert resume --run {run_id} --dsn {DSN}" in shown["next"]
         assert (ledger.root / "approvals").exists() or (ledger.root / "tickets").exists()
         assert f"--dsn {DSN}` goes on with it" in ledger.on("rerun", "--run", run_id, "--from", "first").ended(2).err
-        ledger.gert("approve", ticket, "--as", "bo").ended(0)
+        approved = ledger.gert("approve", ticket, "--as", "bo").ended(0).out
+        assert f"  gert resume --run {run_id} --dsn {DSN}\n" in approved
         ledger.on("resume", "--run", run_id).ended(0)
         assert ledger.noted() == ["first", "second"]
         ledger.on("trace verify", "--run", run_id).ended(0)

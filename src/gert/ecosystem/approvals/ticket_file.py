@@ -33,13 +33,19 @@ Status = Literal["pending", "approved", "rejected", "expired", "abandoned"]
 
 
 class RunRef(msgspec.Struct, frozen=True, kw_only=True):
-    """The run that asks, and how to find it again; `key` names the question within the run."""
+    """The run that asks, and how to find it again.
+
+    key: names the question within the run
+    db, dsn: the database the run is in, by its path or by its address without a password; neither for one in a folder
+    """
 
     run_id: str
     runbook: str
     file: str
     state_dir: str
     key: str = ""
+    db: str = ""
+    dsn: str = ""
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

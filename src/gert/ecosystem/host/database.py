@@ -62,4 +62,4 @@ def words_for(database: Database | None) -> str:
     """What says on a command line that this database is meant; never a password."""
     if isinstance(database, Dsn):
         return f" --dsn {shlex.quote(database.given)}"
-    return f" --db {database}" if database else ""
+    return f" --db {shlex.quote(database)}" if database else ""

@@ -200,11 +200,14 @@ def _approvals(prepared: Prepared, setup: Setup, console: Console) -> ApprovalPr
     options = prepared.options
     if options.approvals == "terminal":
         return TerminalApprovals(console, setup.actor, now, lambda: f"ticket-{new_run_id(now())}")
+    database = prepared.database
     run = RunRef(
         run_id=setup.run_id,
         runbook=setup.program.runbook.meta.name,
         file=os.path.abspath(options.file),
         state_dir=prepared.state,
+        db=os.path.abspath(database) if isinstance(database, str) else "",
+        dsn=database.given if isinstance(database, Dsn) else "",
     )
     tickets = tickets_for_run(prepared.state, prepared.environ, prepared.settings)
     if setup.mode == "real":

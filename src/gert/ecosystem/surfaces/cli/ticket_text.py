@@ -1,5 +1,6 @@
 """Tickets in words: rows of a list, everything about one of them, and what an answer came to."""
 
+import shlex
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -75,8 +76,9 @@ def outcome(answered: Answered, approved: bool, state_dir: str | None) -> Iterat
 
 def resume_command(file: TicketFile, state_dir: str | None) -> str:
     """How the run is gone on with, unless it waits by itself."""
-    where = f" --state-dir {state_dir}" if state_dir else ""
-    return f"gert resume --run {file.run.run_id}{where}"
+    # A ticket may come from others: whatever it says, what is shown is one command.
+    places = {"--run": file.run.run_id, "--db": file.run.db, "--dsn": file.run.dsn, "--state-dir": state_dir or ""}
+    return shlex.join(["gert", "resume", *(word for place in places.items() if place[1] for word in place)])
 
 
 def standing(file: TicketFile) -> str:
