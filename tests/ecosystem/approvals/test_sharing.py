@@ -426,7 +426,7 @@ def _linked(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [_another_mode, _linked, Path.rmdir], ids=["without the sticky bit", "a link", "taken away"]
+    "change", [_another_mode, _linked, shutil.rmtree], ids=["without the sticky bit", "a link", "taken away"]
 )
 def test_a_place_for_rejections_that_is_not_the_runs_denies(place: Path, change: Callable[[Path], object]) -> None:
     store = shared(place)
@@ -435,17 +435,78 @@ def test_a_place_for_rejections_that_is_not_the_runs_denies(place: Path, change:
     change(Path(store.folder, f"{file.id}.rejections"))
     assert "are not where the run keeps them" in decision(store, file)
     with pytest.raises(GertError):
-        opened(store) if change is not Path.rmdir else store.judge(file.id, REQUEST)
+        opened(store) if change is not shutil.rmtree else store.judge(file.id, REQUEST)
 
 
 def test_a_rejection_that_cannot_be_kept_is_said_to_be_none(place: Path) -> None:
     store = shared(place)
     file = opened(store)
-    Path(store.folder, f"{file.id}.rejections").rmdir()
+    shutil.rmtree(Path(store.folder, f"{file.id}.rejections"))
     with pytest.raises(TraceError, match="rejections cannot be kept"):
         answering(store).answer(file.id, no())
     with pytest.raises(IntegrityError):
         store.judge(file.id, REQUEST)
+
+
+def _swap(one: Path, other: Path) -> None:
+    """What anybody of the group can do: both lie in a folder they can write in."""
+    aside = one.with_name("aside")
+    one.rename(aside)
+    other.rename(one)
+    aside.rename(other)
+
+
+def _two(store: Tickets) -> tuple[TicketFile, Path, Path]:
+    """A ticket with its place for rejections, and that of another question of the same run."""
+    file = opened(store)
+    other = store.open(asking(), msgspec.structs.replace(RUN, key="another!submit"), "ticket")
+    first, second = (Path(store.folder, f"{each.id}.rejections") for each in (file, other))
+    return file, first, second
+
+
+def test_the_place_of_another_ticket_does_not_hide_a_rejection(place: Path) -> None:
+    store = shared(place)
+    file, own, another = _two(store)
+    assert answering(store).answer(file.id, no("dan")).objection is None
+    written(store, file, lambda document: _put(document, heard(signed(file)), status="approved"))
+    _swap(own, another)
+    assert "are not where the run keeps them" in decision(store, file)
+    _swap(own, another)
+    assert decision(store, file) == "rejected"
+
+
+def test_a_rejection_is_not_led_into_the_place_of_another_ticket(place: Path) -> None:
+    store = shared(place)
+    file, own, another = _two(store)
+    _swap(own, another)
+    with pytest.raises(GertError, match="rejections of the ticket"):
+        answering(store).answer(file.id, no("dan"))
+    # Who was told that it is none finds none: neither here nor there.
+    _swap(own, another)
+    assert decision(store, file) == "open"
+    assert answering(store).get(file.id).responses == ()
+
+
+def test_a_place_somebody_has_made_beforehand_is_not_taken_for_the_runs(place: Path) -> None:
+    store = shared(place)
+    opened(store)
+    planted = Path(store.folder, f"{ticket_id_for(RUN.run_id, 'another!submit')}.rejections")
+    planted.mkdir()
+    (planted / "somebody.json").write_bytes(b"{}")
+    with pytest.raises(IntegrityError, match="not where the run keeps them"):
+        store.open(asking(), msgspec.structs.replace(RUN, key="another!submit"), "ticket")
+
+
+def test_a_run_that_was_stopped_while_it_made_the_place_makes_it_again(place: Path) -> None:
+    store = shared(place)
+    file = opened(store)
+    own = Path(store.folder, f"{file.id}.rejections")
+    for left in own.iterdir():
+        left.unlink()
+    own.chmod(0o700)
+    opened(store)
+    assert answering(store).answer(file.id, no("dan")).objection is None
+    assert decision(store, file) == "rejected"
 
 
 def test_a_run_that_ends_leaves_what_it_cannot_close(place: Path) -> None:

@@ -12,6 +12,7 @@ import signal
 import sys
 import tempfile
 import time
+import unicodedata
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -21,6 +22,8 @@ from gert.ecosystem.approvals.locks import PATIENCE
 from gert.ecosystem.surfaces.cli.main import main
 
 Attack = Callable[[Path, str], None]
+LOADED = (unicodedata,)
+"""What is loaded by chance alone when everything is done once: where a name is written in letters beyond ASCII."""
 BOOK = {
     "apiVersion": "kernel/v0",
     "meta": {"name": "book", "governance": {"rules": [{"default": "require-approval"}]}},
@@ -114,6 +117,14 @@ def _own_place(folder: Path, ticket: str) -> None:
     place.chmod(0o3770)
 
 
+def _swapped(folder: Path, ticket: str) -> None:
+    """Give the place the run made for another question the name of this one's."""
+    _without_rejections(folder, ticket)
+    other = next(place for place in folder.glob("*.rejections") if place.name != f"{ticket}.rejections")
+    (folder / f"{ticket}.rejections").rename(folder / "elsewhere")
+    other.rename(folder / f"{ticket}.rejections")
+
+
 def _away(folder: Path, ticket: str) -> None:
     (folder / f"{ticket}.rejections").rename(folder / "gone")
 
@@ -183,6 +194,7 @@ ATTACKS: Mapping[str, Attack] = {
     "rejections taken out": _without_rejections,
     "rejections in a place of their own": _own_place,
     "rejections taken away": _away,
+    "rejections of another ticket": _swapped,
     "rejections drowned": _flood,
     "rejections among junk": _junk,
     "nothing to see": _read_all,

@@ -1,6 +1,7 @@
 """`gert run`: which runs there are, how each stands, what happens in one, and an end for one nobody goes on with."""
 
 import json
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -285,6 +286,25 @@ class TestAbandoning:
         assert project.gert("approve", ticket, "--as", "bob").code != 0
         assert [row["status"] for row in listed(project)] == ["abandoned"]
         assert "has ended" in project.gert("resume", "--run", run_id).ended(2).err
+
+    def test_tickets_are_closed_where_the_run_keeps_them(self, project: Project) -> None:
+        project.runbook(note("one", tool="restart"), tools=("restart",), governance=ASKS)
+        project.exec("--detach", "--db", "runs.db", "--state-dir", "elsewhere").ended(0)
+        (row,) = listed(project, "--db", "runs.db")
+        assert len(abandoned(project, row["run_id"], "--db", "runs.db", "--json").ended(0).said["tickets"]) == 1
+        assert json.loads(project.gert("approvals", "list", "--json", "--state-dir", "elsewhere").ended(0).out) == []
+
+    def test_tickets_of_one_who_was_killed_while_abandoning_are_closed_the_next_time(self, project: Project) -> None:
+        run_id, _ = waiting(project)
+        approvals, before = project.root / "approvals", project.root / "before"
+        shutil.copytree(approvals, before)
+        abandoned(project, run_id).ended(0)
+        trace = project.run().trace.read_bytes()
+        shutil.rmtree(approvals)
+        before.rename(approvals)
+        assert "has ended" in abandoned(project, run_id).ended(2).err
+        assert json.loads(project.gert("approvals", "list", "--json").ended(0).out) == []
+        assert project.run().trace.read_bytes() == trace
 
     def test_a_run_in_a_database_is_abandoned_like_others(self, project: Project) -> None:
         project.runbook(call("last", "dies"), tools=("dies",))

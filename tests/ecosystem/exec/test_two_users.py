@@ -406,6 +406,19 @@ def test_a_rejection_that_is_taken_out_of_the_ticket_holds_all_the_same(machine:
     assert (resolved["data"]["status"], resolved["data"]["approver_id"]) == ("rejected", "dan")
 
 
+def test_the_place_of_another_ticket_hides_no_rejection(machine: Machine) -> None:
+    ticket = machine.detach()
+    run_id = machine.record.folder.name
+    machine.detach()
+    dan = User("games", machine.bob.home, is_member=True)
+    dan.gert("reject", ticket, "--as", "dan", "--state-dir", machine.state).ended(0)
+    machine.bob.attack("rejections of another ticket", machine.tickets, ticket)
+    machine.approve(ticket).ended(0)
+    resumed = machine.ann.gert("resume", "--run", run_id, "--json", "--state-dir", machine.state, **TRUSTED)
+    assert "are not where the run keeps them" in resumed.ended(3).said["failure"]["message"]
+    assert machine.did_nothing()
+
+
 @pytest.mark.parametrize("attack", ["never expiring", "marked expired", "an unsigned answer"])
 def test_when_a_ticket_expires_is_for_the_run_to_say(machine: Machine, attack: str) -> None:
     machine.project.runbook(note("deploy"), governance={"approval_timeout": "2s", **GATE})

@@ -2,10 +2,14 @@
 
 Everybody of the group can write a ticket's file, and so could take a rejection out of it again before the run looks.
 An approval that is taken away only leaves a ticket open; a rejection that is would let another's approval count.
+
+The place of a ticket says whose it is, in a file that only the run could have put there: places lie where everybody of
+the group can give them each other's names.
 """
 
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +23,8 @@ from gert.errors import IntegrityError, TraceError
 from gert.kernel.engine.asks import Response
 
 SUFFIX: Final = ".rejections"
+SIGN: Final = ".ticket"
+"""The file that says of which ticket a place is; nobody but its owner can take it away."""
 MOST_KEPT: Final = 200
 """More files than this are an attempt to hide one among them."""
 _MOST_BYTES: Final = 64 * 1024
@@ -38,12 +44,22 @@ class Rejections:
 
     def make(self, group_id: int) -> None:
         """Make the place, before anybody can answer; one that is there already has to be ours."""
-        try:
-            os.mkdir(self._path, 0o700)
-            set_access(self._path, KEEPING_MODE, group_id)
-        except FileExistsError:
+        if os.path.lexists(self._path) and not self._is_empty():
             with self._ours():
                 return
+        # Whole at once, or not at all: a folder takes the place of an empty one, and of nothing else.
+        fresh = f"{self._path}.{secrets.token_hex(4)}"
+        try:
+            os.mkdir(fresh, 0o700)
+            try:
+                with open(os.open(os.path.join(fresh, SIGN), _WRITING, 0o600), "wb") as sign:
+                    sign.write(self._ticket_id.encode())
+                    set_access(sign.fileno(), _MODE, group_id)
+                set_access(fresh, KEEPING_MODE, group_id)
+                os.rename(fresh, self._path)
+            except OSError:
+                shutil.rmtree(fresh, ignore_errors=True)
+                raise
         except OSError as problem:
             raise self._unusable(problem) from None
 
@@ -51,6 +67,10 @@ class Rejections:
         """Keep a rejection, in a file of our own."""
         try:
             with self._opened() as folder:
+                # Whose folder the tickets lie in, runs them, unless the system made it for him.
+                runs = os.stat(os.path.dirname(self._path)).st_uid
+                if not self._is_signed(folder) or runs not in (os.fstat(folder).st_uid, 0):
+                    raise self._replaced()
                 descriptor = os.open(f"{secrets.token_hex(8)}.json", _WRITING, 0o600, dir_fd=folder)
                 with open(descriptor, "wb") as file:
                     file.write(msgspec.json.encode(bare(response)))
@@ -63,7 +83,7 @@ class Rejections:
     def kept(self) -> list[Response]:
         """Every rejection anybody has kept; what is none of gert's was put there by whoever wants to confuse us."""
         with self._ours() as folder:
-            names = sorted(os.listdir(folder))
+            names = sorted(name for name in os.listdir(folder) if name != SIGN)
             if len(names) > MOST_KEPT:
                 raise IntegrityError(
                     f"`{self._path}` holds {len(names)} rejections: expected at most {MOST_KEPT}",
@@ -79,7 +99,8 @@ class Rejections:
             with self._opened() as folder:
                 found = os.fstat(folder)
                 # In a folder with the sticky bit, only its owner and that of a file can take the file away.
-                if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) != KEEPING_MODE:
+                is_kept = found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) == KEEPING_MODE
+                if not is_kept or not self._is_signed(folder):
                     raise self._replaced()
                 yield folder
         except OSError:
@@ -92,6 +113,24 @@ class Rejections:
             yield folder
         finally:
             os.close(folder)
+
+    def _is_empty(self) -> bool:
+        """Whether it was never finished, or put there by somebody who could not put anything into it."""
+        try:
+            with self._opened() as folder:
+                return not os.listdir(folder)
+        except OSError:
+            return False
+
+    def _is_signed(self, folder: int) -> bool:
+        """Whether the owner of a folder says that it is of this ticket."""
+        try:
+            with open(os.open(SIGN, _READING, dir_fd=folder), "rb") as sign:
+                found = os.fstat(sign.fileno())
+                is_his = stat.S_ISREG(found.st_mode) and found.st_uid == os.fstat(folder).st_uid
+                return is_his and sign.read(_MOST_BYTES) == self._ticket_id.encode()
+        except OSError:
+            return False
 
     def _replaced(self) -> IntegrityError:
         return IntegrityError(

@@ -165,9 +165,10 @@ class Tickets:
                 changed = file.refusing(Heard(response=recordable(said), at=at, objection=objection))
             if changed.status == "pending" and changed.is_over(now):
                 changed = msgspec.structs.replace(changed, status="expired")
-            self._folder.write(changed)
             if is_shared and objection is None and not said.approved:
+                # First: whoever is told that it counts must not lose it to the next who writes the file.
                 Rejections(self.folder, ticket_id).keep(said)
+            self._folder.write(changed)
         for tell in tuple(self._subscribers):
             tell(ticket_id)
         return Answered(objection, changed)

@@ -20,7 +20,7 @@ FALLBACK: Final = 1000
 MOST_INPUTS: Final = 10
 _ESCAPED: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 # Inside a code span nothing is markup but what ends it.
-_CODE: Final = {**_ESCAPED, "`": "\N{MODIFIER LETTER GRAVE ACCENT}"}
+_CODE: Final = {**_ESCAPED, "`": "\u02cb"}
 Block = dict[str, Any]
 
 
