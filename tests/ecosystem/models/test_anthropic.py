@@ -11,7 +11,7 @@ from gert.ecosystem.models.anthropic import AnthropicAdapter
 from gert.ecosystem.models.limits import Limits
 from gert.ecosystem.models.prices import Price
 from gert.errors import InputError, ModelError, ModelPermanentError, ModelTimeoutError, ModelTransientError
-from gert.kernel.agent.messages import ChatMessage
+from gert.kernel.agent.messages import ChatMessage, ToolCallMessage, ToolFunctionCall
 from gert.kernel.agent.ports.model import ModelUsage, ToolCall, ToolDefinition
 
 from .test_schemas import Node, OpenMap
@@ -363,3 +363,25 @@ def test_costs_tell_what_was_cached() -> None:
     with serving(GOOD_MESSAGE) as server:
         result = asked(claude(server.url(""), prices=prices), ask())
     assert result.usage.cost_usd == pytest.approx((12 * 3.0 + 3 * 3.75 + 5 * 0.3 + 6 * 15.0) / 1e6)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        pytest.param('{"a":' * 300 + "1" + "}" * 300, id="nested too deep"),
+        pytest.param('{"a":"\\ud800"}', id="half a character"),
+        pytest.param('{"a":NaN}', id="no number"),
+        pytest.param('{"a":' + "9" * 5000 + "}", id="a number nobody reads"),
+    ],
+)
+def test_arguments_no_vendor_takes_do_not_end_a_conversation(written: str) -> None:
+    made = ToolCallMessage(id="call_1", function=ToolFunctionCall(name="weather", arguments=written))
+    history = [
+        ChatMessage(role="user", content="Weather?"),
+        ChatMessage(role="assistant", content="", tool_calls=[made]),
+        ChatMessage(role="tool", content="bad arguments", tool_call_id="call_1"),
+    ]
+    with serving(GOOD_MESSAGE) as server:
+        asked(claude(server.url("")), ask(messages=history, tools=[WEATHER]))
+    (block,) = server.requests[0].said["messages"][1]["content"]
+    assert block["input"] == {"arguments": written}

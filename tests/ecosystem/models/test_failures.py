@@ -1,13 +1,14 @@
 """What a vendor's refusal comes to: again later, never, and in which words."""
 
 import json
+import math
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from gert.ecosystem.models.failures import MAX_SHOWN, of_event, of_status, retry_after
+from gert.ecosystem.models.failures import MAX_SHOWN, of_event, of_status, retry_after, shown
 from gert.ecosystem.models.keys import Key, checked_base_url
 from gert.ecosystem.models.limits import Limits
 from gert.ecosystem.models.prices import Price, Pricing, Tokens
@@ -54,8 +55,6 @@ NO_SECRETS = Redactor()
     ],
 )
 def test_which_error_a_status_is(status: int, body: object, kind: type[ModelError], category: str) -> None:
-    import json
-
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     error = of_status(status, data, {}, NO_SECRETS)
     assert type(error) is kind
@@ -82,8 +81,6 @@ def test_which_error_is_told_in_a_stream(told: object, kind: type[ModelError], c
 
 
 def test_a_vendors_words_are_bounded_harmless_and_without_the_key() -> None:
-    import json
-
     words = f"bad\x1b[31m\nrequest with {KEY} " + "x" * 5000
     error = of_status(400, json.dumps(openai_error(words)).encode(), {}, Key(KEY).redactor())
     assert KEY not in error.message
@@ -150,6 +147,8 @@ def test_nobody_waits_for_longer_than_allowed() -> None:
         "https://user:pass@api.example.com/v1",
         "https://api.example.com/v1?key=1",
         "https://api.example.com/v1#x",
+        "https://api.example.com/v1?",
+        "https://api.example.com/v1#",
         "https://",
         "http://localhost:99999/v1",
         "file:///etc/passwd",
@@ -226,3 +225,35 @@ def test_credentials_a_vendor_repeats_are_not_ours_to_repeat(said: str, secret: 
     ):
         assert secret not in error.message
         assert "[REDACTED]" in error.message
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(" " * 3985 + KEY, id="behind much white space"),
+        pytest.param("x" * 100 + f" {KEY}" * 40, id="behind much that is masked"),
+    ],
+)
+def test_no_half_of_a_key_stays_where_words_are_cut(words: str) -> None:
+    key = "c4nary-" + "0123456789abcdef" * 12
+    said = shown(words.replace(KEY, key), Key(key).redactor())
+    assert "c4nary" not in said
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_price_is_a_number(value: float) -> None:
+    for field in ("prompt", "completion", "cached", "cache_write"):
+        with pytest.raises(InputError):
+            Price(**{"prompt": 1.0, "completion": 1.0, field: value})
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize(
+    "field",
+    ["timeout_seconds", "stream_seconds", "initial_backoff_seconds", "max_backoff_seconds", "max_retry_after_seconds"],
+)
+def test_a_limit_has_an_end(field: str, value: float) -> None:
+    with pytest.raises(InputError):
+        Limits(**cast("Any", {field: value}))
+    with pytest.raises(InputError):
+        Limits(max_retry_after_seconds=-1)

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import math
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +25,15 @@ class Dumped(BaseModel):
 
     def model_dump(self, **_: Any) -> dict[str, Any]:
         return self.body
+
+
+class Corner(Dumped):
+    """An answer with anything at all in that corner."""
+
+    corner: dict[str, Any]
+
+    def model_post_init(self, _: object) -> None:
+        self._hidden_params = self.corner
 
 
 class JSONOnly:
@@ -133,11 +144,28 @@ def test_failures(raised: Exception, kind: type[ModelError], attempts: int) -> N
         complete(quick(ask))
     assert len(ask.asked) == attempts
     assert "c4nary" not in str(caught.value)
+    assert caught.value.__cause__ is not caught.value, "whoever follows causes comes to an end"
 
 
 def test_a_failure_that_passes() -> None:
     ask = Told(failure("RateLimitError", 429), failure("InternalServerError", 500), completion(GOOD))
     assert complete(quick(ask)).output == VERDICT
+
+
+@pytest.mark.parametrize("strange", [{}, {"choices": []}, {"error": {"code": 503, "message": "busy"}}, b"\xff"])
+def test_an_answer_that_cannot_be_read_may_be_better_next_time(strange: object) -> None:
+    ask = Told(strange, completion(GOOD))
+    assert complete(quick(ask)).output == VERDICT
+    assert len(ask.asked) == 2
+
+
+def test_a_vendor_that_wants_to_be_left_alone_for_long_is_not_asked_again() -> None:
+    busy = failure("RateLimitError", 429)
+    busy.response = SimpleNamespace(headers={"retry-after": "3600"})  # type: ignore[attr-defined]
+    ask = Told(busy, completion(GOOD))
+    with pytest.raises(ModelTransientError) as caught:
+        complete(quick(ask))
+    assert (caught.value.retry_after, len(ask.asked)) == (3600, 1)
 
 
 def test_a_function_that_never_answers() -> None:
@@ -178,12 +206,15 @@ def test_half_a_character_is_said_and_nobody_is_asked() -> None:
     assert told.asked == []
 
 
-@pytest.mark.parametrize("corner", [{}, {"response_cost": None}, {"response_cost": "0.1"}, {"response_cost": -1}])
+@pytest.mark.parametrize(
+    "corner",
+    [{}, *({"response_cost": cost} for cost in (None, "0.1", -1, True, math.nan, math.inf, 10**400))],
+    ids=str,
+)
 def test_an_unknown_cost(corner: dict[str, Any]) -> None:
-    said = completion(GOOD) | {"_hidden_params": corner}
-    assert complete(quick(Told(said))).usage.cost_usd == 0.0
+    assert complete(quick(Told(Corner(body=completion(GOOD), corner=corner)))).usage.cost_usd == 0.0
     with pytest.raises(ModelPermanentError) as caught:
-        complete(quick(Told(said), fail_on_unknown_cost=True))
+        complete(quick(Told(Corner(body=completion(GOOD), corner=corner)), fail_on_unknown_cost=True))
     assert caught.value.category == "unknown_cost"
 
 

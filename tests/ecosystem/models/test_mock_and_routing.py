@@ -12,7 +12,7 @@ from gert.ecosystem.models.anthropic import AnthropicAdapter
 from gert.ecosystem.models.compatible import OpenAICompatibleAdapter
 from gert.ecosystem.models.mock import MockModelPort
 from gert.ecosystem.models.openai import OpenAIAdapter
-from gert.ecosystem.models.routing import RoutingModelPort, model_port_for
+from gert.ecosystem.models.routing import RoutingModelPort
 from gert.errors import InputError, ModelPermanentError
 from gert.kernel.agent.ports.model import ModelPort, ModelResult, ModelUsage, StreamingModelPort, ToolCall
 
@@ -107,7 +107,7 @@ def test_who_is_asked(model: str, kind: type, name: str) -> None:
 )
 def test_who_is_not_known(model: str) -> None:
     with pytest.raises(ModelPermanentError) as caught:
-        model_port_for(model, environ={})
+        RoutingModelPort(environ={}).port_for(model)
     assert caught.value.category == "model_not_found"
 
 

@@ -8,6 +8,7 @@ import pytest
 from pydantic import RootModel
 from tests.ecosystem.notify.servers import Answer, Server, closed_port, drip, flood, raw, serving, silence
 
+from gert.ecosystem.models.anthropic import AnthropicAdapter
 from gert.ecosystem.models.compatible import OpenAICompatibleAdapter
 from gert.ecosystem.models.limits import Limits
 from gert.ecosystem.models.openai import OpenAIAdapter
@@ -301,6 +302,21 @@ def test_chat_refuses_what_it_cannot_say(option: dict[str, Any]) -> None:
         with pytest.raises(ModelPermanentError, match="needs the Responses API"):
             asked(openai(server.url()), request(api_mode="chat", **option))
         assert server.requests == []
+
+
+def test_nothing_is_told_twice_by_falling_back() -> None:
+    told: list[str] = []
+    events = [*response_events(GOOD)[:5], ("error", {"type": "error", "code": "unsupported_api", "message": "x"})]
+    with serving(streamed(*events), streamed(*chunks(GOOD))) as server:
+        with pytest.raises(ModelPermanentError):
+            asked(openai(server.url()), request(), told.append)
+        assert len(server.requests) == 1
+    assert told == [GOOD]
+
+
+def test_an_api_that_is_denied_in_a_success_is_not_there() -> None:
+    with serving(http(200, openai_error("no", code="unsupported_api")), GOOD_COMPLETION) as server:
+        assert asked(openai(server.url()), request()).api_mode_used == "chat"
 
 
 # --- answers that are none
@@ -789,3 +805,25 @@ def test_requests_that_cannot_be_sent(bad: Any) -> None:
             asked(openai(server.url()), bad)
         assert caught.value.category == "request"
         assert server.requests == []
+
+
+@pytest.mark.parametrize("field", ["stream", "stream_options", "n", "background"])
+@pytest.mark.parametrize("kind", [OpenAIAdapter, AnthropicAdapter, OpenAICompatibleAdapter])
+def test_fields_that_would_change_how_an_answer_is_read_are_refused(kind: Any, field: str) -> None:
+    with pytest.raises(InputError, match=f"`{field}`"):
+        kind(base_url="http://127.0.0.1:1", extra_body={field: 2})
+
+
+@pytest.mark.parametrize("kind", [OpenAIAdapter, AnthropicAdapter, OpenAICompatibleAdapter])
+@pytest.mark.parametrize("most", [0, -1])
+def test_no_output_tokens_are_no_output(kind: Any, most: int) -> None:
+    with pytest.raises(InputError):
+        kind(base_url="http://127.0.0.1:1", max_output_tokens=most)
+
+
+@pytest.mark.parametrize(
+    ("kind", "way"), [(OpenAIAdapter, "auto"), (OpenAICompatibleAdapter, "tool"), (AnthropicAdapter, "json")]
+)
+def test_a_way_nobody_knows_is_refused(kind: Any, way: str) -> None:
+    with pytest.raises(InputError, match=f"found `{way}`"):
+        kind(base_url="http://127.0.0.1:1", structured_output=way)

@@ -8,7 +8,9 @@ from typing import Any
 from pydantic import BaseModel
 from tests.ecosystem.notify.servers import Answer, raw
 
+from gert.ecosystem.models.anthropic import AnthropicAdapter
 from gert.ecosystem.models.limits import Limits
+from gert.ecosystem.models.openai import OpenAIAdapter
 from gert.errors import ModelTimeoutError
 from gert.kernel.agent.messages import ChatMessage, ToolCallMessage, ToolFunctionCall
 from gert.kernel.agent.ports.model import ModelCallOptions, ModelRequest, ModelResult, ToolDefinition
@@ -84,19 +86,36 @@ def asked(
     return asyncio.run(run())
 
 
+def adapter_for(mode: str, url: str, **more: Any) -> Any:
+    """The adapter that speaks an API: `messages` is Anthropic's, `chat`, `responses` and `auto` are OpenAI's."""
+    kind = AnthropicAdapter if mode == "messages" else OpenAIAdapter
+    return kind(api_key=KEY, base_url=url, **{"limits": QUICK, **more})
+
+
+def ask(mode: str, **more: Any) -> ModelRequest[Any]:
+    """A request for that API."""
+    wanted: dict[str, Any] = {"model": "claude-sonnet-4-5"} if mode == "messages" else {"api_mode": mode}
+    return request(**wanted, **more)
+
+
 def http(status: int, body: object, *headers: str, kind: str = "application/json") -> Answer:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     lines = [f"HTTP/1.1 {status} X", f"Content-Type: {kind}", *headers, f"Content-Length: {len(data)}"]
     return raw("\r\n".join([*lines, "Connection: close", "", ""]).encode() + data)
 
 
-def streamed(*events: str | tuple[str, object], cut: int | None = None, end: str = "\n") -> Answer:
-    """Server-sent events in HTTP chunks of odd sizes; `cut` ends the connection after that many bytes."""
+def event_bytes(*events: str | tuple[str, object], end: str = "\n") -> bytes:
+    """Server-sent events, as they are before they are cut."""
     text = "".join(
         f"{each}{end}{end}" if isinstance(each, str) else f"event: {each[0]}{end}data: {json.dumps(each[1])}{end}{end}"
         for each in events
     )
-    data = text.encode()
+    return text.encode()
+
+
+def streamed(*events: str | tuple[str, object], cut: int | None = None, end: str = "\n") -> Answer:
+    """Server-sent events in HTTP chunks of odd sizes; `cut` ends the connection after that many bytes."""
+    data = event_bytes(*events, end=end)
     pieces = [data[at : at + 37] for at in range(0, len(data) if cut is None else cut, 37)]
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunks = b"".join(f"{len(piece):x}\r\n".encode() + piece + b"\r\n" for piece in pieces)

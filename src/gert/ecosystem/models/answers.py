@@ -1,7 +1,6 @@
 """From what a model answered, in whichever vendor's words, to a result of the port."""
 
 import json
-from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -14,11 +13,11 @@ from gert.ecosystem.models.sse import Event
 from gert.errors import CanonicalError, ModelPermanentError
 from gert.kernel.agent.outputs import blank_output
 from gert.kernel.agent.ports.model import ModelAPIModeUsed, ModelRequest, ModelResult, OutputT, ToolCall
-from gert.kernel.foundation.canonical_v1 import canonical_json_dumps, canonicalize_json_object
+from gert.kernel.foundation.canonical_v1 import canonicalize_json_object
 from gert.kernel.foundation.redaction import Redactor
-from gert.kernel.foundation.text import printable
 
 _MOST_PROBLEMS: Final = 3
+_MOST_LISTED: Final = 1000
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +25,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     stopped: why there is no more of it, where that is a reason not to take it: `length`, `refusal`, `content_filter`
     refusal: its words when it refused
+    cost: in US dollars, where the answer itself tells it
     """
 
     text: str
@@ -36,6 +36,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     stopped: str | None = None
     refusal: str = ""
+    cost: float | None = None
 
 
 def result_of(
@@ -49,9 +50,9 @@ def result_of(
         if answer.stopped is not None:
             _refuse(answer, redactor)
         output, raw = _output(request, answer, redactor)
-        usage = pricing.usage(request.model, answer.model, answer.tokens)
+        usage = pricing.usage(request.model, answer.model, answer.tokens, answer.cost)
     except ModelPermanentError as error:
-        error.usage = pricing.told(request.model, answer.model, answer.tokens)
+        error.usage = pricing.told(request.model, answer.model, answer.tokens, answer.cost)
         raise
     return ModelResult(output, usage, answer.tool_calls, raw, mode, answer.response_id, answer.items)
 
@@ -74,8 +75,8 @@ def _output(request: ModelRequest[OutputT], answer: Answer, redactor: Redactor) 
         try:
             return _validated(request.output_schema, text), text
         except ValidationError as error:
-            problem = _problems(error)
-        except ValueError:
+            problem = _problems(error, redactor)
+        except (ValueError, RecursionError):
             problem = "it is not JSON"
     if answer.tool_calls:
         # What it says beside its calls is a remark, and kept with the items.
@@ -94,13 +95,14 @@ def _validated(output_schema: type[OutputT], text: str) -> OutputT:
     return output_schema.model_validate_json(json.dumps(inner))
 
 
-def _problems(error: ValidationError) -> str:
+def _problems(error: ValidationError, redactor: Redactor) -> str:
     """What does not fit, by place; without the values, which may be anything."""
+    if error.error_count() > _MOST_LISTED:
+        return f"{error.error_count()} problems"  # to list them takes more room than the answer did
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     told = [f"`{'.'.join(map(str, each['loc']))}` {each['msg']}".removeprefix("`` ") for each in problems]
     more = f" and {len(told) - _MOST_PROBLEMS} more" if len(told) > _MOST_PROBLEMS else ""
-    text = printable(" ".join(f"{'; '.join(told[:_MOST_PROBLEMS])}{more}".split()))
-    return text[:300]
+    return shown(f"{'; '.join(told[:_MOST_PROBLEMS])}{more}", redactor, 300)
 
 
 def _without_fence(text: str) -> str:
@@ -117,14 +119,21 @@ def canonical_arguments(arguments: object) -> str:
     What is no JSON object stays as the model wrote it: to say so is the business of whoever checks the arguments, and
     the model is told then.
     """
-    if isinstance(arguments, str):
-        if not arguments.strip():
-            return "{}"  # how some models call a tool without parameters
-        try:
-            return canonicalize_json_object(arguments)
-        except CanonicalError:
-            return arguments
-    return canonical_json_dumps(arguments if isinstance(arguments, Mapping) else {})
+    text = arguments if isinstance(arguments, str) else "" if arguments is None else json_text(arguments)
+    if not text.strip():
+        return "{}"  # how some models call a tool without parameters
+    try:
+        return canonicalize_json_object(text)
+    except CanonicalError:
+        return text
+
+
+def json_text(value: object) -> str:
+    """The text of what should have been one already."""
+    try:
+        return json.dumps(value)
+    except RecursionError:
+        raise malformed("the model's server answered with a tool call that is nested too deep") from None
 
 
 def message_item(text: str) -> dict[str, Any]:
@@ -144,7 +153,7 @@ def call_item(call: ToolCall) -> dict[str, Any]:
 
 def objects(value: object) -> list[dict[str, Any]]:
     """The objects in what should be a list of them; whatever else is in it is unknown and passed over."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, Sequence | list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def text_of(value: object) -> str:
@@ -163,7 +172,7 @@ def event_object(event: Event) -> dict[str, Any]:
     """A streamed event's data, which is a JSON object with every vendor."""
     try:
         value = msgspec.json.decode(event.data)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise malformed("the model's server streamed something that is not a JSON object")

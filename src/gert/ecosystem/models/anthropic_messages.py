@@ -1,4 +1,4 @@
-"""Anthropic's Messages API: requests, answers, and streamed answers put together.
+"""Anthropic's Messages API: requests and answers.
 
 An output is asked for in one of two ways: `format` holds the text of the answer to a schema, and `tool` offers a tool
 that takes the output as its arguments and makes the model call that or another. The second takes any schema.
@@ -11,7 +11,6 @@ from gert.ecosystem.models.answers import (
     Answer,
     call_item,
     canonical_arguments,
-    event_object,
     message_item,
     objects,
     required_name,
@@ -21,10 +20,10 @@ from gert.ecosystem.models.conversation import answered_call, messages_of, param
 from gert.ecosystem.models.failures import malformed, of_event
 from gert.ecosystem.models.prices import Tokens, count
 from gert.ecosystem.models.schemas import output_format
-from gert.ecosystem.models.sse import Event
-from gert.errors import ModelPermanentError
+from gert.errors import CanonicalError, ModelPermanentError
 from gert.kernel.agent.messages import ChatMessage
 from gert.kernel.agent.ports.model import ModelRequest, OutputT, ToolCall
+from gert.kernel.foundation.canonical_v1 import canonicalize_json_object
 from gert.kernel.foundation.redaction import Redactor
 
 PATH = "/v1/messages"
@@ -102,16 +101,21 @@ def _blocks(message: ChatMessage) -> list[dict[str, Any]]:
 
 
 def _arguments(text: str) -> dict[str, Any]:
-    """A call's arguments as an object; what the model wrote wrongly is shown to it under a name of its own."""
+    """A call's arguments as an object; what the model wrote wrongly is shown to it under a name of its own.
+
+    So is what could be read and not be sent: one bad call would end the conversation.
+    """
     try:
-        value = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        value = None
-    return value if isinstance(value, dict) else {"arguments": text}
+        value: dict[str, Any] = json.loads(canonicalize_json_object(text or "{}"))
+    except CanonicalError:
+        return {"arguments": text}
+    return value
 
 
-def answer_of(body: dict[str, Any], way: Way, answer_name: str) -> Answer:
+def answer_of(body: dict[str, Any], redactor: Redactor, way: Way, answer_name: str) -> Answer:
     """Read an answer: the call of the answer's own tool is the text, other calls are tool calls."""
+    if body.get("error"):
+        raise of_event(body, redactor)  # as gateways say it, with a status of success
     if not isinstance(body.get("content"), list):
         raise malformed("the model's server answered without content")
     blocks = objects(body["content"])
@@ -146,78 +150,10 @@ def _item(block: dict[str, Any]) -> dict[str, Any]:
 def _tokens(usage: object) -> Tokens | None:
     if not isinstance(usage, dict):
         return None
-    cached, kept = count(usage.get("cache_read_input_tokens")), count(usage.get("cache_creation_input_tokens"))
-    return Tokens(count(usage.get("input_tokens")) + cached + kept, count(usage.get("output_tokens")), cached, kept)
-
-
-class MessagesFold:
-    """Puts a message together block by block; counts in its deltas are totals."""
-
-    def __init__(self, redactor: Redactor, answer_name: str) -> None:
-        self.done = False
-        self._redactor = redactor
-        self._answer_name = answer_name
-        self._message: dict[str, Any] = {}
-        self._blocks: dict[int, dict[str, Any]] = {}
-        self._pieces: dict[int, list[str]] = {}
-
-    def take(self, event: Event) -> str:
-        """Take an event and give its text; kinds of events that are not known yet are passed over."""
-        said = event_object(event)
-        kind = said.get("type", event.name)
-        if kind == "error":
-            raise of_event(said, self._redactor)
-        if kind == "message_start" and isinstance(said.get("message"), dict):
-            self._message = dict(said["message"])
-        elif kind == "content_block_start" and isinstance(said.get("content_block"), dict):
-            self._blocks[count(said.get("index"))] = dict(said["content_block"])
-        elif kind == "content_block_delta" and isinstance(said.get("delta"), dict):
-            return self._take_delta(count(said.get("index")), said["delta"])
-        elif kind == "message_delta":
-            self._take_totals(said)
-        elif kind == "message_stop":
-            if not self._message:
-                raise malformed("the model's answer ended without having begun")
-            self.done = True
-        return ""
-
-    def _take_delta(self, index: int, delta: dict[str, Any]) -> str:
-        block = self._blocks.get(index)
-        if block is None:
-            raise malformed("the model's server streamed a piece of nothing")
-        if delta.get("type") == "text_delta":
-            return self._add(index, text_of(delta.get("text")))
-        if delta.get("type") == "input_json_delta":
-            text = self._add(index, text_of(delta.get("partial_json")))
-            return text if block.get("name") == self._answer_name else ""
-        if delta.get("type") == "thinking_delta":
-            self._add(index, text_of(delta.get("thinking")))
-        elif delta.get("type") == "signature_delta":
-            block["signature"] = text_of(delta.get("signature"))
-        return ""
-
-    def _add(self, index: int, text: str) -> str:
-        self._pieces.setdefault(index, []).append(text)
-        return text
-
-    def _take_totals(self, said: dict[str, Any]) -> None:
-        delta, usage = said.get("delta"), said.get("usage")
-        if isinstance(delta, dict) and delta.get("stop_reason"):
-            self._message["stop_reason"] = delta["stop_reason"]
-        if isinstance(usage, dict):
-            before = self._message.get("usage")
-            known = {name: value for name, value in usage.items() if value is not None}
-            self._message["usage"] = (before if isinstance(before, dict) else {}) | known
-
-    def answer(self) -> dict[str, Any]:
-        """The message as it would have come whole."""
-        content = [self._whole(index, block) for index, block in sorted(self._blocks.items())]
-        return {**self._message, "content": content}
-
-    def _whole(self, index: int, block: dict[str, Any]) -> dict[str, Any]:
-        pieces = "".join(self._pieces.get(index, []))
-        if block.get("type") == "tool_use":
-            # Left as text: arguments that are not JSON are not this reader's business.
-            return {**block, "input": pieces or block.get("input") or {}}
-        name = {"text": "text", "thinking": "thinking"}.get(str(block.get("type")))
-        return block if name is None else {**block, name: text_of(block.get(name)) + pieces}
+    sent, said = count(usage.get("input_tokens")), count(usage.get("output_tokens"))
+    if sent is None or said is None:
+        return None
+    cached, kept = (
+        count(usage.get(f"cache_{what}_input_tokens")) or 0 for what in ("read", "creation")
+    )  # which are not among those that were sent
+    return Tokens(sent + cached + kept, said, cached, kept)

@@ -40,10 +40,14 @@ _OVERRULES: Final = frozenset({"quota", "model_not_found", "content_filter", "un
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What a vendor's error says about itself, most telling word first."""
+    """What a vendor's error says about itself, most telling word first.
+
+    status: the HTTP status it says it stands for, where it came with another
+    """
 
     kinds: tuple[str, ...] = ()
     message: str = ""
+    status: int | None = None
 
     @property
     def category(self) -> str | None:
@@ -74,14 +78,18 @@ def read_error(body: object) -> Said:
         error.get("code"),
         error.get("type"),
     )
-    message = error.get("message", error.get("detail", ""))
-    return Said(tuple(kind for kind in told if isinstance(kind, str)), message if isinstance(message, str) else "")
+    message, code = error.get("message", error.get("detail", "")), error.get("code")
+    return Said(
+        tuple(kind for kind in told if isinstance(kind, str)),
+        message if isinstance(message, str) else "",
+        code if isinstance(code, int) and 400 <= code < 600 else None,
+    )
 
 
 def of_status(status: int, body: bytes, headers: Mapping[str, str], redactor: Redactor) -> ModelError:
     """The error for an answer that is not a success."""
     said = read_error(_json(body))
-    category = _CATEGORIES.get(status, "server" if status >= 500 else "request")
+    category = _category(status)
     if 300 <= status < 400:
         return ModelPermanentError(
             f"the model's server answered {status}, and redirects are not followed",
@@ -97,15 +105,20 @@ def of_status(status: int, body: bytes, headers: Mapping[str, str], redactor: Re
 
 
 def of_event(error: object, redactor: Redactor) -> ModelError:
-    """The error for a failure that is told in the middle of an answer."""
+    """The error for a failure that is told in an answer, or in the middle of one."""
     said = read_error(error)
     # Without a word that is known it is the server's trouble rather than ours: the request was accepted.
-    return _error(said.category or "server", "the model's server broke off its answer", said, redactor, None, None)
+    category = said.category or ("server" if said.status is None else _category(said.status))
+    return _error(category, "the model's server broke off its answer", said, redactor, None, None)
 
 
-def malformed(what: str, *, status: int | None = None) -> ModelTransientError:
+def malformed(what: str) -> ModelTransientError:
     """The error for an answer that cannot be read; the next one may be."""
-    return ModelTransientError(what, status=status, category="malformed")
+    return ModelTransientError(what, category="malformed")
+
+
+def _category(status: int) -> str:
+    return _CATEGORIES.get(status, "server" if status >= 500 else "request")
 
 
 def _error(
@@ -132,8 +145,10 @@ def shown(text: str, redactor: Redactor, most: int = MAX_SHOWN) -> str:
 
     Our own key is masked whatever it looks like, and what looks like anybody's.
     """
-    # Cut twice: first so that little is searched, generously, so that no half of a secret stays at the cut.
-    clean = printable(" ".join(without_credentials(redactor.text(text[: most * 8]).value).split()))
+    # Cut twice, first so that little is searched. What stands at that cut and may be half a secret is held back.
+    masking = redactor.stream()
+    seen = masking.feed(text[: most * 8]) + ("" if len(text) > most * 8 else masking.close())
+    clean = printable(" ".join(without_credentials(seen).split()))
     return clean if len(clean) <= most else f"{clean[:most]}…"
 
 

@@ -47,7 +47,7 @@ def checked_base_url(url: str) -> "httpx2.URL":
     # (1) It leads somewhere, and holds nothing secret: what is in it may be shown.
     if not address.host or (port is not None and not 0 < port <= 65535):
         raise InputError("the model's base URL names no host")
-    if address.userinfo or address.query or address.fragment:
+    if address.userinfo or "?" in url or "#" in url:  # also an empty one: a path is put behind it
         raise InputError("the model's base URL holds a user, a query or a fragment", hint="pass the key as `api_key`")
     # (2) What is on the way cannot be read by others.
     if address.scheme != "https" and not (address.scheme == "http" and is_loopback(address.host)):

@@ -1,5 +1,7 @@
 """How long, how often and how much an adapter asks and reads."""
 
+import math
+
 import msgspec
 
 from gert.errors import InputError
@@ -26,5 +28,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.timeout_seconds <= 0 or self.stream_seconds <= 0 or self.max_response_bytes <= 0:
             raise InputError("a model's time and size limits must be more than 0")
-        if min(self.max_retries, self.initial_backoff_seconds, self.max_backoff_seconds) < 0:
+        waits = (self.initial_backoff_seconds, self.max_backoff_seconds, self.max_retry_after_seconds)
+        if min(self.max_retries, *waits) < 0:
             raise InputError("a model's retries and waits cannot be negative")
+        if not all(map(math.isfinite, (self.timeout_seconds, self.stream_seconds, *waits))):
+            raise InputError("a model's time limits and waits must have an end")

@@ -11,9 +11,10 @@ import msgspec
 from gert.ecosystem.models import openai_chat as chat
 from gert.ecosystem.models import openai_responses as responses
 from gert.ecosystem.models.answers import Answer, result_of
-from gert.ecosystem.models.conversation import encoded, needs_responses
-from gert.ecosystem.models.failures import malformed
+from gert.ecosystem.models.conversation import encoded
+from gert.ecosystem.models.failures import malformed, retry_after
 from gert.ecosystem.models.limits import Limits
+from gert.ecosystem.models.modes import Modes
 from gert.ecosystem.models.prices import Pricing
 from gert.ecosystem.models.retrying import with_retries
 from gert.errors import ModelError, ModelPermanentError, ModelTimeoutError, ModelTransientError
@@ -23,11 +24,12 @@ from gert.kernel.agent.ports.model import (
     ModelAPIModeUsed,
     ModelRequest,
     ModelResult,
-    ModelUsage,
     OutputT,
 )
 from gert.kernel.foundation.redaction import Redactor
 
+_NO_SECRETS = Redactor()
+_MOST_DOLLARS = 1e12
 _TRANSIENT = frozenset({408, 409, 425, 429})
 _TRANSIENT_NAMES = ("RateLimitError", "APIConnectionError", "ServiceUnavailableError", "InternalServerError")
 _UNSUPPORTED_NAMES = ("NotFoundError", "UnsupportedParamsError")
@@ -53,8 +55,8 @@ class LiteLLMAdapter:
     ) -> None:
         self._completion_fn = completion_fn
         self._responses_fn = responses_fn
-        self._only_chat: set[str] = set()
-        self._fail_on_unknown_cost = fail_on_unknown_cost
+        self._modes = Modes()
+        self._pricing = Pricing({}, fail_on_unknown_cost)
         self._sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
         self._limits = Limits(
             timeout_seconds=timeout_seconds,
@@ -65,79 +67,42 @@ class LiteLLMAdapter:
 
     async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
         """Ask a model and wait for all of its answer."""
-        mode = request.model_options.api_mode
-        option = needs_responses(request.model_options)
-        if mode == "chat" and option is not None:
-            raise ModelPermanentError(
-                f"`{option}` needs the Responses API, and `chat` was asked for", category="request"
-            )
-        if mode == "chat" or (mode == "auto" and option is None and not self._offers_responses(request.model)):
-            return await self._by_chat(request)
-        try:
-            return await self._by_responses(request)
-        except ModelPermanentError as failure:
-            if mode == "responses" or option is not None or failure.category != "unsupported":
-                raise
-        result = await self._by_chat(request)
-        self._only_chat.add(request.model)
-        return result
 
-    def _offers_responses(self, model: str) -> bool:
-        if model in self._only_chat:
-            return False
-        return self._responses_fn is not None or self._completion_fn is None
+        async def by(mode: ModelAPIModeUsed) -> ModelResult[OutputT]:
+            answer = await (self._by_chat(request) if mode == "chat" else self._by_responses(request))
+            return result_of(request, answer, mode, self._pricing, _NO_SECRETS)
 
-    async def _by_chat(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
+        offered = self._responses_fn is not None or self._completion_fn is None
+        return await self._modes.ask(request, by, responses=offered)
+
+    async def _by_chat(self, request: ModelRequest[OutputT]) -> Answer:
         call = self._completion_fn or _litellm("acompletion")
-        said = await self._ask(call, chat.body_of(request, request.model))
-        return self._result(request, chat.answer_of(_plain(said)), "chat", said)
+        return await self._ask(call, chat.body_of(request), chat.answer_of)
 
-    async def _by_responses(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
+    async def _by_responses(self, request: ModelRequest[OutputT]) -> Answer:
         call = self._responses_fn or _litellm("aresponses")
-        said = await self._ask(call, responses.body_of(request, request.model))
-        return self._result(request, responses.answer_of(_plain(said), Redactor()), "responses", said)
+        return await self._ask(call, responses.body_of(request), responses.answer_of)
 
-    async def _ask(self, call: Callable[..., Any], arguments: dict[str, Any]) -> object:
+    async def _ask(
+        self,
+        call: Callable[..., Any],
+        arguments: dict[str, Any],
+        read: Callable[[dict[str, Any], Redactor], Answer],
+    ) -> Answer:
         encoded(arguments)  # as every vendor will; a text that cannot be is said here, in our words
 
-        async def attempt() -> object:
+        async def attempt() -> Answer:
             try:
                 async with asyncio.timeout(self._limits.timeout_seconds):
                     said = call(**arguments)
-                    return await said if isawaitable(said) else said
+                    said = await said if isawaitable(said) else said
+            except ModelError:
+                raise
             except Exception as problem:
                 raise _failure(problem, self._limits.timeout_seconds) from problem
+            return msgspec.structs.replace(read(_plain(said), _NO_SECRETS), cost=_cost(said))
 
         return await with_retries(attempt, self._limits, self._sleep)
-
-    def _result(
-        self, request: ModelRequest[OutputT], answer: Answer, mode: ModelAPIModeUsed, said: object
-    ) -> ModelResult[OutputT]:
-        cost = _cost(said)
-        try:
-            result = result_of(request, answer, mode, Pricing(), Redactor())
-        except ModelPermanentError as error:
-            error.usage = _used(answer, cost)
-            raise
-        if cost is None and self._fail_on_unknown_cost:
-            raise ModelPermanentError(
-                f"what the call of the model `{request.model}` cost is not known",
-                category="unknown_cost",
-                usage=_used(answer, cost),
-            )
-        usage = _used(answer, cost) or ModelUsage(0, 0, 0.0)
-        return ModelResult(
-            result.output, usage, result.tool_calls, result.raw_output, mode, result.response_id,
-            result.response_output_items,
-        )  # fmt: skip
-
-
-def _used(answer: Answer, cost: float | None) -> ModelUsage | None:
-    """What an answer used, where anything of it was told."""
-    if answer.tokens is None and cost is None:
-        return None
-    prompt, completion = (answer.tokens.prompt, answer.tokens.completion) if answer.tokens is not None else (0, 0)
-    return ModelUsage(prompt, completion, cost or 0.0)
 
 
 def _litellm(name: str) -> Callable[..., Any]:
@@ -157,20 +122,24 @@ def _litellm(name: str) -> Callable[..., Any]:
 
 def _failure(problem: Exception, seconds: float) -> ModelError:
     """What an exception of somebody else's library means; its words stay with it, since they may hold a key."""
-    if isinstance(problem, ModelError):
-        return problem
     name = type(problem).__name__
     status = getattr(problem, "status_code", None)
     status = status if isinstance(status, int) and not isinstance(status, bool) else None
     if isinstance(problem, TimeoutError) or name in ("Timeout", "APITimeoutError"):
         return ModelTimeoutError(f"the model did not answer within {seconds:g}s", status=status, category="timeout")
     what = f"the call of the model failed with `{name}`"
-    if isinstance(problem, ConnectionError) or name in _TRANSIENT_NAMES:
-        return ModelTransientError(what, status=status, category="rate_limit" if status == 429 else "connection")
-    if status is not None and (status in _TRANSIENT or (status >= 500 and status != 501)):
-        return ModelTransientError(what, status=status, category="rate_limit" if status == 429 else "server")
+    fleeting = status is not None and (status in _TRANSIENT or (status >= 500 and status != 501))
+    if fleeting or isinstance(problem, ConnectionError) or name in _TRANSIENT_NAMES:
+        category = "rate_limit" if status == 429 else "connection" if status is None else "server"
+        return ModelTransientError(what, status=status, category=category, retry_after=_retry_after(problem))
     unsupported = status in (404, 405, 501) or name in _UNSUPPORTED_NAMES or isinstance(problem, NotImplementedError)
     return ModelPermanentError(what, status=status, category="unsupported" if unsupported else "request")
+
+
+def _retry_after(problem: Exception) -> float | None:
+    """How long the vendor wants to be left alone, in the answer such an exception carries."""
+    headers = getattr(getattr(problem, "response", None), "headers", None)
+    return retry_after(headers) if isinstance(headers, Mapping) else None
 
 
 def _plain(said: object) -> dict[str, Any]:
@@ -197,5 +166,6 @@ def _cost(said: object) -> float | None:
     if hidden is None and isinstance(said, Mapping):
         hidden = said.get("_hidden_params", said)
     cost = hidden.get("response_cost") if isinstance(hidden, Mapping) else None
-    is_number = isinstance(cost, int | float) and not isinstance(cost, bool) and cost >= 0
-    return float(cost) if is_number and cost is not None else None
+    if not isinstance(cost, int | float) or isinstance(cost, bool):
+        return None
+    return float(cost) if 0 <= cost <= _MOST_DOLLARS else None  # neither no number nor an endless one

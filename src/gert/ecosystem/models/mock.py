@@ -1,11 +1,11 @@
 """A model that answers what it is told to, at once and for nothing."""
 
 from collections.abc import Callable, Mapping
-from inspect import isawaitable
 from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
+from gert.ecosystem.models.listening import told
 from gert.errors import InputError, ModelPermanentError
 from gert.kernel.agent.outputs import blank_output, output_json_of
 from gert.kernel.agent.ports.model import (
@@ -66,9 +66,7 @@ class MockModelPort:
         result = await self.complete(request)
         words = result.raw_output.split(" ") if result.raw_output else []
         for position, word in enumerate(words):
-            waiting = on_token(word if position == 0 else f" {word}")
-            if isawaitable(waiting):
-                await waiting
+            await told(on_token, word if position == 0 else f" {word}")
         return result
 
     def _answer(self, request: ModelRequest[OutputT]) -> tuple[OutputT, str]:

@@ -12,7 +12,7 @@ from gert.ecosystem.models.answers import (
 )
 from gert.ecosystem.models.conversation import StructuredOutput, answered_call, in_words, messages_of, parameters_of
 from gert.ecosystem.models.failures import malformed, of_event
-from gert.ecosystem.models.prices import Tokens, count
+from gert.ecosystem.models.prices import tokens_of
 from gert.ecosystem.models.schemas import OutputFormat, output_format
 from gert.ecosystem.models.sse import Event
 from gert.kernel.agent.messages import ChatMessage
@@ -24,11 +24,11 @@ _STOPPED = {"max_output_tokens": "length", "max_tokens": "length", "content_filt
 _LAST = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
-def body_of(request: ModelRequest[OutputT], model: str, structured: StructuredOutput = "schema") -> dict[str, Any]:
+def body_of(request: ModelRequest[OutputT], structured: StructuredOutput = "schema") -> dict[str, Any]:
     """The body of a request."""
     options = request.model_options
     asked = output_format(request.output_schema)
-    body: dict[str, Any] = {"model": model, "input": _input(request)}
+    body: dict[str, Any] = {"model": request.model, "input": _input(request)}
     if structured != "schema":
         body["instructions"] = in_words(asked.schema)
     text: dict[str, Any] = {} if structured == "text" else {"format": _format(asked, structured)}
@@ -87,7 +87,7 @@ def answer_of(body: dict[str, Any], redactor: Redactor) -> Answer:
     """Read an answer: its messages are the text, its function calls the tool calls, and all items are kept."""
     status = body.get("status")
     if body.get("error") or status in ("failed", "cancelled"):
-        raise of_event(body.get("error") or {"error": {"type": "server_error"}}, redactor)
+        raise of_event(body, redactor)
     if not isinstance(body.get("output"), list):
         raise malformed("the model's server answered without an output")
     items = objects(body["output"])
@@ -97,7 +97,7 @@ def answer_of(body: dict[str, Any], redactor: Redactor) -> Answer:
     return Answer(
         text="".join(text_of(part.get("text")) for part in parts if part.get("type") == "output_text"),
         tool_calls=tuple(_call(item) for item in items if item.get("type") == "function_call"),
-        tokens=_tokens(body.get("usage")),
+        tokens=tokens_of(body.get("usage"), "input_tokens", "output_tokens"),
         items=tuple(items),
         response_id=text_of(body.get("id")) or None,
         model=text_of(body.get("model")) or None,
@@ -117,14 +117,6 @@ def _call(item: dict[str, Any]) -> ToolCall:
     return ToolCall(required_name(item.get("name")), canonical_arguments(item.get("arguments", "")), call or None)
 
 
-def _tokens(usage: object) -> Tokens | None:
-    if not isinstance(usage, dict):
-        return None
-    details = usage.get("input_tokens_details")
-    cached = count(details.get("cached_tokens")) if isinstance(details, dict) else 0
-    return Tokens(count(usage.get("input_tokens")), count(usage.get("output_tokens")), cached)
-
-
 class ResponsesFold:
     """Waits for the event that holds the whole response, and tells text until then."""
 
@@ -132,14 +124,14 @@ class ResponsesFold:
         self.done = False
         self._redactor = redactor
         self._response: dict[str, Any] = {}
-        self._items: list[dict[str, Any]] = []
+        self._items: dict[int, dict[str, Any]] = {}
 
     def take(self, event: Event) -> str:
         """Take an event and give its text."""
-        if event.data.strip() == "[DONE]":
+        if event.data.strip() == b"[DONE]":
             return ""
         said = event_object(event)
-        kind = said.get("type", event.name)
+        kind = text_of(said.get("type")) or event.name
         if kind == "error":
             # Its fields stand at the top, and with some servers below `error`; its type is only `error`.
             error = said["error"] if isinstance(said.get("error"), dict) else {**said, "type": None}
@@ -148,13 +140,15 @@ class ResponsesFold:
             response = said.get("response")
             if not isinstance(response, dict):
                 raise malformed("the model's server ended its answer without giving it")
-            self._response, self.done = response, True
+            # How it ended is in the event's name; not every server says it twice.
+            self._response, self.done = {**response, "status": kind.removeprefix("response.")}, True
         elif kind == "response.output_item.done" and isinstance(said.get("item"), dict):
-            self._items.append(said["item"])
+            place = said.get("output_index")
+            self._items[place if isinstance(place, int) else len(self._items)] = said["item"]
         return text_of(said.get("delta")) if kind == "response.output_text.delta" else ""
 
     def answer(self) -> dict[str, Any]:
         """The response; some servers leave out at the end what they have told before."""
         if not self._response.get("output"):
-            return {**self._response, "output": self._items}
+            return {**self._response, "output": [item for _, item in sorted(self._items.items())]}
         return self._response

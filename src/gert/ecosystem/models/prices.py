@@ -1,13 +1,16 @@
 """What a call costs, where somebody has said what a model costs."""
 
+import math
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from gert.errors import InputError, ModelPermanentError
 from gert.kernel.agent.ports.model import ModelUsage
 
-_MILLION = 1_000_000
+_MILLION: Final = 1_000_000
+_MOST_TOKENS: Final = 10**12
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,8 +26,9 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     cache_write: float | None = None
 
     def __post_init__(self) -> None:
-        if min(self.prompt, self.completion, self.cached or 0, self.cache_write or 0) < 0:
-            raise InputError("a price cannot be negative")
+        given = (self.prompt, self.completion, self.cached or 0.0, self.cache_write or 0.0)
+        if not all(math.isfinite(price) and price >= 0 for price in given):
+            raise InputError("a price is a number of dollars, and cannot be negative")
 
 
 class Tokens(msgspec.Struct, frozen=True):
@@ -49,20 +53,31 @@ class Pricing(msgspec.Struct, frozen=True):
                 f"the price of the model `{model}` is not known", category="unknown_cost", hint="add it to `prices`"
             )
 
-    def usage(self, model: str, answered_by: str | None, tokens: Tokens | None) -> ModelUsage:
-        """What a call used and cost."""
-        if self.fail_on_unknown_cost and (self._price(model, answered_by) is None or tokens is None):
+    def usage(
+        self, model: str, answered_by: str | None, tokens: Tokens | None, cost: float | None = None
+    ) -> ModelUsage:
+        """What a call used and cost.
+
+        cost: where the answer itself tells it
+        """
+        if self.fail_on_unknown_cost and self._cost(model, answered_by, tokens, cost) is None:
             raise ModelPermanentError(
                 f"what the call of the model `{model}` cost is not known", category="unknown_cost"
             )
-        return self.told(model, answered_by, tokens) or ModelUsage(0, 0, 0.0)
+        return self.told(model, answered_by, tokens, cost) or ModelUsage(0, 0, 0.0)
 
-    def told(self, model: str, answered_by: str | None, tokens: Tokens | None) -> ModelUsage | None:
+    def told(
+        self, model: str, answered_by: str | None, tokens: Tokens | None, cost: float | None = None
+    ) -> ModelUsage | None:
         """What a call used and cost as far as that is known; None where the vendor told nothing."""
-        if tokens is None:
+        if tokens is None and cost is None:
             return None
+        counted = Tokens() if tokens is None else tokens
+        return ModelUsage(counted.prompt, counted.completion, self._cost(model, answered_by, tokens, cost) or 0.0)
+
+    def _cost(self, model: str, answered_by: str | None, tokens: Tokens | None, cost: float | None) -> float | None:
         price = self._price(model, answered_by)
-        return ModelUsage(tokens.prompt, tokens.completion, cost_of(tokens, price) if price else 0.0)
+        return cost if cost is not None or tokens is None or price is None else cost_of(tokens, price)
 
     def _price(self, model: str, answered_by: str | None) -> Price | None:
         return self.prices.get(model) or self.prices.get(answered_by or "")
@@ -80,6 +95,20 @@ def cost_of(tokens: Tokens, price: Price) -> float:
     return round(spent / _MILLION, 12)
 
 
-def count(value: object) -> int:
-    """A number of tokens as a vendor gives it; anything that is none counts as none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
+def tokens_of(usage: object, prompt: str, completion: str) -> Tokens | None:
+    """The tokens in a usage, under the names OpenAI's two APIs have for them; None where it does not tell both."""
+    if not isinstance(usage, dict):
+        return None
+    sent, said = count(usage.get(prompt)), count(usage.get(completion))
+    if sent is None or said is None:
+        return None
+    details = usage.get(f"{prompt}_details")
+    cached = count(details.get("cached_tokens")) if isinstance(details, dict) else None
+    return Tokens(sent, said, min(cached or 0, sent))
+
+
+def count(value: object) -> int | None:
+    """A number of tokens as a vendor gives it; None for what can be no such number."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value <= _MOST_TOKENS else None

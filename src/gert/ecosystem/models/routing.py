@@ -4,23 +4,23 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from types import MappingProxyType, TracebackType
-from typing import Final, Protocol, Self, runtime_checkable
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
+from gert.ecosystem.models.closing import Closing
+from gert.ecosystem.models.listening import told
 from gert.errors import ModelPermanentError
 from gert.kernel.agent.ports.model import ModelPort, ModelRequest, ModelResult, OnToken, OutputT, StreamingModelPort
+
+if TYPE_CHECKING:
+    from gert.ecosystem.models.adapter import VendorAdapter
 
 OLLAMA: Final = "http://localhost:11434/v1"
 _OPENAI: Final = re.compile(r"(gpt|chatgpt|codex)-|o[0-9]")
 _ANTHROPIC: Final = re.compile(r"claude-")
 
 
-@runtime_checkable
-class _Closes(Protocol):
-    async def close(self) -> None: ...
-
-
-class RoutingModelPort:
+class RoutingModelPort(Closing):
     """A model port that hands each request to the adapter for its model.
 
     `gpt-…`, `chatgpt-…`, `codex-…` and `o1…` go to OpenAI, `claude-…` to Anthropic. `<name>/<model>` goes to the
@@ -40,24 +40,15 @@ class RoutingModelPort:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self._ports: dict[str, ModelPort] = dict(ports or {})
-        self._own: list[ModelPort] = []
+        self._own: list[VendorAdapter] = []
         self._compatible = {"ollama": OLLAMA, **(compatible or {})}
         self._default = default
         self._environ = os.environ if environ is None else environ
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
     async def close(self) -> None:
         """Close the adapters it made itself."""
         for port in self._own:
-            if isinstance(port, _Closes):
-                await port.close()
+            await port.close()
 
     def port_for(self, model: str) -> tuple[ModelPort, str]:
         """The adapter for a model, and the model's name there."""
@@ -71,8 +62,8 @@ class RoutingModelPort:
                 hint="write `<name>/<model>` and give that name's URL in `compatible`, or give a `default`",
             )
         if route not in self._ports:
-            self._ports[route] = self._made(route)
-            self._own.append(self._ports[route])
+            made = self._ports[route] = self._made(route)
+            self._own.append(made)
         return self._ports[route], name
 
     async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
@@ -95,7 +86,7 @@ class RoutingModelPort:
             return "openai", model
         return ("anthropic", model) if _ANTHROPIC.match(model) else (None, model)
 
-    def _made(self, route: str) -> ModelPort:
+    def _made(self, route: str) -> "VendorAdapter":
         if route in self._compatible:
             from gert.ecosystem.models.compatible import OpenAICompatibleAdapter
 
@@ -103,33 +94,25 @@ class RoutingModelPort:
         return _MAKERS[route](self._environ)
 
 
-def model_port_for(model: str, *, environ: Mapping[str, str] | None = None) -> ModelPort:
-    """The adapter for one model, with keys from the environment."""
-    return RoutingModelPort(environ=environ).port_for(model)[0]
-
-
-def _openai(environ: Mapping[str, str]) -> ModelPort:
+def _openai(environ: Mapping[str, str]) -> "VendorAdapter":
     from gert.ecosystem.models.openai import OpenAIAdapter
 
     return OpenAIAdapter(environ=environ)
 
 
-def _anthropic(environ: Mapping[str, str]) -> ModelPort:
+def _anthropic(environ: Mapping[str, str]) -> "VendorAdapter":
     from gert.ecosystem.models.anthropic import AnthropicAdapter
 
     return AnthropicAdapter(environ=environ)
 
 
-_MAKERS: Final[Mapping[str, Callable[[Mapping[str, str]], ModelPort]]] = MappingProxyType(
+_MAKERS: Final[Mapping[str, Callable[[Mapping[str, str]], "VendorAdapter"]]] = MappingProxyType(
     {"openai": _openai, "anthropic": _anthropic}
 )
 
 
 async def _told_at_the_end(port: ModelPort, request: ModelRequest[OutputT], on_token: OnToken) -> ModelResult[OutputT]:
-    from inspect import isawaitable
-
     result = await port.complete(request)
-    waiting = on_token(result.raw_output) if result.raw_output else None
-    if isawaitable(waiting):
-        await waiting
+    if result.raw_output:
+        await told(on_token, result.raw_output)
     return result

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 from pydantic import BaseModel
-from pydantic.errors import PydanticInvalidForJsonSchema
+from pydantic.errors import PydanticUserError
 
 from gert.errors import ModelPermanentError
 
@@ -46,7 +46,7 @@ def output_format(output_schema: type[BaseModel]) -> OutputFormat:
     """Give the form of an output schema that is sent. It is shared: nobody changes it."""
     try:
         schema = output_schema.model_json_schema()
-    except PydanticInvalidForJsonSchema:
+    except PydanticUserError:  # it holds what JSON does not know, or names what nobody has defined
         raise ModelPermanentError(
             f"the output schema `{output_schema.__name__}` has no JSON Schema", category="request"
         ) from None

@@ -1,0 +1,118 @@
+"""OpenAI's chat completions, streamed: chunks put together to the completion they are pieces of."""
+
+from typing import Any
+
+import msgspec
+
+from gert.ecosystem.models.answers import event_object, json_text, objects, text_of
+from gert.ecosystem.models.failures import malformed, of_event
+from gert.ecosystem.models.openai_chat import content_of
+from gert.ecosystem.models.sse import Event
+from gert.kernel.foundation.redaction import Redactor
+
+
+class ChatFold:
+    """Puts chunks of a completion together; the chunk after the last choice may still bring the usage."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self.done = False
+        self._redactor = redactor
+        self._whole: dict[str, Any] = {}
+        self._content: list[str] = []
+        self._refusal: list[str] = []
+        self._calls = _Calls()
+        self._choice: object = None
+        self._finish = ""
+
+    def take(self, event: Event) -> str:
+        """Take a chunk and give its text."""
+        if event.data.strip() == b"[DONE]":
+            if not self._finish:
+                raise malformed("the model's answer ended without saying why")
+            self.done = True
+            return ""
+        chunk = event_object(event)
+        if chunk.get("error"):
+            raise of_event(chunk, self._redactor)
+        for key in ("id", "model", "usage"):
+            if chunk.get(key):
+                self._whole[key] = chunk[key]
+        return "".join([self._take_choice(choice) for choice in objects(chunk.get("choices"))])
+
+    def _take_choice(self, choice: dict[str, Any]) -> str:
+        index = choice.get("index") or 0
+        self._choice = index if self._choice is None else self._choice
+        if index != self._choice:
+            return ""  # as of an answer that comes whole, only the first one is read
+        if choice.get("error"):
+            raise of_event(choice, self._redactor)
+        self._finish = text_of(choice.get("finish_reason")) or self._finish
+        delta = choice.get("delta")
+        if not isinstance(delta, dict):
+            return ""
+        text = content_of(delta.get("content"))
+        self._content.append(text)
+        self._refusal.append(text_of(delta.get("refusal")))
+        for fragment in objects(delta.get("tool_calls")):
+            self._calls.take(fragment)
+        return text
+
+    def answer(self) -> dict[str, Any]:
+        """The completion as it would have come whole."""
+        message = {
+            "content": "".join(self._content),
+            "refusal": "".join(self._refusal),
+            "tool_calls": self._calls.whole(),
+        }
+        return {**self._whole, "choices": [{"message": message, "finish_reason": self._finish}]}
+
+
+class _Call(msgspec.Struct):
+    place: int
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = []
+
+
+class _Calls:
+    """Puts tool calls together from fragments.
+
+    A fragment belongs to the call at its index. Some servers give every call the same index, or none; but each has an
+    id of its own, or at least begins with a name.
+    """
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+        self._latest: dict[int | None, _Call] = {}
+        self._known: dict[tuple[int | None, str], _Call] = {}
+
+    def take(self, fragment: dict[str, Any]) -> None:
+        """Add a fragment to the call it belongs to."""
+        given, function = fragment.get("index"), fragment.get("function")
+        function = function if isinstance(function, dict) else {}
+        index = given if isinstance(given, int) else None
+        call_id, name, arguments = text_of(fragment.get("id")), text_of(function.get("name")), function.get("arguments")
+        call = self._call(index, call_id, name)
+        call.id, call.name = call_id or call.id, name or call.name
+        # An object is one where it should be the text of one.
+        call.arguments.append(json_text(arguments) if isinstance(arguments, dict) else text_of(arguments))
+        self._latest[index] = self._known[index, call.id] = call
+
+    def _call(self, index: int | None, call_id: str, name: str) -> _Call:
+        latest = self._latest.get(index)
+        if latest is not None:
+            unnamed = not call_id and not (index is None and name)
+            if unnamed or (call_id and (latest.id == call_id or (index is not None and not latest.id))):
+                return latest
+        known = self._known.get((index, call_id)) if call_id else None
+        if known is None:
+            known = _Call(len(self._calls) if index is None else index)
+            self._calls.append(known)
+        return known
+
+    def whole(self) -> list[dict[str, Any]]:
+        """The calls as they would have come whole, in the order of their indexes."""
+        return [
+            {"id": call.id, "function": {"name": call.name, "arguments": "".join(call.arguments)}}
+            for call in sorted(self._calls, key=lambda call: call.place)
+        ]
