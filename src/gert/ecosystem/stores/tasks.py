@@ -10,6 +10,8 @@ from threading import Thread
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
+from gert.ecosystem.stores.waiting import is_closed
+
 _MOST_TOGETHER: Final = 256
 
 
@@ -83,7 +85,9 @@ class Worker:
         self._thread = Thread(target=_work, args=(self._jobs, do_all, close, most), name=name, daemon=True)
 
     def do(self, job: Job) -> None:
-        """Do a job after those that wait."""
+        """Do a job after those that wait; TraceError where nobody is left to do it."""
+        if self._ended:
+            raise is_closed()
         if self._thread.ident is None:
             self._thread.start()
             weakref.finalize(self, self._jobs.put, None).atexit = False
@@ -119,9 +123,12 @@ def _work(
         if together:
             _do(together, do_all)
         if is_over:
-            close()
-            if last is not None:
-                _do([last], lambda _: None)
+            try:
+                close()
+            finally:
+                # Whoever waits for the end is told of it, however it came.
+                if last is not None:
+                    _do([last], lambda _: None)
             return
         # Nothing of what was done is held while waiting for more.
         del together, last

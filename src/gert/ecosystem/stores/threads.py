@@ -178,15 +178,26 @@ class Threads:
         if self._writer is None or self._under_way or len(tasks) > _FEW or self._took_writing >= self._quick:
             return False
         began = perf_counter()
-        if not self._writer.do_all(tasks, patiently=False):
-            return False
+        try:
+            if not self._writer.do_all(tasks, patiently=False):
+                return False
+        except Exception as error:
+            for task in tasks:
+                task.error = error
         self._have_written(tasks, perf_counter() - began)
         return True
 
     def _hand_over(self, tasks: Sequence[Task], loop: asyncio.AbstractEventLoop) -> None:
-        if self._writing is not None:
-            self._under_way += 1
+        if self._writing is None:
+            return
+        try:
             self._writing.do(Job(tasks, loop, self._are_back))
+            self._under_way += 1
+        except Exception as error:
+            # There is no thread to be had: whoever waits is told, and not left to wait.
+            for task in tasks:
+                task.error = error
+                task.settle()
 
     def _are_back(self, tasks: Sequence[Task], took: float) -> None:
         self._under_way -= 1

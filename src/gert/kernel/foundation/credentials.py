@@ -5,11 +5,13 @@ whatever they look like; this knows only their usual forms, and is for texts tha
 """
 
 import re
+import string
 from typing import Final
 
 from gert.kernel.foundation.text import PLACEHOLDER, one_line
 
 _WORD: Final = r"[A-Za-z0-9._~+/=-]"
+_LETTERS: Final = string.ascii_letters + string.digits + "._~+/=-*:@"
 
 # Each is linear: no repetition in them can match what another beside it can.
 _MASKS: Final = (
@@ -44,5 +46,9 @@ def without_credentials(text: str) -> str:
 
 def stranger_line(text: str, longest: int) -> str:
     """A stranger's words as a record may hold them: one line, bounded, printable, without credentials."""
-    # Cut twice: first so that little is searched, generously, so that no half of a credential stays at the cut.
-    return one_line(without_credentials(text[: longest * 8]), longest)
+    # Cut twice, first so that little is searched. Where so much was masked that this cut can be seen, what stands at it
+    # may be half of a credential, and goes.
+    seen = without_credentials(text[: longest * 8])
+    if len(text) > longest * 8 and len(seen) <= longest:
+        seen = seen.rstrip(_LETTERS)
+    return one_line(seen, longest)
