@@ -25,6 +25,11 @@ def test_the_reason_is_recorded(reason: str, worded: str) -> None:
     assert _worded(options(reason=reason)) == worded
 
 
+def test_who_says_so_is_one_line_too() -> None:
+    assert _worded(options(actor="kim\n(by pat)")) == "abandoned: no use (by kim (by pat))"
+    assert len(_worded(options(actor="x" * 10**6))) < 2 * LONGEST_REASON
+
+
 @pytest.mark.parametrize(
     "asked",
     [

@@ -7,10 +7,11 @@ import pytest
 from tests.kernel.events.traces import trace
 
 from gert.ecosystem.host.ledger import MOST_LAST, first_line, last_lines, open_file
-from gert.ecosystem.host.run_entry import Place, place_for
+from gert.ecosystem.host.run_entry import Entry, Place, place_for
 from gert.ecosystem.host.run_list import Runs, moment_of
 from gert.ecosystem.host.runs import new_run_id
 from gert.errors import TraceError, UsageError
+from gert.kernel.agent.ledger import Head
 
 LINES = trace()
 WHOLE = b"".join(line + b"\n" for line in LINES)
@@ -103,6 +104,12 @@ def test_what_is_no_run_is_passed_over_and_noted(data: bytes, tmp_path: Path) ->
 )
 def test_an_id_says_when_a_run_began(run_id: str, moment: datetime | None) -> None:
     assert moment_of(run_id) == moment
+
+
+@pytest.mark.parametrize("moment", ["yesterday", "2026-02-28T14:30:00", "9999-12-31T23:59:59-12:00"])
+def test_a_time_nobody_can_read_is_none(moment: str, tmp_path: Path) -> None:
+    entry = Entry(run_id=RUN, place=Place(str(tmp_path)), trace=None, head=Head(RUN, started_at=moment))
+    assert entry.started is None
 
 
 def test_a_place_that_is_not_there(tmp_path: Path) -> None:

@@ -1,14 +1,20 @@
 """What only a ledger in a folder can do wrong: files that were torn, cut, exchanged or renamed."""
 
 import asyncio
+import errno
 import os
+import shutil
+import subprocess
+import sys
 import time
+import traceback
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gert.ecosystem.stores import jsonl_reader
+from gert.ecosystem.stores import jsonl_reader, run_file
 from gert.ecosystem.stores.jsonl_ledger import JsonlLedger
 from gert.ecosystem.stores.run_file import file_name, read_end
 from gert.ecosystem.stores.verifying import verify_run
@@ -16,7 +22,8 @@ from gert.errors import Busy, TraceError
 from gert.kernel.agent.ledger import Held
 from gert.kernel.events.chain import read_chain
 
-from .ledgers import RUN, asks, check, in_loop, note, outcome_of, process, says, written
+from . import dying
+from .ledgers import LEDGERS, ROOT, RUN, TENANT, answers, asks, check, in_loop, note, outcome_of, process, says, written
 
 
 @pytest.fixture
@@ -161,6 +168,180 @@ class TestTampering:
                 await written(ledger, note())
         assert not (tmp_path / "target").exists()
 
+    @in_loop
+    async def test_is_said_anew_each_time(self, folder: Path) -> None:
+        async with JsonlLedger(folder) as ledger:
+            await written(ledger, note("a"))
+        (folder / f"{RUN}.jsonl").write_bytes(b"")
+        async with JsonlLedger(folder) as ledger:
+            said = []
+            for _ in range(3):
+                with pytest.raises(TraceError) as caught:
+                    await ledger.append(RUN, says(note()))
+                said.append(caught.value)
+                assert caught.value.__context__ is None
+            # An error that is raised again keeps every frame it ever went through.
+            assert len({len(traceback.extract_tb(each.__traceback__)) for each in said}) == 1
+            assert len({id(each) for each in said}) == 3
+
+    @pytest.mark.parametrize("gone", [pytest.param(False, id="cut"), pytest.param(True, id="removed")])
+    @in_loop
+    async def test_while_it_is_written_shows_too(self, folder: Path, gone: bool) -> None:
+        trace = folder / f"{RUN}.jsonl"
+        async with JsonlLedger(folder) as ledger:
+            await written(ledger, note("a"), note("b"))
+            whole = trace.read_bytes()
+            if gone:
+                trace.unlink()
+            else:
+                trace.write_bytes(whole[:-30])
+            with pytest.raises(TraceError, match=r"does not end where|there is no file"):
+                await written(ledger, note("c"))
+            assert trace.exists() is not gone
+            trace.write_bytes(whole)
+            await written(ledger, note("c"))
+            assert len(await check(ledger)) == 3
+
+    @pytest.mark.parametrize(
+        "more",
+        [
+            pytest.param('"count":1,"size":1000000000000000000', id="more bytes than any memory has"),
+            pytest.param('"count":-1', id="less than no events"),
+            pytest.param('"size":-1', id="less than no bytes"),
+            pytest.param('"token":1,"worker_id":"w","expires_at":"2026-02-28T12:00:00"', id="a time nobody knows"),
+        ],
+    )
+    @in_loop
+    async def test_with_numbers_of_the_end_is_refused(self, folder: Path, more: str) -> None:
+        async with JsonlLedger(folder) as ledger:
+            await written(ledger, note())
+        (folder / f"{RUN}.head").write_text(f'{{"version":1,"run_id":"{RUN}",{more}}}')
+        async with JsonlLedger(folder) as ledger:
+            with pytest.raises(TraceError, match=r"does not (say|end) where"):
+                await ledger.append(RUN, says(note()))
+
+    @in_loop
+    async def test_lets_nobody_make_a_call_that_may_stand_in_what_is_gone(self, folder: Path) -> None:
+        async with JsonlLedger(folder) as ledger:
+            await written(ledger, note(), asks("k", "order-1"))
+        trace = folder / f"{RUN}.jsonl"
+        trace.write_bytes(trace.read_bytes().splitlines(keepends=True)[0])
+        async with JsonlLedger(folder) as ledger:
+            with pytest.raises(TraceError, match="expected 2 events, found 1"):
+                await ledger.append("another", says(asks("k", "order-1")))
+            with pytest.raises(TraceError, match="expected 2 events, found 1"):
+                await ledger.holder(TENANT, "pay", "order-1")
+            await written(ledger, note(), run_id="another")
+
+
+class TestWhatGoesWrong:
+    @in_loop
+    async def test_with_reading_for_a_moment_is_forgotten(self, folder: Path) -> None:
+        trace, away = folder / f"{RUN}.jsonl", folder / "away"
+        async with JsonlLedger(folder) as one, JsonlLedger(folder) as two:
+            await written(one, note("a"))
+            await written(two, note("b"), asks("k"))
+            trace.rename(away)
+            trace.mkdir()
+            for use in (one.head(RUN), one.append(RUN, says(note()))):
+                with pytest.raises(TraceError, match="cannot be read"):
+                    await use
+            trace.rmdir()
+            away.rename(trace)
+            assert len(await one.calls(RUN, "tool:k")) == 1
+            await written(one, note("c"))
+            assert len(await check(one)) == 4
+
+    @in_loop
+    async def test_with_half_a_write_leaves_no_half_of_an_end(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        real = os.write
+        monkeypatch.setattr(os, "write", lambda descriptor, data: real(descriptor, data[:10]))
+        async with JsonlLedger(folder) as ledger:
+            await written(ledger, note("a"))
+            assert len(await check(ledger)) == 1
+
+    @in_loop
+    async def test_after_the_exchange_does_not_say_that_nothing_was_kept(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fails(path: str) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        async with JsonlLedger(folder) as ledger:
+            await written(ledger, note("a"))
+            with monkeypatch.context() as patched:
+                patched.setattr(run_file, "sync_folder_of", fails)
+                with pytest.raises(TraceError, match="may be lost") as caught:
+                    await written(ledger, note("b"))
+            assert caught.value.hint != "nothing of the batch was kept"
+            await written(ledger, note("c"))
+            assert len(await check(ledger)) == 3
+
+    @in_loop
+    async def test_with_those_who_are_killed_piles_up_no_files(self, folder: Path) -> None:
+        killed = """
+from gert.ecosystem.stores import run_file
+run_file.os.replace = lambda *_: os._exit(9)
+await written(ledger, note())
+"""
+        for _ in range(3):
+            child = process("jsonl", str(folder), killed)
+            await asyncio.to_thread(child.communicate, None, 60)
+            assert child.returncode == 9
+        assert len([name for name in files(folder) if name.startswith(".")]) <= 1
+        async with JsonlLedger(folder) as ledger:
+            await written(ledger, note())
+            assert len(await check(ledger)) == 1
+        assert [name for name in files(folder) if name.startswith(".")] == []
+
+    def test_with_whoever_dies_at_any_moment_is_that_an_append_is_there_or_not(self, folder: Path) -> None:
+        command = [sys.executable, "-m", dying.__name__, str(folder)]
+        ran = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, timeout=120)
+        assert ran.returncode == 0, ran.stderr
+        *died, ended = [tuple(map(int, line.split())) for line in ran.stdout.splitlines()]
+        assert ended == (0, 1, 1)
+        # Nothing until the end was exchanged, and then all of it.
+        assert died == sorted(died)
+        assert set(died) == {(dying.KILLED, 0, 0), (dying.KILLED, 1, 1)}
+        assert len(died) > 15
+
+    @in_loop
+    async def test_with_locks_is_said(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fails(*_: object) -> None:
+            raise OSError(errno.ENOLCK, "No locks available")
+
+        monkeypatch.setattr("fcntl.flock", fails)
+        async with JsonlLedger(folder) as ledger:
+            with pytest.raises(TraceError, match="cannot be locked: no locks available"):
+                await written(ledger, note())
+
+    @in_loop
+    async def test_with_the_whole_folder_is_said(self, folder: Path) -> None:
+        async with JsonlLedger(folder) as ledger:
+            await written(ledger, note())
+            shutil.rmtree(folder)
+            for use in (ledger.runs(), ledger.holder(TENANT, "pay", "order-1")):
+                with pytest.raises(TraceError, match="cannot be read"):
+                    await use
+
+    @in_loop
+    async def test_is_never_a_matter_of_memory(self, folder: Path) -> None:
+        async with JsonlLedger(folder, sync=False) as ledger:
+            for _ in range(40):
+                await written(ledger, note("x" * 500_000))
+        async with JsonlLedger(folder) as ledger:
+            tracemalloc.start()
+            try:
+                head = await ledger.head(RUN)
+                peak = tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+            assert head is not None
+            assert head.count == 40
+            assert peak < 10_000_000
+
 
 class TestTheFolder:
     @in_loop
@@ -234,6 +415,48 @@ sys.stdin.read()
                 assert set(read) == {RUN, "run-7"}
 
     @in_loop
+    async def test_is_looked_through_only_where_somebody_else_wrote(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looks: list[str] = []
+        real = os.scandir
+
+        def scandir(path: str) -> Any:
+            looks.append(path)
+            return real(path)
+
+        monkeypatch.setattr(os, "scandir", scandir)
+        async with JsonlLedger(folder) as ledger, JsonlLedger(folder) as other:
+            await written(ledger, note())
+            for number in range(5):
+                await written(ledger, asks(f"k{number}", f"order-{number}"), run_id=f"run-{number}")
+                assert await ledger.holder(TENANT, "pay", f"order-{number}") is not None
+                assert await ledger.acquire(f"run-{number}", "w", 60) is not None
+            assert len(looks) == 1
+            await written(other, asks("k", "order-9"))
+            assert isinstance(await ledger.append("run-9", says(asks("k", "order-9"))), Held)
+            assert isinstance(await other.append("run-9", says(asks("k", "order-1"))), Held)
+            assert len(looks) == 3
+
+    @in_loop
+    async def test_is_looked_through_where_somebody_died_while_writing(self, folder: Path) -> None:
+        dies = """
+from gert.ecosystem.stores import jsonl_writer, run_file
+jsonl_writer.write_end = lambda *a, **k: (run_file.write_end(*a, **k), os._exit(9))
+await written(ledger, asks("k", "order-1"))
+"""
+        async with JsonlLedger(folder) as ledger:
+            await written(ledger, asks("k", "order-0"), run_id="run-1")
+            child = process("jsonl", str(folder), dies)
+            await asyncio.to_thread(child.communicate, None, 60)
+            assert child.returncode == 9
+            for _ in range(2):
+                held = await ledger.append("run-2", says(asks("k", "order-1")))
+                assert isinstance(held, Held)
+                assert held.call.run_id == RUN
+                await written(ledger, note(), run_id="run-2")
+
+    @in_loop
     async def test_what_looks_as_before_and_is_new_is_read(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         # Files that are exchanged within one tick of the clock may have the same time, size and number.
         just_now = time.time_ns()
@@ -243,6 +466,50 @@ sys.stdin.read()
             for number in range(3):
                 await one.append("run-1", says(asks("k", f"order-{number}")))
                 assert isinstance(await two.append("run-2", says(asks("k", f"order-{number}"))), Held)
+
+    @pytest.mark.parametrize("kind", ["memory", "jsonl"])
+    @in_loop
+    async def test_a_call_that_happened_after_all_holds_its_key_once_the_other_lets_go(
+        self, kind: str, folder: Path
+    ) -> None:
+        async with LEDGERS[kind](folder) as ledger:
+            await written(ledger, asks("k", "order-1"), run_id="run-a")
+            await written(ledger, answers(1, "transient_error"), run_id="run-a")
+            await written(ledger, asks("k", "order-1"), run_id="run-b")
+            await written(ledger, answers(1, "success"), run_id="run-a")
+            await written(ledger, answers(1, "transient_error"), run_id="run-b")
+            held = await ledger.append("run-c", says(asks("k", "order-1")))
+            assert isinstance(held, Held)
+            assert held.call.run_id == "run-a"
+
+    @pytest.mark.parametrize(("first", "second"), [("run-a", "run-b"), ("run-b", "run-a")])
+    @in_loop
+    async def test_who_holds_a_key_does_not_depend_on_which_run_is_read_first(
+        self, folder: Path, first: str, second: str
+    ) -> None:
+        async with JsonlLedger(folder) as one, JsonlLedger(folder) as two:
+            await written(one, asks("k", "order-1"), run_id=first)
+            await written(two, answers(1, "transient_error"), run_id=first)
+            await written(two, asks("k", "order-1"), run_id=second)
+            held = await one.append("run-c", says(asks("k", "order-1")))
+            assert isinstance(held, Held)
+            assert held.call.run_id == second
+
+    @in_loop
+    async def test_what_is_exchanged_within_one_tick_wakes_who_waits(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with JsonlLedger(folder) as ledger:
+            await written(ledger, note())
+        reader, head = jsonl_reader.JsonlReader(str(folder)), folder / f"{RUN}.head"
+        os.utime(head)
+        before, found = head.stat(), reader.look([RUN])
+        head.write_bytes(head.read_bytes())  # the same number, and the same time
+        os.utime(head, ns=(before.st_atime_ns, before.st_mtime_ns))
+        later = time.time_ns() + 10**9
+        monkeypatch.setattr(time, "time_ns", lambda: later)
+        assert reader.look([RUN]) != found
+        assert reader.look([RUN]) == reader.look([RUN])
 
     @in_loop
     async def test_what_others_wrote_is_known(self, folder: Path) -> None:

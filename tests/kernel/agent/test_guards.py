@@ -25,6 +25,7 @@ from gert.agent import (
     ModelCallOptions,
     ModelInput,
     ModelInvocation,
+    ModelPermanentError,
     ModelRequest,
     ModelUsage,
     PIIScrubberMiddleware,
@@ -42,9 +43,11 @@ from gert.errors import InputError, UsageError
 from gert.kernel.agent.guards.personal import find_personal
 from gert.kernel.agent.guards.pii import MOST_TEXT
 from gert.kernel.agent.guards.quota import root_of
+from gert.kernel.agent.guards.spelling import spelled_plainly
 
 T = TypeVar("T")
 CARD = "4111 1111 1111 1111"
+WIDE_CARD = "\uff14" + "\uff11" * 15
 IBAN = "DE89 3704 0044 0532 0130 00"
 
 
@@ -101,6 +104,28 @@ class TestFinding:
             pytest.param("415.555.0100", "PHONE", "415.555.0100", id="with dots"),
             pytest.param("\ud800 kim@example.com", "EMAIL", "kim@example.com", id="beside half a character"),
             pytest.param("日本語 kim@example.com", "EMAIL", "kim@example.com", id="behind wide characters"),
+            pytest.param("jose\u0301@example.com", "EMAIL", "jose\u0301@example.com", id="an accent of its own"),
+            pytest.param("kim\uff20example.com", "EMAIL", "kim\uff20example.com", id="a wide at sign"),
+            pytest.param("a@b@example.com", "EMAIL", "b@example.com", id="an address behind half a one"),
+            pytest.param("kim@example.com.x", "EMAIL", "kim@example.com", id="a letter behind an address"),
+            pytest.param(f"1234 {CARD}", "CARD", CARD, id="a group before a card"),
+            pytest.param(f"1234-1234-1234 {CARD}", "CARD", CARD, id="groups before a card"),
+            pytest.param(
+                "4111\u00a01111\u00a01111\u00a01111", "CARD", "4111\u00a01111\u00a01111\u00a01111", id="hard gaps"
+            ),
+            pytest.param(
+                "4111\u20111111\u20111111\u20111111", "CARD", "4111\u20111111\u20111111\u20111111", id="dashes"
+            ),
+            pytest.param(WIDE_CARD, "CARD", WIDE_CARD, id="digits of other scripts"),
+            pytest.param(IBAN.replace(" ", "-"), "IBAN", IBAN.replace(" ", "-"), id="an IBAN with dashes"),
+            pytest.param(f"be12 {'word ' * 10}{IBAN}", "IBAN", IBAN, id="far behind something like an IBAN"),
+            pytest.param(
+                "call +49 30 901820 2026-11-16", "PHONE", "+49 30 901820 2026", id="numbers behind a phone number"
+            ),
+            pytest.param("call +49 (0)30 901820", "PHONE", "+49 (0)30 901820", id="with a zero to leave out"),
+            pytest.param(
+                "+49\u00a030\u00a0901820", "PHONE", "+49\u00a030\u00a0901820", id="a phone number with hard gaps"
+            ),
         ],
     )
     def test_personal_data_is_found(self, text: str, kind: str, found: str) -> None:
@@ -129,6 +154,22 @@ class TestFinding:
     def test_other_text_is_left_alone(self, text: str) -> None:
         assert find_personal(text) == []
 
+    @pytest.mark.parametrize("gap", [" ", ", ", "\n"])
+    @pytest.mark.parametrize(
+        "one",
+        [
+            pytest.param(IBAN, id="IBANs"),
+            pytest.param(IBAN.replace(" ", ""), id="IBANs without gaps"),
+            pytest.param(CARD, id="cards"),
+            pytest.param("4111111111111111", id="cards without gaps"),
+            pytest.param("kim@example.com", id="addresses"),
+            pytest.param("123-45-6789", id="social security numbers"),
+        ],
+    )
+    def test_each_of_several_is_found(self, one: str, gap: str) -> None:
+        text = gap.join([one] * 5)
+        assert [text[each.start : each.end] for each in find_personal(text)] == [one] * 5
+
     @given(st.text(alphabet="0123456789+-() .@DEabc[]_", max_size=200))
     def test_scrubbing_twice_is_scrubbing_once(self, text: str) -> None:
         once = scrubbed(asked(text)).prompt
@@ -139,6 +180,16 @@ class TestFinding:
         found = find_personal(text)
         assert all(each.start < each.end for each in found)
         assert all(a.end <= b.start for a, b in pairwise(found))
+
+    @given(st.text(max_size=300))
+    def test_each_character_is_spelled_where_it_stood(self, text: str) -> None:
+        plain = spelled_plainly(text)
+        assert len(plain) == len(text)
+        assert spelled_plainly(plain) == plain
+
+    def test_a_number_above_the_line_belongs_to_no_number_before_it(self) -> None:
+        text = "4111111111111111\N{SUPERSCRIPT TWO}"
+        assert [each.kind for each in find_personal(text)] == ["CARD"]
 
 
 class TestScrubbing:
@@ -183,6 +234,55 @@ class TestScrubbing:
         [shown] = scrubbed(asked("", ChatMessage(role="assistant", content="", tool_calls=[call]))).messages
         assert shown.tool_calls is not None
         assert shown.tool_calls[0].function.arguments == "[EMAIL_1] {"
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            pytest.param('{"to":"kim@example.com","to":"nobody"}', id="a field twice"),
+            pytest.param('{"kim@example.com":1}', id="the name of a field"),
+            pytest.param('{"to":"kim\\u0040example.com"}', id="an escaped sign"),
+            pytest.param('{"card":4111111111111111.0}', id="a number with a point"),
+        ],
+    )
+    def test_no_way_of_writing_arguments_hides_them(self, arguments: str) -> None:
+        call = ToolCallMessage(id="1", function=ToolFunctionCall(name="f", arguments=arguments))
+        [shown] = scrubbed(asked("", ChatMessage(role="assistant", content="", tool_calls=[call]))).messages
+        assert shown.tool_calls is not None
+        left = shown.tool_calls[0].function.arguments
+        for text in (left, json.dumps(json.loads(left))):
+            assert "kim" not in text
+            assert "4111" not in text
+
+    @pytest.mark.parametrize(
+        ("content", "shown"),
+        [
+            pytest.param(
+                json.dumps({"to": "josé@exämple.de", "n": 1}), '{"n":1,"to":"[EMAIL_1]"}', id="escaped by JSON"
+            ),
+            pytest.param(r'{"path":"C:\\users"}', r'{"path":"C:\\users"}', id="nothing in it stays as it is"),
+            pytest.param(r"\u00e9 kim@example.com", r"\u00e9 [EMAIL_1]", id="no JSON is text"),
+        ],
+    )
+    def test_results_of_tools_are_read_as_a_model_reads_them(self, content: str, shown: str) -> None:
+        [message] = scrubbed(asked("", ChatMessage(role="tool", content=content, tool_call_id="1"))).messages
+        assert message.content == shown
+
+    def test_escapes_hide_nothing_anywhere(self) -> None:
+        hidden = json.dumps({"to": "josé@exämple.de"})
+        item: dict[str, object] = {"type": "function_call_output", "call_id": "1", "output": hidden}
+        result = scrubbed(asked(hidden, model_options=ModelCallOptions(responses_input_items=(item,))))
+        assert result.prompt == '{"to":"[EMAIL_1]"}'
+        assert result.model_options.responses_input_items == ({**item, "output": result.prompt},)
+
+    def test_text_in_text_in_text_does_not_go_on_for_ever(self) -> None:
+        hidden = json.dumps("josé@exämple.de")
+        for _ in range(8):
+            hidden = json.dumps("[" * 90 + hidden + "]" * 90)
+        assert "mple.de" not in scrubbed(asked(hidden)).prompt
+
+    def test_the_name_of_who_speaks_is_scrubbed(self) -> None:
+        [message] = scrubbed(asked("", ChatMessage(role="user", name="kim@example.com", content="hi"))).messages
+        assert message.name == "[EMAIL_1]"
 
     def test_what_nobody_can_look_through_is_refused(self) -> None:
         with pytest.raises(InputError, match="characters"):
@@ -285,6 +385,15 @@ class TestCapabilities:
 
         run(work)
 
+    def test_a_guard_that_knows_no_tools_refuses_them_all(self) -> None:
+        async def request() -> None:
+            await CapabilityGuardMiddleware().prepare_tool_request(
+                run_id="r", tenant=tenant(), tool_name="pay", arguments_json="{}"
+            )
+
+        with pytest.raises(UsageError, match="knows no tools"):
+            asyncio.run(request())
+
     def test_the_guard_itself_takes_tools_away_and_refuses_them(self) -> None:
         guard = CapabilityGuardMiddleware()
         tools = tuple(ToolDefinition(name, "", "{}") for name in ("free", "mail", "pay"))
@@ -385,6 +494,26 @@ class TestQuota:
             assert seen.prompts == []
 
         run(work)
+
+    @pytest.mark.parametrize("cost", [-5.0, float("nan"), float("inf")])
+    def test_no_answer_gives_money_back(self, cost: float) -> None:
+        async def work() -> float:
+            seen = Seen(InMemoryStore(), cost=cost)
+            async with seen.kernel as kernel, kernel.run(tenant=tenant(), run_id="r") as bound:
+                with pytest.raises(ModelPermanentError):
+                    await bound.model("m", "x", Verdict)
+                return await QuotaMiddleware(kernel.store).spent("r", tenant().tenant_id)
+
+        assert run(work) == 0.0
+
+    @pytest.mark.parametrize("budget", [float("nan"), -1.0])
+    def test_a_budget_that_is_none_is_no_budget(self, budget: float) -> None:
+        async def work() -> None:
+            who = TenantContext.model_construct(tenant_id="acme", capabilities=frozenset(), budget_usd_limit=budget)
+            await QuotaMiddleware(InMemoryStore()).before_model(run_id="r", tenant=who)
+
+        with pytest.raises(BudgetExceededError):
+            run(work)
 
     def test_a_quota_without_a_store_says_so(self) -> None:
         async def work() -> None:

@@ -76,7 +76,10 @@ async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = N
     state, folder = load_state(found, environ)
     with ExitStack() as held:
         store: Store = held.enter_context(_held(found, state, folder, held, environ))
-        _require_open(store, state)
+        if _has_ended(store, state):
+            # Whoever ended it may have been killed before its tickets were closed, and nobody else would.
+            _abandon_tickets(_state_dir(options, state, environ), state.run_id, reason, environ)
+            raise UsageError(f"run `{state.run_id}` has ended", hint=f"`gert run show {state.run_id}` says how")
         key = signing_key(environ)
         ending = _Ending(state, store, reason)
         program = await ending.drive(environ, key)
@@ -179,8 +182,11 @@ class _Ending:
         self.events = journal.events
 
     def _complete(self) -> RunComplete:
-        times = [decode(line).timestamp for line in self._store.events(self._state.run_id)]
-        spent = parse_timestamp(times[-1]) - parse_timestamp(times[0])
+        first = last = ""
+        for line in self._store.events(self._state.run_id):
+            last = decode(line).timestamp
+            first = first or last
+        spent = parse_timestamp(last) - parse_timestamp(first)
         return RunComplete(
             status="cancelled",
             mode=self._state.mode,
@@ -219,7 +225,7 @@ class _Nobody:
 
 
 def _worded(options: AbandonOptions) -> str:
-    who, why = options.actor or user_name(), " ".join(options.reason.split())
+    who, why = (" ".join(text.split())[:LONGEST_REASON] for text in (options.actor or user_name(), options.reason))
     if not why:
         raise UsageError("`--reason` needs a reason", hint="it is recorded, and shown to whoever asks about the run")
     for option, text in (("--reason", why), ("--as", who)):
@@ -227,7 +233,7 @@ def _worded(options: AbandonOptions) -> str:
             text.encode()
         except UnicodeEncodeError:
             raise UsageError(f"{option} is not UTF-8 text") from None
-    return f"{ABANDONED}{why[:LONGEST_REASON]} (by {who})"
+    return f"{ABANDONED}{why} (by {who})"
 
 
 def _held(
@@ -243,19 +249,20 @@ def _held(
         ) from None
 
 
-def _require_open(store: Store, state: RunState) -> None:
+def _has_ended(store: Store, state: RunState) -> bool:
     begun = False
     for line in store.events(state.run_id):
         begun = True
         if decode(line).type == RunComplete.type:
-            raise UsageError(f"run `{state.run_id}` has ended", hint=f"`gert run show {state.run_id}` says how")
+            return True
     if not begun:
         raise UsageError(f"run `{state.run_id}` never began: it has no events", hint="there is nothing to abandon")
+    return False
 
 
 def _state_dir(options: AbandonOptions, state: RunState, environ: Mapping[str, str]) -> str:
     where = os.getcwd() if options.db is None and options.dsn is None else os.path.dirname(state.file)
-    return state_dir(options.state_dir, Workspace().project_root(where), environ)
+    return state_dir(options.state_dir or state.state_dir, Workspace().project_root(where), environ)
 
 
 def _abandon_tickets(state: str, run_id: str, why: str, environ: Mapping[str, str]) -> list[str]:

@@ -6,13 +6,14 @@ from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from datetime import datetime
 from functools import partial
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
 from gert.ecosystem.host.database import Database, RunStore, name_of, open_database
 from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.ledger import MOST_LAST
+from gert.ecosystem.stores.waiting import is_closed
 from gert.errors import GertError, TraceError
 from gert.kernel.agent.ledger import Head, Ledger, SchemaInfo
 
@@ -36,6 +37,7 @@ class Archive:
         self._place = place
         self._ledger: Ledger | None = None
         self._store: RunStore | None = None
+        self._starting = Lock()
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="gert-archive", daemon=True)
 
@@ -149,8 +151,11 @@ class Archive:
         return self._store
 
     def _begin(self, question: Callable[[Ledger], Coroutine[Any, Any, T]]) -> "Future[T]":
-        if self._thread.ident is None:
-            self._thread.start()
+        with self._starting:
+            if self._loop.is_closed():
+                raise is_closed()
+            if self._thread.ident is None:
+                self._thread.start()
         return asyncio.run_coroutine_threadsafe(self._answer(question), self._loop)
 
     def _result(self, asking: "Future[T]") -> T:

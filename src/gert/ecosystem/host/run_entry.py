@@ -14,7 +14,7 @@ from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.files import is_file
 from gert.ecosystem.host.runs import state_dir
 from gert.ecosystem.host.state import RunState
-from gert.errors import UsageError
+from gert.errors import TraceError, UsageError
 from gert.kernel.agent.ledger import Head
 from gert.kernel.events.envelope import Envelope, parse_timestamp
 from gert.kernel.events.summary import RunSummary
@@ -101,11 +101,16 @@ class Entry(msgspec.Struct, kw_only=True):
 
     @property
     def started(self) -> datetime | None:
-        """When it began."""
+        """When it began, where that can be read."""
+        moment = self.state.started if self.state is not None else ""
         if self.head is not None and self.head.started_at:
-            return parse_timestamp(self.head.started_at)
-        moment = self.start.timestamp if self.start is not None else self.state.started if self.state else None
-        return parse_timestamp(moment) if moment is not None else None
+            moment = self.head.started_at
+        elif self.start is not None:
+            moment = self.start.timestamp
+        try:
+            return parse_timestamp(moment) if moment else None
+        except TraceError:
+            return None
 
     def is_of(self, status: str) -> bool:
         """Whether it stands so; one that was abandoned has ended, too."""

@@ -43,9 +43,7 @@ class AppendFile:
         self._check_sound()
         data = b"\n".join(lines) + b"\n"
         try:
-            written = os.write(self._fd, data)
-            while written < len(data):
-                written += os.write(self._fd, data[written:])
+            write_all(self._fd, data)
         except BaseException as problem:
             self.cut(self.size)
             if isinstance(problem, OSError):
@@ -80,9 +78,7 @@ class AppendFile:
         # A link planted there must not lead the bytes elsewhere, and what was set aside before stays.
         beside = _open(self.path + TORN_SUFFIX, create=True)
         try:
-            data = torn + b"\n"
-            while data:
-                data = data[os.write(beside, data) :]
+            write_all(beside, torn + b"\n")
             os.fsync(beside)
         except OSError as problem:
             raise TraceError(f"`{self.path}{TORN_SUFFIX}` cannot be written: {_why(problem)}") from problem
@@ -90,7 +86,10 @@ class AppendFile:
             os.close(beside)
         self.cut(good)
         self._check_sound()
-        os.fsync(self._fd)
+        try:
+            os.fsync(self._fd)
+        except OSError as problem:
+            raise TraceError(f"`{self.path}` cannot be made durable: {_why(problem)}") from problem
 
     def reader(self) -> BinaryIO:
         """Open the file a second time to read it from the beginning."""
@@ -138,9 +137,18 @@ def exclusive(path: str, what: str) -> Iterator[None]:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise Busy(f"{what} is being driven by another process", hint="wait for it to end") from None
+            except OSError as problem:
+                raise TraceError(f"`{path}` cannot be locked: {_why(problem)}") from problem
         yield
     finally:
         os.close(descriptor)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write everything, in as many pieces as it takes."""
+    written = os.write(descriptor, data)
+    while written < len(data):
+        written += os.write(descriptor, data[written:])
 
 
 def read_lines(file: BinaryIO, longest: int) -> Iterator[bytes]:

@@ -1,7 +1,9 @@
 """What a ledger without a database knows of its runs: where they end, their calls, their summaries, their leases."""
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from heapq import merge
 from itertools import islice
 from typing import NamedTuple
 
@@ -26,6 +28,8 @@ from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.foundation.signature import Key
 
 _Identity = tuple[str, str, str]
+_Place = tuple[str, int]
+_Asked = dict[tuple[str, str], list[str]]
 
 
 class Settled(NamedTuple):
@@ -37,13 +41,17 @@ class Settled(NamedTuple):
 
 
 class Run:
-    """One run, without its lines."""
+    """One run, without its lines.
 
-    __slots__ = ("by_key", "calls", "head", "lease", "open", "summaries")
+    asked: when each tool was requested, by tenant and name, the first time first
+    """
+
+    __slots__ = ("asked", "by_key", "calls", "head", "lease", "open", "summaries")
 
     def __init__(self, run_id: str) -> None:
         self.head = Head(run_id)
         self.lease: Lease | None = None
+        self.asked: _Asked = {}
         self.calls: dict[int, Call] = {}
         self.by_key: dict[str, list[int]] = {}
         # In the order they were made: numbers only grow.
@@ -60,8 +68,10 @@ class Index:
     def __init__(self, look_around: Callable[[], object] = lambda: None) -> None:
         self._look_around = look_around
         self._runs: dict[str, Run] = {}
-        self._holders: dict[_Identity, Call] = {}
-        self._alike: dict[_Identity, dict[tuple[str, int], None]] = {}
+        self._asked: _Asked = {}
+        # The first of them has the key; there may be more where a call turns out to have happened after all.
+        self._held: dict[_Identity, dict[_Place, Call]] = {}
+        self._alike: dict[_Identity, dict[_Place, None]] = {}
 
     # --- what is written
 
@@ -97,6 +107,9 @@ class Index:
                 self._change(run, ended(before, end))
         for call in calls:
             run.by_key.setdefault(call.key, []).append(call.seq)
+            if call.kind == "tool":
+                for asked in (run.asked, self._asked):
+                    insort(asked.setdefault((call.tenant, call.name), []), call.timestamp)
             self._change(run, call)
         run.head = batch.head
 
@@ -117,18 +130,23 @@ class Index:
         if call.semantic_key is None:
             return
         identity = (call.tenant, call.name, call.semantic_key)
-        self._alike.setdefault(identity, {})[call.run_id, call.seq] = None
-        holder = self._holders.get(identity)
-        is_holder = holder is not None and (holder.run_id, holder.seq) == (call.run_id, call.seq)
-        # One that turns out to have happened after all holds its key again, unless another has it by now.
-        if call.held and (holder is None or is_holder):
-            self._holders[identity] = call
-        elif is_holder:
-            del self._holders[identity]
+        place = (call.run_id, call.seq)
+        self._alike.setdefault(identity, {})[place] = None
+        # All that hold it are kept: runs are read in any order, and who had it first may be the last to let go.
+        held = self._held.setdefault(identity, {})
+        if call.held:
+            held[place] = call
+        else:
+            held.pop(place, None)
+        if not held:
+            del self._held[identity]
 
     def _holder_of(self, call: Call) -> Call | None:
         self._look_around()
-        return self._holders.get((call.tenant, call.name, call.semantic_key or ""))
+        return self._first_held((call.tenant, call.name, call.semantic_key or ""))
+
+    def _first_held(self, identity: _Identity) -> Call | None:
+        return next(iter(self._held.get(identity, {}).values()), None)
 
     # --- what is read
 
@@ -149,25 +167,23 @@ class Index:
     def holder(self, tenant: str, name: str, semantic_key: str) -> Call | None:
         """The call that holds a semantic key, or else the newest that had it."""
         identity = (tenant, name, semantic_key)
+        if (held := self._first_held(identity)) is not None:
+            return held
         alike = [self._runs[run_id].calls[seq] for run_id, seq in self._alike.get(identity, ())]
-        newest = max(alike, key=lambda call: (call.timestamp, call.seq), default=None)
-        return self._holders.get(identity, newest)
+        return max(alike, key=lambda call: (call.timestamp, call.seq), default=None)
 
     def count_calls(self, name: str, run_id: str | None, tenant: str | None, since: str) -> int:
         """How often a tool was requested."""
-        runs = [self.run(run_id)] if run_id is not None else list(self._runs.values())
-        return sum(
-            call.kind == "tool" and call.name == name and call.timestamp >= since and tenant in (None, call.tenant)
-            for run in runs
-            for call in run.calls.values()
-        )
+        asked = self.run(run_id).asked if run_id is not None else self._asked
+        wanted = [times for who, times in asked.items() if who[1] == name and tenant in (None, who[0])]
+        return sum(len(times) - bisect_left(times, since) for times in wanted)
 
     def summaries(self, run_id: str, summary_type: str | None, limit: int) -> list[int]:
         """The numbers of the newest summaries, the newest first."""
         kept = self.run(run_id).summaries
         if summary_type is not None:
             return list(islice(reversed(kept.get(summary_type, [])), limit))
-        return sorted((seq for seqs in kept.values() for seq in seqs), reverse=True)[:limit]
+        return list(islice(merge(*map(reversed, kept.values()), reverse=True), limit))
 
     def latest_summaries(self, run_id: str, prefix: str) -> list[int]:
         """The numbers of the newest summary of each type that begins with a prefix, by type."""

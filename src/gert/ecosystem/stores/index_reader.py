@@ -1,5 +1,6 @@
 """Reads what an index knows; where the lines are, and whether the index is up to date, is for others to say."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from threading import RLock
 
@@ -7,7 +8,7 @@ from gert.ecosystem.stores.index import Index
 from gert.kernel.agent.ledger import Call, Head, Lease
 
 
-class IndexReader:
+class IndexReader(ABC):
     """What every ledger without a database answers the same way.
 
     lock: held while the index is asked; others may be changing it
@@ -17,12 +18,17 @@ class IndexReader:
         self.index = index
         self.lock = RLock()
 
+    @abstractmethod
     def refresh(self, run_id: str | None) -> None:
         """Bring the index up to date, for one run or for all."""
 
+    def look_around(self) -> None:
+        """Bring the index up to date, and make sure that it holds every call there is."""
+        self.refresh(None)
+
+    @abstractmethod
     def lines_at(self, run_id: str, seqs: Sequence[int]) -> dict[int, bytes]:
         """Lines by their numbers."""
-        raise NotImplementedError
 
     def head(self, run_id: str) -> Head | None:
         """The end of a run."""
@@ -58,7 +64,7 @@ class IndexReader:
     def holder(self, tenant: str, name: str, semantic_key: str) -> Call | None:
         """The call that holds a semantic key, or else the newest that had it."""
         with self.lock:
-            self.refresh(None)
+            self.look_around()
             return self.index.holder(tenant, name, semantic_key)
 
     def count_calls(self, name: str, run_id: str | None, tenant: str | None, since: str) -> int:
@@ -86,6 +92,3 @@ class IndexReader:
         with self.lock:
             self.refresh(None)
             return self.index.runs(tenant, since, status, limit)
-
-    def close(self) -> None:
-        """There is nothing to let go of."""

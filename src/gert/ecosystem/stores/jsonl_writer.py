@@ -1,6 +1,5 @@
 """Writes a ledger in a folder of files, while nobody else does."""
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,15 +10,16 @@ from msgspec import structs
 
 from gert.ecosystem.stores.append_file import AppendFile, exclusive
 from gert.ecosystem.stores.index import Settled
+from gert.ecosystem.stores.jsonl_mark import changing, read_mark
 from gert.ecosystem.stores.jsonl_reader import JsonlReader
 from gert.ecosystem.stores.run_file import HEAD, LINES, End, write_end
+from gert.ecosystem.stores.run_lines import is_cut
 from gert.ecosystem.stores.settling import acquired, released, renewed
 from gert.ecosystem.stores.tasks import Task
 from gert.errors import Busy, TraceError
 from gert.kernel.agent.ledger import Expect, Held, Lease, Overtaken, Write, Written
 from gert.kernel.foundation.signature import Key
 
-LOCK: Final = "ledger.lock"
 _MOST_DELAY: Final = 0.05
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class JsonlWriter:
     def do_all(self, tasks: Sequence[Task], *, patiently: bool = True) -> bool:
         """Do tasks one after the other."""
         try:
-            with _alone(os.path.join(self._files.folder, LOCK), self._busy_seconds if patiently else 0):
+            with _alone(self._files.lock_path, self._busy_seconds if patiently else 0):
                 for task in tasks:
                     task.run(self)
         except TraceError as error:
@@ -56,7 +56,7 @@ class JsonlWriter:
 
     def do_alone(self, call: Callable[["JsonlWriter"], T]) -> T:
         """Do one thing; Busy where somebody else has the files."""
-        with _alone(os.path.join(self._files.folder, LOCK), 0):
+        with _alone(self._files.lock_path, 0):
             return call(self)
 
     def append(
@@ -65,8 +65,7 @@ class JsonlWriter:
         """Append what `write` makes of the end of the run."""
         with self._files.lock:
             known = self._files.known(run_id)
-            if known.flaw is not None:
-                raise known.flaw
+            known.require_sound()
             before = known.end
             said = self._files.index.settle(run_id, write, expects, fence, self._clock(), self._key)
         if not isinstance(said, Settled):
@@ -93,8 +92,10 @@ class JsonlWriter:
 
     def _put(self, before: End, said: Settled) -> End:
         """Add the lines; nobody reads them before the run ends after them."""
-        file = AppendFile(self._files.path(before.run_id, LINES), sync=self._sync, create=True)
+        file = AppendFile(self._files.path(before.run_id, LINES), sync=self._sync, create=not before.size)
         try:
+            if file.size < before.size:
+                raise is_cut(file.path, f"{before.size} bytes", file.size)
             if file.size > before.size:
                 self._set_aside(file, before)
             file.write([row.line for row in said.batch.rows])
@@ -131,11 +132,14 @@ class JsonlWriter:
         return lease
 
     def _end_at(self, end: End, said: Settled | None = None) -> None:
-        write_end(self._files.path(end.run_id, HEAD), end, sync=self._sync)
+        before = read_mark(self._files.lock_path)
+        with changing(self._files.lock_path) as after:
+            write_end(self._files.path(end.run_id, HEAD), end, sync=self._sync)
         with self._files.lock:
             if said is not None:
                 self._files.take(end.count - len(said.batch.rows), said, end)
             self._files.known(end.run_id)
+            self._files.keep_up(before, after)
 
 
 @contextmanager

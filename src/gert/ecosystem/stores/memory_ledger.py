@@ -42,6 +42,9 @@ class _Memory(IndexReader):
         self._key = key
         self._clock = clock
 
+    def refresh(self, run_id: str | None) -> None:
+        """Nobody else writes here."""
+
     def do_alone(self, call: Callable[["_Memory"], T]) -> T:
         """Do one thing."""
         return call(self)
@@ -88,6 +91,9 @@ class _Memory(IndexReader):
     def look(self, run_ids: Sequence[str]) -> Hashable:
         """Nobody else writes here."""
         return None
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
 
     def schema_info(self) -> SchemaInfo:
         """What it says of itself."""

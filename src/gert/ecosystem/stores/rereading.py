@@ -1,6 +1,6 @@
 """Events read back from their lines, as a ledger without a database needs them to know what it holds."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from gert.ecosystem.stores.index import Settled
 from gert.errors import TraceError
@@ -12,7 +12,7 @@ from gert.kernel.events.envelope import decode
 from gert.kernel.foundation.canonical import sha256_hex
 
 
-def reread(head: Head, lines: Sequence[bytes]) -> Iterator[Settled]:
+def reread(head: Head, lines: Iterable[bytes]) -> Iterator[Settled]:
     """What each line says, as it was when it was written; TraceError at one that does not follow."""
     for line in lines:
         said = _reread(head, line)

@@ -6,14 +6,13 @@ whole, so that whoever reads sees the old end or the new one.
 
 import os
 import re
-import tempfile
 from contextlib import suppress
 from datetime import datetime
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
-from gert.ecosystem.stores.append_file import sync_data, sync_folder_of
+from gert.ecosystem.stores.append_file import sync_data, sync_folder_of, write_all
 from gert.errors import TraceError
 from gert.kernel.agent.ledger import Head, Lease
 from gert.kernel.events.chain import GENESIS
@@ -27,8 +26,21 @@ HEAD: Final = ".head"
 _MOST_OF_NAME: Final = 120
 _KEPT_OF_NAME: Final = 50
 _MAX_HEAD_BYTES: Final = 64 * 1024
+# One name for all: only one process writes, and what one left that died is used by the next.
+_NEW: Final = ".head-new"
+_NEW_FLAGS: Final = (
+    os.O_WRONLY
+    | os.O_CREAT
+    | os.O_TRUNC
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
 # Capital letters among them: to many file systems they are the same as small ones.
 _UNSAFE: Final = re.compile(r"[^a-z0-9_-]")
+
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class End(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -39,16 +51,16 @@ class End(msgspec.Struct, frozen=True, omit_defaults=True):
 
     version: int
     run_id: str
-    count: int = 0
-    size: int = 0
+    count: _Count = 0
+    size: _Count = 0
     hash: str = GENESIS
     tenant: str | None = None
     started_at: str = ""
     updated_at: str = ""
     seal: str | None = None
     worker_id: str | None = None
-    token: int = 0
-    expires_at: datetime | None = None
+    token: _Count = 0
+    expires_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
     @property
     def head(self) -> Head:
@@ -109,24 +121,31 @@ def decode_end(path: str, data: bytes) -> End:
 
 
 def write_end(path: str, end: End, *, sync: bool) -> None:
-    """Say where a run ends; durable when this returns."""
-    folder = os.path.dirname(path)
-    temporary = ""
+    """Say where a run ends, while nobody else writes to the folder; durable when this returns."""
+    new = os.path.join(os.path.dirname(path), _NEW)
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=".head-")
-        try:
-            os.write(descriptor, msgspec.json.encode(end) + b"\n")
-            if sync:
-                sync_data(descriptor)
-        finally:
-            os.close(descriptor)
-        os.replace(temporary, path)
+        _write(new, msgspec.json.encode(end) + b"\n", sync=sync)
+        os.replace(new, path)
+    except OSError as problem:
+        with suppress(OSError):
+            os.unlink(new)
+        raise TraceError(f"`{path}` cannot be written: {_why(problem)}", hint="nothing of the batch was kept") from None
+    try:
         if sync:
             sync_folder_of(path)
     except OSError as problem:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise TraceError(f"`{path}` cannot be written: {_why(problem)}", hint="nothing of the batch was kept") from None
+        # Whoever reads sees it already: it cannot be taken back.
+        raise TraceError(f"`{path}` was written, and may be lost with the power: {_why(problem)}") from None
+
+
+def _write(path: str, data: bytes, *, sync: bool) -> None:
+    descriptor = os.open(path, _NEW_FLAGS, 0o600)
+    try:
+        write_all(descriptor, data)
+        if sync:
+            sync_data(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _why(problem: OSError) -> str:

@@ -102,6 +102,8 @@ def completed(output_schema: type[OutputT], asking: Asking, seq: int, result: Mo
             responses_output_items=plain_items(result.response_output_items) if result.response_output_items else [],
         )
         check_writable(completed)
+        if min(completed.prompt_tokens, completed.completion_tokens, completed.cost_usd) < 0:
+            raise ValueError("it used less than nothing")  # and would give its tenant money back
     except (AttributeError, TypeError, ValueError, GertError) as error:
         why = stranger_line(str(error), LONGEST_MESSAGE)
         raise ModelPermanentError(

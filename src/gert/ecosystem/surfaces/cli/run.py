@@ -156,7 +156,9 @@ def abandon_(
         found, place = runs.find(run_id), runs.place
         if runs.archive is not None and runs.entry(found).kind == "agent":
             raise UsageError(f"run `{found}` is an agent run", hint="its harness says when it has ended")
-    options = AbandonOptions(run_id=found, reason=reason, actor=named(actor), state_dir=place.state, db=db, dsn=dsn)
+    # A run in a database knows itself where its tickets are.
+    state = place.state if place.database is None else state_dir
+    options = AbandonOptions(run_id=found, reason=reason, actor=named(actor), state_dir=state, db=db, dsn=dsn)
     ended = asyncio.run(abandon(options))
     if as_json:
         say_json(msgspec.to_builtins(ended))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from gert.errors import CapabilityDeniedError
+from gert.errors import CapabilityDeniedError, UsageError
 from gert.kernel.agent.guards.passing import PassingMiddleware
 from gert.kernel.agent.middleware import ModelInvocation, PreparedToolRequest
 from gert.kernel.agent.shapes import TenantContext
@@ -12,7 +12,7 @@ class CapabilityGuardMiddleware(PassingMiddleware):
     """Offers a model only tools its tenant may use, and refuses calls of the others, whoever asks for them."""
 
     def __init__(self) -> None:
-        self._needed: Callable[[], Mapping[str, str | None]] = dict
+        self._needed: Callable[[], Mapping[str, str | None]] | None = None
 
     def bind_capabilities(self, needed: Callable[[], Mapping[str, str | None]]) -> None:
         """Learn which capability each tool needs, from the kernel that knows the tools."""
@@ -30,6 +30,8 @@ class CapabilityGuardMiddleware(PassingMiddleware):
         self, *, run_id: str, tenant: TenantContext, tool_name: str, arguments_json: str
     ) -> str | PreparedToolRequest:
         """Refuse a call the tenant may not make."""
+        if self._needed is None:
+            raise UsageError("the guard knows no tools", hint="hand it to a kernel, or call `bind_capabilities`")
         needed = self._needed().get(tool_name)
         if not _may(tenant.capabilities, needed):
             raise CapabilityDeniedError(

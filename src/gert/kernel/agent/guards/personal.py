@@ -4,10 +4,12 @@ A number is personal data only where its check digits or its form say so: an ord
 rule knows, such as a name or a postal address, is not found.
 """
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from gert.kernel.agent.guards.spelling import spelled_plainly
 from gert.kernel.foundation.patterns import compile_pattern
 
 
@@ -20,24 +22,26 @@ class Found(NamedTuple):
     value: str
 
 
-_Looked = tuple[int, int, str] | None
+_Looked = Iterator[tuple[int, int, str]]
 
 
 class _Rule(NamedTuple):
     """How one kind is found.
 
     needs: a character without which there is none of it
-    look: what a match really holds: where it begins and ends, and its value; None where it is something else
+    look: what is really there, given a text and where a match begins and ends: places and values, in order. A match
+        is never looked at again: what may stand in it beside something else, or begin in it, is for this to find
     """
 
     kind: str
     needs: str
     pattern: str
-    look: Callable[[str], _Looked]
+    look: Callable[[str, int, int], _Looked]
 
 
 def find_personal(text: str) -> list[Found]:
     """All personal data in a text, in order; where two kinds overlap, the first of the table stands."""
+    text = spelled_plainly(text)
     found: list[Found] = []
     has_digit = any(digit in text for digit in _DIGITS)
     for rule in _RULES:
@@ -48,11 +52,12 @@ def find_personal(text: str) -> list[Found]:
 
 
 def _matches(rule: _Rule, text: str) -> Iterator[Found]:
-    for start, end in compile_pattern(rule.pattern).spans(text):
-        looked = rule.look(text[start:end])
-        if looked is not None:
-            first, last, value = looked
-            yield Found(start + first, start + last, rule.kind, value)
+    at = 0
+    for first, last in compile_pattern(rule.pattern).spans(text):
+        for start, end, value in rule.look(text, first, last):
+            if start >= at:
+                yield Found(start, end, rule.kind, value)
+                at = end
 
 
 def _overlaps(found: list[Found], other: Found) -> bool:
@@ -61,53 +66,63 @@ def _overlaps(found: list[Found], other: Found) -> bool:
     return before or (place < len(found) and found[place].start < other.end)
 
 
-def _email(match: str) -> _Looked:
-    """An address with a domain; the full stop behind it ends a sentence."""
-    address = match.rstrip(".-")
-    host, dot, top = address.rpartition("@")[2].rpartition(".")
-    return (0, len(address), address.lower()) if host and dot and len(top) > 1 else None
+def _email(text: str, start: int, end: int) -> _Looked:
+    """An address with a domain; a dash behind it is not part of it."""
+    address = text[start:end].rstrip("-")
+    yield start, start + len(address), address.lower()
 
 
-def _card(match: str) -> _Looked:
-    """A number of a payment card, by its first digit and its check digit; a group behind it may be something else."""
-    for length in dict.fromkeys((len(match), max(match.rfind(" "), match.rfind("-")))):
-        digits = _digits(match[: max(length, 0)])
-        if 13 <= len(digits) <= 19 and digits[0] in "23456" and _luhn(digits):
-            return 0, length, digits
-    return None
+def _cards(text: str, start: int, end: int) -> _Looked:
+    """Numbers of payment cards among groups of digits, by their first digit and their check digit."""
+    groups = [found.span() for found in _GROUP.finditer(text, start, end)]
+    sizes = [last - first for first, last in groups]
+    at = 0
+    while at < len(groups):
+        found = next((each for each in _SHAPES.get(sizes[at], ()) if _is_card(text, groups, sizes, at, each)), ())
+        if found:
+            first, last = groups[at][0], groups[at + len(found) - 1][1]
+            yield first, last, _digits(text[first:last])
+        at += len(found) or 1
 
 
-def _iban(match: str) -> _Looked:
-    """As many characters as IBANs of the country have, if their check digits hold; words may stand around them."""
-    starts = [0, *(place + 1 for place, char in enumerate(match) if char == " ")]
-    return next((found for start in starts if (found := _iban_at(match, start)) is not None), None)
+def _is_card(text: str, groups: list[tuple[int, int]], sizes: list[int], at: int, shape: tuple[int, ...]) -> bool:
+    if sizes[at : at + len(shape)] != list(shape) or text[groups[at][0]] not in "23456":
+        return False
+    return _luhn(_digits(text[groups[at][0] : groups[at + len(shape) - 1][1]]))
 
 
-def _iban_at(match: str, start: int) -> _Looked:
-    length = _IBAN_LENGTHS.get(match[start : start + 2].upper())
+def _iban(text: str, start: int, end: int) -> _Looked:
+    """As many characters as IBANs of the country have, if their check digits hold; words may stand behind them."""
+    length = _IBAN_LENGTHS.get(text[start : start + 2].upper())
     if length is None:
-        return None
-    end, count = start, 0
-    while end < len(match) and count < length:
-        count += match[end] != " "
-        end += 1
-    value = match[start:end].replace(" ", "").upper()
-    if count < length or match[end : end + 1].isalnum() or not _mod97(value):
-        return None
-    return start, end, value
+        return
+    value = text[start : start + 2 * length].replace(" ", "").replace("-", "")[:length].upper()
+    if len(value) < length or not (value.isascii() and value.isalnum()) or not _mod97(value):
+        return
+    stop, count = start, 0
+    while count < length:
+        count += text[stop] not in " -"
+        stop += 1
+    behind = text[stop : stop + 1]
+    if not (behind.isascii() and behind.isalnum()):
+        yield start, stop, value
 
 
-def _ssn(match: str) -> _Looked:
-    digits = _digits(match)
+def _ssn(text: str, start: int, end: int) -> _Looked:
+    digits = _digits(text[start:end])
     area, group, serial = digits[:3], digits[3:5], digits[5:]
-    if area in ("000", "666") or area[0] == "9" or group == "00" or serial == "0000":
-        return None
-    return 0, len(match), digits
+    if area not in ("000", "666") and area[0] != "9" and group != "00" and serial != "0000":
+        yield start, end, digits
 
 
-def _phone(match: str) -> _Looked:
-    digits = _digits(match)
-    return (0, len(match), digits) if 8 <= len(digits) <= 15 else None
+def _phone(text: str, start: int, end: int) -> _Looked:
+    """A number one can call; groups behind it that make it too long are something else."""
+    while len(digits := _digits(text[start:end])) > _LONGEST_PHONE:
+        end = max(text.rfind(gap, start, end) for gap in " ./-")
+        if end < start:
+            return
+    if len(digits) >= _SHORTEST_PHONE:
+        yield start, end, digits
 
 
 def _digits(text: str) -> str:
@@ -120,18 +135,29 @@ def _luhn(digits: str) -> bool:
 
 
 def _mod97(value: str) -> bool:
-    moved = value[4:] + value[:4]
-    return int("".join(str(int(char, 36)) for char in moved)) % 97 == 1
+    return int((value[4:] + value[:4]).translate(_AS_NUMBERS)) % 97 == 1
 
 
 _DIGITS: Final = "0123456789"
-_GROUPS: Final = r"\d{4}[ -]\d{4}[ -]\d{4}[ -]\d{4}(?:[ -]\d{1,3})?|\d{4}[ -]\d{6}[ -]\d{4,5}"
+_SHORTEST_PHONE: Final = 8
+_LONGEST_PHONE: Final = 15
+
+# In check digits A is 10, and Z is 35.
+_AS_NUMBERS: Final = {ord("A") + place: str(10 + place) for place in range(26)}
+
+_GROUP: Final = re.compile("[0-9]+")
+
+# By the size of the first group; the longest first, as what stands behind a card may be something else.
+_SHAPES: Final[Mapping[int, tuple[tuple[int, ...], ...]]] = {
+    4: ((4, 4, 4, 4, 3), (4, 4, 4, 4, 2), (4, 4, 4, 4, 1), (4, 4, 4, 4), (4, 6, 5), (4, 6, 4)),
+    **{size: ((size,),) for size in range(13, 20)},
+}
 
 # The first that fits stands: an IBAN may look like a card, and a card like a phone number.
 _RULES: Final = (
-    _Rule("EMAIL", "@", r"[\pL\pN._%+'-]+@[\pL\pN][\pL\pN.-]*", _email),
-    _Rule("IBAN", "", r"(?i)\b[A-Z]{2}\d{2} ?[A-Z0-9](?: ?[A-Z0-9]){9,60}\b", _iban),
-    _Rule("CARD", "", rf"\b(?:\d{{13,19}}|{_GROUPS})\b", _card),
+    _Rule("EMAIL", "@", r"[\pL\pN\pM._%+'-]+@(?:[\pL\pN\pM-]+\.)+[\pL\pN\pM-]{2,}", _email),
+    _Rule("IBAN", "", r"(?i)\b[A-Z]{2}\d{2}", _iban),
+    _Rule("CARD", "", r"\b(?:\d{13,19}|\d{4,}(?:[ -]\d+){2,})\b", _cards),
     _Rule("SSN", "", r"\b\d{3}[- ]\d{2}[- ]\d{4}\b", _ssn),
     _Rule("PHONE", "+", r"\+\d{1,3}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d{1,12}(?:[ ./-]?\d{1,6}){0,6}\b", _phone),
     _Rule("PHONE", "", r"(?:\b1[ .-])?(?:\(\d{3}\) ?|\b\d{3}[ .-])\d{3}[ .-]\d{4}\b", _phone),

@@ -47,7 +47,11 @@ class _Scrubbing:
         self._counts: dict[str, int] = {}
         self._left = MOST_TEXT
 
-    def text(self, text: str) -> str:
+    def text(self, text: str, depth: int = 0) -> str:
+        # A model reads what JSON escapes as well as it reads the rest.
+        return self._json(text, depth) if "\\u" in text else self._scrubbed(text)
+
+    def _scrubbed(self, text: str) -> str:
         self._left -= len(text)
         if self._left < 0:
             raise InputError(f"a model is asked more than {MOST_TEXT} characters, and nobody looks through as many")
@@ -60,10 +64,11 @@ class _Scrubbing:
 
     def message(self, message: ChatMessage) -> ChatMessage:
         content = self.text(message.content)
+        name = None if message.name is None else self.text(message.name)
         calls = None if message.tool_calls is None else [self._call(call) for call in message.tool_calls]
-        if content == message.content and calls == message.tool_calls:
+        if (content, name, calls) == (message.content, message.name, message.tool_calls):
             return message
-        return message.model_copy(update={"content": content, "tool_calls": calls})
+        return message.model_copy(update={"content": content, "name": name, "tool_calls": calls})
 
     def options(self, options: ModelCallOptions) -> ModelCallOptions:
         if options.responses_input_items is None:
@@ -71,33 +76,44 @@ class _Scrubbing:
         return replace(options, responses_input_items=tuple(self.value(i, 0) for i in options.responses_input_items))
 
     def value(self, value: Any, depth: int) -> Any:
-        """Personal data in a nested value; names of fields stay, and what is too deep is not let through."""
+        """Personal data in a nested value; what is too deep is not let through."""
         if depth > _MAX_DEPTH:
             return None
         if isinstance(value, str):
-            return self.text(value)
+            return self.text(value, depth)
         if isinstance(value, dict):
-            return {key: self.value(item, depth + 1) for key, item in value.items()}
+            return {self.text(str(key), depth): self.value(item, depth + 1) for key, item in value.items()}
         if isinstance(value, list | tuple):
             return [self.value(item, depth + 1) for item in value]
-        if isinstance(value, int) and not isinstance(value, bool):
-            written = str(value) if abs(value) < 10**20 else ""
-            return value if self.text(written) == written else self.text(written)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return self._number(value)
         return value
+
+    def _number(self, value: float) -> float | str:
+        """A number, unless it is one of a card: those have no more than 19 digits, and are whole."""
+        if not abs(value) < 10**20 or value != int(value):
+            return value
+        written = str(int(value))
+        shown = self.text(written)
+        return value if shown == written else shown
 
     def _call(self, call: ToolCallMessage) -> ToolCallMessage:
         """A call as a model sees it again: its arguments stay JSON."""
         arguments = call.function.arguments
-        try:
-            given = msgspec.json.decode(arguments)
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-            scrubbed = self.text(arguments)
-        else:
-            shown = self.value(given, 0)
-            scrubbed = arguments if shown == given else canonical_json_dumps(shown)
+        scrubbed = self._json(arguments)
         if scrubbed == arguments:
             return call
         return call.model_copy(update={"function": call.function.model_copy(update={"arguments": scrubbed})})
+
+    def _json(self, text: str, depth: int = 0) -> str:
+        """JSON that stays JSON; anything else as the text it is."""
+        try:
+            given = msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            return self._scrubbed(text)
+        shown = self.value(given, depth + 1)
+        # Of a field that is there twice only one was read.
+        return text if shown == given and self._scrubbed(text) == text else canonical_json_dumps(shown)
 
     def _placeholder(self, kind: str, value: str) -> str:
         known = self._placeholders.get((kind, value))

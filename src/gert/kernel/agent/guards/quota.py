@@ -63,7 +63,8 @@ class QuotaMiddleware(PassingMiddleware):
     async def before_model(self, *, run_id: str, tenant: TenantContext) -> None:
         """Refuse a call where the budget is spent."""
         spent = await self.spent(run_id, tenant.tenant_id)
-        if spent >= tenant.budget_usd_limit:
+        # Asked this way round, a budget that is no number is spent.
+        if not spent < tenant.budget_usd_limit:
             raise BudgetExceededError(
                 f"tenant `{tenant.tenant_id}` has spent {spent:.6f} of {tenant.budget_usd_limit:.6f} USD"
                 f" in run `{root_of(run_id)}` and what was begun from it",

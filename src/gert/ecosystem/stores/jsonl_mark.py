@@ -1,0 +1,55 @@
+"""A mark in the lock of a folder, which tells whether anybody has written since: looking at one file instead of all.
+
+Whoever writes takes the mark away before, and leaves another one after, which nobody ever left before. Where a writer
+died there is none, and a folder without a mark may have changed.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from gert.errors import TraceError
+
+_SIZE: Final = 32
+_NONE: Final = b" " * _SIZE
+_FLAGS: Final = os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+def read_mark(path: str) -> bytes | None:
+    """The mark, or None where there is none."""
+    try:
+        with open(path, "rb") as file:
+            mark = file.read(_SIZE)
+    except OSError:
+        return None
+    return mark if len(mark) == _SIZE and mark.isalnum() else None
+
+
+@contextmanager
+def changing(path: str) -> Iterator[bytes]:
+    """Change something while there is no mark; gives the one that is there afterwards."""
+    mark = secrets.token_hex(_SIZE // 2).encode()
+    try:
+        descriptor = os.open(path, _FLAGS)
+    except OSError as problem:
+        raise _unwritten(path, problem) from problem
+    try:
+        _write(path, descriptor, _NONE)
+        yield mark
+        _write(path, descriptor, mark)
+    finally:
+        os.close(descriptor)
+
+
+def _write(path: str, descriptor: int, mark: bytes) -> None:
+    try:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.write(descriptor, mark)
+    except OSError as problem:
+        raise _unwritten(path, problem) from problem
+
+
+def _unwritten(path: str, problem: OSError) -> TraceError:
+    return TraceError(f"`{path}` cannot be written: {(problem.strerror or str(problem)).lower()}")
