@@ -5,8 +5,9 @@ from datetime import timedelta
 
 import pytest
 
+from gert.ecosystem.stores import sql
 from gert.kernel.agent.compose import tool_hash
-from gert.kernel.agent.ledger import Call, CallOutcome, Expect, Held, Overtaken, Written
+from gert.kernel.agent.ledger import HOLDING, Call, CallOutcome, Expect, Held, Overtaken, Written
 from gert.kernel.events.agent import ContextRead, PauseRequested, ResumeRequested, RunStarted
 from gert.kernel.events.envelope import format_timestamp
 
@@ -16,6 +17,10 @@ from .ledgers import LEDGERS, NOON, RUN, TENANT, Clock, answers, asks, check, in
 def call(seq: int, key: str = "tool:k", outcome: CallOutcome = "open", done_seq: int | None = None) -> Call:
     moment = format_timestamp(NOON)
     return Call(RUN, seq, "tool", key, "pay", TENANT, moment, tool_hash("pay", "{}"), None, outcome, done_seq)
+
+
+def test_the_databases_and_the_kernel_agree_on_what_may_have_happened() -> None:
+    assert {word.strip(" '") for word in sql.HOLDING.strip("()").split(",")} == HOLDING
 
 
 class TestRequests:
@@ -186,3 +191,39 @@ class TestHolding:
             assert holder.run_id == "other"
             await ledger.append("other", says(answers(1)))
             assert isinstance(await ledger.append("third", says(asks("k", "order-7"))), Held)
+
+    @pytest.mark.parametrize("together", [False, True], ids=["before", "in the same batch"])
+    @in_loop
+    async def test_a_call_that_happened_after_all_holds_its_key_once_the_other_lets_go(
+        self, kind: str, place: str, together: bool
+    ) -> None:
+        async with LEDGERS[kind](place) as ledger:
+            await written(ledger, asks("k", "order-1"), run_id="run-a")
+            await written(ledger, answers(1, "transient_error"), run_id="run-a")
+            await written(ledger, asks("k", "order-1"), run_id="run-b")
+            await written(ledger, answers(1, "success"), run_id="run-a")
+            if together:
+                held = await ledger.append("run-b", says(answers(1, "transient_error"), asks("k", "order-1")))
+                head = await ledger.head("run-b")
+                assert head is not None
+                assert head.count == 1
+            else:
+                await written(ledger, answers(1, "transient_error"), run_id="run-b")
+                held = await ledger.append("run-c", says(asks("k", "order-1")))
+                found = await ledger.holder(TENANT, "pay", "order-1")
+                assert found is not None
+                assert found.run_id == "run-a"
+            assert isinstance(held, Held)
+            assert (held.call.run_id, held.call.outcome) == ("run-a", "success")
+
+    @in_loop
+    async def test_of_many_one_asks_again_where_the_last_did_not_happen(self, kind: str, place: str) -> None:
+        async with LEDGERS[kind](place) as ledger:
+            for run_id in ("run-a", "run-b"):
+                await written(ledger, asks("k", "order-1"), run_id=run_id)
+                await written(ledger, answers(1, "permanent_error"), run_id=run_id)
+            done = await asyncio.gather(
+                *(ledger.append(f"run-{number}", says(asks("k", "order-1"))) for number in range(12))
+            )
+            assert [type(each) for each in done].count(Written) == 1
+            assert [type(each) for each in done].count(Held) == 11

@@ -23,7 +23,7 @@ from gert.kernel.agent.ledger import Held
 from gert.kernel.events.chain import read_chain
 
 from . import dying
-from .ledgers import LEDGERS, ROOT, RUN, TENANT, answers, asks, check, in_loop, note, outcome_of, process, says, written
+from .ledgers import ROOT, RUN, TENANT, answers, asks, check, in_loop, note, outcome_of, process, says, written
 
 
 @pytest.fixture
@@ -466,21 +466,6 @@ await written(ledger, asks("k", "order-1"))
             for number in range(3):
                 await one.append("run-1", says(asks("k", f"order-{number}")))
                 assert isinstance(await two.append("run-2", says(asks("k", f"order-{number}"))), Held)
-
-    @pytest.mark.parametrize("kind", ["memory", "jsonl"])
-    @in_loop
-    async def test_a_call_that_happened_after_all_holds_its_key_once_the_other_lets_go(
-        self, kind: str, folder: Path
-    ) -> None:
-        async with LEDGERS[kind](folder) as ledger:
-            await written(ledger, asks("k", "order-1"), run_id="run-a")
-            await written(ledger, answers(1, "transient_error"), run_id="run-a")
-            await written(ledger, asks("k", "order-1"), run_id="run-b")
-            await written(ledger, answers(1, "success"), run_id="run-a")
-            await written(ledger, answers(1, "transient_error"), run_id="run-b")
-            held = await ledger.append("run-c", says(asks("k", "order-1")))
-            assert isinstance(held, Held)
-            assert held.call.run_id == "run-a"
 
     @pytest.mark.parametrize(("first", "second"), [("run-a", "run-b"), ("run-b", "run-a")])
     @in_loop

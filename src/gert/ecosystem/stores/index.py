@@ -1,7 +1,7 @@
 """What a ledger without a database knows of its runs: where they end, their calls, their summaries, their leases."""
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from heapq import merge
 from itertools import islice
@@ -87,7 +87,7 @@ class Index:
         batch = write(run.head, format_timestamp(moment))
         check_follows(run.head, batch)
         calls, ends = settled(batch)
-        if calls and (other := rival(run_id, calls, ends, self._holder_of)) is not None:
+        if calls and (other := rival(run_id, calls, ends, self._holders_of)) is not None:
             return Held(other)
         if key is not None and batch.rows:
             batch = batch._replace(head=structs.replace(batch.head, seal=seal_head(batch.head, key)))
@@ -141,12 +141,9 @@ class Index:
         if not held:
             del self._held[identity]
 
-    def _holder_of(self, call: Call) -> Call | None:
+    def _holders_of(self, call: Call) -> Iterable[Call]:
         self._look_around()
-        return self._first_held((call.tenant, call.name, call.semantic_key or ""))
-
-    def _first_held(self, identity: _Identity) -> Call | None:
-        return next(iter(self._held.get(identity, {}).values()), None)
+        return self._held.get((call.tenant, call.name, call.semantic_key or ""), {}).values()
 
     # --- what is read
 
@@ -167,7 +164,7 @@ class Index:
     def holder(self, tenant: str, name: str, semantic_key: str) -> Call | None:
         """The call that holds a semantic key, or else the newest that had it."""
         identity = (tenant, name, semantic_key)
-        if (held := self._first_held(identity)) is not None:
+        if (held := next(iter(self._held.get(identity, {}).values()), None)) is not None:
             return held
         alike = [self._runs[run_id].calls[seq] for run_id, seq in self._alike.get(identity, ())]
         return max(alike, key=lambda call: (call.timestamp, call.seq), default=None)

@@ -8,17 +8,18 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import structs
 
+from gert.ecosystem.stores import sql
 from gert.ecosystem.stores.naming import stamps_of
 from gert.ecosystem.stores.postgres_faults import HELD_INDEX, is_doubtful, may_pass, violated, worded
 from gert.ecosystem.stores.postgres_pool import Link, Pool
 from gert.ecosystem.stores.postgres_statements import (
-    HELD_BY,
     LAST_CALLS,
     LINES_AT,
     LOCK,
     NOTHING_DONE,
     STANDING,
     TOUCH,
+    holds,
     statement,
 )
 from gert.ecosystem.stores.rows import call_of, head_of, lease_of
@@ -88,6 +89,14 @@ class _Refused(Exception):
         self.error = error
 
 
+class _NothingWritten(Exception):
+    """Why nothing is written; raised, so that whoever stands in line leaves nothing behind."""
+
+    def __init__(self, answer: Overtaken | Held) -> None:
+        super().__init__(answer)
+        self.answer = answer
+
+
 class _Standing(NamedTuple):
     head: Head
     lease: Lease | None
@@ -116,6 +125,8 @@ class Careful:
                 attempt.races += 1
             except _Refused as refused:
                 raise refused.error from None
+            except _NothingWritten as nothing:
+                return nothing.answer
             except GertError:
                 raise
             except Exception as error:
@@ -128,7 +139,7 @@ class Careful:
             if attempt.races > MAX_RACES:
                 raise Busy(f"others write run `{attempt.wanted.run_id}` all the time", hint="try again")
 
-    async def _try(self, link: Link, attempt: Attempt) -> Written | Overtaken | None:
+    async def _try(self, link: Link, attempt: Attempt) -> Written | None:
         """Look, ask the writer, and send; None where somebody else was faster."""
         wanted, attempt.sent = attempt.wanted, None
         standing = await _standing(link.connection, wanted.run_id)
@@ -143,10 +154,12 @@ class Careful:
         may_append(standing.lease, wanted.fence, now or self._making.clock())
         # (3) The writer knows the last request under each key.
         if (overtaken := await _overtaken(link.connection, wanted)) is not None:
-            return overtaken
+            raise _NothingWritten(overtaken)
         batch = attempt.doubt if attempt.doubt is not None else self._made(wanted, standing.head)
         if not batch.rows:
             return Written(batch)
+        if holds(batch) and (held := await _held(link.connection, batch)) is not None:
+            raise _NothingWritten(held)
         # (4) All of that still holds when it is written: the statement says so again.
         attempt.sent = batch
         query, values = statement(batch, wanted.expects, wanted.fence, own_time=self._making.own_time)
@@ -253,11 +266,10 @@ async def _overtaken(connection: Any, wanted: Wanted) -> Overtaken | None:
 async def _held(connection: Any, batch: Batch) -> Held | None:
     """The call that is in the way; None where it is not any more."""
     calls, ends = settled(batch)
-    found: dict[Call, Call] = {}
+    found: dict[Call, list[Call]] = {}
     for call in calls:
         if call.held:
-            row = await connection.fetchrow(HELD_BY, call.tenant, call.name, call.semantic_key)
-            if row is not None:
-                found[call] = call_of(row)
-    other = rival(batch.head.run_id, calls, ends, found.get)
+            rows = await connection.fetch(sql.HOLDERS, call.tenant, call.name, call.semantic_key)
+            found[call] = [call_of(row) for row in rows]
+    other = rival(batch.head.run_id, calls, ends, lambda call: found.get(call, ()))
     return Held(other) if other is not None else None

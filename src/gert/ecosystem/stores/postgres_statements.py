@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from gert.ecosystem.stores import sql
 from gert.ecosystem.stores.rows import encode
 from gert.ecosystem.stores.settling import settled
-from gert.kernel.agent.ledger import HOLDING, Batch, Call, Expect
+from gert.kernel.agent.ledger import Batch, Call, Expect
 from gert.kernel.events.chain import GENESIS
 
 SERVER_TIME: Final = """to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
@@ -33,6 +33,8 @@ class Shape(NamedTuple):
     calls: int
     ends: int
     expects: int
+    holds: bool
+    """One of the calls holds a semantic key."""
     own_time: bool
     """Leases go by the time of the event, and not by that of the server."""
 
@@ -62,14 +64,19 @@ def statement(batch: Batch, expects: Sequence[Expect], fence: int | None, *, own
         values += _values(ends)
     if calls:
         values += _values([_call_values(call) for call in calls])
-    shape = (first, fence is not None, 1 if one else 2, len(calls), len(ends), len(expects), own_time)
+    shape = (first, fence is not None, 1 if one else 2, len(calls), len(ends), len(expects), holds(batch), own_time)
     return _known(shape), values
 
 
+def holds(batch: Batch) -> bool:
+    """Whether a batch makes a call that nobody else may make, by its semantic key."""
+    return any(call.semantic_key is not None for call in batch.calls)
+
+
 @lru_cache(1024)
-def _known(shape: tuple[bool, bool, int, int, int, int, bool]) -> str:
-    first, fenced, rows, calls, ends, expects, own_time = shape
-    return text(Shape(first, fenced, rows, min(calls, 2), min(ends, 2), min(expects, 2), own_time))
+def _known(shape: tuple[bool, bool, int, int, int, int, bool, bool]) -> str:
+    first, fenced, rows, calls, ends, expects, holding, own_time = shape
+    return text(Shape(first, fenced, rows, min(calls, 2), min(ends, 2), min(expects, 2), holding, own_time))
 
 
 @cache
@@ -84,13 +91,17 @@ def text(shape: Shape) -> str:
         _lease(fence, "$7::text" if shape.own_time else SERVER_TIME),
     ]
     expected = _expects(places, shape.expects) if shape.expects else "true"
+    ends = places.source(shape.ends, ("bigint", "text", "bigint", "text"), "e") if shape.ends else ""
+    calls = places.source(shape.calls, _CALL_KINDS, "n") if shape.calls else ""
+    if shape.holds:
+        expected = f"{expected} AND {_free(calls, ends)}"
     parts = [
         _first(conditions, expected, started, fenced=shape.fenced) if shape.first else _further([*conditions, expected])
     ]
-    if shape.ends:
-        parts.append(_ends(places, shape.ends))
-    if shape.calls:
-        parts.append(_calls(places, shape.calls, after_ends=shape.ends > 0))
+    if ends:
+        parts.append(_ends(ends))
+    if calls:
+        parts.append(_calls(calls, after_ends=bool(ends)))
     return f"WITH {', '.join(parts)} {rows.insert}"
 
 
@@ -121,7 +132,7 @@ class _Places:
 _SET: Final = "count = $2, hash = $3, seal = $4, status = $5, snapshot = $6, updated_at = $7, tenant = $8"
 _EVENT: Final = "INSERT INTO events (run_id, seq, type, timestamp, summary_type, line) SELECT $1::text, "
 _CALL_KINDS: Final = ("bigint", *["text"] * 8, "bigint", "text", "bigint")
-_HOLDS: Final = f"e.c2 IN ({', '.join(repr(outcome) for outcome in sorted(HOLDING))})"
+_HOLDS: Final = f"e.c2 IN {sql.HOLDING}"
 
 
 def _first(conditions: Sequence[str], expected: str, started: str, *, fenced: bool) -> str:
@@ -165,9 +176,17 @@ def _expects(places: _Places, many: int) -> str:
     return f"NOT EXISTS (SELECT 1 FROM {source} WHERE {last.format('x.c1')} <> x.c2)"
 
 
-def _ends(places: _Places, many: int) -> str:
+def _free(calls: str, ends: str) -> str:
+    # Whoever makes the same call at this very moment is kept from it by the index.
+    let_go = f"SELECT 1 FROM {ends} WHERE e.c1 = o.seq AND e.c2 IS NOT NULL AND NOT {_HOLDS}"
+    freed = f"EXISTS ({let_go})" if ends else "false"
+    return f"""NOT EXISTS (SELECT 1 FROM {calls} JOIN calls AS o
+        ON o.tenant = n.c5 AND o.name = n.c4 AND o.semantic_key = n.c8
+        WHERE n.c12 = 1 AND o.outcome IN {sql.HOLDING} AND NOT (o.run_id = $1 AND {freed}))"""
+
+
+def _ends(source: str) -> str:
     # A call that turns out to have happened after all holds its key again, unless another has it by now.
-    source = places.source(many, ("bigint", "text", "bigint", "text"), "e")
     return f"""ended AS (UPDATE calls SET outcome = coalesce(e.c2, outcome), done_seq = coalesce(e.c3, done_seq),
         drift = coalesce(e.c4, drift), held = CASE WHEN e.c2 IS NULL THEN held
             WHEN semantic_key IS NULL OR NOT {_HOLDS} THEN 0 WHEN held = 1 THEN 1
@@ -176,8 +195,7 @@ def _ends(places: _Places, many: int) -> str:
         FROM head, {source} WHERE run_id = $1 AND seq = e.c1 RETURNING 1)"""
 
 
-def _calls(places: _Places, many: int, *, after_ends: bool) -> str:
-    source = places.source(many, _CALL_KINDS, "n")
+def _calls(source: str, *, after_ends: bool) -> str:
     columns = ", ".join(f"n.c{number}" for number in range(1, len(_CALL_KINDS) + 1))
     # A key that ends here is free for the call that begins here.
     order = " WHERE (SELECT count(*) FROM ended) >= 0" if after_ends else ""
@@ -221,9 +239,6 @@ FROM runs WHERE run_id = $1
 """
 LAST_CALLS: Final = """
 SELECT k, (SELECT coalesce(max(seq), 0) FROM calls WHERE run_id = $1 AND key = k) FROM unnest($2::text[]) AS k
-"""
-HELD_BY: Final = f"""
-SELECT {sql.CALL_COLUMNS} FROM calls WHERE tenant = $1 AND name = $2 AND semantic_key = $3 AND held = 1
 """
 LINES_AT: Final = "SELECT seq, line FROM events WHERE run_id = $1 AND seq = ANY($2::bigint[])"
 LEASE: Final = f"""

@@ -1,6 +1,6 @@
 """What every ledger settles the same way: whether a batch follows, what its calls come to, and who has a lease."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -60,9 +60,13 @@ def settled(batch: Batch) -> tuple[Sequence[Call], Sequence[End]]:
 
 
 def rival(
-    run_id: str, calls: Sequence[Call], ends: Sequence[End], holder: Callable[[Call], Call | None]
+    run_id: str, calls: Sequence[Call], ends: Sequence[End], holders: Callable[[Call], Iterable[Call]]
 ) -> Call | None:
-    """The call that keeps one of the new ones from being made: it holds the semantic key, and still does afterwards."""
+    """The call that keeps one of the new ones from being made: it holds the semantic key, and still does afterwards.
+
+    holders: all calls that may have happened and mean the same; there are several where one turned out to have
+        happened after another was made
+    """
     freed = {end.seq for end in ends if end.outcome is not None and end.outcome not in HOLDING}
     taken: dict[tuple[str, str, str | None], Call] = {}
     for call in calls:
@@ -72,9 +76,9 @@ def rival(
         other = taken.setdefault(identity, call)
         if other is not call:
             return other
-        kept = holder(call)
-        if kept is not None and not (kept.run_id == run_id and kept.seq in freed):
-            return kept
+        for kept in holders(call):
+            if not (kept.run_id == run_id and kept.seq in freed):
+                return kept
     return None
 
 

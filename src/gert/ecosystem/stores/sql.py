@@ -99,9 +99,13 @@ CALLS: Final = (
 )
 LAST_CALL: Final = "SELECT coalesce(max(seq), 0) FROM calls WHERE run_id = $1 AND key = $2"
 OPEN_CALLS: Final = f"SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 AND outcome = 'open' ORDER BY seq LIMIT $2"
+_MEANS_THE_SAME: Final = f"SELECT {CALL_COLUMNS} FROM calls WHERE tenant = $1 AND name = $2 AND semantic_key = $3"
+# What `HOLDING` says, without the kernel behind it: runbook runs are kept by these tables, too.
+HOLDING: Final = "('open', 'success', 'unknown_outcome')"
+HOLDERS: Final = f"{_MEANS_THE_SAME} AND outcome IN {HOLDING} ORDER BY held DESC, timestamp, seq"
 HOLDER: Final = (
-    f"SELECT {CALL_COLUMNS} FROM calls WHERE tenant = $1 AND name = $2 AND semantic_key = $3"
-    " ORDER BY held DESC, timestamp DESC, seq DESC LIMIT 1"
+    f"{_MEANS_THE_SAME} ORDER BY CASE WHEN outcome IN {HOLDING} THEN 1 ELSE 0 END DESC, held DESC,"
+    " timestamp DESC, seq DESC LIMIT 1"
 )
 COUNT_IN_RUN: Final = "SELECT count(*) FROM calls WHERE run_id = $1 AND name = $2 AND kind = 'tool' AND timestamp >= $3"
 COUNT_OF_TENANT: Final = (

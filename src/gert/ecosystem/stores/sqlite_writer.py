@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple, TypeVar
 
@@ -39,7 +39,7 @@ _END: Final = (
     " (SELECT coalesce(max(seq), 0) FROM events WHERE run_id = ?1) FROM runs WHERE run_id = ?1"
 )
 _LAST_CALL: Final = sql.for_sqlite(sql.LAST_CALL)
-_HELD: Final = f"SELECT {sql.CALL_COLUMNS} FROM calls WHERE tenant = ? AND name = ? AND semantic_key = ? AND held = 1"  # noqa: S608
+_HOLDERS: Final = sql.for_sqlite(sql.HOLDERS)
 _ADD_EVENT: Final = "INSERT INTO events (run_id, seq, type, timestamp, summary_type, line) VALUES (?, ?, ?, ?, ?, ?)"
 # A run may have a row before it has events: somebody took its lease.
 _BEGIN_RUN: Final = """
@@ -162,7 +162,7 @@ class SqliteWriter:
         batch = write(head, self._stamp())
         check_follows(head, batch)
         calls, ends = settled(batch) if batch.calls else (batch.calls, batch.ends)
-        if calls and (other := rival(run_id, calls, ends, self._holder)) is not None:
+        if calls and (other := rival(run_id, calls, ends, self._holders)) is not None:
             return Held(other)
         if not batch.rows:
             return Written(batch)
@@ -223,9 +223,8 @@ class SqliteWriter:
         for call in calls:
             execute(_ADD_CALL, (*structs.astuple(call), int(call.held)))
 
-    def _holder(self, call: Call) -> Call | None:
-        row = self._execute(_HELD, (call.tenant, call.name, call.semantic_key)).fetchone()
-        return call_of(row) if row is not None else None
+    def _holders(self, call: Call) -> Iterator[Call]:
+        return map(call_of, self._execute(_HOLDERS, (call.tenant, call.name, call.semantic_key)).fetchall())
 
     def _lease(self, run_id: str) -> Lease | None:
         row = self._execute(_LEASE, (run_id,)).fetchone()
