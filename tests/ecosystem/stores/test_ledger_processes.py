@@ -62,9 +62,9 @@ async def test_processes_that_write_the_same_run_take_turns(kind: str, place: st
 @in_loop
 async def test_of_processes_that_start_a_run_one_does(kind: str, place: str, tmp_path: object) -> None:
     flag = f"{tmp_path}/now"
-    LEDGERS[kind](place)
-    children = [process(kind, place, STARTS, flag) for _ in range(4)]
-    await asyncio.sleep(0.5)
+    async with LEDGERS[kind](place):
+        children = [process(kind, place, STARTS, flag) for _ in range(4)]
+        await asyncio.sleep(0.5)
     _raise(flag)
     said = [await outcome_of(child) for child in children]
     assert sorted(said) == [[b"started"], [b"too late"], [b"too late"], [b"too late"]]

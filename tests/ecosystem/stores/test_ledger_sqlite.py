@@ -226,10 +226,9 @@ class TestTampering:
 
 class TestTheDatabase:
     def test_is_durable_unless_told_otherwise(self, path: Path) -> None:
-        ledger = SqliteLedger(path)
-        assert ledger.durable is True
-        assert SqliteLedger(path, sync=False).durable is False
-        asyncio.run(ledger.close())
+        for ledger, is_durable in ((SqliteLedger(path), True), (SqliteLedger(path, sync=False), False)):
+            assert ledger.durable is is_durable
+            asyncio.run(ledger.close())
 
     @in_loop
     async def test_is_never_made_by_reading(self, path: Path) -> None:
