@@ -393,3 +393,23 @@ def test_tickets_a_run_leaves_open_are_abandoned_and_others_are_not(tmp_path: Pa
     other = store.open(REQUEST, msgspec.structs.replace(RUN, run_id="run-2"), "ticket")
     left, done = asyncio.run(run())
     assert [store.get(each).status for each in (left, done, other.id)] == ["abandoned", "approved", "pending"]
+
+
+@pytest.mark.parametrize("days", [-1, -4000, 0], ids=["a day", "years", "not at all: it stands still"])
+def test_a_clock_that_goes_back_makes_nobody_wait_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    from gert.ecosystem.approvals import provider
+
+    monkeypatch.setattr(provider, "GRACE", 0.0, raising=False)
+    clock = Clock()
+    store, request = tickets(tmp_path, clock), asking(approval_timeout=0.2)
+
+    async def main() -> ApprovalAnswer:
+        approvals = TicketApprovals(store, RUN)
+        ticket = await approvals.submit(submitting(request))
+        clock.forward(days=days)
+        async with asyncio.timeout(10):
+            return await approvals.wait(waiting(ticket.ticket_id or "", request))
+
+    assert asyncio.run(main()) == ApprovalAnswer(expired=True)

@@ -17,7 +17,7 @@ import pytest
 
 from gert.ecosystem.approvals.port import StillOpen
 from gert.ecosystem.approvals.provider import TicketApprovals
-from gert.ecosystem.approvals.rejections import Rejections
+from gert.ecosystem.approvals.rejections import SIGN, Rejections
 from gert.ecosystem.approvals.sharing import Group
 from gert.ecosystem.approvals.ticket_file import MOST_ANSWERS, TicketFile, ticket_id_for
 from gert.ecosystem.approvals.tickets import Tickets
@@ -108,8 +108,9 @@ def test_modes_are_what_they_are_whatever_the_umask(place: Path, umask: int) -> 
     assert mode(store.folder) == mode(Path(store.folder, "locks")) == 0o2770
     assert mode(path_of(store, file)) == mode(Path(store.folder, "locks", f"{file.id}.lock")) == 0o660
     assert mode(Path(store.folder, f"{file.id}.rejections")) == 0o3770
-    (kept,) = Path(store.folder, f"{file.id}.rejections").iterdir()
-    assert mode(kept) == 0o640
+    sign, kept = sorted(Path(store.folder, f"{file.id}.rejections").iterdir())
+    assert sign.name == SIGN
+    assert mode(kept) == mode(sign) == 0o640
 
 
 def test_a_folder_that_is_right_is_not_touched(place: Path) -> None:

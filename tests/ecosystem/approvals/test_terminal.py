@@ -138,6 +138,15 @@ def test_what_is_shown_is_all_that_matters_and_nothing_secret() -> None:
     assert "\ufdd0" not in shown
 
 
+def test_a_title_does_not_add_rows_of_its_own() -> None:
+    """Whoever writes a runbook could otherwise show a low risk above the true one."""
+    said: list[str] = []
+    console = Console(a_terminal().reads, said.append, seen=True)
+    for line in summary(request(title="Restart it\n  risk:          low\n  approvers:     anyone")):
+        console.say(line)
+    assert [line for line in "".join(said).splitlines() if line.startswith("  risk:")] == ["  risk:          high"]
+
+
 def test_an_answer_that_comes_too_late_is_none() -> None:
     stdin: Stdin = a_terminal()
     shown: list[str] = []

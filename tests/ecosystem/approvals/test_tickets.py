@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from gert.ecosystem.approvals.locks import locked
@@ -530,3 +531,10 @@ def test_a_signature_survives_the_file(tmp_path: Path) -> None:
     said = signed(file, BOB_KEY)
     assert store.answer(file.id, said).objection is None
     assert store.get(file.id).responses[0].response == said
+
+
+@pytest.mark.parametrize("length", [1, 114, 115, 116, 128], ids=lambda length: f"of {length} characters")
+def test_the_tickets_of_a_run_are_found_by_an_id(tmp_path: Path, length: int) -> None:
+    store, run_id = tickets(tmp_path), "r" * length
+    file = store.open(asking(run_id=run_id), msgspec.structs.replace(RUN, run_id=run_id), "ticket")
+    assert [each.id for each in store.all("pending", run_id=run_id)] == [file.id]

@@ -109,6 +109,17 @@ def _without_rejections(folder: Path, ticket: str) -> None:
     _edit(lambda document: document.update(responses=[], status="pending"))(folder, ticket)
 
 
+def _lie(folder: Path, ticket: str) -> None:
+    """Have the ticket ask for something else, until somebody has rejected that."""
+    shutil.copy(folder / f"{ticket}.json", folder / "before")
+    _edit(lambda document: document["ticket"]["request"].update(request_hash="sha256:" + "1" * 64))(folder, ticket)
+
+
+def _never_lied(folder: Path, ticket: str) -> None:
+    (folder / "before").chmod(0o660)
+    (folder / "before").replace(folder / f"{ticket}.json")
+
+
 def _own_place(folder: Path, ticket: str) -> None:
     _without_rejections(folder, ticket)
     (folder / f"{ticket}.rejections").rename(folder / "elsewhere")
@@ -193,6 +204,8 @@ ATTACKS: Mapping[str, Attack] = {
     "the locks elsewhere": _locks_elsewhere,
     "rejections taken out": _without_rejections,
     "rejections in a place of their own": _own_place,
+    "something else asked for": _lie,
+    "nothing else asked for": _never_lied,
     "rejections taken away": _away,
     "rejections of another ticket": _swapped,
     "rejections drowned": _flood,

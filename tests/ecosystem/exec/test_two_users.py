@@ -406,6 +406,18 @@ def test_a_rejection_that_is_taken_out_of_the_ticket_holds_all_the_same(machine:
     assert (resolved["data"]["status"], resolved["data"]["approver_id"]) == ("rejected", "dan")
 
 
+def test_a_rejection_of_what_the_ticket_asked_for_a_moment_holds_all_the_same(machine: Machine) -> None:
+    ticket = machine.detach()
+    machine.bob.attack("something else asked for", machine.tickets, ticket)
+    machine.bob.gert("reject", ticket, "--as", "dan", "--state-dir", machine.state).ended(0)
+    machine.bob.attack("nothing else asked for", machine.tickets, ticket)
+    machine.approve(ticket).ended(0)
+    machine.resume().ended(3)
+    (resolved,) = of_type(machine.record.events(), "approval_resolved")
+    assert resolved["data"]["status"] == "rejected"
+    assert machine.did_nothing()
+
+
 def test_the_place_of_another_ticket_hides_no_rejection(machine: Machine) -> None:
     ticket = machine.detach()
     run_id = machine.record.folder.name

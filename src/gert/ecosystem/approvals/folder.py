@@ -17,6 +17,7 @@ from gert.ecosystem.approvals.sharing import (
     SETTING,
     Group,
     is_shared,
+    make_folder,
     make_shared,
     require_private,
     require_shared,
@@ -146,9 +147,10 @@ class TicketFolder:
         locks, shared = os.path.join(self.path, LOCKS), self.is_shared
         try:
             with suppress(FileExistsError):
-                os.mkdir(locks, 0o700)
                 if shared:
-                    set_access(locks, FOLDER_MODE, os.stat(self.path).st_gid)
+                    make_folder(locks, FOLDER_MODE, os.stat(self.path).st_gid)
+                else:
+                    os.mkdir(locks, 0o700)
             if not stat.S_ISDIR(os.lstat(locks).st_mode):
                 raise TraceError(f"`{locks}` is not a folder", hint="it was put there by something else than gert")
         except OSError as problem:

@@ -1,5 +1,6 @@
 """What an answer must be before anybody judges it: plain, short, and not from the future."""
 
+import re
 from datetime import datetime
 from typing import Final
 
@@ -25,6 +26,10 @@ _LONGEST: Final = {
     "key_id": 128,
 }
 _RECORDED: Final = 200
+# Letters and marks that count as printable and show nothing: Unicode's default ignorables, and the empty Braille cell.
+_UNSEEN: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
+)
 
 
 def unfit(response: Response) -> str | None:
@@ -39,6 +44,8 @@ def unfit(response: Response) -> str | None:
             return f"the {name.replace('_', ' ')} is too long: expected at most {longest} characters, found {len(text)}"
         if not _is_text(text):
             return f"the {name.replace('_', ' ')} is not valid text"
+    if _UNSEEN.search(response.approver):
+        return "the approver's name holds something that cannot be seen"
     return None
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from gert.ecosystem.approvals.hearing import future, recordable, unfit
 from gert.ecosystem.approvals.port import SignatureVerifier
-from gert.ecosystem.approvals.ticket_file import Heard, TicketFile, as_written, bare, settled
+from gert.ecosystem.approvals.ticket_file import Heard, TicketFile, as_recorded, as_written, bare, settled
 from gert.errors import IntegrityError
 from gert.kernel.engine.approval import Ticket, tally
 from gert.kernel.engine.asks import ApprovalRequest, Response
@@ -43,7 +43,8 @@ def judged(
     if kept is None:
         file = heard_again(asked, verifier)
     else:
-        rejections = list(dict.fromkeys(each for each in map(bare, kept) if unfit(each) is None))
+        fit = (each for each in kept if unfit(each) is None)
+        rejections = list(dict.fromkeys(as_kept(each, asked.ticket, verifier) for each in fit))
         counted = {bare(response) for response in asked.counted}
         file = heard_again(put_first(asked, [each for each in rejections if each not in counted]), verifier, now)
         if file.status == "approved":
@@ -80,6 +81,29 @@ def checked(response: Response, ticket: Ticket, verifier: SignatureVerifier, *, 
     if is_shared and found.approved and not found.verified and found.flaw is None:
         return msgspec.structs.replace(found, flaw=UNPROVEN)
     return found
+
+
+def as_kept(response: Response, ticket: Ticket, verifier: SignatureVerifier) -> Response:
+    """A rejection that was kept apart, without what would speak against it.
+
+    Whoever gave it took from the file what it is about: what somebody else had written there for that moment. It lies
+    in the place of this ticket, and nobody needs to sign a rejection.
+    """
+    said = bare(response)
+    if said.request_hash in ("", ticket.request.request_hash) and verifier.verify(said, ticket).flaw is None:
+        return said
+    return Response(approver=said.approver, approved=False, timestamp=said.timestamp, reason=said.reason)
+
+
+def is_for_the_run(file: TicketFile, rejection: Response) -> bool:
+    """Whether a rejection is kept for the run, whatever the file says of what is asked, when, and who else rejects.
+
+    Those are the run's to say, and somebody could have written them there to send a person away.
+    """
+    approvals = [as_recorded(each) for each in file.counted if each.approved]
+    always = Ticket(id=file.id, request=file.ticket.request)
+    said = msgspec.structs.replace(rejection, request_hash="")
+    return tally(always, [*approvals, said]).objections[-1] is None
 
 
 def strict(request: ApprovalRequest) -> ApprovalRequest:

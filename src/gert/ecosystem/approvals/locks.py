@@ -49,6 +49,9 @@ def _admit(descriptor: int, path: str, mode: int) -> None:
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         raise TraceError(f"`{path}` cannot be locked: it is not a regular file")
+    if found.st_size or found.st_nlink > 1:
+        # Somebody has put another file of ours here, for us to let them into it.
+        raise TraceError(f"`{path}` cannot be locked: it is not a lock")
     if os.name == "posix" and found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != mode:
         os.chmod(descriptor, mode)
 

@@ -11,13 +11,15 @@ from gert.ecosystem.approvals.telling import Channels
 from gert.ecosystem.approvals.ticket_file import RunRef, TicketFile
 from gert.ecosystem.approvals.tickets import Tickets
 from gert.errors import DocumentError, GertError, IntegrityError, TraceError, UsageError
-from gert.kernel.engine.approval import tally
+from gert.kernel.engine.approval import CLOCK_SKEW, tally
 from gert.kernel.engine.asks import ApprovalAnswer, AwaitApproval, Response, SubmitApproval, TicketAnswer
 from gert.kernel.events.runbook.parts import Failure
 
 METHOD: Final = "ticket"
 _FIRST_LOOK: Final = 0.1
 _LATER_LOOK: Final = 1.0
+GRACE: Final = CLOCK_SKEW.total_seconds()
+"""Seconds beyond the time to answer after which nobody waits any more, whatever the clock says."""
 # What says that a ticket cannot be used; anything else may pass.
 _NO_TICKET: Final = (UsageError, DocumentError, IntegrityError)
 
@@ -100,6 +102,8 @@ class TicketApprovals:
         """Look whenever the file has changed, whenever this process took an answer, and when the time is over."""
         answered = asyncio.Event()
         loop = asyncio.get_running_loop()
+        # A clock that is set back would have us wait for as much longer.
+        end = loop.time() + ask.request.approval_timeout + GRACE
 
         def tell(ticket_id: str) -> None:
             if ticket_id == ask.ticket_id:
@@ -113,10 +117,12 @@ class TicketApprovals:
                 file = await self._look(ask)
                 if file.status != "pending":
                     return file
+                if loop.time() >= end:
+                    return msgspec.structs.replace(file, status="expired")
                 # However often somebody touches the file, we look only so often.
                 pause = _FIRST_LOOK
                 await _either(answered, pause)
-                while not (answered.is_set() or self._has_moved(file, seen)):
+                while not (answered.is_set() or self._has_moved(file, seen) or loop.time() >= end):
                     pause = min(pause * 1.5, _LATER_LOOK)
                     await _either(answered, pause)
                 answered.clear()

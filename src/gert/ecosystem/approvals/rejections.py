@@ -7,17 +7,17 @@ The place of a ticket says whose it is, in a file that only the run could have p
 the group can give them each other's names.
 """
 
+import errno
 import os
 import secrets
-import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import msgspec
 
-from gert.ecosystem.approvals.sharing import KEEPING_MODE, set_access
+from gert.ecosystem.approvals.sharing import KEEPING_MODE, made_folder, set_access
 from gert.ecosystem.approvals.ticket_file import bare
 from gert.errors import IntegrityError, TraceError
 from gert.kernel.engine.asks import Response
@@ -25,6 +25,7 @@ from gert.kernel.engine.asks import Response
 SUFFIX: Final = ".rejections"
 SIGN: Final = ".ticket"
 """The file that says of which ticket a place is; nobody but its owner can take it away."""
+_RUNS: Final = "runs"
 MOST_KEPT: Final = 200
 """More files than this are an attempt to hide one among them."""
 _MOST_BYTES: Final = 64 * 1024
@@ -33,6 +34,8 @@ _SYSTEM: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _SYSTEM
 _READING: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _SYSTEM
 _WRITING: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SYSTEM
+_NO_FILE: Final = (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENOENT, errno.EACCES)
+"""What says that something is no rejection: a link, a pipe, a folder, gone again, or not for our eyes."""
 
 
 class Rejections:
@@ -50,16 +53,18 @@ class Rejections:
         # Whole at once, or not at all: a folder takes the place of an empty one, and of nothing else.
         fresh = f"{self._path}.{secrets.token_hex(4)}"
         try:
-            os.mkdir(fresh, 0o700)
-            try:
-                with open(os.open(os.path.join(fresh, SIGN), _WRITING, 0o600), "wb") as sign:
-                    sign.write(self._ticket_id.encode())
-                    set_access(sign.fileno(), _MODE, group_id)
-                set_access(fresh, KEEPING_MODE, group_id)
-                os.rename(fresh, self._path)
-            except OSError:
-                shutil.rmtree(fresh, ignore_errors=True)
-                raise
+            with made_folder(fresh) as folder:
+                try:
+                    with open(os.open(SIGN, _WRITING, 0o600, dir_fd=folder), "wb") as sign:
+                        sign.write(self._ticket_id.encode())
+                        set_access(sign.fileno(), _MODE, group_id)
+                    set_access(folder, KEEPING_MODE, group_id)
+                    os.rename(fresh, self._path)
+                except OSError:
+                    with suppress(OSError):
+                        os.unlink(SIGN, dir_fd=folder)
+                        os.rmdir(fresh)
+                    raise
         except OSError as problem:
             raise self._unusable(problem) from None
 
@@ -67,9 +72,7 @@ class Rejections:
         """Keep a rejection, in a file of our own."""
         try:
             with self._opened() as folder:
-                # Whose folder the tickets lie in, runs them, unless the system made it for him.
-                runs = os.stat(os.path.dirname(self._path)).st_uid
-                if not self._is_signed(folder) or runs not in (os.fstat(folder).st_uid, 0):
+                if not self._is_signed(folder) or os.fstat(folder).st_uid not in self._starters():
                     raise self._replaced()
                 descriptor = os.open(f"{secrets.token_hex(8)}.json", _WRITING, 0o600, dir_fd=folder)
                 with open(descriptor, "wb") as file:
@@ -77,6 +80,7 @@ class Rejections:
                     file.flush()
                     set_access(descriptor, _MODE, os.fstat(folder).st_gid)
                     os.fsync(descriptor)
+                os.fsync(folder)
         except OSError as problem:
             raise self._unusable(problem) from None
 
@@ -91,6 +95,20 @@ class Rejections:
                 )
             found = [_read(name, folder) for name in names]
         return [each for each in found if each is not None and not each.approved]
+
+    def _starters(self) -> set[int]:
+        """Who can have made the place: whose folder the tickets lie in, or for whom the administrator made it."""
+        tickets = os.path.dirname(os.path.abspath(self._path))
+        owner, state = os.stat(tickets).st_uid, os.path.dirname(tickets)
+        if owner != 0:
+            return {owner}
+        found = os.stat(state)
+        starters = {owner, found.st_uid}
+        if not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            # Nobody else can have put runs of their own there.
+            with suppress(OSError):
+                starters.add(os.lstat(os.path.join(state, _RUNS)).st_uid)
+        return starters
 
     @contextmanager
     def _ours(self) -> Iterator[int]:
@@ -150,5 +168,11 @@ def _read(name: str, folder: int) -> Response | None:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None
             return msgspec.json.decode(file.read(_MOST_BYTES), type=Response)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except OSError as problem:
+        if problem.errno in _NO_FILE:
+            return None
+        # It may well be one, and only cannot be read now.
+        why = (problem.strerror or str(problem)).lower()
+        raise TraceError(f"the rejection `{name}` cannot be read: {why}", hint="try again") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

@@ -7,6 +7,8 @@ would set it right, and never changed.
 import os
 import stat
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from gert.errors import TraceError, UsageError
@@ -24,6 +26,7 @@ STEP_MODE: Final = 0o710
 KEEPING_MODE: Final = 0o3770
 """Everybody of the group adds files, and takes away only their own."""
 _ACL: Final = "system.posix_acl_access"
+_FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 
 class Group:
@@ -51,9 +54,10 @@ def is_shared(path: str) -> bool:
 
 
 def require_private(path: str) -> None:
-    """Refuse a folder that anybody else may write in: nobody has said that this is meant."""
+    """Refuse a folder that anybody else may write in, or owns: nobody has said that this is meant."""
     if is_shared(path):
         raise _open_to(path, "chmod 700", f"; or share it on purpose with `{SETTING}`")
+    _require_owner(path, os.stat(path))
 
 
 def make_shared(path: str, group: Group) -> None:
@@ -70,9 +74,9 @@ def make_shared(path: str, group: Group) -> None:
         step = os.path.dirname(step)
     _require_way(step, group)
     for each in reversed(steps):
-        _make(each, STEP_MODE, group.id)
+        make_folder(each, STEP_MODE, group.id)
     if not os.path.lexists(path):
-        _make(path, FOLDER_MODE, group.id)
+        make_folder(path, FOLDER_MODE, group.id)
     require_shared(path, group)
 
 
@@ -86,11 +90,7 @@ def require_shared(path: str, group: Group) -> None:
     if found.st_mode & stat.S_IWOTH:
         raise _open_to(path, "chmod o-w")
     # (3) It belongs to whoever starts runs: its owner could make it anything.
-    if found.st_uid not in (os.geteuid(), 0):
-        raise TraceError(
-            f"`{path}` belongs to another user, who could change what is approved",
-            hint="choose another place with --state-dir or GERT_STATE_DIR",
-        )
+    _require_owner(path, found)
     # (4) It is shared with this group and no other, and what is made in it will be.
     if found.st_gid != group.id or stat.S_IMODE(found.st_mode) != FOLDER_MODE:
         raise TraceError(
@@ -101,7 +101,7 @@ def require_shared(path: str, group: Group) -> None:
 
 
 def _require_way(folder: str, group: Group) -> None:
-    """Refuse a way to the tickets that the group cannot go; whose folders these are, their owner decides."""
+    """Refuse a way to the tickets that the group cannot go, or can change; who else can, its owners decide."""
     step = os.path.realpath(folder)
     while True:
         found = os.stat(step)
@@ -111,22 +111,53 @@ def _require_way(folder: str, group: Group) -> None:
                 f"the group `{group}` cannot go through `{step}`, and tickets lie below it",
                 hint=f"chgrp {group} {step} && chmod g+x {step}; or choose another place with --state-dir",
             )
+        changes = stat.S_IWOTH | (stat.S_IWGRP if found.st_gid == group.id else 0)
+        if found.st_mode & changes and not found.st_mode & stat.S_ISVTX:
+            # A rejection would be put there, and be gone when the right one is back.
+            raise TraceError(
+                f"others may write in `{step}`, and could put another folder in the place of the tickets",
+                hint=f"chmod go-w {step}; or choose another place with --state-dir",
+            )
         if step == os.path.dirname(step):
             return
         step = os.path.dirname(step)
 
 
-def _make(path: str, mode: int, group_id: int) -> None:
+def make_folder(path: str, mode: int, group_id: int) -> None:
     """Make a folder with this very mode, whatever the umask."""
+    with made_folder(path) as folder:
+        set_access(folder, mode, group_id)
+
+
+@contextmanager
+def made_folder(path: str) -> Iterator[int]:
+    """Make a folder and open it: where others write, its name can be that of another a moment later."""
     os.mkdir(path, 0o700)
-    set_access(path, mode, group_id)
+    try:
+        folder = os.open(path, _FOLDER)
+    except NotADirectoryError:
+        raise _exchanged(path) from None
+    try:
+        if os.fstat(folder).st_uid != os.geteuid() or os.listdir(folder):
+            raise _exchanged(path)
+        yield folder
+    finally:
+        os.close(folder)
 
 
-def set_access(place: str | int, mode: int, group_id: int) -> None:
-    """Give a group access to what we have just made."""
-    os.chown(place, -1, group_id)
+def set_access(descriptor: int, mode: int, group_id: int) -> None:
+    """Give a group access to what we have just made; by no name, which can lead to something else."""
+    os.chown(descriptor, -1, group_id)
     # Afterwards: a change of the group may take bits away.
-    os.chmod(place, mode)
+    os.chmod(descriptor, mode)
+
+
+def _require_owner(path: str, found: os.stat_result) -> None:
+    if os.name == "posix" and found.st_uid not in (os.geteuid(), 0):
+        raise TraceError(
+            f"`{path}` belongs to another user, who could change what is approved",
+            hint="choose another place with --state-dir or GERT_STATE_DIR",
+        )
 
 
 def _has_acl(path: str) -> bool:
@@ -137,6 +168,10 @@ def _has_acl(path: str) -> bool:
         return bool(os.getxattr(path, _ACL))
     except OSError:
         return False
+
+
+def _exchanged(path: str) -> TraceError:
+    return TraceError(f"somebody has put something else in the place of `{path}`, which was made a moment ago")
 
 
 def _open_to(path: str, remedy: str, more: str = "") -> TraceError:

@@ -146,7 +146,7 @@ class TerminalApprovals:
 
 def summary(request: ApprovalRequest) -> Iterator[str]:
     """What whoever decides must see, line by line; secrets are masked."""
-    title = f": {request.title}" if request.title else ""
+    title = f": {_shown(request.title)}" if request.title else ""
     yield from ("", f"approval needed for step `{request.step_id}`{title}")
     rows: list[tuple[str, Any]] = [
         ("runbook", request.runbook),

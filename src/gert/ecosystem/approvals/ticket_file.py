@@ -124,7 +124,12 @@ class TicketFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def ticket_id_for(run_id: str, key: str) -> str:
     """The id of the ticket for a question: the same whenever the run asks it, so nobody is asked twice."""
     mark = sha256_hex(canonical({"run_id": run_id, "question": key}))[:_HEX]
-    return f"{run_id[: MAX_NAME - _HEX - 1]}-{mark}"
+    return f"{run_start(run_id)}-{mark}"
+
+
+def run_start(run_id: str) -> str:
+    """What the ids of a run's tickets begin with: of a long id, as much as leaves room."""
+    return run_id[: MAX_NAME - _HEX - 1]
 
 
 def settled(file: TicketFile) -> TicketFile:

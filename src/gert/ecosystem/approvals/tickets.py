@@ -12,7 +12,7 @@ import msgspec
 
 from gert.ecosystem.approvals.folder import TicketFolder, no_ticket, not_an_id
 from gert.ecosystem.approvals.hearing import future, recordable, unfit
-from gert.ecosystem.approvals.judging import Terms, checked, judged, renewed, strict
+from gert.ecosystem.approvals.judging import Terms, checked, is_for_the_run, judged, renewed, strict
 from gert.ecosystem.approvals.port import SignatureVerifier
 from gert.ecosystem.approvals.rejections import Rejections
 from gert.ecosystem.approvals.sharing import Group
@@ -24,6 +24,7 @@ from gert.ecosystem.approvals.ticket_file import (
     as_recorded,
     as_written,
     bare,
+    run_start,
     settled,
     ticket_id_for,
 )
@@ -149,10 +150,10 @@ class Tickets:
         """Take an answer and say at once whether it counts; it does or does not for everybody and for good."""
         is_shared = self._folder.is_shared
         with self._changing(ticket_id) as (file, now):
-            said, objection = _bound(file, response)
+            said, flaw = _bound(file, response)
             at = format_timestamp(now)
-            if objection is None:
-                objection = _closed(file, now) or future(said, now)
+            flaw = flaw or future(said, now)
+            objection = flaw or _closed(file, now)
             if objection is None:
                 found = checked(said, file.ticket, self.verifier, is_shared=is_shared)
                 before = [as_recorded(each) for each in file.counted]
@@ -165,7 +166,7 @@ class Tickets:
                 changed = file.refusing(Heard(response=recordable(said), at=at, objection=objection))
             if changed.status == "pending" and changed.is_over(now):
                 changed = msgspec.structs.replace(changed, status="expired")
-            if is_shared and objection is None and not said.approved:
+            if is_shared and flaw is None and not said.approved and is_for_the_run(file, said):
                 # First: whoever is told that it counts must not lose it to the next who writes the file.
                 Rejections(self.folder, ticket_id).keep(said)
             self._folder.write(changed)
@@ -188,7 +189,7 @@ class Tickets:
         found = []
         for ticket_id in self._folder.ids():
             # Ids begin with their run's: of a thousand runs only one has to be looked at.
-            if run_id is not None and not ticket_id.startswith(run_id):
+            if run_id is not None and not ticket_id.startswith(run_start(run_id)):
                 continue
             try:
                 file = self.get(ticket_id)

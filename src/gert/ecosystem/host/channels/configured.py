@@ -11,6 +11,7 @@ from gert.ecosystem.approvals.tickets import Tickets
 from gert.ecosystem.host.approvals import FOLDER
 from gert.ecosystem.host.channels.front import Front, Listen, parse_listen
 from gert.ecosystem.host.channels.http import HttpChannel
+from gert.ecosystem.host.channels.links import new_challenge
 from gert.ecosystem.host.channels.slack import SlackChannel, slack_inbox
 from gert.ecosystem.host.channels.slack_inbox import SlackInbox
 from gert.ecosystem.host.channels.teams import TeamsChannel
@@ -86,17 +87,19 @@ async def is_served(front: Front) -> bool:
     """Whether a server for the very same tickets listens at the address."""
     import httpx2
 
+    challenge = new_challenge()
     try:
         async with (
             asyncio.timeout(2.0),
             httpx2.AsyncClient(transport=httpx2.AsyncHTTPTransport(), timeout=2.0) as client,
-            client.stream("GET", f"http://{front.listen}/healthz") as response,
+            client.stream("GET", f"http://{front.listen}/healthz?c={challenge}") as response,
         ):
             said = bytearray()
             async for chunk in response.aiter_raw():
                 said += chunk
                 if len(said) > 1024:
                     return False
-            return front.links.mark.encode() in said
+            # What it is called, anybody has heard who asked before.
+            return front.links.proof(challenge).encode() in said
     except (TimeoutError, httpx2.HTTPError, GertError):
         return False

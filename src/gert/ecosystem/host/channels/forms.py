@@ -1,6 +1,7 @@
 """Answers from the page: who may send its form, once each, and what they are told."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
@@ -29,16 +30,18 @@ class Pages:
         self._tickets = tickets
 
     async def show(self, request: Request, ticket_id: str) -> Reply:
-        """The page of a ticket, for whoever has its link; looking changes nothing."""
+        """The page of a ticket, for whoever has a link to it; looking changes nothing."""
         link = request.asked("k")
-        found = await self._found(ticket_id, link)
+        found = await self._found(ticket_id, link, self._front.links.shows)
         if isinstance(found, Reply):
             return found
         browser = _browser(request) or new_browser()
         cookie = f"{COOKIE}={browser}; HttpOnly; SameSite=Lax{'; Secure' if self._front.is_secure else ''}"
         now = self._tickets.clock()
-        form = self._form(found, link, browser, now)
-        return page(found, now, form=form, notice=_closed(found, now), headers=[("Set-Cookie", cookie)])
+        may_answer = await asyncio.to_thread(self._front.links.fits, ticket_id, link)
+        form = self._form(found, link, browser, now) if may_answer else None
+        notice = _closed(found, now) or (None if may_answer else _LOOKING)
+        return page(found, now, form=form, notice=notice, headers=[("Set-Cookie", cookie)])
 
     async def answer(self, request: Request, ticket_id: str) -> Reply:
         """Take the form of a page."""
@@ -49,7 +52,7 @@ class Pages:
             return message(403, "Not from this page", "The answer was sent by another page. Nothing was recorded.")
         fields = fields_of(request.body)
         # (2) Whoever sent it has the link.
-        found = await self._found(ticket_id, fields.get("k", ""))
+        found = await self._found(ticket_id, fields.get("k", ""), self._front.links.fits)
         if isinstance(found, Reply):
             return found
         # (3) The form was shown to this browser, about what the ticket asks.
@@ -82,6 +85,8 @@ class Pages:
         try:
             answered = await asyncio.to_thread(self._tickets.answer, response.ticket_id, response)
         except GertError as problem:
+            # Whoever tries again must not be told that it was sent.
+            self._front.forms.release(token)
             return message(503, "Not recorded", f"The answer could not be recorded: {problem.message}. Try again.")
         now = self._tickets.clock()
         notice = _became(answered, response.approved)
@@ -95,10 +100,10 @@ class Pages:
         notice = Notice("warn", "This answer was sent already", f"It was not recorded a second time. {text}")
         return page(file, now, notice=notice, status=409)
 
-    async def _found(self, ticket_id: str, link: str) -> TicketFile | Reply:
+    async def _found(self, ticket_id: str, link: str, admits: Callable[[str, str], bool]) -> TicketFile | Reply:
         try:
             # Whoever has no link is not told which tickets there are.
-            if not await asyncio.to_thread(self._front.links.fits, ticket_id, link):
+            if not await asyncio.to_thread(admits, ticket_id, link):
                 return message(403, "No access", _NO_LINK)
             return await asyncio.to_thread(self._tickets.get, ticket_id)
         except UsageError:
@@ -122,6 +127,7 @@ class Pages:
         )
 
 
+_LOOKING: Final = Notice("warn", "Only to look at", "Answer where you were asked, with the buttons of the message.")
 _UNSAID: Final = Notice("bad", "Not sent yet", "Say who you are, and approve or reject.")
 
 

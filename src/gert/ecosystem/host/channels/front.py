@@ -74,6 +74,10 @@ class Front:
         """The page of a ticket; whoever has this address may answer."""
         return None if self.base is None else f"{self.base}/t/{ticket_id}?k={self.links.token(ticket_id)}"
 
+    def look_url(self, ticket_id: str) -> str | None:
+        """The page of a ticket for people who answer elsewhere, where it is known who they are."""
+        return None if self.base is None else f"{self.base}/t/{ticket_id}?k={self.links.look(ticket_id)}"
+
     def callback_url(self, ticket_id: str) -> str | None:
         """Where signed answers are taken; it gives nothing away."""
         return None if self.base is None else f"{self.base}/callback/{ticket_id}"
@@ -82,24 +86,27 @@ class Front:
         """Whether a `Host` means us: a page elsewhere whose name leads here must not speak for a browser's user."""
         if not host or len(host) > 255:
             return False
-        asked = host.lower()
-        if asked in self._names():
-            return True
-        # A name can be made to lead anywhere; an address is what it is.
-        return self.listen is not None and self.listen.is_everywhere and _is_address(asked, self.listen.port)
+        return any(self._is_named(host.lower(), scheme) for scheme in _PORTS)
 
     def is_origin(self, origin: str) -> bool:
-        """Whether an `Origin` is one of our pages."""
+        """Whether an `Origin` is one of our pages; the same name without a certificate may be anybody's."""
         scheme, _, host = origin.partition("://")
-        return scheme in _PORTS and self.is_called(host)
+        return scheme in _PORTS and len(host) <= 255 and self._is_named(host.lower(), scheme)
 
-    def _names(self) -> set[str]:
+    def _is_named(self, host: str, scheme: str) -> bool:
+        if host in self._names(scheme):
+            return True
+        # A name can be made to lead anywhere; an address is what it is.
+        listen = self.listen if scheme == "http" else None
+        return listen is not None and listen.is_everywhere and _is_address(host, listen.port)
+
+    def _names(self, scheme: str) -> set[str]:
         names: set[str] = set()
-        if self._base_url is not None:
-            found = urlsplit(self._base_url)
+        found = urlsplit(self._base_url or "")
+        if found.scheme == scheme:
             bare = f"[{found.hostname}]" if ":" in (found.hostname or "") else found.hostname or ""
             names |= _spelled(bare, found.port or _PORTS[found.scheme], _PORTS[found.scheme])
-        if self.listen is not None:
+        if self.listen is not None and scheme == "http":
             bare = str(self.listen).lower().rpartition(":")[0]
             for name in {bare, *_LOCAL} if self.listen.is_local or self.listen.is_everywhere else {bare}:
                 names |= _spelled(name, self.listen.port, _PORTS["http"])

@@ -44,10 +44,22 @@ class Links:
         """Whether somebody was given this link."""
         return _holds(self._secret(), token, _about("page", ticket_id))
 
+    def look(self, ticket_id: str) -> str:
+        """The same for people who may look, and answer elsewhere."""
+        return sign(self._secret(), _about("look", ticket_id)).value
+
+    def shows(self, ticket_id: str, token: str) -> bool:
+        """Whether somebody with this link may look."""
+        return self.fits(ticket_id, token) or _holds(self._secret(), token, _about("look", ticket_id))
+
     @property
     def mark(self) -> str:
         """What tells this folder from others, and tells nothing else about it."""
         return sign(self._secret(), _about("folder")).value[:16]
+
+    def proof(self, challenge: str) -> str:
+        """What only whoever serves this folder can say, and nobody can repeat to the next who asks."""
+        return sign(self._secret(), _about("proof", challenge)).value
 
     def _secret(self) -> Key:
         if self._key is None:
@@ -91,6 +103,10 @@ class Forms:
             self._used.popitem(last=False)
         return True
 
+    def release(self, token: str) -> None:
+        """Let a token be used again: what it was used for was not recorded."""
+        self._used.pop(token.partition(".")[0], None)
+
     def came_to(self, token: str, outcome: str | None = None) -> str:
         """What became of the answer that a form was used for; said, it is remembered."""
         once = token.partition(".")[0]
@@ -101,6 +117,11 @@ class Forms:
 
 def new_browser() -> str:
     """A value that tells one browser from another."""
+    return secrets.token_urlsafe(24)
+
+
+def new_challenge() -> str:
+    """A value that nobody was asked about before."""
     return secrets.token_urlsafe(24)
 
 
@@ -140,10 +161,12 @@ def _kept(folder: str) -> bytes:
 
 def _read(path: str) -> bytes:
     with open(path, "rb", opener=lambda name, _: os.open(name, _FLAGS)) as file:
-        mode = os.fstat(file.fileno()).st_mode
-        if not stat.S_ISREG(mode):
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
             raise TraceError(f"`{path}` is not a regular file")
-        if os.name == "posix" and mode & 0o077:
+        if os.name == "posix" and found.st_uid not in (os.geteuid(), os.stat(os.path.dirname(path)).st_uid):
+            raise TraceError(f"`{path}` belongs to another user, who could answer in anybody's name")
+        if os.name == "posix" and found.st_mode & 0o077:
             raise TraceError(f"others may read `{path}`, and so answer in anybody's name", hint=f"chmod 600 {path}")
         secret = file.read(SECRET_BYTES + 1)
     if len(secret) != SECRET_BYTES:

@@ -70,8 +70,10 @@ class Site:
             return said(404, "there is nothing here")
         return await self._slack.take(request, self._tickets)
 
-    async def _health(self, _: Request, __: str) -> Reply:
-        return as_json(200, {"status": "ok", "serves": self._front.links.mark})
+    async def _health(self, request: Request, _: str) -> Reply:
+        challenge = request.asked("c")
+        proof = {"proof": self._front.links.proof(challenge)} if challenge else {}
+        return as_json(200, {"status": "ok", "serves": self._front.links.mark, **proof})
 
 
 def _leads_somewhere(first: str, second: str | None) -> bool:

@@ -32,9 +32,10 @@ class SlackChannel:
 
     async def announce(self, ticket: TicketFile) -> str | None:
         """Post the message."""
-        page_url = self._front.page_url(ticket.id)
         # A button nobody hears is worse than none.
         buttons = self._settings.signing_secret is not None and self._front.base is not None
+        # With buttons, Slack says who answers: on the page, everybody in the channel could be anybody.
+        page_url = self._front.look_url(ticket.id) if buttons else self._front.page_url(ticket.id)
         wanted = {person_key(name) for name in ticket.ticket.request.notify}
         mentions = [user for user, person in self._settings.users.items() if person_key(person) in wanted]
         shown = message(ticket, self._clock(), page_url=page_url, buttons=buttons, mentions=mentions)

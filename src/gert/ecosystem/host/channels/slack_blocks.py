@@ -42,7 +42,7 @@ def message(
     heading = f"Approval needed: {told.title_of(request)}" if is_open else told.title_of(request)
     blocks: list[Block] = [
         {"type": "header", "text": {"type": "plain_text", "text": told.cut(heading, HEADER), "emoji": False}},
-        {"type": "section", "fields": [_field(*row) for row in [*told.facts(file), *told.terms(file)]][:FIELDS]},
+        *({"type": "section", "fields": [_field(*row) for row in rows][:FIELDS]} for rows in _rows(file)),
     ]
     called = [f"<@{user}>" for user in mentions if user.isalnum()]
     if is_open and called:
@@ -70,6 +70,11 @@ def escaped(text: str, longest: int, table: dict[str, str] = _ESCAPED) -> str:
             break
         kept += 1
     return "".join(table.get(each, each) for each in text[:kept]) + f"… ({len(text) - kept} more characters)"
+
+
+def _rows(file: TicketFile) -> tuple[Iterable[tuple[str, str]], ...]:
+    """What is asked, and of whom, in two blocks: one holds no more than ten."""
+    return told.facts(file), told.terms(file)
 
 
 def _field(name: str, value: str) -> Block:

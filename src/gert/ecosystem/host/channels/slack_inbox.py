@@ -111,7 +111,7 @@ class SlackInbox:
         if answered.objection is not None:
             return _privately(f"Your {word} does not count: {told.plain(answered.objection)}")
         last = f"{told.plain(response.approver)} {'approved' if response.approved else 'rejected'} this."
-        page_url = self._front.page_url(answered.file.id)
+        page_url = self._front.look_url(answered.file.id)
         shown = message(answered.file, now, page_url=page_url, buttons=True, last=last)
         return {"replace_original": True, **shown}
 

@@ -21,8 +21,9 @@ LONGEST_FACT: Final = 300
 LONGEST_TEXT: Final = 2500
 MOST_INPUTS: Final = 10
 _INPUT: Final = 500
-_MARKUP: Final = re.compile(r"([\\`*_\[\]<>~#|!])")
-_LIST: Final = re.compile(r"^(\s*)([-+]|[0-9]+[.)])(?=\s)", re.MULTILINE)
+# Also what a renderer would put another character or a date in place of.
+_MARKUP: Final = re.compile(r"([\\`*_\[\]<>~#|!&{}])")
+_LIST: Final = re.compile(r"^(\s*)([-+=]|[0-9]+[.)](?=\s|\Z))", re.MULTILINE)
 
 
 class TeamsChannel:
@@ -82,7 +83,7 @@ def card(file: TicketFile, moment: datetime, page_url: str | None) -> dict[str, 
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
         "version": "1.4",
-        "fallbackText": told.cut(f"Approval needed: {told.title_of(request)}", LONGEST_FACT),
+        "fallbackText": escaped(f"Approval needed: {told.title_of(request)}", LONGEST_FACT),
         "body": body,
         "actions": [{"type": "Action.OpenUrl", "title": "Look and answer", "url": page_url}] if page_url else [],
         "msteams": {"width": "Full"},
@@ -92,7 +93,7 @@ def card(file: TicketFile, moment: datetime, page_url: str | None) -> dict[str, 
 def escaped(text: str, longest: int) -> str:
     """Text in which Teams finds no markup."""
     marked = _MARKUP.sub(r"\\\1", told.cut(text, longest))
-    # A line that begins like an item of a list would be made one.
+    # A line that begins like an item of a list would be made one, and one that underlines another a heading of it.
     return _LIST.sub(lambda found: f"{found[1]}{found[2][:-1]}\\{found[2][-1]}", marked)
 
 
