@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gert.ecosystem.executors.functions import LocalToolRegistry
-    from gert.ecosystem.host.agent.clock import utc_now
+    from gert.ecosystem.host.agent.clock import KernelEvent, utc_now
     from gert.ecosystem.host.agent.kernel import ArtanaKernel
     from gert.ecosystem.host.agent.stores import (
         InMemoryStore,
@@ -78,7 +78,6 @@ if TYPE_CHECKING:
         HarnessSleepPayload,
         HarnessStagePayload,
         HarnessWakePayload,
-        KernelEvent,
         ModelCompletedPayload,
         ModelFailedPayload,
         ModelRequestedPayload,
@@ -179,7 +178,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "gert.ecosystem.executors.functions": ("LocalToolRegistry",),
-    "gert.ecosystem.host.agent.clock": ("utc_now",),
+    "gert.ecosystem.host.agent.clock": ("KernelEvent", "utc_now"),
     "gert.ecosystem.host.agent.kernel": ("ArtanaKernel",),
     "gert.ecosystem.host.agent.stores": (
         "JSONLStore",
@@ -244,7 +243,6 @@ _PLACES = {
         "HarnessSleepPayload",
         "HarnessStagePayload",
         "HarnessWakePayload",
-        "KernelEvent",
         "ModelCompletedPayload",
         "ModelFailedPayload",
         "ModelRequestedPayload",

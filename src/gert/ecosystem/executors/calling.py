@@ -92,6 +92,9 @@ async def _on_a_thread(function: Callable[..., Any], arguments: Mapping[str, Any
     except RuntimeError as full:
         raise ToolTransientError("no thread is left to run the tool") from full
     value, error = await ended
+    if isinstance(error, KeyboardInterrupt):
+        # People interrupt the main thread only; let through, it would end the loop.
+        raise RuntimeError("it wants to interrupt the process") from error
     if error is not None:
         raise error
     return value

@@ -1,7 +1,6 @@
 """Python functions as tools: registered by their signature, called with what fits it, judged by how they end."""
 
 import asyncio
-import inspect
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -9,8 +8,8 @@ from pydantic import BaseModel
 
 from gert.ecosystem.executors.arguments import canonical_arguments, fitting
 from gert.ecosystem.executors.calling import call, within
-from gert.ecosystem.executors.returned import failed, raised, returned
-from gert.ecosystem.executors.signatures import CONTEXT, Signature, schema_of, signature_of
+from gert.ecosystem.executors.returned import MAX_MESSAGE, failed, raised, returned
+from gert.ecosystem.executors.signatures import CONTEXT, Signature, description_of, schema_of, signature_of
 from gert.ecosystem.executors.tool_settings import MAX_BACKOFF_SECONDS, check_limits, check_name, check_versions
 from gert.errors import InputError
 from gert.kernel.agent.ports.model import ToolDefinition
@@ -22,6 +21,7 @@ from gert.kernel.agent.ports.tool import (
     ToolReconciler,
     ToolRiskLevel,
 )
+from gert.kernel.agent.recordable import named
 from gert.kernel.agent.shapes import ToolFingerprint
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.canonical_v1 import loads
@@ -90,7 +90,7 @@ class LocalToolRegistry:
                 name=called,
                 requires_capability=requires_capability,
                 function=function,
-                description=inspect.getdoc(function) or "",
+                description=description_of(function),
                 arguments_schema_json=schema,
                 arguments_model=signature.model,
                 accepts_artana_context=signature.takes_context,
@@ -136,7 +136,7 @@ class LocalToolRegistry:
             )
         except Exception as error:
             # That nobody could look says nothing about the call.
-            return failed("unknown_outcome", f"it could not be found out: {type(error).__name__}: {error}")
+            return failed("unknown_outcome", f"it could not be found out: {named(error, MAX_MESSAGE)}")
         return None if found is None else returned(found, side_effect=True, received_key=None)
 
     def validate(self, tool_name: str, arguments: BaseModel | Mapping[str, object] | str) -> str:

@@ -1,5 +1,6 @@
 """What tools return and raise, as it is recorded: JSON text of bounded size, and one line about what went wrong."""
 
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final, get_args
 
 import msgspec
@@ -7,6 +8,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from gert.errors import ToolPermanentError, ToolTransientError, ToolUnknownOutcomeError
 from gert.kernel.agent.ports.tool import ToolExecutionOutcome, ToolExecutionResult
+from gert.kernel.agent.recordable import named, words_of
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 from gert.kernel.foundation.text import one_line
 
@@ -40,10 +42,12 @@ def raised(error: BaseException, *, side_effect: bool) -> ToolExecutionResult:
     """
     for kind, outcome in _SAID.items():
         if isinstance(error, kind):
-            return failed(outcome, _text(error) or kind.__name__)
+            return failed(outcome, words_of(error, MAX_MESSAGE) or kind.__name__)
     if side_effect:
-        return failed("unknown_outcome", _named(error))
-    return failed("transient_error" if isinstance(error, TimeoutError) else "permanent_error", _named(error))
+        return failed("unknown_outcome", named(error, MAX_MESSAGE))
+    return failed(
+        "transient_error" if isinstance(error, TimeoutError) else "permanent_error", named(error, MAX_MESSAGE)
+    )
 
 
 def returned(value: object, *, side_effect: bool, received_key: str | None) -> ToolExecutionResult:
@@ -51,10 +55,16 @@ def returned(value: object, *, side_effect: bool, received_key: str | None) -> T
 
     A tool that changes something has changed it when it returns, whatever it returns: a value that cannot be
     recorded makes the call no less a success, and the result says what is missing. Where nothing was changed, a call
-    without a result that can be kept has failed.
+    without a result that can be kept has failed. What is made only while somebody goes through it is neither: nobody
+    does, since that would be done beside the time limit of the call and on everybody's loop.
     """
     if isinstance(value, ToolExecutionResult):
         return _checked(value, side_effect=side_effect)
+    if isinstance(value, Iterator | AsyncIterator):
+        outcome: ToolExecutionOutcome = "unknown_outcome" if side_effect else "permanent_error"
+        return failed(
+            outcome, f"the tool returned a `{type(value).__name__}`, and its work is not done; return one value"
+        )
     try:
         text = json_text(value)
     except (PydanticSerializationError, TypeError, ValueError, RecursionError):
@@ -113,15 +123,3 @@ def _lost(message: str, found: dict[str, Any], side_effect: bool, received_key: 
 
 def _short(text: object) -> str | None:
     return None if text is None else one_line(str(text), MAX_MESSAGE)
-
-
-def _named(error: BaseException) -> str:
-    text = _text(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:
-        return ""

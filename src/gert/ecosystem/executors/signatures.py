@@ -4,9 +4,10 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, get_type_hints
+from types import SimpleNamespace
+from typing import Annotated, Any, Final, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, RootModel, create_model
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 
@@ -78,6 +79,17 @@ def schema_of(model: type[BaseModel], name: str) -> str:
     return canonical_json_dumps(schema)
 
 
+def description_of(function: Callable[..., Any]) -> str:
+    """What a tool says of itself: the words of what is called, also where some of its parameters are filled in."""
+    if inspect.isroutine(function):
+        return inspect.getdoc(function) or ""
+    # Not `getdoc`: of a method without words it gives those every object has.
+    said = _unwrapped(function)[0].__doc__
+    if said is None and not isinstance(function, functools.partial):
+        said = function.__doc__
+    return inspect.cleandoc(said or "")
+
+
 class _Untitled(GenerateJsonSchema):
     """Writes no titles: they repeat the names, and models pay for every word."""
 
@@ -89,7 +101,7 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[Mapping[str, i
     inner, bound = _unwrapped(function)
     try:
         signed = inspect.signature(function).parameters
-        hints = get_type_hints(inner, include_extras=True)
+        hints = _hints(inner)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"the tool `{name}` has no signature that can be read: {one_line(str(error), _LONGEST)}"
@@ -101,6 +113,16 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[Mapping[str, i
         ) from error
     # What whoever registers has filled in is not for a model to choose.
     return {each: parameter for each, parameter in signed.items() if each not in bound}, hints
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The types of what a function takes; what it returns is often imported for type checkers alone."""
+    annotated = getattr(function, "__annotations__", None) or {}
+    taken = SimpleNamespace(
+        __annotations__={name: kind for name, kind in annotated.items() if name != "return"},
+        __type_params__=getattr(function, "__type_params__", ()),
+    )
+    return get_type_hints(taken, globalns=getattr(function, "__globals__", {}), include_extras=True)
 
 
 def _unwrapped(function: Any) -> tuple[Callable[..., Any], set[str]]:
@@ -144,7 +166,17 @@ def _only_model(only: str, taken: Mapping[str, inspect.Parameter], hints: Mappin
     # With a default it may be left out, and a model cannot be.
     if taken[only].default is not inspect.Parameter.empty:
         return None
-    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+    if not isinstance(kind, type) or not issubclass(kind, BaseModel):
+        return None
+    # Arguments are an object, and a list is one of them.
+    return None if issubclass(kind, RootModel) and not _is_object(kind) else kind
+
+
+def _is_object(kind: type[BaseModel]) -> bool:
+    try:
+        return kind.model_json_schema().get("type") == "object"
+    except (PydanticInvalidForJsonSchema, PydanticUserError):
+        return False
 
 
 def _made(
@@ -156,7 +188,8 @@ def _made(
         field = _free(each, taken)
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
         fields[each] = field
-        declared[field] = (hints[each], default if field == each else Field(default, alias=each))
+        kind = hints[each] if field == each else Annotated[hints[each], Field(alias=each)]
+        declared[field] = (kind, default)
     config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, validate_default=True)
     try:
         model = create_model(f"{name}_arguments", __config__=config, **declared)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from gert.errors import RunError
 from gert.kernel.agent.ports.model import OutputT
 from gert.kernel.agent.shapes import (
     ModelInput,
@@ -30,6 +31,7 @@ class BoundRun:
         self.kernel = kernel
         self.run_id = run_id
         self.tenant = tenant
+        self._is_ours = False
 
     async def model(
         self, model: str, asked: str | ModelInput, output_schema: type[OutputT], **more: Any
@@ -68,6 +70,7 @@ class BoundRun:
 
     async def get_artifact(self, key: str) -> object | None:
         """The newest value under a key."""
+        await self._check_tenant()
         return await self.kernel.get_artifact(run_id=self.run_id, key=key)
 
     async def pause(self, reason: str, context: BaseModel | None = None) -> PauseTicket:
@@ -92,12 +95,23 @@ class BoundRun:
 
     async def status(self) -> RunStatus:
         """Where it stands."""
+        await self._check_tenant()
         return await self.kernel.get_run_status(run_id=self.run_id)
 
     async def progress(self) -> RunProgress:
         """How far it has come."""
+        await self._check_tenant()
         return await self.kernel.get_run_progress(run_id=self.run_id)
 
     async def resume_point(self) -> ResumePoint:
         """Where it goes on."""
+        await self._check_tenant()
         return await self.kernel.resume_point(run_id=self.run_id)
+
+    async def _check_tenant(self) -> None:
+        """Refuse to read the run of another tenant; whoever writes is refused where it is written."""
+        if self._is_ours:
+            return
+        if (await self.kernel.load_run(run_id=self.run_id)).tenant_id != self.tenant.tenant_id:
+            raise RunError(f"run `{self.run_id}` belongs to another tenant")
+        self._is_ours = True

@@ -24,10 +24,13 @@ from gert.kernel.events.agent import (
     WorkflowStepFailed,
     WorkflowStepRequested,
 )
-from gert.kernel.events.envelope import encode_payload
+from gert.kernel.events.envelope import MAX_LINE_BYTES, encode_payload
 from gert.kernel.events.payload import Payload, plain, said
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.names import is_run_id
+
+ROOM = 64 * 1024
+"""Bytes of a line that are kept for what stands around a payload."""
 
 
 class Entry(NamedTuple):
@@ -182,7 +185,7 @@ _ENDS: Mapping[type[Payload], Callable[[Any, int], Sequence[End]]] = {
 
 
 def check_writable(payload: Payload) -> None:
-    """Refuse an event nobody could read again: TraceError.
+    """Refuse an event nobody could read again, or that fits no line: TraceError.
 
     Nothing checks the fields of an event when it is made, and some of them come from ports, hooks and callers.
     """
@@ -207,6 +210,8 @@ def _written(payload: Payload) -> bytes:
     # What is no number is written as nothing.
     if again != payload:
         raise TraceError(f"the event `{payload.type}` cannot be written: it would be read as something else")
+    if len(data) > MAX_LINE_BYTES - ROOM:
+        raise TraceError(f"the event `{payload.type}` is too large: expected at most {MAX_LINE_BYTES - ROOM} bytes")
     return data
 
 

@@ -268,7 +268,9 @@ class AgentKernel:
     ) -> WorkflowRunResult[WorkflowOutputT]:
         """Run a workflow, or go on with it: steps on record are not taken again."""
         async with self.run(tenant=tenant, run_id=run_id) as run:
-            context = WorkflowContext(run_id=run.run_id, tenant=tenant, book=self._book, lifecycle=self._lifecycle)
+            context = WorkflowContext(
+                run_id=run.run_id, tenant=tenant, store=self.store, pause_api=self, events=(), book=self._book
+            )
             return await run_workflow(context, workflow)
 
     # Pauses and leases

@@ -13,11 +13,11 @@ from gert.kernel.agent.offering import Offered
 from gert.kernel.agent.outputs import checked_output_json, output_of_json
 from gert.kernel.agent.ports.model import ModelCallOptions, ModelResult, ModelUsage, OnToken, OutputT, ToolCall
 from gert.kernel.agent.question import Question, changed_tools, plain_items
+from gert.kernel.agent.recordable import words_of
 from gert.kernel.agent.shapes import ContextVersion, ModelInput, ReplayPolicy, StepModelResult, TenantContext, ToolDrift
 from gert.kernel.events.agent import ModelCompleted, ModelFailed, ModelRequested, RunSummary
 from gert.kernel.events.agent.parts import ContextVersionOf, ModelFailure, ToolCallOf
 from gert.kernel.foundation.canonical_v1 import canonicalize_json_object
-from gert.kernel.foundation.credentials import stranger_line
 
 CAPABILITY_DECISION = "capability_decision"
 LONGEST_MESSAGE = 2000
@@ -105,7 +105,7 @@ def completed(output_schema: type[OutputT], asking: Asking, seq: int, result: Mo
         if min(completed.prompt_tokens, completed.completion_tokens, completed.cost_usd) < 0:
             raise ValueError("it used less than nothing")  # and would give its tenant money back
     except (AttributeError, TypeError, ValueError, GertError) as error:
-        why = stranger_line(str(error), LONGEST_MESSAGE)
+        why = words_of(error, LONGEST_MESSAGE)
         raise ModelPermanentError(
             f"the model port's answer cannot be recorded: {why}", category="invalid_output"
         ) from error
@@ -145,7 +145,7 @@ def failed(model: str, seq: int, error: BaseException, elapsed: float, usage: Mo
         reason=_reason(error),
         category=str(getattr(error, "category", "") or ""),
         error_type=type(error).__name__,
-        message=stranger_line(str(error), LONGEST_MESSAGE),
+        message=words_of(error, LONGEST_MESSAGE),
         status=getattr(error, "status", None),
         elapsed_seconds=elapsed,
         prompt_tokens=paid.prompt_tokens,

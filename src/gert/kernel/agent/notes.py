@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from pydantic import BaseModel
 
-from gert.errors import InputError
+from gert.errors import InputError, ReplayConsistencyError
 from gert.kernel.agent.book import Book
 from gert.kernel.agent.compose import Entry, key_of
 from gert.kernel.agent.ledger import Expect, Written
@@ -79,6 +79,12 @@ class Notes:
         """Read something from outside the run once; a replay reads what was read then."""
         while True:
             calls = await self._book.calls(run_id, tenant.tenant_id, "read", step_key, "")
+            if calls and calls[0].name != source:
+                raise ReplayConsistencyError(
+                    f"step `{step_key}` was recorded with another source, `{calls[0].name}`",
+                    drift_fields=("source",),
+                    hint="use another step key",
+                )
             if calls:
                 return (await self._book.said(run_id, calls[0].seq, ContextRead)).content
             content = await look()

@@ -1,13 +1,14 @@
 """Events of agent runs as people read and write them, and the way between these models and the ledger's lines."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, TypeAlias, get_args
 
 import msgspec
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from gert.errors import TraceError
+from gert.errors import InputError, TraceError
 from gert.kernel.agent.compose import event_id
 from gert.kernel.agent.question import joined_hash
 from gert.kernel.agent.run_payloads import (
@@ -126,12 +127,28 @@ PAYLOADS: Mapping[str, type[BaseModel]] = {kind.model_fields["kind"].default: ki
 """The model of each type of event."""
 
 
+_CLOCKS: list[Callable[[], datetime]] = []
+"""What tells the time of an event that is made by hand. The kernel has no clock, and reads its events from lines."""
+
+
+def tell_time_by(clock: Callable[[], datetime]) -> None:
+    """Give events that are made by hand, and without a time, the time of this clock."""
+    _CLOCKS[:] = [clock]
+
+
+def _moment() -> datetime:
+    if not _CLOCKS:
+        raise InputError("an event needs a `timestamp`")
+    return _CLOCKS[0]()
+
+
 class KernelEvent(BaseModel):
     """One event of an agent run, as it stands in the ledger.
 
     prev_event_hash: the hash of the line before; None for the first event of a run
     event_hash: the hash of its own line, as it is stored
     parent_step_key: the step it belongs to
+    timestamp: when it was appended; the time now for one that is made by hand
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -144,7 +161,7 @@ class KernelEvent(BaseModel):
     prev_event_hash: str | None = None
     event_hash: str
     parent_step_key: str | None = None
-    timestamp: AwareDatetime
+    timestamp: AwareDatetime = Field(default_factory=_moment)
     payload: Annotated[EventPayload, Field(discriminator="kind")]
 
     @model_validator(mode="after")

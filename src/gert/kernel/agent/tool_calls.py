@@ -13,12 +13,12 @@ from gert.kernel.agent.ledger import Call
 from gert.kernel.agent.looking import Looking, Stood
 from gert.kernel.agent.middleware import KernelMiddleware, PreparedToolRequest
 from gert.kernel.agent.ports.tool import ToolExecutionContext, ToolExecutionOutcome, ToolExecutionResult
+from gert.kernel.agent.recordable import named, words_of
 from gert.kernel.agent.replay import first_answer
 from gert.kernel.agent.shapes import StepToolResult, TenantContext
-from gert.kernel.agent.tool_words import LONGEST_MESSAGE, completed, failure, outcome_of
+from gert.kernel.agent.tool_words import LONGEST_MESSAGE, completed, failure, outcome_of, still_in_doubt
 from gert.kernel.agent.tools import Arguments, Tools
 from gert.kernel.events.agent import RunSummary, ToolCompleted, ToolRequested
-from gert.kernel.foundation.credentials import stranger_line
 
 LATE_RESULT = "late_tool_result"
 
@@ -41,6 +41,7 @@ class Announced:
 
     standing: what was found under its key
     stood: how the call itself stood
+    doubted: it is made again, and may have happened before
     """
 
     seq: int
@@ -49,6 +50,7 @@ class Announced:
     stood: Stood = ("open", None)
     by: str | None = None
     reason: str | None = None
+    doubted: bool = False
 
 
 class ToolCalls:
@@ -95,16 +97,18 @@ class ToolCalls:
             except GeneratorExit:
                 raise  # whoever is closed waits for nothing
             except BaseException as error:
-                outcome: ToolExecutionOutcome = "unknown_outcome" if call.request.side_effect else "transient_error"
-                cancelled = ToolExecutionResult(outcome, "null", error_message="the call was cancelled")
-                said = completed(call.seq, step.tool_name, cancelled, by=call.by, reason=call.reason)
+                changes = call.doubted or self.changes(call.request)
+                outcome: ToolExecutionOutcome = "unknown_outcome" if changes else "transient_error"
+                stopped = ToolExecutionResult(outcome, "null", error_message=_stopped(error))
+                said = completed(call.seq, step.tool_name, stopped, by=call.by, reason=call.reason)
                 try:
                     await self._end(step, looking, call, said)
                 except Exception as unwritten:
                     # The error is the news, even if nothing about it can be recorded.
                     error.add_note(f"the end of the call could not be recorded: {unwritten}")
                 raise
-            said = completed(call.seq, step.tool_name, found, by=call.by, reason=call.reason)
+            known = still_in_doubt(found) if call.doubted and found.outcome != "success" else found
+            said = completed(call.seq, step.tool_name, known, by=call.by, reason=call.reason)
             return await self.ended(step, looking, call, said)
 
     async def ended(self, step: ToolStep, looking: Looking, call: Announced, said: ToolCompleted) -> StepToolResult:
@@ -160,6 +164,10 @@ class ToolCalls:
                 return None
             return StepToolResult(step.run_id, call.seq, step.tool_name, shown.result_json, replayed=False)
 
+    def changes(self, request: ToolRequested) -> bool:
+        """Whether a call changes something: as the tool was when it was announced, or is by now."""
+        return request.side_effect or self._tools.side_effect(request.tool_name)
+
     def context(self, step: ToolStep, request: ToolRequested, seq: int) -> ToolExecutionContext:
         """What a call is told about itself."""
         return ToolExecutionContext(
@@ -182,8 +190,9 @@ class ToolCalls:
             check_writable(completed(0, step.tool_name, found))
             return found
         except Exception as error:
-            outcome = outcome_of(error, side_effect=request.side_effect)
-            return ToolExecutionResult(outcome, "null", error_message=stranger_line(str(error), LONGEST_MESSAGE))
+            outcome = outcome_of(error, side_effect=self.changes(request))
+            why = words_of(error, LONGEST_MESSAGE) or type(error).__name__
+            return ToolExecutionResult(outcome, "null", error_message=why)
 
     async def _end(
         self, step: ToolStep, looking: Looking, call: Announced, said: ToolCompleted
@@ -207,6 +216,13 @@ class ToolCalls:
             )
         why = said.reason or "the hooks gave the result"
         return msgspec.structs.replace(said, result_json=result_json, reason=why, withheld=False)
+
+
+def _stopped(error: BaseException) -> str:
+    """What ended a call that neither returned nor failed."""
+    # The kernel knows no event loop, and this by name.
+    is_cancelled = type(error).__name__ == "CancelledError"
+    return "the call was cancelled" if is_cancelled else named(error, LONGEST_MESSAGE)
 
 
 def _handing(seq: int) -> str:

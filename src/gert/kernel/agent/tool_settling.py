@@ -74,7 +74,8 @@ class ToolSettling:
         if self._book.is_asking(step.run_id, looking.key):
             raise under_way(step.tool_name)
         with self._book.asking(step.run_id, looking.key):
-            call = calls[0]
+            # Of equal calls that were made at the same time, each may be in doubt.
+            call = next((each for each in calls if each.outcome in ("open", "unknown_outcome")), calls[0])
             request = await self._book.said(step.run_id, call.seq, ToolRequested)
             found = Announced(call.seq, request, looking.standing(calls), (call.outcome, call.done_seq))
             if settling.rerun:
@@ -125,7 +126,14 @@ class ToolSettling:
             await self._take_back(step, looking, call, standing, stood, error)
             raise
         again = Announced(
-            call.seq, found.request, standing, stood, by=settling.by, reason=settling.reason or "made again"
+            call.seq,
+            found.request,
+            standing,
+            stood,
+            by=settling.by,
+            reason=settling.reason or "made again",
+            doubted=call.outcome == "unknown_outcome"
+            or (call.outcome == "open" and self._calls.changes(found.request)),
         )
         return (await self._calls.make(step, looking, again)).result_json
 

@@ -1,6 +1,7 @@
 """Tool steps: announced before they happen, recorded as they ended, and never made twice by guessing."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from gert.errors import GertError
 from gert.kernel.agent.book import Book, Standing
@@ -30,6 +31,7 @@ class ToolSteps:
 
     async def take(self, step: ToolStep) -> StepToolResult:
         """Replay a step, or call the tool."""
+        step = self._kept(step)
         looking = await self._looking(step)
         prepared: PreparedToolRequest | None = None
         while True:
@@ -63,10 +65,15 @@ class ToolSteps:
 
     async def settle(self, step: ToolStep, settling: Settling) -> str:
         """Settle a call that may have happened, and give its result."""
+        step = self._kept(step)
         looking = await self._looking(step)
         calls = await looking.look_anew()
         hashes = await self._alike(step, looking.hashed, calls)
         return await self._settling.settle(step, looking, calls, hashes, settling)
+
+    def _kept(self, step: ToolStep) -> ToolStep:
+        """The step with arguments nobody else holds: what is looked up, recorded and called with is the same."""
+        return replace(step, arguments=self._tools.kept(step.tool_name, step.arguments))
 
     async def _looking(self, step: ToolStep) -> Looking:
         """Where to look: under the step key, or under the arguments as they were given."""

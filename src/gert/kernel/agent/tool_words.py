@@ -1,5 +1,7 @@
 """What is said about a tool call: the events that end it, and the errors that tell the caller."""
 
+from dataclasses import replace
+
 from gert.errors import (
     PolicyViolationError,
     ReplayConsistencyError,
@@ -51,6 +53,13 @@ def never_called(seq: int, tool_name: str) -> ToolCompleted:
 def made_again(call: Call, by: str | None) -> ToolCompleted:
     """Somebody is about to make a call again: until it ends, nobody knows whether it happened."""
     return completed(call.seq, call.name, ToolExecutionResult("unknown_outcome", "null"), by=by, reason=MADE_AGAIN)
+
+
+def still_in_doubt(found: ToolExecutionResult) -> ToolExecutionResult:
+    """A call that was made again and failed: that it did not happen this time says nothing about the time before."""
+    why = f"made again, it ended as `{found.outcome}`"
+    told = why if found.error_message is None else f"{why}: {found.error_message}"
+    return replace(found, outcome="unknown_outcome", error_message=told)
 
 
 def is_made_again(call: Call, ended: ToolCompleted) -> ToolExecutionFailedError:

@@ -30,7 +30,8 @@ class Tools:
 
     def definitions(self) -> tuple[ToolDefinition, ...]:
         """Every tool, by name."""
-        known = self.port.to_all_tool_definitions()
+        # A port may hand out its own list, and change it.
+        known = list(self.port.to_all_tool_definitions())
         if known != self._known:
             self._known, self._sorted = known, tuple(sorted(known, key=lambda tool: tool.name))
         return self._sorted
@@ -49,7 +50,8 @@ class Tools:
         if name not in known:
             meant = did_you_mean(name, known)
             hint = f"did you mean `{meant}`?" if meant else f"registered: {', '.join(sorted(known)) or 'none'}"
-            raise ToolExecutionFailedError(f"there is no tool `{name}`", hint=hint)
+            # Models make up names of any length.
+            raise ToolExecutionFailedError(f"there is no tool `{name[:64]}`", hint=hint)
         return known[name]
 
     def has(self, name: str) -> bool:
@@ -69,6 +71,16 @@ class Tools:
             # Values only the tool knows how to write down.
             pass
         return self.canonical(name, arguments)
+
+    def kept(self, name: str, arguments: Arguments) -> Arguments:
+        """Arguments as they are now, whatever whoever gave them does to them while a step is taken."""
+        if not isinstance(arguments, BaseModel):
+            return self.given(name, arguments)
+        try:
+            return arguments.model_copy(deep=True)
+        except Exception:
+            # It holds something that has no copy, such as a lock.
+            return arguments
 
     def side_effect(self, name: str) -> bool:
         """Whether a tool changes something; one that does not say so may."""

@@ -1,6 +1,7 @@
 """Workflows: a function whose steps are taken once, whatever becomes of the process that runs it."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 from pydantic import BaseModel
 
@@ -8,13 +9,20 @@ from gert.errors import ReplayConsistencyError
 from gert.kernel.agent.book import Book
 from gert.kernel.agent.compose import Entry, check_writable, event_id
 from gert.kernel.agent.ledger import Call, Expect, Written
-from gert.kernel.agent.lifecycle import Lifecycle
 from gert.kernel.agent.looking import Looking
+from gert.kernel.agent.payloads import KernelEvent
+from gert.kernel.agent.ports.store import EventStore, ledger_of
+from gert.kernel.agent.recordable import words_of
 from gert.kernel.agent.shapes import PauseTicket, StepSerde, StepT, TenantContext, WorkflowOutputT, WorkflowRunResult
 from gert.kernel.agent.workflow_places import Keys, Place, Places, own_branches, recorded_order
-from gert.kernel.events.agent import ResumeRequested, WorkflowStepCompleted, WorkflowStepFailed, WorkflowStepRequested
+from gert.kernel.events.agent import (
+    PauseRequested,
+    ResumeRequested,
+    WorkflowStepCompleted,
+    WorkflowStepFailed,
+    WorkflowStepRequested,
+)
 from gert.kernel.events.agent.parts import WorkflowStepFailure
-from gert.kernel.foundation.credentials import stranger_line
 
 LONGEST_MESSAGE = 500
 
@@ -27,14 +35,43 @@ class WorkflowPaused(BaseException):
         self.ticket = ticket
 
 
+class PauseAPI(Protocol):
+    """Whoever pauses runs: a kernel."""
+
+    async def pause(
+        self,
+        *,
+        run_id: str,
+        tenant: TenantContext,
+        reason: str,
+        context: BaseModel | None = None,
+        step_key: str | None = None,
+        parent_step_key: str | None = None,
+    ) -> PauseTicket:
+        """Pause a run."""
+        ...
+
+
 class WorkflowContext:
     """What a workflow is handed: its steps and its pauses, counted as it takes them."""
 
-    def __init__(self, *, run_id: str, tenant: TenantContext, book: Book, lifecycle: Lifecycle) -> None:
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        tenant: TenantContext,
+        store: EventStore,
+        pause_api: PauseAPI,
+        events: Sequence[KernelEvent],
+        book: Book | None = None,
+    ) -> None:
+        """events: what the caller knows of the run; what counts is what the store has when a step is taken
+        book: that of the kernel, so that a step which is under way there is waited for
+        """
         self.run_id = run_id
         self.tenant = tenant
-        self._book = book
-        self._lifecycle = lifecycle
+        self._book = book if book is not None else Book(ledger_of(store), getattr(store, "fences", None))
+        self._pause_api = pause_api
         self._places = Places()
         self._recorded: Sequence[Place] | None = None
         self._pause_keys = Keys()
@@ -72,10 +109,13 @@ class WorkflowContext:
         """
         key = self._pause_keys.next(step_key if step_key is not None else f"workflow_pause_{self._pauses}")
         self._pauses += step_key is None
-        calls = await self._book.calls(self.run_id, self.tenant.tenant_id, "pause", key, "", fresh=True)
-        if not calls:
-            raise WorkflowPaused(await self._lifecycle.pause(self.run_id, self.tenant, reason, context, key, None))
-        pause = calls[0]
+        pause = await self._paused_before(key)
+        if pause is None:
+            raise WorkflowPaused(
+                await self._pause_api.pause(
+                    run_id=self.run_id, tenant=self.tenant, reason=reason, context=context, step_key=key
+                )
+            )
         if step_key is None and pause.name != reason:
             # What somebody has agreed to is not what they would agree to now.
             raise ReplayConsistencyError(
@@ -97,6 +137,13 @@ class WorkflowContext:
         if ended is None:
             return None
         return (await self._book.said(self.run_id, ended, ResumeRequested)).human_input_json
+
+    async def _paused_before(self, key: str) -> Call | None:
+        """The newest pause under a key; blocks are none, and end in another way."""
+        for call in await self._book.calls(self.run_id, self.tenant.tenant_id, "pause", key, "", fresh=True):
+            if not (await self._book.said(self.run_id, call.seq, PauseRequested)).blocked:
+                return call
+        return None
 
     async def _step(self, place: Place, action: Callable[[], Awaitable[StepT]], serde: StepSerde[StepT]) -> StepT:
         looking = Looking(self._book, self.run_id, self.tenant.tenant_id, "workflow", place.key, "")
@@ -160,7 +207,7 @@ class WorkflowContext:
 
     async def _note_failure(self, place: Place, seq: int, error: BaseException) -> None:
         reason: WorkflowStepFailure = "failed" if isinstance(error, Exception) else "cancelled"
-        message = stranger_line(str(error), LONGEST_MESSAGE)
+        message = words_of(error, LONGEST_MESSAGE)
         failed = _failed(place, seq, reason, type(error).__name__, message)
         try:
             await self._book.note(self.run_id, self.tenant.tenant_id, (Entry(failed),))

@@ -21,10 +21,20 @@ from gert.agent import (
     ToolCall,
 )
 from gert.errors import InputError, UsageError
+from gert.kernel.events.envelope import MAX_LINE_BYTES
 
 from .places import TENANT, Answer, Hooks, Model, Place, ask, kinds, of_type, soon
 
+
+class Wordless(Exception):
+    """One that cannot say what it is about."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
 FAILURES = [
+    pytest.param(Wordless(), ("failed", "", "Wordless", None), id="without words"),
     pytest.param(
         ModelTransientError("busy", status=503, category="overloaded"),
         ("failed", "overloaded", "ModelTransientError", 503),
@@ -117,6 +127,21 @@ class TestPoint7:
                 assert (await ask(kernel, "r", "q", "k")).output.text == "q!"
                 [failed] = await of_type(kernel, "r", "model_failed")
                 assert failed.payload.reason == "cancelled"  # type: ignore[union-attr]
+
+        asyncio.run(scenario())
+
+    def test_an_answer_that_fits_no_line_is_a_failure_and_the_step_taken_again(self, place: Place) -> None:
+        async def endless(_: Any) -> str:
+            return "x" * MAX_LINE_BYTES
+
+        async def scenario() -> None:
+            async with place.kernel(Model(endless)) as kernel:
+                await kernel.start_run(tenant=TENANT, run_id="r")
+                with pytest.raises(ModelPermanentError, match="is too large"):
+                    await ask(kernel, "r", "q", "k")
+                [failed] = await of_type(kernel, "r", "model_failed")
+                assert failed.payload.category == "invalid_output"  # type: ignore[union-attr]
+                assert (await ask(kernel, "r", "q", "k")).output.text == "q!"
 
         asyncio.run(scenario())
 

@@ -1,5 +1,8 @@
-"""The time, for agents."""
+"""The time, for agents and for events they make by hand."""
 
 from gert.ecosystem.stores.naming import utc_now
+from gert.kernel.agent.payloads import KernelEvent, tell_time_by
 
-__all__ = ["utc_now"]
+__all__ = ["KernelEvent", "utc_now"]
+
+tell_time_by(utc_now)

@@ -16,6 +16,9 @@ OnEvent = Callable[[KernelEvent], Awaitable[None]]
 MOST_WAITING: Final = 10_000
 """Events that wait for a listener that is slow; the oldest are passed over beyond that, and it is said."""
 
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of events that wait, likewise."""
+
 MOST_HELD: Final = 256
 """Appends of one run that are held back for one that came before them."""
 
@@ -36,12 +39,15 @@ class Listener:
         self._waiting: deque[bytes] = deque()
         self._telling: asyncio.Task[None] | None = None
         self._passed_over = 0
+        self._bytes = 0
 
     def hear(self, lines: Sequence[bytes]) -> None:
         """Take lines that were written."""
         self._waiting.extend(lines)
-        while len(self._waiting) > MOST_WAITING:
-            self._waiting.popleft()
+        self._bytes += sum(map(len, lines))
+        # The newest is told, whatever its size.
+        while len(self._waiting) > MOST_WAITING or (self._bytes > MOST_BYTES and len(self._waiting) > 1):
+            self._next()
             self._passed_over += 1
         if self._telling is None or self._telling.done():
             self._telling = asyncio.get_running_loop().create_task(self._tell())
@@ -58,7 +64,7 @@ class Listener:
 
     async def _tell(self) -> None:
         while self._waiting:
-            line = self._waiting.popleft()
+            line = self._next()
             if self._passed_over:
                 _LOG.warning("a listener is too slow: %d events were passed over", self._passed_over)
                 self._passed_over = 0
@@ -71,6 +77,11 @@ class Listener:
                 _LOG.exception("a listener failed")
             except Exception:
                 _LOG.exception("a listener failed")
+
+    def _next(self) -> bytes:
+        line = self._waiting.popleft()
+        self._bytes -= len(line)
+        return line
 
 
 class InOrder:

@@ -141,8 +141,12 @@ class LedgerStore:
 
     async def release_run_lease(self, *, run_id: str, worker_id: str) -> bool:
         """Give a run back."""
-        self.fences.pop(run_id, None)
-        return await self.ledger.release(run_id, worker_id)
+        released = await self.ledger.release(run_id, worker_id)
+        held = None if released else await self.ledger.lease(run_id)
+        # One that was lost is not claimed any more; that of another worker in this process stays.
+        if held is None or held.token != self.fences.get(run_id):
+            self.fences.pop(run_id, None)
+        return released
 
     async def get_run_lease(self, *, run_id: str) -> RunLeaseRecord | None:
         """Who has a run."""

@@ -12,7 +12,7 @@ START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 class FakeClock:
     """A clock that stands still until it is told to go on, and never goes back.
 
-    It is called as a ledger calls its clock: `MemoryStore(clock=FakeClock())`. With a tick, each look at it moves it
+    It is called as a ledger calls its clock: `InMemoryStore(clock=FakeClock())`. With a tick, each look at it moves it
     on, so that no two events have the same time.
     """
 
