@@ -73,6 +73,8 @@ def test_only_what_changes_changes(changes: dict[str, Any], before: str, after: 
         pytest.param("---\na: 1\n...\n", {"b": 2}, "---\na: 1\nb: 2\n...\n", id="a document with its marks"),
         pytest.param("---\na: 1\n...\n", {"a": 2}, "---\na: 2\n...\n", id="a value before the mark"),
         pytest.param("a: |+\n  x\n\n\nb: 2\n", {"b": 3}, "a: |+\n  x\n\n\nb: 3\n", id="text that keeps its end"),
+        pytest.param("a: |-\n  x\n   \nb: 2\n", {"b": 3}, "a: |-\n  x\n   \nb: 3\n", id="text that ends with a space"),
+        pytest.param("a: |-\n  x\n   \nb: 2\n", {"a": "x\n "}, "a: |-\n  x\n   \nb: 2\n", id="a space that is text"),
         pytest.param("a: 'x # y' # z\n", {"a": 1}, "a: 1 # z\n", id="a sign in quotes is no comment"),
         pytest.param('a: "x # y"\n', {"a": 1}, "a: 1\n", id="only a sign in quotes"),
         pytest.param("a: x#y\n", {"a": 1}, "a: 1\n", id="a sign within a word"),
@@ -139,7 +141,8 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
     max_leaves=6,
 )
-COMMENTS = st.lists(st.sampled_from(["", "# note", "#", "# a: 1", "   ", "# - x"]), max_size=3)
+# More spaces than a text is indented by would be part of a text that stands before them.
+COMMENTS = st.lists(st.sampled_from(["", "# note", "#", "# a: 1", " ", "# - x"]), max_size=3)
 
 
 @st.composite
