@@ -10,6 +10,7 @@ import signal
 import sys
 from typing import Any
 
+from gert.ecosystem.executors.descriptors import keep_private
 from gert.ecosystem.surfaces.cli.exec import command as exec_command
 from gert.ecosystem.surfaces.cli.main import main
 from gert.ecosystem.surfaces.cli.trace import command as trace_command
@@ -34,6 +35,7 @@ def become(call: dict[str, Any]) -> int:
     os.environ.update(call["environment"])
     sys.stdin = open(0)  # noqa: SIM115 - what was read here is not the copy's
     sys.argv = ["gert", *call["words"]]
+    keep_private()
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()

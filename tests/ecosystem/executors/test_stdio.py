@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
+from gert.ecosystem.executors import descriptors
 from gert.ecosystem.executors.reading import TAIL
 from gert.kernel.engine.asks import ToolAnswer
 
@@ -78,6 +80,7 @@ def test_the_system_refusing_to_start_a_process_is_a_failure(monkeypatch: pytest
         raise OSError(errno.EAGAIN, "no more processes, says /some/path")
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
+    monkeypatch.setattr(os, "posix_spawn", refuse)
     failed(run(["true"]), "transport", "`true` cannot be started: resource temporarily unavailable")
 
 
@@ -86,6 +89,7 @@ def test_an_error_without_a_number_is_a_failure_too(monkeypatch: pytest.MonkeyPa
         raise OSError("unknown")
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
+    monkeypatch.setattr(os, "posix_spawn", refuse)
     failed(run(["true"]), "transport", "cannot be started: the system gives no reason")
 
 
@@ -349,3 +353,85 @@ def test_many_calls_run_side_by_side_and_leave_nothing_open() -> None:
     assert [answer.outputs["it"] for answer in finished(calls)] == [str(n) for n in range(30)]
     assert len(os.listdir("/proc/self/fd")) == before
     assert not transport._live
+
+
+# --- how processes are started
+
+
+def test_what_this_process_inherited_no_tool_gets(way: str) -> None:
+    inherited, other = os.pipe()
+    os.set_inheritable(inherited, True)
+    try:
+        if way != "Popen":
+            descriptors.keep_private()  # as at the start of a process that was given it
+        answer = run([*PYTHON, "import os; print(sorted(os.listdir('/proc/self/fd'))[:-1])"], extract=TEXT)
+    finally:
+        os.close(inherited)
+        os.close(other)
+    assert answer.outputs == {"it": "['0', '1', '2']\n"}
+
+
+def test_a_library_in_somebody_elses_process_leaves_its_descriptors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descriptors, "_private", Event())
+    inherited, other = os.pipe()
+    os.set_inheritable(inherited, True)
+    try:
+        answer = run([*PYTHON, "import os; print(sorted(os.listdir('/proc/self/fd'))[:-1])"], extract=TEXT)
+        assert os.get_inheritable(inherited)
+    finally:
+        os.close(inherited)
+        os.close(other)
+    assert answer.outputs == {"it": "['0', '1', '2']\n"}
+
+
+def test_where_descriptors_are_not_listed_nothing_is_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descriptors, "_private", Event())
+    monkeypatch.setattr(descriptors, "_FOLDER", "/nowhere")
+    descriptors.keep_private()
+    assert not descriptors.are_private()
+
+
+def test_a_process_leads_a_session_of_its_own() -> None:
+    answer = run([*PYTHON, "import os; print(os.getsid(0) == os.getpid() == os.getpgid(0))"], extract=TEXT)
+    assert answer.outputs == {"it": "True\n"}
+
+
+def test_a_broken_pipe_ends_a_process_as_it_does_elsewhere() -> None:
+    answer = run([*SH, "(yes; echo $? >&2) | head -n 1; wait"], extract=TEXT)
+    assert answer.outputs == {"it": "y\n"}
+    assert "141" in answer.stderr
+
+
+def test_signals_that_are_not_python_s_own_are_inherited_as_they_are() -> None:
+    shown = "import signal; print([n for n in ('SIGPIPE', 'SIGXFSZ', 'SIGTERM', 'SIGINT', 'SIGCHLD')"
+    shown += " if signal.getsignal(getattr(signal, n)) is signal.SIG_IGN])"
+    # Python ignores the first two by itself; a shell does not.
+    answer = run([*SH, "grep SigIgn /proc/$$/status"], extract=TEXT)
+    [ignored] = answer.outputs.values()
+    assert int(ignored.split()[1], 16) & (1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)) == 0
+    assert run([*PYTHON, shown], extract=TEXT).outputs == {"it": "['SIGPIPE', 'SIGXFSZ']\n"}
+
+
+def test_a_folder_of_its_own_is_where_a_process_starts(tmp_path: Path) -> None:
+    answer = run([*SH, "pwd"], extract=TEXT, working=str(tmp_path))
+    assert answer.outputs == {"it": f"{tmp_path}\n"}
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
+def test_a_process_without_standard_files_starts_tools_that_have_them(closed: tuple[int, ...], way: str) -> None:
+    # What is opened next takes the numbers that are free, among them those a tool finds its files under.
+    code = f"""if True:
+        import os, sys
+        sys.path[:0] = {sys.path!r}
+        from gert.ecosystem.executors import descriptors
+        from tests.ecosystem.executors.calls import run
+        {"descriptors.keep_private()" if way != "Popen" else ""}
+        result = os.dup(2)
+        for number in {closed}:
+            os.close(number)
+        answer = run(["sh", "-c", "cat; echo out; echo err >&2"], extract={TEXT!r})
+        os.write(result, repr((answer.outputs, answer.stderr, answer.exit_code)).encode())
+        os._exit(0)
+    """
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60)
+    assert ran.stderr.decode() == repr(({"it": "out\n"}, "err\n", 0))

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from gert.ecosystem.executors.command import Command
 from gert.ecosystem.executors.feeding import Feed
 from gert.ecosystem.executors.groups import signal_group
+from gert.ecosystem.executors.spawning import spawn
 from gert.ecosystem.executors.watching import watch_of
 
 _CHUNK: Final = 256 * 1024
@@ -81,8 +82,7 @@ class PosixChild:
         self.status: int | None = None
         self.is_over = self.is_silent = False
         self._process: int | None = None
-        self._outputs, self._popen = _started(command, feed)
-        self.pid = self._popen.pid
+        self.pid, self._outputs = _started(command, feed)
         try:
             for stream, descriptor in self._outputs.items():
                 os.set_blocking(descriptor, False)
@@ -99,7 +99,8 @@ class PosixChild:
 
     def signal(self, number: int) -> None:
         """Send it a signal."""
-        self._popen.send_signal(number)
+        if not self.is_over:
+            os.kill(self.pid, number)
 
     def close(self) -> None:
         """Let go of it."""
@@ -107,9 +108,8 @@ class PosixChild:
             self._close(stream)
         self._unwatch_process()
         if not self.is_over:
+            # One that was killed and is not gone hangs in the kernel, and nobody waits any more.
             self._reap()
-        # We wait ourselves. One that was killed and is not gone hangs in the kernel, and nobody waits any more.
-        self._popen.returncode = -signal.SIGKILL if self.status is None else self.status
 
     def _read(self, stream: int) -> None:
         try:
@@ -152,7 +152,7 @@ class PosixChild:
             self._loop.call_soon_threadsafe(self._exited)
 
     def _reap(self) -> None:
-        """Take its exit status. `Popen` would take one that somebody else has taken for a success."""
+        """Take its exit status, if it has exited; one that somebody else has taken is not known."""
         try:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
         except ChildProcessError:
@@ -178,7 +178,7 @@ class PosixChild:
             self._process = None
 
 
-def _started(command: Command, feed: Feed | None) -> tuple[dict[int, int], "subprocess.Popen[bytes]"]:
+def _started(command: Command, feed: Feed | None) -> tuple[int, dict[int, int]]:
     """A process, and where its output is read.
 
     The pipes are ours: those of `Popen` come as files, which are looked at and closed as files.
@@ -187,23 +187,14 @@ def _started(command: Command, feed: Feed | None) -> tuple[dict[int, int], "subp
     try:
         opened += os.pipe()
         opened += os.pipe()
-        popen = subprocess.Popen(  # noqa: S603 - no shell, and the words are given one by one
-            [command.name, *command.arguments],
-            executable=command.program,
-            stdin=feed.source if feed is not None else _nothing(),
-            stdout=opened[1],
-            stderr=opened[3],
-            cwd=command.folder,
-            env=command.environment,
-            start_new_session=True,
-        )
+        pid = spawn(command, feed.source if feed is not None else _nothing(), opened[1], opened[3])
     except BaseException:
         for descriptor in opened:
             os.close(descriptor)
         raise
     os.close(opened[1])
     os.close(opened[3])
-    return {1: opened[0], 2: opened[2]}, popen
+    return pid, {1: opened[0], 2: opened[2]}
 
 
 async def _start_watched(command: Command, feed: Feed | None, listener: Listener) -> Child:

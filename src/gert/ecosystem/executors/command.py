@@ -18,7 +18,7 @@ _BUDGET: Final = Budget(max_output=64 * 1024 * 1024)
 """What goes to standard input may be large; what the system does not take as an argument it refuses itself."""
 
 
-Encoded: TypeAlias = dict[bytes, bytes] | None
+Encoded: TypeAlias = dict[bytes, bytes]
 
 
 def encoded(environment: Mapping[str, str]) -> dict[bytes, bytes]:
@@ -60,12 +60,11 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """What each tool inherits, and the same as the system takes it: it is the same for every call."""
 
     def inherited_by(self, tool: Tool) -> tuple[dict[str, str], Encoded]:
-        """What a tool inherits; the second is None where that is exactly what any process of ours inherits."""
+        """What a tool inherits."""
         known = self.inherited.get(id(tool))
         if known is None:
             texts = environment_for(tool, self.environment, self.withheld)
-            known = texts, None if texts == dict(os.environ) else encoded(texts)
-            self.inherited[id(tool)] = known
+            known = self.inherited[id(tool)] = texts, encoded(texts)
         return known
 
 

@@ -13,8 +13,10 @@ def run() -> None:
         return
     # Collecting garbage while modules load finds none and takes a tenth of the time; `main` turns it on again.
     gc.disable()
+    from gert.ecosystem.executors.descriptors import keep_private
     from gert.ecosystem.surfaces.cli.main import main
 
+    keep_private()
     code = main()
     # What is left is about to go anyway: keep the interpreter from looking through all of it once more.
     gc.freeze()

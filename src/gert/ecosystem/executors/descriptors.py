@@ -1,0 +1,32 @@
+"""Descriptors a process was started with, and whether children could inherit any of them."""
+
+import os
+from threading import Event
+from typing import Final
+
+_FOLDER: Final = "/dev/fd"
+_private: Final = Event()
+
+
+def keep_private() -> None:
+    """Let no child inherit what this process was started with; only for a process that is gert's alone.
+
+    What Python and the libraries here open later is not inherited by itself. Where the system does not list
+    descriptors, nothing is promised.
+    """
+    try:
+        names = os.listdir(_FOLDER)
+    except OSError:
+        return
+    for descriptor in map(int, names):
+        if descriptor > 2:
+            try:
+                os.set_inheritable(descriptor, False)
+            except OSError:  # the one the folder was read through
+                continue
+    _private.set()
+
+
+def are_private() -> bool:
+    """Whether a child gets none but those it is given, without closing the others one by one."""
+    return _private.is_set()
