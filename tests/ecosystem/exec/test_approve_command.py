@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Callable
@@ -362,3 +363,34 @@ def test_a_run_that_was_set_aside_is_listed_and_approved(project: Project) -> No
     assert "word: hello" in shown
     ran = project.gert("approve", waiting["run"]["run_id"], "--as", "bob").ended(0)
     assert f"gert resume --run {project.run().folder.name}" in ran.out
+
+
+PRINTED = re.compile(r"(?:approval pending for `\w+`|resume with): gert (.*)")
+
+
+@pytest.mark.parametrize(
+    ("words", "is_here", "environ"),
+    [
+        pytest.param([], True, {}, id="where one would look"),
+        pytest.param([], False, {}, id="in the project of the runbook, and asked from outside of it"),
+        pytest.param(["--state-dir", "my state"], True, {}, id="in a folder that was named"),
+        pytest.param(["--state-dir", "my state"], False, {}, id="in a folder that was named, from outside"),
+        pytest.param(["--db", "all my runs.db"], True, {}, id="in a database"),
+        pytest.param(["--db", "all my runs.db"], False, {}, id="in a database, with tickets in a project"),
+        pytest.param([], False, {"GERT_STATE_DIR": "state"}, id="in a folder the environment names"),
+    ],
+)
+def test_what_is_printed_goes_on_with_a_run_wherever_it_is_kept(
+    project: Project, tmp_path: Path, words: list[str], is_here: bool, environ: dict[str, str]
+) -> None:
+    project.runbook(note("write", "hello"), governance=GATE)
+    here = project if is_here else Project(tmp_path / "elsewhere")
+    out = here.gert("exec", project.root / "book.yaml", "--detach", "--as", "ann", *words, **environ).ended(0).out
+    approve, resume = (shlex.split(command) for command in PRINTED.findall(out))
+    has_to_be_said = not environ and (not is_here or "--state-dir" in words)
+    assert ("--state-dir" in [*approve, *resume]) == has_to_be_said
+    shown = here.gert("run", "show", resume[2], *resume[3:], "--json", **environ).ended(0).said
+    assert [shlex.split(command)[1:] for command in shown["next"]][:2] == [approve, resume]
+    here.gert(*approve, "--as", "bob", **environ).ended(0)
+    here.gert(*resume, **environ).ended(0)
+    assert project.noted() == ["hello"]

@@ -10,6 +10,7 @@ from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.journal import Journal, Logged
 from gert.ecosystem.host.options import Executed, Pending, RunOptions
 from gert.ecosystem.host.prepare import Prepared
+from gert.ecosystem.host.runs import state_dir, words_for_state
 from gert.ecosystem.host.settings import notices_for
 from gert.ecosystem.host.stopping import TIMEOUT, Relay, interruptible, limited
 from gert.ecosystem.host.worlds import World
@@ -131,7 +132,14 @@ async def conduct(stage: Stage) -> Executed:
         interrupted=bool(pressed),
         scenario=recorded,
         pending=pending,
+        state_words=_state_words(stage.prepared),
     )
+
+
+def _state_words(prepared: Prepared) -> str:
+    # Whoever goes on with the run does so from here, and the runbook may lie in another project.
+    root = prepared.workspace.project_root(prepared.workspace.working)
+    return words_for_state(prepared.state, state_dir(None, root, prepared.environ))
 
 
 def _pending(stage: Stage, ask: Ask[Any]) -> Pending:

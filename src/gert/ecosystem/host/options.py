@@ -75,6 +75,7 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
 
     result: how it ended; none while it waits
     pending: what it waits for
+    state_words: what says on a command line where its tickets are, and it itself unless it is in a database
     """
 
     run_id: str
@@ -88,6 +89,7 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
     dsn: Dsn | None = None
     scenario: Recorded | None = None
     pending: tuple[Pending, ...] = ()
+    state_words: str = ""
 
     @property
     def database(self) -> Database | None:

@@ -12,7 +12,7 @@ from gert.ecosystem.host.database import Database, database_for, name_of, words_
 from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.files import is_file
-from gert.ecosystem.host.runs import state_dir
+from gert.ecosystem.host.runs import state_dir, words_for_state
 from gert.ecosystem.host.state import RunState
 from gert.errors import TraceError, UsageError
 from gert.kernel.agent.ledger import Head
@@ -35,11 +35,15 @@ STATUSES: Final = (
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where runs are kept: a state directory, and in place of its runs a ledger, in a file or on Postgres."""
+    """Where runs are kept: a state directory, and in place of its runs a ledger, in a file or on Postgres.
+
+    here: the state directory that is meant without a word
+    """
 
     state: str
     db: str | None = None
     dsn: Dsn | None = None
+    here: str = ""
 
     @property
     def database(self) -> Database | None:
@@ -54,7 +58,7 @@ class Place(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """What says on a command line that this place is meant, where it has to be said; never a password."""
-        return words_for(self.database)
+        return words_for(self.database) or words_for_state(self.state, self.here)
 
 
 class Entry(msgspec.Struct, kw_only=True):
@@ -78,6 +82,12 @@ class Entry(msgspec.Struct, kw_only=True):
     last_type: str | None = None
     standing: Standing = "cut-off"
     tickets: tuple[TicketFile, ...] = ()
+
+    @property
+    def tickets_at(self) -> str:
+        """The state directory of its tickets: the one that was chosen, or the one it was started with."""
+        said = self.state.state_dir if self.state is not None else None
+        return said if said is not None and self.place.state == self.place.here else self.place.state
 
     @property
     def kind(self) -> Literal["runbook", "agent"]:
@@ -124,4 +134,5 @@ def place_for(chosen: str | None, db: str | None, environ: Mapping[str, str], ds
         raise UsageError(f"there is no file `{db}`")
     address = database if isinstance(database, Dsn) else None
     working = os.getcwd()
-    return Place(state_dir(chosen, Workspace(working).project_root(working), environ), db, address)
+    root = Workspace(working).project_root(working)
+    return Place(state_dir(chosen, root, environ), db, address, state_dir(None, root, environ))

@@ -49,7 +49,7 @@ class Runs:
         self.problems: list[str] = []
         self._environ = environ
         self.archive = Archive(place.database) if place.database is not None else None
-        self._tickets: dict[str, list[TicketFile]] | None = None
+        self._tickets: dict[str, dict[str, list[TicketFile]]] = {}
 
     def close(self) -> None:
         """Let go of the ledger."""
@@ -180,21 +180,22 @@ class Runs:
 
     def _unheard(self, entry: Entry) -> list[TicketFile]:
         """The tickets of a run, without those whose answer it has heard."""
-        mine = self._by_run().get(entry.run_id, [])
+        mine = self._by_run(entry.tickets_at).get(entry.run_id, [])
         if not mine:
             return []
         heard = {_ticket_of(line) for line in self.lines(entry) if _RESOLVED in line[:512]}
         return [file for file in mine if file.id not in heard]
 
-    def _by_run(self) -> dict[str, list[TicketFile]]:
-        """Tickets by run, read once and only where a run might wait."""
-        if self._tickets is None:
-            self._tickets = {}
-            tickets = tickets_in(self.place.state, self._environ)
+    def _by_run(self, state: str) -> dict[str, list[TicketFile]]:
+        """The tickets of a state directory by run, read once and only where a run might wait."""
+        by_run = self._tickets.get(state)
+        if by_run is None:
+            by_run = self._tickets[state] = {}
+            tickets = tickets_in(state, self._environ)
             noted: Callable[[GertError], object] = lambda problem: self.problems.append(problem.message)  # noqa: E731
             for file in tickets.all("pending", "approved", "rejected", "expired", on_problem=noted):
-                self._tickets.setdefault(file.run.run_id, []).append(file)
-        return self._tickets
+                by_run.setdefault(file.run.run_id, []).append(file)
+        return by_run
 
 
 def moment_of(run_id: str) -> datetime | None:

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shlex
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -39,6 +40,11 @@ def state_dir(chosen: str | None, project_root: str | None, environ: Mapping[str
     else:
         base = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return os.path.join(base, "gert")
+
+
+def words_for_state(state: str, here: str) -> str:
+    """What says on a command line that a state directory is meant, where without a word another would be found."""
+    return "" if state == here else f" --state-dir {shlex.quote(state)}"
 
 
 class RunFolder:

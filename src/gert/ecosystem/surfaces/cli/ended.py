@@ -62,10 +62,12 @@ def _summary(executed: Executed) -> Iterator[str]:
 
 def _waiting(executed: Executed) -> Iterator[str]:
     for each in executed.pending:
-        yield f"approval pending for `{printable(each.step_id)}`: gert approve {printable(each.ticket_id)}"
+        ticket = f"{printable(each.ticket_id)}{printable(executed.state_words)}"
+        yield f"approval pending for `{printable(each.step_id)}`: gert approve {ticket}"
         if each.page is not None:
             yield f"  or in a browser, with `gert approvals serve` running: {printable(each.page)}"
-    yield f"resume with: gert resume --run {printable(executed.run_id)}{printable(words_for(executed.database))}"
+    where = words_for(executed.database) or executed.state_words
+    yield f"resume with: gert resume --run {printable(executed.run_id)}{printable(where)}"
 
 
 def _outcome(outcome: Outcome) -> str:

@@ -9,6 +9,7 @@ import click
 from gert.ecosystem.host.abandon import Abandoned
 from gert.ecosystem.host.run_entry import Entry
 from gert.ecosystem.host.run_facts import agent_facts
+from gert.ecosystem.host.runs import words_for_state
 from gert.ecosystem.surfaces.cli.output import Cell, plural
 from gert.ecosystem.surfaces.cli.phrases import (
     BAD,
@@ -160,7 +161,8 @@ def commands(entry: Entry) -> Iterator[str]:
     elif entry.standing == "running":
         yield f"gert run tail {entry.run_id} --follow{where}"
     elif entry.standing in ("waiting", "cut-off"):
-        yield from (f"gert approve {file.id}" for file in entry.tickets if file.status == "pending")
+        of_tickets = words_for_state(entry.tickets_at, entry.place.here)
+        yield from (f"gert approve {file.id}{of_tickets}" for file in entry.tickets if file.status == "pending")
         yield f"gert resume --run {entry.run_id}{where}"
         yield f"gert run abandon {entry.run_id} --reason TEXT{where}"
     elif entry.standing != "completed" and entry.state is not None:
