@@ -1,6 +1,7 @@
 """Run every benchmark, or those named: `python -m bench engine`."""
 
 import sys
+from collections.abc import Callable
 
 from bench import agent, engine, ledger, outcomes, replay, startup, validate
 
@@ -21,7 +22,29 @@ def main(names: list[str]) -> int:
     if unknown:
         print(f"there is no benchmark `{unknown[0]}`; there are {', '.join(BENCHES)}", file=sys.stderr)
         return 2
-    return max([BENCHES[name]() for name in names or BENCHES])
+    return max([_measured(BENCHES[name]) for name in names or BENCHES])
+
+
+def _measured(bench: Callable[[], int]) -> int:
+    """Run one, and say how much of the processors others took meanwhile: ratios to a fixed time feel that."""
+    before = _jiffies()
+    code = bench()
+    taken = [after - earlier for earlier, after in zip(before, _jiffies(), strict=True)]
+    if sum(taken):
+        print(f"     others took {taken[_STOLEN] / sum(taken):.0%} of the processors meanwhile")
+    return code
+
+
+_STOLEN = 7
+
+
+def _jiffies() -> list[int]:
+    """How this machine spent its time: working, waiting, and not running at all because its host did otherwise."""
+    try:
+        with open("/proc/stat") as file:
+            return [int(each) for each in file.readline().split()[1:9]]
+    except OSError:
+        return []
 
 
 if __name__ == "__main__":
