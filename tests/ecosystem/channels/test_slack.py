@@ -51,7 +51,7 @@ def pressed(house: House, action: str = "approve", user: str = "U2CERLKJA", **ch
                 "action_id": action,
                 "block_id": "answer",
                 "text": {"type": "plain_text", "text": "Approve", "emoji": True},
-                "value": house.file.id,
+                "value": f"{house.file.id}:{house.file.ticket.request.request_hash}",
                 "type": "button",
                 "action_ts": "1548426417.840180",
             }
@@ -264,7 +264,9 @@ def test_a_user_who_may_not_approve_is_told_why(tmp_path: Path) -> None:
 
 def test_a_ticket_that_is_not_there(tmp_path: Path) -> None:
     async def act(house: House) -> None:
-        got = await press(house, pressed(house, actions=[{"action_id": "approve", "value": "run-9"}]))
+        got = await press(
+            house, pressed(house, actions=[{"action_id": "approve", "value": f"run-9:{'sha256:' + '0' * 64}"}])
+        )
         assert "no such request" in json.loads(got.body)["text"]
 
     visit(tmp_path, act, slack=inbox())
@@ -395,8 +397,8 @@ def test_a_ticket_is_announced_with_buttons_and_a_link(tmp_path: Path) -> None:
         assert request.target == "/services/T/B/s3cret"
         (actions,) = [block for block in request.said["blocks"] if block["type"] == "actions"]
         assert [(each["action_id"], each["value"]) for each in actions["elements"]] == [
-            ("approve", file.id),
-            ("reject", file.id),
+            ("approve", f"{file.id}:{file.ticket.request.request_hash}"),
+            ("reject", f"{file.id}:{file.ticket.request.request_hash}"),
         ]
         assert f"http://127.0.0.1:8765/t/{file.id}?k=" in request.body.decode()
 

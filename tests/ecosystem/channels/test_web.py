@@ -135,19 +135,6 @@ def test_whoever_sends_slowly_keeps_nobody_waiting(tmp_path: Path) -> None:
     visit(tmp_path, act, limits=Limits(request=0.2))
 
 
-def test_more_visitors_than_there_is_room_for_are_turned_away(tmp_path: Path) -> None:
-    async def act(house: House) -> None:
-        idle = [await asyncio.open_connection("127.0.0.1", house.port) for _ in range(2)]
-        await asyncio.sleep(0.05)  # until both are let in
-        assert await house.say(GET % house.port + b"\r\n") == b""
-        for _, writer in idle:
-            writer.close()
-        await asyncio.sleep(0.05)
-        assert (await house.ask("GET", "/healthz")).status == 200
-
-    visit(tmp_path, act, limits=Limits(connections=2))
-
-
 def test_whoever_is_being_answered_when_it_ends_still_gets_the_answer(tmp_path: Path) -> None:
     async def run() -> None:
         async with serving(tmp_path) as house:

@@ -27,7 +27,7 @@ _LONGEST: Final = {
 }
 _RECORDED: Final = 200
 # Letters and marks that count as printable and show nothing: Unicode's default ignorables, and the empty Braille cell.
-_UNSEEN: Final = re.compile(
+UNSEEN: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
 )
 
@@ -44,7 +44,7 @@ def unfit(response: Response) -> str | None:
             return f"the {name.replace('_', ' ')} is too long: expected at most {longest} characters, found {len(text)}"
         if not _is_text(text):
             return f"the {name.replace('_', ' ')} is not valid text"
-    if _UNSEEN.search(response.approver):
+    if UNSEEN.search(response.approver):
         return "the approver's name holds something that cannot be seen"
     return None
 

@@ -12,6 +12,7 @@ from gert.errors import GertError
 from gert.kernel.engine.asks import Response
 
 UNSIGNED: Final = "only signed answers are taken here"
+UNRECORDED: Final = "the answer could not be recorded: send it again"
 
 
 class SignedAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +43,10 @@ class SignedAnswer(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Unrecorded(GertError):
+    """A signed answer that could not be put to its ticket: whoever sent it may send it again."""
+
+
 class Refused(msgspec.Struct, frozen=True):
     """An answer that was not put to the ticket, and so is not recorded: a stranger fills no record."""
 
@@ -57,6 +62,9 @@ async def called_back(tickets: Tickets, ticket_id: str, body: bytes) -> Reply:
         return _told(400, ticket_id, "this is not an answer: expected JSON with the fields of one")
     try:
         became = await asyncio.to_thread(put_signed, tickets, ticket_id, said)
+    except Unrecorded:
+        # Told that there is no such ticket, a service would not try again, and the answer be lost.
+        return _told(503, ticket_id, UNRECORDED)
     except GertError:
         # Which tickets there are, and what is wrong with one, is told to those who can sign.
         return _told(404, ticket_id, "there is no such ticket to answer")
@@ -78,7 +86,10 @@ def put_signed(tickets: Tickets, ticket_id: str, said: SignedAnswer) -> Answered
     if not checked.verified:
         return Refused(409, f"the answer is not validly signed: {checked.flaw or UNSIGNED}")
     # (3) Everything else is the same for all answers, however they come.
-    return tickets.answer(ticket_id, response)
+    try:
+        return tickets.answer(ticket_id, response)
+    except GertError as problem:
+        raise Unrecorded(problem.message, hint=problem.hint) from None
 
 
 def _told(status: int, ticket_id: str, why: str | None, file: TicketFile | None = None) -> Reply:

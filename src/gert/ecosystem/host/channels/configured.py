@@ -3,7 +3,8 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final
 
 from gert.ecosystem.approvals.port import Channel
 from gert.ecosystem.approvals.ticket_file import TicketFile
@@ -18,15 +19,22 @@ from gert.ecosystem.host.channels.teams import TeamsChannel
 from gert.ecosystem.host.settings import Settings
 from gert.errors import GertError, UsageError
 
+if TYPE_CHECKING:
+    from gert.ecosystem.host.channels.server import Site
+
+AGAIN: Final = 1.0
+"""Seconds after which a run that waits looks again whether it has to serve by itself."""
+
 
 class PageChannel:
     """Serves the page, callbacks and Slack's buttons while a run waits; it tells nobody by itself."""
 
     name = "page"
 
-    def __init__(self, front: Front, slack: SlackInbox | None = None) -> None:
+    def __init__(self, front: Front, slack: SlackInbox | None = None, again: float = AGAIN) -> None:
         self._front = front
         self._slack = slack
+        self._again = again
 
     async def announce(self, ticket: TicketFile) -> str | None:
         """The other channels carry the link."""
@@ -34,16 +42,40 @@ class PageChannel:
 
     @asynccontextmanager
     async def listening(self, tickets: Tickets) -> AsyncIterator[None]:
-        """Serve; where a server for the same tickets is there already, it will do."""
+        """Serve; where a server for the same tickets is there already, it will do for as long as it is."""
         from gert.ecosystem.host.channels.server import Site
 
+        site = Site(self._front, tickets, self._slack)
         async with AsyncExitStack() as stack:
             try:
-                await stack.enter_async_context(Site(self._front, tickets, self._slack).serving())
+                await stack.enter_async_context(site.serving())
             except UsageError:
-                if not await is_served(self._front):
-                    raise
+                served = await is_served(self._front)
+                # Where it has just ended, the address is free.
+                await stack.enter_async_context(self._standing_by(site) if served else site.serving())
             yield
+
+    @asynccontextmanager
+    async def _standing_by(self, site: "Site") -> AsyncIterator[None]:
+        """Take over when the other server ends: it may be another run's, which does not wait as long as this one."""
+        over = asyncio.Event()
+        standing_by = asyncio.create_task(self._take_over(site, over))
+        try:
+            yield
+        finally:
+            over.set()
+            await asyncio.wait({standing_by})
+            if not standing_by.cancelled():
+                standing_by.exception()  # the page was a help; the answers are on disk
+
+    async def _take_over(self, site: "Site", over: asyncio.Event) -> None:
+        while not over.is_set():
+            with suppress(UsageError):
+                async with site.serving():
+                    await over.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._again):
+                    await over.wait()
 
 
 def front_for(settings: Settings, state: str, listen: Listen | None = None) -> Front:
@@ -100,6 +132,6 @@ async def is_served(front: Front) -> bool:
                 if len(said) > 1024:
                     return False
             # What it is called, anybody has heard who asked before.
-            return front.links.proof(challenge).encode() in said
-    except (TimeoutError, httpx2.HTTPError, GertError):
+            return any(proof.encode() in said for proof in front.proofs(challenge))
+    except (OSError, ValueError, httpx2.HTTPError, httpx2.InvalidURL, GertError):
         return False

@@ -1,6 +1,7 @@
 """Answers from the page: who may send its form, once each, and what they are told."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from datetime import datetime
 from typing import Final
@@ -19,6 +20,7 @@ from gert.kernel.events.envelope import format_timestamp
 COOKIE: Final = "gert_browser"
 FORM: Final = "application/x-www-form-urlencoded"
 _VERDICTS: Final = {"approve": True, "reject": False}
+_BROWSER: Final = re.compile(r"[A-Za-z0-9_-]{16,64}")
 _NO_LINK: Final = "This link does not open a request. Ask whoever sent it for the whole address, or for a new one."
 
 
@@ -88,6 +90,9 @@ class Pages:
             # Whoever tries again must not be told that it was sent.
             self._front.forms.release(token)
             return message(503, "Not recorded", f"The answer could not be recorded: {problem.message}. Try again.")
+        except Exception:
+            self._front.forms.release(token)
+            raise
         now = self._tickets.clock()
         notice = _became(answered, response.approved)
         self._front.forms.came_to(token, notice.text)
@@ -132,10 +137,10 @@ _UNSAID: Final = Notice("bad", "Not sent yet", "Say who you are, and approve or 
 
 
 def _browser(request: Request) -> str:
-    """What tells this browser from others; said twice, or too long, it tells nothing."""
+    """What tells this browser from others; said twice, or not in our words, it tells nothing."""
     pairs = [each.strip().partition("=") for each in (request.header("cookie") or "").split(";")]
     found = [value for name, _, value in pairs if name == COOKIE]
-    return found[0] if len(found) == 1 and 16 <= len(found[0]) <= 64 and found[0].isascii() else ""
+    return found[0] if len(found) == 1 and _BROWSER.fullmatch(found[0]) else ""
 
 
 def _closed(file: TicketFile, now: datetime) -> Notice | None:
@@ -155,7 +160,9 @@ def _closed(file: TicketFile, now: datetime) -> Notice | None:
 def _became(answered: Answered, approved: bool) -> Notice:
     word, file = "approval" if approved else "rejection", answered.file
     if answered.objection is not None:
-        return Notice("bad", f"Your {word} does not count", f"{told.plain(answered.objection)}.".capitalize())
+        why = told.plain(answered.objection)
+        # Only the first letter: names and times stay as they are.
+        return Notice("bad", f"Your {word} does not count", f"{why[:1].upper()}{why[1:]}.")
     if file.status == "approved":
         return Notice("good", "Your approval counts", "It was the last one needed: the step may run.")
     if file.status == "rejected":

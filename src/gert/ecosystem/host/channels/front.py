@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from gert.ecosystem.host.channels.links import Forms, Links
-from gert.ecosystem.notify.addresses import is_loopback
-from gert.errors import UsageError
+from gert.ecosystem.notify.addresses import is_loopback, objection
+from gert.errors import InputError, UsageError
 from gert.kernel.foundation.text import printable
 
 _ADDRESS: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9.-]+)):([0-9]{1,5})\Z")
@@ -54,6 +54,9 @@ class Front:
         self.forms = Forms()
         self.listen = listen
         self._base_url = base_url.rstrip("/") if base_url else None
+        refused = _unread(base_url) if base_url else None
+        if refused is not None:
+            raise InputError(f"the `base_url` leads nowhere: {refused}")
 
     @property
     def base(self) -> str | None:
@@ -62,8 +65,9 @@ class Front:
             return self._base_url
         if self.listen is None or not self.listen.port:
             return None
-        # Every address at once is none that anybody could go to.
-        return f"http://{Listen('127.0.0.1', self.listen.port) if self.listen.is_everywhere else self.listen}"
+        # Every address at once is none that anybody could go to; all of IPv6 are none of IPv4.
+        local = self.listen._replace(host="::1" if self.listen.host == "::" else "127.0.0.1")
+        return f"http://{local if self.listen.is_everywhere else self.listen}"
 
     @property
     def is_secure(self) -> bool:
@@ -81,6 +85,18 @@ class Front:
     def callback_url(self, ticket_id: str) -> str | None:
         """Where signed answers are taken; it gives nothing away."""
         return None if self.base is None else f"{self.base}/callback/{ticket_id}"
+
+    def proof(self, challenge: str) -> str:
+        """What shows that these tickets are served at this very address."""
+        return self.links.proof(challenge, _where(self.listen))
+
+    def proofs(self, challenge: str) -> set[str]:
+        """What whoever serves them there may say; nobody else can listen where somebody listens everywhere."""
+        if self.listen is None or not self.links.is_there:
+            return set()
+        anywhere = "::" if ":" in self.listen.host else "0.0.0.0"  # noqa: S104 - recognized, not chosen
+        places = (self.listen, self.listen._replace(host=anywhere))
+        return {self.links.proof(challenge, _where(place)) for place in places}
 
     def is_called(self, host: str | None) -> bool:
         """Whether a `Host` means us: a page elsewhere whose name leads here must not speak for a browser's user."""
@@ -111,6 +127,21 @@ class Front:
             for name in {bare, *_LOCAL} if self.listen.is_local or self.listen.is_everywhere else {bare}:
                 names |= _spelled(name, self.listen.port, _PORTS["http"])
         return names
+
+
+def _unread(url: str) -> str | None:
+    """Why an address is none that can be both gone to and compared with."""
+    try:
+        return objection(url) if urlsplit(url).port != 0 else "the URL names no host"
+    except ValueError:
+        return "the URL cannot be read"
+
+
+def _where(listen: Listen | None) -> str:
+    """An address in one spelling."""
+    if listen is None:
+        return ""
+    return str(listen._replace(host="127.0.0.1") if listen.host.lower() == "localhost" else listen).lower()
 
 
 def _spelled(name: str, port: int, usual: int) -> set[str]:

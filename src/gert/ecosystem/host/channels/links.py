@@ -30,7 +30,7 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0
 
 
 class Links:
-    """The secrets of the pages of one folder of tickets; made when first needed."""
+    """The secrets of the pages of one folder of tickets; made when somebody is first given a link."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -38,28 +38,41 @@ class Links:
 
     def token(self, ticket_id: str) -> str:
         """What the address of a ticket's page ends with."""
-        return sign(self._secret(), _about("page", ticket_id)).value
+        return sign(self._made(), _about("page", ticket_id)).value
 
     def fits(self, ticket_id: str, token: str) -> bool:
         """Whether somebody was given this link."""
-        return _holds(self._secret(), token, _about("page", ticket_id))
+        return self.is_there and _holds(self._secret(), token, _about("page", ticket_id))
 
     def look(self, ticket_id: str) -> str:
         """The same for people who may look, and answer elsewhere."""
-        return sign(self._secret(), _about("look", ticket_id)).value
+        return sign(self._made(), _about("look", ticket_id)).value
 
     def shows(self, ticket_id: str, token: str) -> bool:
         """Whether somebody with this link may look."""
-        return self.fits(ticket_id, token) or _holds(self._secret(), token, _about("look", ticket_id))
+        return self.is_there and any(_holds(self._secret(), token, _about(to, ticket_id)) for to in ("page", "look"))
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is a folder. Whoever only asks does not make it: it may have to be a group's."""
+        return self._key is not None or os.path.isdir(self._folder)
 
     @property
     def mark(self) -> str:
         """What tells this folder from others, and tells nothing else about it."""
         return sign(self._secret(), _about("folder")).value[:16]
 
-    def proof(self, challenge: str) -> str:
-        """What only whoever serves this folder can say, and nobody can repeat to the next who asks."""
-        return sign(self._secret(), _about("proof", challenge)).value
+    def proof(self, challenge: str, address: str) -> str:
+        """What only whoever serves this folder can say, and nobody can repeat elsewhere or to the next who asks."""
+        return sign(self._secret(), _about("proof", challenge, address)).value
+
+    def _made(self) -> Key:
+        if not self.is_there:
+            try:
+                os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            except OSError as problem:
+                raise _not_kept(self._folder, problem) from None
+        return self._secret()
 
     def _secret(self) -> Key:
         if self._key is None:
@@ -147,7 +160,6 @@ def _kept(folder: str) -> bytes:
     """The secret of a folder; the first who needs it makes it."""
     path = os.path.join(folder, KEPT_IN)
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
         with suppress(FileNotFoundError):
             return _read(path)
         with locked(f"{path}.lock"):
@@ -155,8 +167,12 @@ def _kept(folder: str) -> bytes:
                 _make(path)
             return _read(path)
     except OSError as problem:
-        why = (problem.strerror or str(problem)).lower()
-        raise TraceError(f"the secret of the pages cannot be kept in `{path}`: {why}") from None
+        raise _not_kept(path, problem) from None
+
+
+def _not_kept(path: str, problem: OSError) -> TraceError:
+    why = (problem.strerror or str(problem)).lower()
+    return TraceError(f"the secret of the pages cannot be kept in `{path}`: {why}")
 
 
 def _read(path: str) -> bytes:

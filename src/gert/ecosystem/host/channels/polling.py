@@ -1,7 +1,7 @@
 """Asking a service for answers while a run waits: now and then, less often where it fails, each answer taken once."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -13,13 +13,14 @@ from gert.ecosystem.host.channels.callbacks import Refused, SignedAnswer, put_si
 from gert.ecosystem.host.notices import HEADERS
 from gert.ecosystem.notify.addresses import expand, is_loopback, objection
 from gert.errors import GertError, InputError
+from gert.kernel.foundation.canonical import sha256_hex
 
 EVERY: Final = 2.0
 LONGEST_PAUSE: Final = 60.0
 ATTEMPT_SECONDS: Final = 5.0
 MOST_READ: Final = 64 * 1024
 MOST_TICKETS: Final = 100
-"""How many open tickets are asked about in one round, oldest first."""
+"""How many open tickets are asked about in one round: first those that were not asked about for longest."""
 MOST_ANSWERS: Final = 50
 _NOTHING_YET: Final = (204, 404)
 _MOST_SEEN: Final = 10_000
@@ -36,6 +37,10 @@ class _Failed(Exception):
     """The service did not say anything that can be used; in our words, since its own may hold an address."""
 
 
+class _Unreachable(_Failed):
+    """The service did not say anything at all, and will hardly do so about the next ticket."""
+
+
 class Poll:
     """Asks one service about every open ticket."""
 
@@ -46,6 +51,8 @@ class Poll:
         self._every = every
         self._noted: set[tuple[str, str]] = set()
         self._seen: set[tuple[str, str]] = set()
+        self._asked: dict[str, int] = {}
+        self._rounds = 0
 
     @asynccontextmanager
     async def going_on(self) -> AsyncIterator[None]:
@@ -56,13 +63,16 @@ class Poll:
             yield
         finally:
             asking.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await asking
+            await asyncio.wait({asking})
 
     async def _ask_on(self) -> None:
         pause = self._every
         while True:
-            fine = await self.round()
+            try:
+                fine = await self.round()
+            except Exception:
+                # Not even a note could be made of it, and whoever waits would wait for what nobody asks any more.
+                fine = False
             pause = self._every if fine else min(pause * 2, LONGEST_PAUSE)
             await asyncio.sleep(pause)
 
@@ -73,28 +83,41 @@ class Poll:
         except GertError:
             return False
         fine = True
-        for file in files[:MOST_TICKETS]:
+        for file in self._in_turn(files):
             try:
                 await self._take(file, await self._fetched(file.id))
             except _Failed as problem:
                 fine = False
                 await self._note(file.id, str(problem))
+                if isinstance(problem, _Unreachable):
+                    break
             except GertError as problem:
                 await self._note(file.id, problem.message)
-            if not fine:
-                break  # the next ticket would find the same
+            except Exception as problem:
+                # A bug of ours. The words of an error may hold an address; what kind it is holds none.
+                fine = False
+                await self._note(file.id, f"asking failed: {type(problem).__name__}")
         return fine
+
+    def _in_turn(self, files: list[TicketFile]) -> Iterator[TicketFile]:
+        """Nobody's ticket stands before the others for ever, whether there are many or one never gets an answer."""
+        self._rounds += 1
+        self._asked = {file.id: self._asked.get(file.id, 0) for file in files}
+        for file in sorted(files, key=lambda each: self._asked[each.id])[:MOST_TICKETS]:
+            self._asked[file.id] = self._rounds
+            yield file
 
     async def _take(self, file: TicketFile, answers: list[SignedAnswer]) -> None:
         known = {heard.response.signature for heard in (*file.responses, *file.refused)}
-        for said in answers[:MOST_ANSWERS]:
-            mark = (file.id, said.signature or f"{said.approver_id} {said.approved}")
-            if said.signature in known or mark in self._seen:
-                continue
-            self._seen.add(mark)
-            if len(self._seen) > _MOST_SEEN:
+        # All of an answer: one that was refused may be put right and keep its signature.
+        marked = {(file.id, sha256_hex(msgspec.json.encode(said))): said for said in answers}
+        fresh = [each for each in marked.items() if each[0] not in self._seen and each[1].signature not in known]
+        for mark, said in fresh[:MOST_ANSWERS]:
+            if len(self._seen) >= _MOST_SEEN:
                 raise _Failed("the service says something else each time")
             became = await asyncio.to_thread(put_signed, self._tickets, file.id, said)
+            # Not before: one that could not be recorded is taken the next time.
+            self._seen.add(mark)
             if isinstance(became, Refused):
                 await self._note(file.id, f"an answer was not taken: {became.why}")
 
@@ -132,9 +155,10 @@ class Poll:
                     if len(data) > MOST_READ:
                         raise _Failed(f"the service said more than {MOST_READ} bytes")
         except (TimeoutError, httpx2.TimeoutException):
-            raise _Failed(f"the service did not answer within {ATTEMPT_SECONDS:g} s") from None
-        except httpx2.HTTPError:
-            raise _Failed("the service cannot be reached") from None
+            raise _Unreachable(f"the service did not answer within {ATTEMPT_SECONDS:g} s") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError):
+            # Also what is wrong with a proxy that the environment names.
+            raise _Unreachable("the service cannot be reached") from None
         return bytes(data)
 
     def _address(self, ticket_id: str) -> str:

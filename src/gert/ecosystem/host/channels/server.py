@@ -71,8 +71,10 @@ class Site:
         return await self._slack.take(request, self._tickets)
 
     async def _health(self, request: Request, _: str) -> Reply:
+        if not self._front.links.is_there:
+            return as_json(200, {"status": "ok"})
         challenge = request.asked("c")
-        proof = {"proof": self._front.links.proof(challenge)} if challenge else {}
+        proof = {"proof": self._front.proof(challenge)} if challenge else {}
         return as_json(200, {"status": "ok", "serves": self._front.links.mark, **proof})
 
 

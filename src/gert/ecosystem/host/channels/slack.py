@@ -54,7 +54,8 @@ def slack_inbox(settings: SlackApprovals, environ: Mapping[str, str], front: Fro
     if settings.signing_secret is None:
         return None
     secret = expand(settings.signing_secret, environ).text
+    webhook = expand(settings.webhook, environ)
     try:
-        return SlackInbox(secret, settings.users, expand(settings.webhook, environ).text, front)
+        return SlackInbox(secret, settings.users, webhook.text, front, secrets=(*webhook.secrets, secret))
     except IntegrityError:
         raise InputError("the signing secret of the Slack app is too short to be one") from None

@@ -124,7 +124,7 @@ def _button(file: TicketFile, action: str, word: str, style: str) -> Block:
     return {
         "type": "button",
         "action_id": action,
-        "value": file.id,
+        "value": pressed_for(file),
         "style": style,
         "text": {"type": "plain_text", "text": word},
         "confirm": {
@@ -135,6 +135,11 @@ def _button(file: TicketFile, action: str, word: str, style: str) -> Block:
             "style": style,
         },
     }
+
+
+def pressed_for(file: TicketFile) -> str:
+    """What a button is about: the ticket, and what the message showed of it."""
+    return f"{file.id}:{file.ticket.request.request_hash}"
 
 
 def _section(text: str) -> Block:

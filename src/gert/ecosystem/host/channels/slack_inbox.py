@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -15,10 +15,11 @@ from gert.ecosystem.host.channels.front import Front
 from gert.ecosystem.host.channels.slack_blocks import SECTION, escaped, message
 from gert.ecosystem.host.channels.web import Reply, Request, as_json, fields_of, said
 from gert.ecosystem.host.notices import HEADERS
-from gert.errors import GertError, IntegrityError
+from gert.errors import GertError, IntegrityError, UsageError
 from gert.kernel.engine.asks import Response
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.foundation.names import is_safe_name
+from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.foundation.signature import HMAC_SHA256, Keys, Signature, parse_key, verify
 
 WINDOW: Final = 300
@@ -54,14 +55,18 @@ class SlackInbox:
 
     users: approvers by Slack user id
     webhook: the app's incoming webhook; what is said in return goes to the same server and nowhere else
+    secrets: what nobody in Slack is told: how they are reached, and known
     """
 
-    def __init__(self, secret: str, users: Mapping[str, str], webhook: str, front: Front) -> None:
+    def __init__(
+        self, secret: str, users: Mapping[str, str], webhook: str, front: Front, secrets: Iterable[str] = ()
+    ) -> None:
         key = parse_key("base64:" + base64.b64encode(secret.encode()).decode(), "slack")
         self._keys = Keys([key])
         self._users = users
         self._server = _server(webhook)
         self._front = front
+        self._redactor = Redactor(secrets)
 
     async def take(self, request: Request, tickets: Tickets) -> Reply:
         """Take what Slack sends."""
@@ -78,18 +83,24 @@ class SlackInbox:
         approver = self._users.get(pressed.user.id)
         if approver is None:
             return await self._tell(
-                pressed, _privately(f"Slack user {pressed.user.id} is not among the approvers here.")
+                pressed, _privately(f"Slack user {told.plain(pressed.user.id)} is not among the approvers here.")
             )
+        # (4) It counts for what the message showed, and for nothing that has taken its place.
+        ticket_id, _, request_hash = action.value.partition(":")
         response = Response(
             approver=approver,
             approved=_VERDICTS[action.action_id],
             timestamp=format_timestamp(now),
-            ticket_id=action.value,
+            ticket_id=ticket_id,
+            request_hash=request_hash,
         )
         try:
-            answered = await asyncio.to_thread(tickets.answer, action.value, response)
-        except GertError:
+            answered = await asyncio.to_thread(tickets.answer, ticket_id, response)
+        except UsageError:
             return await self._tell(pressed, _privately("There is no such request any more."))
+        except GertError:
+            lost = f"Your {_word(response)} could not be recorded. Press the button again."
+            return await self._tell(pressed, _privately(lost))
         return await self._tell(pressed, self._became(answered, response, tickets.clock()))
 
     def _is_genuine(self, request: Request, now: datetime) -> bool:
@@ -107,7 +118,7 @@ class SlackInbox:
         return version == "v0"
 
     def _became(self, answered: Answered, response: Response, now: datetime) -> dict[str, Any]:
-        word = "approval" if response.approved else "rejection"
+        word = _word(response)
         if answered.objection is not None:
             return _privately(f"Your {word} does not count: {told.plain(answered.objection)}")
         last = f"{told.plain(response.approver)} {'approved' if response.approved else 'rejected'} this."
@@ -117,8 +128,9 @@ class SlackInbox:
 
     async def _tell(self, pressed: _Pressed, document: dict[str, Any]) -> Reply:
         """Say it in the reply, and where Slack wants to hear it: for buttons it reads only the latter."""
+        document = self._redactor.value(document).value
         url = pressed.response_url
-        if url and _server(url) == self._server:
+        if url and self._server is not None and _server(url) == self._server:
             from gert.ecosystem.notify.webhooks import post
 
             body = msgspec.json.encode(document)
@@ -135,7 +147,12 @@ def _pressed(body: bytes) -> _Pressed | None:
     if pressed.type != "block_actions" or len(pressed.actions) != 1:
         return None
     action = pressed.actions[0]
-    return pressed if action.action_id in _VERDICTS and is_safe_name(action.value) else None
+    ticket_id, _, request_hash = action.value.partition(":")
+    return pressed if action.action_id in _VERDICTS and is_safe_name(ticket_id) and request_hash else None
+
+
+def _word(response: Response) -> str:
+    return "approval" if response.approved else "rejection"
 
 
 def _privately(text: str) -> dict[str, Any]:

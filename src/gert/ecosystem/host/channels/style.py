@@ -58,6 +58,8 @@ button { font: inherit; font-weight: 600; min-height: 2.75rem; padding: .5rem 1.
 .reject { background: transparent; color: var(--bad); border: 2px solid var(--bad); }
 button:hover { text-decoration: underline; }
 :focus-visible { outline: 3px solid var(--focus); outline-offset: 2px; }
+/* Marks can be piled up to cover other lines, and letters that are read from the right can move what follows them. */
+h1, dd, section, .notice, .answers li { overflow: hidden; } strong, .why { unicode-bidi: isolate; }
 .skip { position: absolute; left: -100rem; }
 .skip:focus { position: static; display: inline-block; padding: .5rem 1rem; }
 @media (max-width: 34rem) { dl { grid-template-columns: minmax(0, 1fr); gap: 0; } dd { margin-bottom: .625rem; }

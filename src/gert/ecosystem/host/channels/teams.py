@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
+
 from gert.ecosystem.approvals.ticket_file import TicketFile
 from gert.ecosystem.approvals.tickets import Tickets
 from gert.ecosystem.host.channels import told
@@ -20,7 +22,12 @@ from gert.kernel.runbook.documents.project import TeamsApprovals
 LONGEST_FACT: Final = 300
 LONGEST_TEXT: Final = 2500
 MOST_INPUTS: Final = 10
+SHORTEST: Final = 80
+MOST_BYTES: Final = 24_000
+"""Teams refuses messages of more than 28 KB, and then nobody is told."""
+
 _INPUT: Final = 500
+_SHARES: Final = (1.0, 0.5, 0.25, 0.1)
 # Also what a renderer would put another character or a date in place of.
 _MARKUP: Final = re.compile(r"([\\`*_\[\]<>~#|!&{}])")
 _LIST: Final = re.compile(r"^(\s*)([-+=]|[0-9]+[.)](?=\s|\Z))", re.MULTILINE)
@@ -52,31 +59,38 @@ class TeamsChannel:
 
 
 def message(file: TicketFile, moment: datetime, page_url: str | None) -> dict[str, Any]:
-    """The card in the envelope that a workflow expects."""
-    attachment = {
-        "contentType": "application/vnd.microsoft.card.adaptive",
-        "contentUrl": None,
-        "content": card(file, moment, page_url),
-    }
-    return {"type": "message", "attachments": [attachment]}
+    """The card in the envelope that a workflow expects, with as much of each text as there is room for."""
+    shown: dict[str, Any] = {}
+    for share in _SHARES:
+        attachment = {
+            "contentType": "application/vnd.microsoft.card.adaptive",
+            "contentUrl": None,
+            "content": card(file, moment, page_url, share),
+        }
+        shown = {"type": "message", "attachments": [attachment]}
+        if len(msgspec.json.encode(shown)) <= MOST_BYTES:
+            break
+    return shown
 
 
-def card(file: TicketFile, moment: datetime, page_url: str | None) -> dict[str, Any]:
-    """A ticket as an Adaptive Card."""
+def card(file: TicketFile, moment: datetime, page_url: str | None, share: float = 1.0) -> dict[str, Any]:
+    """A ticket as an Adaptive Card; `share` is how much of the longest is shown of each text."""
+    fact, most, text = (max(int(share * longest), SHORTEST) for longest in (LONGEST_FACT, _INPUT, LONGEST_TEXT))
     request = file.ticket.request
     rows = [*told.facts(file), *told.contract(file), *told.terms(file), ("Time left", told.time_left(file, moment))]
     body: list[dict[str, Any]] = [
         _text(f"Approval needed: {told.title_of(request)}", LONGEST_FACT, size="Large", weight="Bolder"),
-        {"type": "FactSet", "facts": [{"title": escaped(name, 100), "value": _fact(value)} for name, value in rows]},
+        {"type": "FactSet", "facts": [{"title": escaped(name, 100), "value": _fact(row, fact)} for name, row in rows]},
     ]
     inputs = list(told.inputs(file))
     for name, value in inputs[:MOST_INPUTS]:
-        body.append(_text(f"{name}: {value}", _INPUT, fontType="Monospace"))
+        body.append(_text(f"{name}: {value}", most, fontType="Monospace"))
     if len(inputs) > MOST_INPUTS:
-        body.append(_text(f"{len(inputs) - MOST_INPUTS} more inputs are on the page", LONGEST_FACT))
+        where = "are on the page" if page_url else f"are shown by: gert approvals show {file.id}"
+        body.append(_text(f"{len(inputs) - MOST_INPUTS} more inputs {where}", LONGEST_FACT))
     preview = told.preview(file)
     if preview is not None:
-        body.append(_text(preview, LONGEST_TEXT, fontType="Monospace"))
+        body.append(_text(preview, text, fontType="Monospace"))
     if page_url is None:
         body.append(_text(f"Answer with: gert approve {file.id}, or gert reject {file.id}", LONGEST_FACT))
     return {
@@ -97,8 +111,8 @@ def escaped(text: str, longest: int) -> str:
     return _LIST.sub(lambda found: f"{found[1]}{found[2][:-1]}\\{found[2][-1]}", marked)
 
 
-def _fact(value: str) -> str:
-    return escaped(" ".join(value.split()), LONGEST_FACT) or "-"
+def _fact(value: str, longest: int) -> str:
+    return escaped(" ".join(value.split()), longest) or "-"
 
 
 def _text(text: str, longest: int, **more: str) -> dict[str, Any]:

@@ -1,17 +1,19 @@
 """What people are told about a ticket, the same everywhere: rows of names and values, with secrets masked."""
 
+import unicodedata
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 
+from gert.ecosystem.approvals.hearing import UNSEEN
 from gert.ecosystem.approvals.ticket_file import TicketFile
 from gert.kernel.engine.asks import ApprovalRequest
 from gert.kernel.events.envelope import parse_timestamp
 from gert.kernel.foundation.duration import format_duration
 from gert.kernel.foundation.secret_refs import masked
-from gert.kernel.foundation.text import printable
+from gert.kernel.foundation.text import REPLACEMENT, printable
 
 NOT_SHOWN: Final = ("inputs", "outputs")
 
@@ -86,12 +88,24 @@ def _declared(value: Any) -> str:
 
 def plain(text: str) -> str:
     """One line of text in which nothing acts on whoever shows it."""
-    return printable(" ".join(str(masked(text)).splitlines()))
+    return _visible(" ".join(str(masked(text)).splitlines()))
 
 
 def lines(text: str) -> str:
     """Text of several lines in which nothing else acts on whoever shows it."""
-    return "\n".join(printable(line.replace("\t", "    ")) for line in text.replace("\r\n", "\n").split("\n"))
+    return "\n".join(_visible(line.replace("\t", "    ")) for line in text.replace("\r\n", "\n").split("\n"))
+
+
+def _visible(text: str) -> str:
+    """A line in which everything shows: what cannot be seen would be approved, too."""
+    if text.isascii() and text.isprintable():
+        return text
+    return UNSEEN.sub(lambda found: found[0] if _is_drawn(text, found.start()) else REPLACEMENT, printable(text))
+
+
+def _is_drawn(text: str, at: int) -> bool:
+    """Whether a character only says how the symbol before it is drawn, as in many emoji."""
+    return text[at] in "\ufe0e\ufe0f" and at > 0 and unicodedata.category(text[at - 1]) == "So"
 
 
 def cut(text: str, longest: int) -> str:

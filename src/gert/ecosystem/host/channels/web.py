@@ -1,7 +1,7 @@
 """A small web server for a few people: bounded in what it reads, how long it waits, and how many it serves.
 
 A connection carries one request and is closed. Whoever sends slowly, sends too much or sends what is no request is
-told so, if at all, and keeps nobody else waiting.
+told so, if at all, and keeps nobody else waiting: where there is no room left, they give way.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 import h11
 import msgspec
 
+from gert.ecosystem.host.channels.visitors import Stage, Visit, Visitors, network
 from gert.errors import UsageError
 
 METHODS: Final = ("GET", "POST")
@@ -20,6 +21,8 @@ _CHUNK: Final = 4 * 1024
 _LINGER_SECONDS: Final = 0.5
 _LINGER_BYTES: Final = 256 * 1024
 _ANSWER_FIELDS: Final = 64
+_PACKING: Final = 8
+"""How many bytes may come for each one that a body may hold: chunks are packed, at worst each byte by itself."""
 _REASONS: Final = {
     200: "OK", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
     408: "Request Timeout", 409: "Conflict", 413: "Content Too Large", 415: "Unsupported Media Type",
@@ -43,12 +46,13 @@ BARE_POLICY: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; f
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What one visitor may take.
 
-    request: seconds until the whole request is there; reply: seconds to take the answer
+    heading: seconds until the head of a request is there; request: until all of it is; reply: to take the answer
     closing: seconds that answers under way are given when the server ends
     """
 
     head: int = 16 * 1024
     body: int = 64 * 1024
+    heading: float = 5.0
     request: float = 10.0
     reply: float = 10.0
     closing: float = 2.5
@@ -114,8 +118,8 @@ class WebServer:
     def __init__(self, handler: Handler, limits: Limits | None = None) -> None:
         self._handler = handler
         self._limits = limits or Limits()
-        self._open: set[asyncio.Task[None]] = set()
-        self._busy: set[asyncio.Task[None]] = set()
+        self.visitors = Visitors(self._limits.connections)
+        self._over = True
 
     @asynccontextmanager
     async def serving(self, host: str, port: int) -> AsyncIterator[int]:
@@ -127,57 +131,70 @@ class WebServer:
             raise UsageError(
                 f"nobody can listen at `{host}:{port}`: {why}", hint="choose another port with --listen"
             ) from None
+        self._over = False
         try:
             yield int(server.sockets[0].getsockname()[1])
         finally:
+            # Whoever was accepted and not begun with is not among the visitors yet.
+            self._over = True
             server.close()
-            for task in self._open - self._busy:
-                task.cancel()
-            if self._busy:
-                await asyncio.wait(self._busy, timeout=self._limits.closing)
-            left = set(self._open)
-            for task in left:
-                task.cancel()
-            if left:
-                await asyncio.wait(left, timeout=self._limits.closing)
+            await self._end([visit for visit in self.visitors if visit.stage is Stage.WAITING], 0)
+            await self._end(list(self.visitors), self._limits.closing)
+
+    async def _end(self, visits: list[Visit], patience: float) -> None:
+        tasks = {visit.task for visit in visits}
+        if tasks and patience:
+            _, tasks = await asyncio.wait(tasks, timeout=patience)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=self._limits.closing)
 
     async def _visited(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is None or len(self._open) >= self._limits.connections:
+        task, peer = asyncio.current_task(), writer.get_extra_info("peername")
+        visit = None
+        if task is not None and not self._over:
+            visit = self.visitors.admits(task, network(peer[0]) if peer else "", writer.transport)
+        if visit is None:
             writer.transport.abort()
             return
-        self._open.add(task)
         try:
-            await self._conversation(reader, writer, task)
+            await self._conversation(reader, writer, visit)
         except (OSError, TimeoutError, asyncio.CancelledError):
-            # Whoever went away, or was too slow to listen, is told nothing. A cancellation is the end of the server,
-            # and nobody else's business.
+            # Whoever went away, or was too slow to listen, is told nothing. A cancellation is the end of the server or
+            # of this visit, and nobody else's business.
             writer.transport.abort()
         finally:
-            self._open.discard(task)
-            self._busy.discard(task)
+            self.visitors.leaves(visit)
             writer.close()
 
-    async def _conversation(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, task: "asyncio.Task[None]"
-    ) -> None:
-        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.head)
+    async def _conversation(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, visit: Visit) -> None:
+        # Nothing is left to be sent by nobody once the visit is over.
+        writer.transport.set_write_buffer_limits(high=0)
         try:
-            async with asyncio.timeout(self._limits.request):
-                heard = await _read(connection, reader, writer, self._limits.body)
+            heard = await self._heard(reader, writer)
         except TimeoutError:
             heard = said(408, "the request took too long")
         if heard is None:
             return
-        self._busy.add(task)
+        visit.stage = Stage.ANSWERED
         reply = heard if isinstance(heard, Reply) else await self._answered(heard)
+        visit.stage = Stage.TOLD
         async with asyncio.timeout(self._limits.reply):
             writer.write(_written(reply))
             await writer.drain()
             if writer.can_write_eof():
                 writer.write_eof()
-        self._busy.discard(task)
+        visit.stage = Stage.WAITING
         await _linger(reader)
+
+    async def _heard(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Request | Reply | None:
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.head)
+        since = asyncio.get_running_loop().time()
+        async with asyncio.timeout(min(self._limits.heading, self._limits.request)) as patience:
+            return await _read(
+                connection, reader, writer, self._limits, lambda: patience.reschedule(since + self._limits.request)
+            )
 
     async def _answered(self, request: Request) -> Reply:
         if request.method not in METHODS:
@@ -190,11 +207,15 @@ class WebServer:
 
 
 async def _read(
-    connection: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: int
+    connection: h11.Connection,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    limits: Limits,
+    on_head: Callable[[], object],
 ) -> Request | Reply | None:
     """The request, or what to say instead; nothing where nobody said anything."""
     head: h11.Request | None = None
-    body = bytearray()
+    body, most, taken = bytearray(), limits.body, 0
     while True:
         try:
             event = connection.next_event()
@@ -206,9 +227,13 @@ async def _read(
             data = await reader.read(_CHUNK)
             if not data and head is None and not connection.trailing_data[0]:
                 return None
+            taken += len(data)
+            if taken > limits.head + _PACKING * most:
+                return said(413, f"expected at most {most} bytes")
             connection.receive_data(data)
         elif isinstance(event, h11.Request):
             head = event
+            on_head()
             if _declared(event) > most:
                 return said(413, f"expected at most {most} bytes")
         elif isinstance(event, h11.Data):
