@@ -54,7 +54,7 @@ def stdio(*, hides: Sequence[str] = (), **options: Any) -> Stdio:
         "environment": {"PATH": os.environ["PATH"]},
         "secrets": {},
         "withheld": frozenset(),
-        "working": os.getcwd(),
+        "working": options.get("working") or os.getcwd(),
         "redactor": Redactor([*hides, *options.get("secrets", {}).values()]),
     }
     return Stdio(**{**defaults, **options})

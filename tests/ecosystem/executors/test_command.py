@@ -142,7 +142,9 @@ def test_a_path_is_meant_from_the_folder_it_runs_in(tmp_path: Path) -> None:
     [
         pytest.param("#!/bin/sh\n", 0o644, "not_found", "`./it` is not executable", id="not executable"),
         pytest.param("#!/no/such/interpreter\n", 0o755, "not_found", "its interpreter was not found", id="no shell"),
-        pytest.param("echo hi\n", 0o755, "transport", "neither a program nor a script", id="no #! line"),
+        pytest.param(
+            "echo hi\n", 0o755, "transport", "neither a program for this machine nor a script", id="no #! line"
+        ),
         pytest.param("\x7fELF garbage", 0o755, "transport", "`./it` cannot be started", id="a broken program"),
         pytest.param("", 0o755, "transport", "`./it` cannot be started", id="an empty file"),
     ],

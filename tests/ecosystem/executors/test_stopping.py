@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from gert.ecosystem.executors import child
 from gert.ecosystem.executors.feeding import Feed
+from gert.ecosystem.executors.spawning import spawn
 from gert.ecosystem.executors.stdio import Stdio
 from gert.kernel.engine.asks import ToolAnswer
 
@@ -285,3 +287,24 @@ def test_a_process_that_cannot_be_given_its_input_does_not_run_on(
     assert answer.failure.kind == "transport"
     time.sleep(0.5)
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_process_that_cannot_be_given_its_input_is_gone_before_the_call_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+
+    def noted(*args: Any) -> int:
+        started.append(spawn(*args))
+        return started[-1]
+
+    async def refuse(*_: object) -> None:
+        raise OSError(24, "too many open files")
+
+    monkeypatch.setattr(child, "spawn", noted)
+    monkeypatch.setattr(Feed, "begin", refuse)
+    for _ in range(10):
+        answer = run(["sleep", "60"], action={"stdin": "x"}, working=str(tmp_path))
+        failed(answer, "transport", "`sleep` cannot be started: too many open files")
+        assert not is_alive(started[-1])
+        assert not is_zombie_of_ours(started[-1])

@@ -1,12 +1,13 @@
 """The command an action stands for, with its templates filled in and everything that can be checked, checked."""
 
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from gert.ecosystem.executors.environment import environment_for, missing_secret
+from gert.ecosystem.executors.environment import environment_for, is_name, missing_secret
 from gert.ecosystem.executors.lookup import Programs, shown
 from gert.errors import InputError, TemplateEvalError
 from gert.kernel.events.runbook.parts import Failure
@@ -82,7 +83,7 @@ def command_for(tool: Tool, action: ActionBlock, inputs: Mapping[str, Any], here
 
 
 def _command(tool: Tool, action: ActionBlock, filling: "_Filling", here: Surroundings) -> Command | Failure:
-    added = {name: filling.argument(value, f"env.{name}") for name, value in action.env.items()}
+    added = {_variable(name): filling.argument(value, f"env.{name}") for name, value in action.env.items()}
     environment, as_bytes = here.inherited_by(tool)
     if added:
         environment = {**environment, **added}
@@ -160,7 +161,17 @@ class _Filling:
         """What a template comes to where the system takes no NUL."""
         text = self.text(template, place)
         _require_no_nul(text, place)
+        _require_encodable(text, place)
         return text
+
+
+def _variable(name: str) -> str:
+    """A name a variable can have, whichever way a process is started."""
+    if not is_name(name):
+        raise InputError(f"`env`: no variable can be called {shown(name)}")
+    _require_no_nul(name, "env")
+    _require_encodable(name, "env")
+    return name
 
 
 def _require_characters(text: str, place: str) -> None:
@@ -173,3 +184,12 @@ def _require_characters(text: str, place: str) -> None:
 def _require_no_nul(text: str, place: str) -> None:
     if "\0" in text:
         raise InputError(f"`{place}` contains a NUL character, which no program can be given")
+
+
+def _require_encodable(text: str, place: str) -> None:
+    """What the system takes is bytes, in the encoding this process was started with."""
+    try:
+        text.isascii() or os.fsencode(text)
+    except UnicodeEncodeError:
+        encoding = sys.getfilesystemencoding()
+        raise InputError(f"`{place}` contains a character that is none in the encoding `{encoding}`") from None

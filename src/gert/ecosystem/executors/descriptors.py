@@ -1,5 +1,6 @@
 """Descriptors a process was started with, and whether children could inherit any of them."""
 
+import errno
 import os
 from threading import Event
 from typing import Final
@@ -12,7 +13,7 @@ def keep_private() -> None:
     """Let no child inherit what this process was started with; only for a process that is gert's alone.
 
     What Python and the libraries here open later is not inherited by itself. Where the system does not list
-    descriptors, nothing is promised.
+    descriptors, or does not let one be marked, nothing is promised.
     """
     try:
         names = os.listdir(_FOLDER)
@@ -22,8 +23,9 @@ def keep_private() -> None:
         if descriptor > 2:
             try:
                 os.set_inheritable(descriptor, False)
-            except OSError:  # the one the folder was read through
-                continue
+            except OSError as problem:
+                if problem.errno != errno.EBADF:  # the one the folder was read through is closed by now
+                    return
     _private.set()
 
 

@@ -11,9 +11,19 @@ OURS: Final = "GERT_"
 
 
 def environment_for(tool: Tool, environment: Mapping[str, str], withheld: frozenset[str]) -> dict[str, str]:
-    """What a tool inherits: no variable of gert, no secret that only others declare."""
+    """What a tool inherits: no variable of gert, no secret that only others declare, and nothing without a name."""
     secrets = withheld.difference(secret.env for secret in tool.all_secrets) if withheld else withheld
-    return {name: value for name, value in environment.items() if not name.startswith(OURS) and name not in secrets}
+    return {
+        name: value
+        for name, value in environment.items()
+        # A process can be started with a variable that has no name; not every way to start one takes it.
+        if is_name(name) and not name.startswith(OURS) and name not in secrets
+    }
+
+
+def is_name(name: str) -> bool:
+    """Whether a variable can be called that."""
+    return bool(name) and "=" not in name
 
 
 def missing_secret(tool: Tool, environment: Mapping[str, str]) -> Failure | None:

@@ -25,7 +25,11 @@ class Programs:
         found = shutil.which(name, path=path) if path else None
         if found is None:
             return Failure("not_found", f"{shown(name)} was not found on PATH")
-        self._found[path, name] = found = os.path.abspath(found)
+        try:
+            self._found[path, name] = found = os.path.abspath(found)
+        except OSError:
+            # Found from a folder that was removed: where that is, nobody can say.
+            return Failure("not_found", f"{shown(name)} was not found on PATH: the working folder was removed")
         return found
 
 

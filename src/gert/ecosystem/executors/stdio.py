@@ -32,6 +32,8 @@ DEFAULT_LIMIT: Final = 10 * 1024 * 1024
 _LARGE: Final = 512 * 1024
 """More output than this is searched in a thread, so that other lanes go on meanwhile."""
 
+_PLACES: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES})
+
 
 class Stdio:
     """Calls actions as processes.
@@ -100,7 +102,8 @@ class Stdio:
             try:
                 await process.start(command)
             except (OSError, ValueError, RuntimeError) as problem:
-                return _not_started(command.name, problem)
+                await process.stop(0.0)  # one that was started, and could not be given its input
+                return _not_started(command, problem)
             status = await process.done()
             return status if status is not None else _unknown(command.name)
         except BaseException:
@@ -131,17 +134,35 @@ def _unknown(name: str) -> Failure:
     return Failure("unknown_outcome", f"{shown(name)} has ended, and nobody knows how: its exit status was taken")
 
 
-def _not_started(name: str, problem: OSError | ValueError | RuntimeError) -> Failure:
+def _not_started(command: Command, problem: OSError | ValueError | RuntimeError) -> Failure:
     """Why the system would not start a program that is there."""
+    name = shown(command.name)
     if isinstance(problem, RuntimeError):
-        return Failure("transport", f"{shown(name)} cannot be watched: {problem}")
+        return Failure("transport", f"{name} cannot be watched: {problem}")
     if isinstance(problem, ValueError):
-        return Failure("invalid_input", f"{shown(name)} cannot be given its arguments: {problem}")
+        return Failure("invalid_input", f"{name} cannot be given its arguments: {problem}")
     if problem.errno == errno.E2BIG:
-        return Failure("invalid_input", f"the arguments of {shown(name)} are too long; large values go to `stdin`")
-    if problem.errno == errno.ENOENT:
-        return Failure("not_found", f"{shown(name)} cannot be started: its interpreter was not found")
+        return Failure("invalid_input", f"the arguments of {name} are too long; large values go to `stdin`")
+    if problem.errno in _PLACES:
+        return _not_there(command, problem.errno)
     if problem.errno == errno.ENOEXEC:
-        return Failure("transport", f"{shown(name)} cannot be started: it is neither a program nor a script with `#!`")
-    reason = os.strerror(problem.errno).lower() if problem.errno else "the system gives no reason"
-    return Failure("transport", f"{shown(name)} cannot be started: {reason}")
+        reason = "it is neither a program for this machine nor a script with `#!`"
+        return Failure("transport", f"{name} cannot be started: {reason}")
+    return Failure("transport", f"{name} cannot be started: {_said(problem.errno)}")
+
+
+def _not_there(command: Command, number: int) -> Failure:
+    """The system does not say which file it means: the folder to start in, the program, or its interpreter."""
+    name, folder = shown(command.name), shown(command.folder)
+    if number == errno.EACCES and not os.access(command.folder, os.X_OK):
+        return Failure("transport", f"{name} cannot be started: the folder {folder} may not be entered")
+    if number != errno.EACCES and not os.path.isdir(command.folder):
+        return Failure("not_found", f"{name} cannot be started: the folder {folder} is not there")
+    if number != errno.ENOENT:
+        return Failure("transport", f"{name} cannot be started: {_said(number)}")
+    missing = "its interpreter was not found" if os.path.exists(command.program) else "it is gone"
+    return Failure("not_found", f"{name} cannot be started: {missing}")
+
+
+def _said(number: int | None) -> str:
+    return os.strerror(number).lower() if number else "the system gives no reason"

@@ -31,6 +31,8 @@ CANCEL: Final = "!cancel"
 """The key of a cancellation in the log; no question has it."""
 _PATIENCE: Final = 500
 """How much a lane may say before the loop gets a chance to look up."""
+_TOGETHER: Final = 8
+"""How many questions wait for each other: what was asked first is under way while lanes behind it begin."""
 
 
 class Writes(Protocol):
@@ -117,12 +119,15 @@ class Driver:
                     self._advance(*self._lanes.ready.popleft())
                     if self._journal.is_full:
                         await self._journal.settle()
+                    if len(self._asked) >= _TOGETHER and self._on_live is None and not self._parked:
+                        await self._ask()
+                        await asyncio.sleep(0)
                     await self._look_up()
                 elif not self._take_next():
                     self._go_live()
-                    await self._journal.settle(alone=not self._open)
-                    self._put()
-                    if not self._open and self._waiting:
+                    await self._ask()
+                    # An answer may have come while the disk was waited for: then the run is not at its end yet.
+                    if self._waiting and not self._open and not self._arrivals:
                         raise Suspended(ask for _, ask in self._waiting)
                     await self._arrived.wait()
                     self._arrived.clear()
@@ -277,8 +282,12 @@ class Driver:
 
     # --- questions
 
+    async def _ask(self) -> None:
+        """Put the questions that wait, once everything said before them is durable."""
+        await self._journal.settle(alone=not self._open)
+        self._put()
+
     def _put(self) -> None:
-        """Put the questions that wait; everything said before them is durable."""
         asked, self._asked = self._asked, []
         self._open += len(asked)
         for lane, ask in asked:
@@ -309,10 +318,14 @@ class Driver:
                 async with asyncio.timeout(ask.timeout) as limit:
                     answer = await self._world.answer(ask)
         except Detached:
-            self._open -= 1
-            self._waiting.append((lane, ask))
-            self._arrived.set()
-            return
+            reason = self._reason or self._wish
+            if reason is None:
+                self._open -= 1
+                self._waiting.append((lane, ask))
+                self._arrived.set()
+                return
+            # Whoever stops a run does not wait for somebody.
+            answer = answer_with(ask, Failure("cancelled", reason))
         except TimeoutError as error:
             if limit is not None and limit.expired():
                 answer = answer_with(ask, Failure("timeout", f"no answer within {written(ask.timeout or 0.0)}"))
