@@ -50,6 +50,13 @@ def test_whether_the_run_stops_after(result: Result, stops: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_only_a_cancellation_is_one(kind: FailureKind) -> None:
+    assert failed(kind, "m").is_cancelled is (kind == "cancelled")
+    assert block_result(failed(kind, "m")).is_cancelled is (kind == "cancelled")
+    assert not DONE.is_cancelled
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_block_carries_the_failure_inside_and_stops_like_it(kind: FailureKind) -> None:
     inner = failed(kind, "m", failed_step="a/b", outputs={"x": 1})
     outer = block_result(inner)

@@ -41,6 +41,7 @@ ACTS = st.lists(
         st.builds(act, st.just("set_status"), IDS, STATUSES),
         st.builds(act, st.just("set_scoped"), SCOPES, st.dictionaries(NAMES, VALUES, min_size=1, max_size=2)),
         st.builds(act, st.just("count"), IDS, st.integers(0, 3)),
+        st.builds(act, st.just("drop_scope"), SCOPES),
     ),
     max_size=6,
 )
@@ -112,7 +113,7 @@ def test_merging_lanes_in_order_is_running_one_after_the_other_where_they_set_di
     parent = made(before)
     lanes = [done(parent.fork(), one), done(parent.fork(), two)]
     changes = [each.changes for each in lanes if each.changes is not None]
-    touched = [{*each.names, *each.records, *(scope[0] for scope in each.scopes)} for each in changes]
+    touched = [{*each.names, *each.records, *(scope[0] for scope in (*each.scopes, *each.dropped))} for each in changes]
     for each in changes:
         parent.merge(each)
     if touched[0].isdisjoint(touched[1]):
@@ -389,6 +390,26 @@ def test_a_scope_only_one_way_sets_is_unknown_below_the_values_it_sets() -> None
     state.doubt([done(state.fork(), [act("set_scoped", ("r",), {"new": 2})]), None])
     assert state.root["scope"]["r"]["old"] == 1
     assert isinstance(state.root["scope"]["r"]["new"], Unknown)
+
+
+def test_a_scope_only_one_way_forgets_is_unknown() -> None:
+    state = State({})
+    state.set_scoped(("repeat", "r", "0"), {"x": 1})
+    state.set_scoped(("other",), {"x": 1})
+    state.doubt([done(state.fork(), [act("drop_scope", ("repeat", "r"))]), None])
+    assert isinstance(state.root["scope"]["repeat"]["r"]["0"]["x"], Unknown)
+    assert state.root["scope"]["other"] == {"x": 1}
+
+
+def test_what_a_lane_has_doubts_about_in_a_scope_its_parent_has_too() -> None:
+    state = State({})
+    state.set_scoped(("before",), {"x": 1})
+    lane = done(state.fork(), [act("set_scoped", ("s",), {"x": 1}), act("blur", None, ())])
+    assert lane.changes is not None
+    state.merge(lane.changes)
+    assert isinstance(state.root["scope"]["s"]["x"], Unknown)
+    # What the lane has not touched is as known as it was.
+    assert state.root["scope"]["before"] == {"x": 1}
 
 
 def test_an_export_of_one_way_is_still_an_export() -> None:

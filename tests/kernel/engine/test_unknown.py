@@ -1,5 +1,6 @@
 """Unknown values: a template that may read one is never taken for known, whatever way it takes there."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,7 +8,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gert.errors import TemplateError
-from gert.kernel.engine.unknown import UNKNOWN, Unknown, any_reads_unknown, is_unknown, reads_unknown
+from gert.kernel.engine.unknown import (
+    UNKNOWN,
+    Guarded,
+    Unknown,
+    UnknownRead,
+    any_reads_unknown,
+    is_unknown,
+    reads_unknown,
+)
 from gert.kernel.template import parse, render
 
 DATA: dict[str, Any] = {
@@ -216,3 +225,16 @@ def test_a_nested_value_reads_what_any_of_its_templates_reads() -> None:
 def test_something_unknown_prints_as_what_is_known_of_it() -> None:
     assert f"{UNKNOWN}" == "(unknown)"
     assert Unknown("a") + "b" == "ab"
+
+
+@pytest.mark.parametrize("look", [len, list, dict, bool], ids=lambda look: look.__name__)
+@pytest.mark.parametrize("path", ["record", "map", "scope"])
+def test_nobody_counts_or_lists_a_map_with_something_unknown_in_it(path: str, look: Callable[[Any], Any]) -> None:
+    with pytest.raises(UnknownRead):
+        look(Guarded(DATA)[path])
+
+
+def test_a_map_that_is_known_is_counted_and_listed_beside_one_that_is_not() -> None:
+    rounds = Guarded(DATA)["scope"]["round"]
+    assert list(rounds["1"]) == ["v"]
+    assert len(rounds["1"]) == 1

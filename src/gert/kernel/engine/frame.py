@@ -10,7 +10,7 @@ from msgspec import field
 from gert.errors import CanonicalError, TemplateError, TemplateEvalError
 from gert.kernel.engine.asks import Answer, Ask, Said, Steps
 from gert.kernel.engine.plan import Planner
-from gert.kernel.engine.results import Result
+from gert.kernel.engine.results import NEVER_CONTINUED, Result
 from gert.kernel.engine.state import State
 from gert.kernel.engine.unknown import (
     UNKNOWN,
@@ -105,7 +105,7 @@ class Run:
         self.glass_broken = 0
         """How many decisions were overridden in an emergency."""
         self.guesses = 0
-        """How many steps were assumed to have gone well so far."""
+        """How many steps were assumed to have gone well so far, and how many ways to fail may not be taken."""
         self.outcomes: list[Outcome] = []
         self.plan = Planner(setup.program, setup.policies).plan
         self._executed: dict[str, int] = {}
@@ -116,6 +116,12 @@ class Run:
         """Note an outcome that can be reached, if there is one."""
         if outcome is not None and outcome not in self.outcomes:
             self.outcomes.append(outcome)
+
+    def doubt(self, result: Result) -> None:
+        """Note how a way ended that may not be taken: its outcome can be reached, and the blocks around may fail."""
+        self.reach(result.outcome)
+        if result.failure is not None and result.stops and result.failure.kind not in NEVER_CONTINUED:
+            self.guesses += 1
 
     def executions(self, step: Step) -> int:
         """How often a step was about to execute, this time included."""

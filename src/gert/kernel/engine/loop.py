@@ -9,7 +9,7 @@ from gert.errors import TemplateEvalError
 from gert.kernel.engine.asks import RunLanes, Steps
 from gert.kernel.engine.frame import Clock, Frame
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
-from gert.kernel.engine.unknown import UNKNOWN, Unknown, is_unknown
+from gert.kernel.engine.unknown import UNKNOWN, Guarded, Unknown, UnknownRead
 from gert.kernel.events.runbook import Failure, ForEachItem, ForEachStart
 from gert.kernel.foundation.secret_refs import is_marked
 from gert.kernel.foundation.values import show
@@ -53,7 +53,9 @@ def run_loop(step: Step, block: ForEachBlock, frame: Frame, run_item: RunItem) -
     collected: Any = records
     if block.key is not None:
         collected = {each.key: record for each, record in zip(items, records, strict=False)}
-    if step.id is not None:
+    if any(isinstance(each.key, Unknown) for each in items) and step.id is not None:
+        frame.state.set_unknown(step.id)  # under which key a result is, nobody knows
+    elif step.id is not None:
         frame.state.set_results(step.id, collected, total.status)
     if step.continue_on_fail:
         # In a dry run any item may fail, and the end of another stands.
@@ -76,9 +78,9 @@ def _explore(step: Step, block: ForEachBlock, frame: Frame, run_item: RunItem) -
     state = frame.state.fork()
     inside = frame.each(block.as_, UNKNOWN, 0, None, 1, state, frame.clock)
     result = yield from _run_item(Item(0, UNKNOWN, None), inside, run_item)
-    if result.failure is not None and result.failure.kind == "cancelled":
+    if result.is_cancelled:
         return result
-    frame.run.reach(result.outcome)
+    frame.run.doubt(result)
     frame.state.doubt([state, None])
     if step.id is not None:
         frame.state.set_unknown(step.id)
@@ -147,8 +149,7 @@ def _collected(result: Result, inside: Frame, frame: Frame) -> Result:
     changes = inside.state.changes
     if changes is None:
         return result
-    for scope, values in changes.scopes.items():
-        frame.state.set_scoped(scope, values)
+    frame.state.take_scopes(changes)
     return msgspec.structs.replace(result, outputs=result.outputs or changes.archive())
 
 
@@ -157,8 +158,16 @@ def _total(results: list[Result], names: list[str | int], step: Step) -> Result:
     broken = [(name, each) for name, each in zip(names, results, strict=False) if each.failure is not None]
     ended = next((each for each in results if each.ended), None)
     if not broken:
-        assumed = any(each.assumed for each in results)
-        return Result(outcome=ended.outcome if ended else None, ended=ended is not None, assumed=assumed)
+        # Where no item has run, or maybe none has, the step's `next` is not taken, or maybe not.
+        skips = bool(results) and all(each.reason == "when_false" or each.doubtful for each in results)
+        doubtful = skips and any(each.doubtful for each in results)
+        return Result(
+            outcome=ended.outcome if ended else None,
+            ended=ended is not None,
+            assumed=any(each.assumed for each in results),
+            reason="when_false" if skips and not doubtful else None,
+            doubtful=doubtful,
+        )
     _, worst = next(
         (pair for pair in broken if pair[1].failure and pair[1].failure.kind in NEVER_CONTINUED),
         next((pair for pair in broken if not pair[1].continued), broken[0]),
@@ -214,9 +223,12 @@ def _values(block: ForEachBlock, frame: Frame) -> list[Any] | Unknown:
 
 
 def _key(block: ForEachBlock, value: Any, frame: Frame) -> str:
-    if is_unknown(value) and block.key is not None:
+    assert block.key is not None  # noqa: S101 - only called for loops with keys
+    data: Mapping[str, Any] = {**frame.state.root, block.as_: value}
+    try:
+        text = render(block.key, Guarded(data) if frame.run.assumption is not None else data)
+    except UnknownRead:
         return Unknown("?")
-    text = render(block.key, {**frame.state.root, block.as_: value}) if block.key is not None else ""
     if is_marked(text):
         raise TemplateEvalError("a secret cannot be the key of an item", hint="keys are recorded and shown")
     if not text.strip():

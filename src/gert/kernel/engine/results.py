@@ -61,6 +61,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         return self.ended or (self.failure is not None and not self.continued)
 
     @property
+    def is_cancelled(self) -> bool:
+        """Whether somebody stopped the run here: nothing goes on after that, explored or continued."""
+        return self.failure is not None and self.failure.kind == "cancelled"
+
+    @property
     def facts(self) -> Mapping[str, Any]:
         """What gert says of the step."""
         if self.assumed:

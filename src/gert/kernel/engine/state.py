@@ -19,11 +19,13 @@ REPEAT = "repeat"
 class Changes:
     """What was set since a fork: names, records by step id, scopes, and which names were exported."""
 
-    __slots__ = ("exports", "loops", "names", "records", "scopes", "shadowed")
+    __slots__ = ("dropped", "exports", "loops", "names", "records", "scopes", "shadowed")
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {}
         self.records: dict[str, tuple[Any, Any]] = {}
+        # Scopes that were forgotten come before what was set in them afterwards.
+        self.dropped: dict[tuple[str, ...], None] = {}
         self.scopes: dict[tuple[str, ...], dict[str, Any]] = {}
         self.exports: dict[str, Any] = {}
         self.shadowed: set[str] = set()
@@ -131,6 +133,10 @@ class State:
     def drop_scope(self, scope: tuple[str, ...]) -> None:
         """Forget what a scope holds: a block that runs again begins anew."""
         self.root[SCOPE] = _pruned(self.root[SCOPE], scope)
+        if self.changes is not None:
+            kept = {path: values for path, values in self.changes.scopes.items() if path[: len(scope)] != scope}
+            self.changes.scopes = kept
+            self.changes.dropped[scope] = None
 
     def set_unknown(self, step_id: str) -> None:
         """Nobody knows what a loop gave, not even how much."""
@@ -144,6 +150,8 @@ class State:
         if step_id is not None and step_id in self.root[STEP]:
             self.set_unknown(step_id)
         self.root[SCOPE] = _blurred(self.root[SCOPE])
+        if self.changes is not None:
+            self.changes.scopes = {scope: _blurred(values) for scope, values in self.changes.scopes.items()}
 
     def count(self, step_id: str, jumps: int | Unknown) -> None:
         """Note how often a jump was taken, on a step it comes from or leads to."""
@@ -159,8 +167,7 @@ class State:
 
     def merge(self, changes: Changes) -> None:
         """Take over everything a lane set."""
-        for scope, values in changes.scopes.items():
-            self.set_scoped(scope, values)
+        self.take_scopes(changes)
         for name, value in changes.names.items():
             self.set_name(name, value)
         for step_id, (record, own) in changes.records.items():
@@ -171,10 +178,16 @@ class State:
 
     def keep(self, changes: Changes) -> None:
         """Take over what survives an iteration: exports, and scopes."""
-        for scope, values in changes.scopes.items():
-            self.set_scoped(scope, values)
+        self.take_scopes(changes)
         for name, value in changes.exports.items():
             self.export(name, value)
+
+    def take_scopes(self, changes: Changes) -> None:
+        """Take over what was forgotten and set in scopes."""
+        for scope in changes.dropped:
+            self.drop_scope(scope)
+        for scope, values in changes.scopes.items():
+            self.set_scoped(scope, values)
 
     def doubt(self, ways: Iterable["State | None"]) -> None:
         """Take over what several ways may have set, of which nobody knows which is taken; None is no change.
@@ -184,6 +197,10 @@ class State:
         ways = tuple(ways)
         changed = [way.changes for way in ways if way is not None and way.changes is not None]
         certain = len(changed) == len(ways)
+        for scope in dict.fromkeys(scope for each in changed for scope in each.dropped):
+            before = _found(self.root[SCOPE], scope)
+            if before is not None:
+                self.set_scoped(scope, _blurred(before))
         for scope in dict.fromkeys(scope for each in changed for scope in each.scopes):
             names = dict.fromkeys(name for each in changed for name in each.scopes.get(scope, ()))
             self.set_scoped(scope, dict.fromkeys(names, UNKNOWN))
@@ -216,14 +233,21 @@ def _blurred(tree: Any) -> Any:
     return {key: _blurred(value) for key, value in tree.items()} if isinstance(tree, dict) else UNKNOWN
 
 
+def _found(tree: Any, path: tuple[str, ...]) -> dict[str, Any] | None:
+    for segment in path:
+        tree = tree.get(segment) if isinstance(tree, dict) else None
+    return tree if isinstance(tree, dict) else None
+
+
 def _pruned(tree: Any, path: tuple[str, ...]) -> Any:
     if not isinstance(tree, dict) or path[0] not in tree:
         return tree
     node = dict(tree)
-    if len(path) == 1:
+    rest = _pruned(node[path[0]], path[1:]) if len(path) > 1 else {}
+    if rest == {}:
         del node[path[0]]
     else:
-        node[path[0]] = _pruned(node[path[0]], path[1:])
+        node[path[0]] = rest
     return node
 
 

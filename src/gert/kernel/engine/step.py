@@ -110,12 +110,12 @@ def _explore(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
     """Nobody knows whether the guard holds: run the step, and doubt what it sets and how it ends."""
     state = frame.state.fork()
     result = yield from _run(step, frame.on(state), run_block)
-    return result if _is_cancelled(result) else _doubted(result, frame, state)
+    return result if result.is_cancelled else _doubted(result, frame, state)
 
 
 def _doubted(result: Result, frame: Frame, state: State) -> Result:
     """What is left of a step that may have ended otherwise, or not have run."""
-    frame.run.reach(result.outcome)
+    frame.run.doubt(result)
     frame.state.doubt([state, None])
     return Result(
         status="skipped",
@@ -126,17 +126,13 @@ def _doubted(result: Result, frame: Frame, state: State) -> Result:
     )
 
 
-def _is_cancelled(result: Result) -> bool:
-    return result.failure is not None and result.failure.kind == "cancelled"
-
-
 def _run_block(step: Step, frame: Frame, run: Callable[[Frame], Steps[Result]]) -> Steps[Result]:
     """Run a block whose failure would be continued: where something in it was assumed, it may have failed."""
     if not (step.continue_on_fail and frame.run.setup.explores):
         return (yield from run(frame))
     state, guesses = frame.state.fork(), frame.run.guesses
     result = yield from run(frame.on(state))
-    if frame.run.guesses > guesses and not _is_cancelled(result):
+    if frame.run.guesses > guesses and not result.is_cancelled:
         return _doubted(result, frame, state)
     if state.changes is not None:
         frame.state.merge(state.changes)

@@ -65,10 +65,16 @@ class Guarded(Mapping[str, Any]):
             raise UnknownRead
         return value
 
+    # Of a map with something unknown in it nobody knows either whether all of its keys will be there.
+
     def __iter__(self) -> Iterator[str]:
+        if is_unknown(self._data):
+            raise UnknownRead
         return iter(self._data)
 
     def __len__(self) -> int:
+        if is_unknown(self._data):
+            raise UnknownRead
         return len(self._data)
 
 

@@ -21,40 +21,35 @@ def run_list(steps: tuple[Step, ...], frame: Frame, *, to_the_end: bool = False)
         step = steps[at]
         inside = frame.at_step(step.id or f"{step.type}#{at + 1}", jumps.visit(at) if jumps.index else 1)
         result = yield from run_step(step, inside, run_list)
-        if result.failure is not None and not result.continued:
+        if step.next is not None and not result.stops and result.reason != "when_false":
+            to: int | None = None
+            try:
+                if result.doubtful or jumps.is_boundless(at, inside):
+                    to = jumps.doubt(at)
+                else:
+                    jump = jumps.take(at, inside)
+                    stop: Failure | None = (yield inside.say(jump)) if jump is not None else None
+                    if stop is not None:
+                        result = failed(stop.kind, stop.message, failed_step=inside.path)
+                    elif jump is not None:
+                        to = jumps.index[jump.target]
+            except GertError as error:
+                result = failed("evaluation", f"`next` of {step.label}: {said(error)}", failed_step=inside.path)
+            if to is not None:
+                at = to
+                continue
+        if result.stops and to_the_end and not result.ended and not result.is_cancelled:
             first = first or result
-        if result.stops and not (to_the_end and not result.ended and not _is_cancelled(result)):
-            later = jumps.doubted(at) if not _is_cancelled(result) else None
+        elif result.stops:
+            later = jumps.doubted(at) if not result.is_cancelled else None
             if later is None:
                 return result
             # A jump that may have been taken leads over what ends here.
-            frame.run.reach(result.outcome)
+            frame.run.doubt(result)
             at = later
             continue
-        jump: NextTaken | None = None
-        if step.next is not None and result.reason != "when_false":
-            try:
-                if result.doubtful:
-                    again = jumps.doubt(at)
-                    if again is not None:
-                        at = again
-                        continue
-                else:
-                    jump = jumps.take(at, inside)
-            except GertError as error:
-                return failed("evaluation", f"`next` of {step.label}: {said(error)}", failed_step=inside.path)
-        if jump is not None:
-            stop: Failure | None = yield inside.say(jump)
-            if stop is not None:
-                return failed(stop.kind, stop.message, failed_step=inside.path)
-            at = jumps.index[jump.target]
-        else:
-            at += 1
+        at += 1
     return first or DONE
-
-
-def _is_cancelled(result: Result) -> bool:
-    return result.failure is not None and result.failure.kind == "cancelled"
 
 
 class _Jumps:
@@ -85,6 +80,11 @@ class _Jumps:
         self._visits[at] = self._visits.get(at, 0) + 1
         return self._visits[at]
 
+    def is_boundless(self, at: int, frame: Frame) -> bool:
+        """Whether nobody knows how often a jump may be taken, and so whether it is taken now."""
+        block = self._steps[at].next
+        return block is not None and block.max is not None and frame.count(block.max) is None
+
     def doubt(self, at: int) -> int | None:
         """A jump that may be taken or not.
 
@@ -104,6 +104,8 @@ class _Jumps:
         if at in self._again:
             return None
         self._again.add(at)
+        # What ends the second time may not happen at all.
+        self._doubted.append((target - 1, at + 1))
         return target
 
     def doubted(self, at: int) -> int | None:
@@ -130,7 +132,7 @@ class _Jumps:
         backward = self.index[block.step] <= at
         if most is not None and count > most:
             return None
-        # A jump back whose bound is unknown shows nothing new in a dry run, and without a bound might never end.
+        # Validation asks for a bound; without one this might never end.
         if backward and most is None:
             return None
         self._taken[at] = count

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from gert.errors import TemplateEvalError
+from gert.errors import GertError, TemplateEvalError
 from gert.kernel.engine.asks import Steps
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.keeping import assumed
@@ -26,11 +26,18 @@ def run_assert(
     yield from ()  # an assertion asks nothing
     unknown = False
     for assertion in step.assert_:
-        value = frame.render(assertion.value)
-        expected = frame.render(assertion.expected)
-        if is_unknown(value) or is_unknown(expected):
-            unknown = True
-        elif not _HOLDS[assertion.type](value, expected):
+        try:
+            value = frame.render(assertion.value)
+            expected = frame.render(assertion.expected)
+            if is_unknown(value) or is_unknown(expected):
+                unknown = True
+                continue
+            holds = _HOLDS[assertion.type](value, expected)
+        except GertError:
+            if unknown:
+                break  # one before may not hold, and then this one is not evaluated
+            raise
+        if not holds:
             if unknown:
                 break
             return failed("assertion", _message(assertion, value, expected, frame), outputs={"passed": False})

@@ -51,8 +51,10 @@ def _explore(step: BranchStep, frame: Frame, first: int, run_block: RunBlock) ->
         state = frame.state.fork()
         inside = frame.inside(arm.label or str(index), state)
         result = yield from _run_arm(arm, index, frame, inside, run_block, explored=True)
+        if result.is_cancelled:
+            return block_result(result)
         ended = ended or result.ended
-        frame.run.reach(result.outcome)
+        frame.run.doubt(result)
         if not result.stops:
             ways.append(state)
         if holds:

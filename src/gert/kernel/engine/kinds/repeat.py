@@ -6,6 +6,7 @@ from gert.kernel.engine.asks import Steps
 from gert.kernel.engine.frame import Frame, RunBlock
 from gert.kernel.engine.results import DONE, Result, block_result, failed
 from gert.kernel.engine.state import REPEAT, State
+from gert.kernel.engine.unknown import UNKNOWN
 from gert.kernel.events.runbook import Failure, RepeatIteration, RepeatStart
 from gert.kernel.runbook.documents.steps import RepeatStep
 from gert.kernel.template import Template
@@ -18,16 +19,17 @@ def run_repeat(step: RepeatStep, frame: Frame, run_block: RunBlock) -> Steps[Res
     """Each iteration is an overlay, archived under `.scope.repeat.<id>.<n>`; only exports survive it."""
     until = step.repeat.until
     times = frame.count(step.repeat.max)
-    # Nobody knows how often: one iteration shows what can happen.
-    most = 1 if times is None else times
+    # Nobody knows how often: the first iteration and any other show what can happen, if there is one at all.
+    most = 2 if times is None else times
     yield frame.say(RepeatStart(step_id=frame.step_id, max=most, until=until.source if until is not None else None))
     frame.state.drop_scope((REPEAT, step.id))
-    in_doubt = False
+    in_doubt = times is None
     for index in range(most):
         # Once nobody knows whether the block goes on, what it sets may not be set.
         kept = frame.state.fork() if in_doubt else frame.state
         state = kept.fork()
-        state.root[REPEAT] = {"index": index, "round": index}
+        counter = index if times is not None or index == 0 else UNKNOWN
+        state.root[REPEAT] = {"index": counter, "round": counter}
         result = yield from run_block(step.body, frame.inside(index, state))
         met = _met(until, frame, state) if not result.stops else None
         stop: Failure | None = yield frame.say(RepeatIteration(step_id=frame.step_id, index=index, until_result=met))
@@ -36,8 +38,8 @@ def run_repeat(step: RepeatStep, frame: Frame, run_block: RunBlock) -> Steps[Res
         kept.set_scoped((REPEAT, step.id, str(index)), state.changes.archive())
         if stop is not None and not result.stops:
             return failed(stop.kind, stop.message)
-        if in_doubt:
-            frame.run.reach(result.outcome)
+        if in_doubt and not result.is_cancelled:
+            frame.run.doubt(result)
             frame.state.doubt([kept, None])
         elif result.stops:
             return block_result(result)
