@@ -45,6 +45,8 @@ def reads_json(action: ActionBlock) -> bool:
 
 def answer_of(ended: Ended, action: ActionBlock, contract: Contract, redactor: Redactor) -> ToolAnswer:
     """Find the outputs, and say whether it went well."""
+    if ended.status == 0 and not (action.extract or ended.stdout.fed or ended.stderr.fed):
+        return ToolAnswer(exit_code=0)  # nothing to find, and nothing to hide
     document = _Document(ended.stdout, redactor)
     printed = Printed(
         exit_code=ended.exit_code,

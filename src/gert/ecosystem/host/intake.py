@@ -54,6 +54,8 @@ class Intake:
 
     def take(self, answer: A, ask: Ask[A] | None = None) -> A:
         """The answer as it may be kept: nothing secret, nothing that passes for a reference, nothing too large."""
+        if not any(getattr(answer, name) for name in _SAID[type(answer)]):
+            return answer  # nothing was said
         flaw = _flaw(answer)
         if flaw is not None:
             # The message may name a key, and a key may be a secret.
