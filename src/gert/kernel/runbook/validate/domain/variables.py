@@ -112,7 +112,10 @@ class _Walk:
             self.known.names.bind(step.for_each.as_, ANYTHING)
             self.check(step.for_each.key, step.for_each.at("key"), step)
             self.body(step)
-            self.known.undo(before)
+            _, _, filled = self.known.undo(before)
+            # What its steps set is gone after an item; their scopes are not, if there was one.
+            goes = isinstance(step.for_each.over, list) and bool(step.for_each.over) and step.when is None
+            self.known.absorb(({}, {}, filled), certain=goes)
         else:
             self.body(step)
         # The `when` of a loop is asked for each item, so its list is always there.
@@ -176,7 +179,7 @@ class _Walk:
             made = self.known.undo(before)
             if self.flow.falls_through(arm.steps):
                 ways.append(made)
-        covered = any(arm.is_always_taken for arm in step.branches) and step.when is None and step.for_each is None
+        covered = any(arm.is_always_taken for arm in step.branches) and step.when is None
         self.known.absorb_any(ways, covered=covered)
 
     def lanes(self, step: ParallelStep) -> None:
@@ -187,7 +190,7 @@ class _Walk:
             self.list(lane.steps)
             gathered.append(self.known.undo(before))
         for made in gathered:
-            self.known.absorb(made, certain=step.when is None and step.for_each is None)
+            self.known.absorb(made, certain=step.when is None)
 
     def iterations(self, step: RepeatStep) -> None:
         """A body is an overlay: only what it exports survives it, into the next iteration and beyond."""
