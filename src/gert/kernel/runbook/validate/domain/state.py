@@ -10,9 +10,11 @@ import msgspec
 from gert.errors import GertError
 from gert.kernel.foundation.globs import Visibility, parse_glob
 from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.runbook.documents.runbook import Runbook
 from gert.kernel.runbook.documents.steps import BranchStep, Step
 from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.model import listing
+from gert.kernel.runbook.program import step_lists
 from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain.parallel import global_names
@@ -20,6 +22,8 @@ from gert.kernel.runbook.validate.domain.templates import templates_of
 
 # How many earlier owners of a name are compared, so that checking stays linear.
 MOST_OWNERS: Final = 20
+
+_COUNTER: Final = frozenset({"repeat"})
 
 
 def constants(case: Case) -> Iterator[Finding]:
@@ -72,14 +76,25 @@ def exclusive(one: Step, other: Step, branches: set[Path]) -> bool:
 
 def visibility(case: Case) -> Iterator[Finding]:
     """D30: visibility globs are well formed. D31: a step does not read what it hides from itself."""
-    for step in case.program.steps:
+    for step, items in _with_items(case.program.runbook):
         if step.visibility is None:
             continue
         problems = list(_malformed(step))
         yield from problems
         if not problems:
             allow, deny = step.visibility.allow, step.visibility.deny
-            yield from _blind(step, Visibility(allow, None), Visibility(None, deny))
+            yield from _blind(step, items, Visibility(allow, None), Visibility(None, deny))
+
+
+def _with_items(runbook: Runbook) -> Iterator[tuple[Step, frozenset[str]]]:
+    """Every step, and the names of the items of the loops it stands in, which it always sees."""
+    within: dict[int, frozenset[str]] = {}
+    for steps in step_lists(runbook):
+        around = within[id(steps.owner)] if steps.owner is not None else _COUNTER
+        for step in steps.steps:
+            own = {step.for_each.as_} if step.for_each is not None else set()
+            within[id(step)] = items = around | own
+            yield step, items
 
 
 def _malformed(step: Step) -> Iterator[Finding]:
@@ -97,13 +112,12 @@ def _malformed(step: Step) -> Iterator[Finding]:
                 yield error("D30", block.at(side, index), problem.message, problem.hint)
 
 
-def _blind(step: Step, allow: Visibility, deny: Visibility) -> Iterator[Finding]:
-    item = step.for_each.as_ if step.for_each is not None else None
+def _blind(step: Step, items: frozenset[str], allow: Visibility, deny: Visibility) -> Iterator[Finding]:
     for path, template in templates_of(step):
         for reference in template.references:
             # What a computed key picks is unknown, but it is below what stands before it.
             words = [str(segment) for segment in takewhile(lambda each: isinstance(each, str), reference.path)]
-            if not words or words[0] == item:
+            if not words or words[0] in items:
                 continue
             # `.id.x` and `.step.id.x` are the same record, so what hides one hides both.
             names = (".".join(words), ".".join(words[1:]) if words[0] == "step" else ".".join(["step", *words]))
