@@ -302,3 +302,20 @@ def test_blocks_within_blocks_run(project: Project) -> None:
     project.runbook(deep(10))
     project.exec().ended(0)
     assert project.noted() == ["inner"]
+
+
+def test_a_working_folder_that_was_removed_is_named_as_the_reason(project: Project) -> None:
+    project.runbook(note("one"))
+    here = project.root / "here"
+    here.mkdir()
+    script = f'cd "{here}" && rmdir "{here}" && exec "$@"'
+    ran = subprocess.run(
+        ["sh", "-c", script, "sh", *project.command(project.root / "book.yaml")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+        env=environment(),
+    )
+    assert (ran.returncode, project.noted()) == (4, [])
+    assert ran.stderr == "error: the working folder is not there any more\n  hint: change to one that is\n"

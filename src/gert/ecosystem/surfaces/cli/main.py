@@ -146,7 +146,7 @@ def main(arguments: list[str] | None = None) -> int:
         no_more_output()
         return EXIT_READER_GONE
     except OSError as problem:
-        complain(f"the system refused: {(problem.strerror or str(problem)).lower()}")
+        complain(*_refused(problem))
         no_more_output()
         return EXIT_ENGINE
     except Exception as problem:
@@ -157,6 +157,14 @@ def main(arguments: list[str] | None = None) -> int:
             "this is a bug in gert; set GERT_DEBUG=1 to see where, and please report it",
         )
         return EXIT_ENGINE
+
+
+def _refused(problem: OSError) -> tuple[str, str | None]:
+    try:
+        os.getcwd()
+    except OSError:
+        return "the working folder is not there any more", "change to one that is"
+    return f"the system refused: {(problem.strerror or str(problem)).lower()}", None
 
 
 def _flush() -> None:
