@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from gert.kernel.events.path import child, split
-from gert.kernel.runbook.documents.steps import BranchStep, EndStep, ParallelStep, RepeatStep, Step
+from gert.kernel.runbook.documents.steps import Arm, BranchStep, EndStep, Lane, ParallelStep, RepeatStep, Step
 from gert.kernel.runbook.program import Program
 from gert.kernel.scenario.observed import Observed
 
@@ -96,11 +96,8 @@ class Coverage:
 
 def _lists(step: Step) -> Iterator[tuple[str, tuple[Step, ...]]]:
     """The lists inside a step, with the segment each has in a path."""
-    if isinstance(step, BranchStep):
-        for index, arm in enumerate(step.branches):
-            yield arm.label or str(index), arm.steps
-    elif isinstance(step, ParallelStep):
-        for index, lane in enumerate(step.branches):
-            yield lane.label or str(index), lane.steps
+    if isinstance(step, (BranchStep, ParallelStep)):
+        branches: tuple[Arm | Lane, ...] = step.branches
+        yield from zip(step.names, (each.steps for each in branches), strict=True)
     elif isinstance(step, RepeatStep):
         yield ANY, step.body

@@ -15,16 +15,14 @@ def run_branch(step: BranchStep, frame: Frame, run_block: RunBlock) -> Steps[Res
         if holds is None:
             return (yield from _explore(step, frame, index, run_block))
         if holds:
-            return block_result(
-                (yield from _run_arm(arm, index, frame, frame.inside(arm.label or str(index)), run_block))
-            )
+            name = step.names[index]
+            return block_result((yield from _run_arm(arm, name, frame, frame.inside(name), run_block)))
     return DONE
 
 
 def _run_arm(
-    arm: Arm, index: int, frame: Frame, inside: Frame, run_block: RunBlock, *, explored: bool = False
+    arm: Arm, label: str, frame: Frame, inside: Frame, run_block: RunBlock, *, explored: bool = False
 ) -> Steps[Result]:
-    label = arm.label or str(index)
     yield frame.say(
         BranchEnter(
             step_id=frame.step_id,
@@ -49,8 +47,8 @@ def _explore(step: BranchStep, frame: Frame, first: int, run_block: RunBlock) ->
         if holds is False:
             continue
         state = frame.state.fork()
-        inside = frame.inside(arm.label or str(index), state)
-        result = yield from _run_arm(arm, index, frame, inside, run_block, explored=True)
+        name = step.names[index]
+        result = yield from _run_arm(arm, name, frame, frame.inside(name, state), run_block, explored=True)
         if result.is_cancelled:
             return block_result(result)
         ended = ended or result.ended

@@ -1,5 +1,6 @@
 """Run lanes side by side, each on its own copy of the state."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,14 +18,14 @@ _MOST_SHOWN: Final = 1024 * 1024
 
 def run_parallel(step: ParallelStep, frame: Frame, run_block: RunBlock) -> Steps[Result]:
     """Fork, run all lanes to their end whatever becomes of the others, and merge in order."""
-    labels = [lane.label or str(index) for index, lane in enumerate(step.branches)]
+    labels = step.names
     waits = turns([touched_by(lane.steps, frame.run.program) for lane in step.branches])
     yield frame.say(
         ParallelFork(
             step_id=frame.step_id,
             branch_count=len(labels),
             forked_state_hash=digest_value(frame.state.root),
-            branches=tuple(labels),
+            branches=labels,
             serialized=waits.contending,
         )
     )
@@ -56,7 +57,7 @@ def run_parallel(step: ParallelStep, frame: Frame, run_block: RunBlock) -> Steps
     return joined(results, labels)
 
 
-def joined(results: list[Result], labels: list[str]) -> Result:
+def joined(results: list[Result], labels: Sequence[str]) -> Result:
     """How lanes ended together: a failure anywhere wins, otherwise the lowest lane's outcome stands."""
     broken = [(label, each) for label, each in zip(labels, results, strict=True) if each.failure and not each.continued]
     ended = next((each for each in results if each.ended), None)

@@ -322,6 +322,11 @@ class BranchStep(_Flow):
     type = "branch"
     branches: tuple[Arm, ...] = required(ListOf(Nested(Arm), minItems=1), "the arms, tried in order")
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What its arms are called in traces."""
+        return _names(self.branches)
+
 
 class Lane(Model):
     """One of several things done at the same time."""
@@ -335,6 +340,16 @@ class ParallelStep(_Flow):
 
     type = "parallel"
     branches: tuple[Lane, ...] = required(ListOf(Nested(Lane)), "the lanes")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What its lanes are called in traces."""
+        return _names(self.branches)
+
+
+def _names(branches: "tuple[Arm | Lane, ...]") -> tuple[str, ...]:
+    """By their labels, and those without one by their places, from 0."""
+    return tuple(each.label or str(index) for index, each in enumerate(branches))
 
 
 class OutcomeBlock(Model):

@@ -7,7 +7,7 @@ from gert.errors import GertError
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.foundation.values import coerce
 from gert.kernel.runbook.documents.modifiers import NextBlock
-from gert.kernel.runbook.documents.steps import BranchStep, EndStep, RepeatStep, Step
+from gert.kernel.runbook.documents.steps import Arm, BranchStep, EndStep, Lane, ParallelStep, RepeatStep, Step
 from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.program import Program, StepList, inner_lists, walk
 from gert.kernel.runbook.reader import shorten
@@ -117,18 +117,29 @@ def branches(case: Case) -> Iterator[Finding]:
         elif defaults and defaults[0] != len(step.branches) - 1:
             path = step.at("branches", defaults[0] + 1)
             yield error("D09", path, "an arm after the `default` arm is never taken", "put `default` last")
-        labels: set[str] = set()
+        yield from shared_names("D09", step, "arm")
         for index, arm in enumerate(step.branches):
-            if arm.label in labels:
-                yield error("D09", arm.at("label"), f"two arms of this branch are labelled `{arm.label}`")
             if not arm.is_default and arm.condition.is_text:
                 hint = 'write a template such as `{{ eq .status "ok" }}`, or `default`'
                 if arm.condition.source.strip().lower() in {"default", "else", "otherwise"}:
                     hint = "did you mean `default`?"
                 message = f"the condition {_fixed(arm.condition)}"
                 yield warning("D09", step.at("branches", index, "condition"), message, hint)
-            labels.add(arm.label or "")
-            labels.discard("")
+
+
+def shared_names(rule: str, step: BranchStep | ParallelStep, called: str) -> Iterator[Finding]:
+    """What goes by the same name in a trace cannot be told apart there."""
+    branches: tuple[Arm | Lane, ...] = step.branches
+    places = {name for name, each in zip(step.names, branches, strict=True) if each.label is None}
+    labels: set[str] = set()
+    for each in branches:
+        if each.label in labels:
+            yield error(rule, each.at("label"), f"two {called}s are labelled `{each.label}`")
+        elif each.label in places:
+            message = f"the {called} without a label at place {each.label} is called `{each.label}`, too"
+            yield error(rule, each.at("label"), message, f"{called}s without a label are called by their place, from 0")
+        if each.label is not None:
+            labels.add(each.label)
 
 
 def _fixed(condition: Template) -> str:

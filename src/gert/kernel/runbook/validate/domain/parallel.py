@@ -8,6 +8,7 @@ from gert.kernel.runbook.finding import Finding, error, warning
 from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.program import Program, inner_lists, walk
 from gert.kernel.runbook.validate.case import Case
+from gert.kernel.runbook.validate.domain.flow import shared_names
 from gert.kernel.runbook.validate.domain.scopes import scope_key
 
 
@@ -17,14 +18,10 @@ def lanes(case: Case) -> Iterator[Finding]:
         if len(step.branches) < 2:
             message = f"{step.label} needs at least two lanes, found {len(step.branches)}"
             yield error("D11", step.at("branches"), message, "write the steps without `parallel`")
-        labels: set[str] = set()
         for lane in step.branches:
             if not lane.steps:
                 yield error("D11", lane.path, "this lane has no steps")
-            if lane.label in labels:
-                yield error("D11", lane.at("label"), f"two lanes are labelled `{lane.label}`")
-            if lane.label is not None:
-                labels.add(lane.label)
+        yield from shared_names("D11", step, "lane")
 
 
 def clashes(case: Case) -> Iterator[Finding]:
@@ -106,7 +103,7 @@ def _blocks(program: Program) -> Iterator[ParallelStep]:
 
 
 def _name(block: ParallelStep, index: int) -> str:
-    return block.branches[index].label or str(index + 1)
+    return block.names[index]
 
 
 def _called(block: ParallelStep, index: int) -> str:
