@@ -190,9 +190,10 @@ def _walk() -> Iterator[str]:
 
 
 def _plain(line: str) -> str:
-    """A line without what differs from run to run: times, dates, ports, the width of a column."""
-    line = re.sub(r"[0-9.]+ ?m?s\b", "TIME", line)
+    """A line without what differs from run to run: ids, times, dates, ports, the width of a column."""
+    # Ids first: one may end as a time does.
     line = re.sub(r"[0-9]{8}-[0-9]{6}-[0-9]{3}-[0-9a-z]{6}", "RUN", line)
+    line = re.sub(r"[0-9.]+ ?m?s\b", "TIME", line)
     line = re.sub(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", "DAY", line)
     return " ".join(re.sub(r":[0-9]{4,5}\b", ":PORT", line).split())
 
