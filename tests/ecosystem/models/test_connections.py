@@ -4,11 +4,20 @@ import asyncio
 import gzip
 import json
 import socket
+import ssl
 import threading
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from tests.ecosystem.notify.servers import Answer, Server, drip, raw, serving
 
 from gert.ecosystem.models.limits import Limits
@@ -78,6 +87,42 @@ def test_an_environment_in_which_nobody_can_connect(monkeypatch: pytest.MonkeyPa
     assert "hunter2" not in f"{caught.value} {caught.value!r} {caught.value.__cause__!r}"
 
 
+def self_signed(folder: Path) -> ssl.SSLContext:
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "x")])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + timedelta(days=1))
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (folder / "both.pem").write_bytes(made.sign(key, SHA256()).public_bytes(Encoding.PEM) + private)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "both.pem")
+    return context
+
+
+def test_a_certificate_nobody_vouches_for_is_said_and_nobody_is_asked_again(tmp_path: Path) -> None:
+    context, accepted = self_signed(tmp_path), 0
+
+    def accept(listener: socket.socket) -> None:
+        nonlocal accepted
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                accepted += 1
+                with connection, suppress(OSError):
+                    context.wrap_socket(connection, server_side=True).close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(10)
+        thread = threading.Thread(target=accept, args=(listener,))
+        thread.start()
+        limits = Limits(timeout_seconds=10, max_retries=2, initial_backoff_seconds=0)
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(ModelPermanentError, match="certificate") as caught:
+            asked(adapter_for("chat", url, limits=limits), ask("chat"))
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join(10)
+    assert (caught.value.category, accepted) == ("configuration", 1)
+
+
 def test_as_many_are_asked_at_once_as_ask() -> None:
     many = 130
     everybody = threading.Event()
@@ -131,8 +176,12 @@ def test_a_call_that_is_cancelled_hangs_up(streaming: bool) -> None:
 
     def answer(connection: socket.socket, server: Server) -> None:
         kind = "text/event-stream" if streaming else "application/json"
-        connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: 99\r\n\r\n".encode())
-        if not connection.recv(1):
+        try:
+            connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: 99\r\n\r\n".encode())
+            said = connection.recv(1)
+        except ConnectionError:
+            said = b""  # as it is when what was sent has not been read yet
+        if not said:
             hung_up.set()
 
     async def run(server: Server) -> None:

@@ -23,12 +23,14 @@ from .vendors import (
     event_bytes,
     function_call,
     http,
+    message,
     message_events,
     openai_error,
     output_text,
     response,
     response_events,
     streamed,
+    text_block,
 )
 
 # --- 200, and yet an error
@@ -51,6 +53,12 @@ from .vendors import (
         ("responses", {"error": "the model crashed"}, ModelTransientError, "server"),
         ("messages", anthropic_error("authentication_error", "bad key"), ModelPermanentError, "auth"),
         ("messages", anthropic_error("overloaded_error", "busy"), ModelTransientError, "overloaded"),
+        (
+            "chat",
+            {"error": "Unexpected endpoint or method. (POST /chat/completions)"},
+            ModelPermanentError,
+            "not_found",
+        ),
     ],
 )
 def test_an_error_that_comes_as_a_success(mode: str, body: object, kind: type[ModelError], category: str) -> None:
@@ -62,6 +70,31 @@ def test_an_error_that_comes_as_a_success(mode: str, body: object, kind: type[Mo
 def test_the_words_of_an_error_that_comes_as_a_success_are_kept() -> None:
     with serving(http(200, {"error": "the model crashed"})) as server, pytest.raises(ModelError, match="crashed"):
         asked(adapter_for("responses", server.url("")), ask("responses"))
+
+
+# --- 200, and yet not the whole answer
+
+
+@pytest.mark.parametrize(
+    ("mode", "body", "kind", "category"),
+    [
+        ("chat", completion(GOOD, finish="model_length"), ModelPermanentError, "length"),
+        ("chat", completion(GOOD, finish="MAX_TOKENS"), ModelPermanentError, "length"),
+        ("chat", completion(GOOD, finish="SAFETY"), ModelPermanentError, "refusal"),
+        ("chat", completion(GOOD, finish="abort"), ModelTransientError, "server"),
+        ("chat", completion(GOOD, finish="insufficient_system_resource"), ModelTransientError, "server"),
+        ("responses", response(output_text(GOOD), status="in_progress"), ModelTransientError, "malformed"),
+        ("responses", response(output_text(GOOD), status="queued"), ModelTransientError, "malformed"),
+        ("responses", response(output_text(GOOD), status="cancelled"), ModelTransientError, "server"),
+        ("messages", message(text_block(GOOD), stop="pause_turn"), ModelPermanentError, "incomplete"),
+    ],
+)
+def test_a_part_of_an_answer_is_not_taken_for_all_of_it(
+    mode: str, body: object, kind: type[ModelError], category: str
+) -> None:
+    with serving(http(200, body)) as server, pytest.raises(ModelError) as caught:
+        asked(adapter_for(mode, server.url("")), ask(mode))
+    assert (type(caught.value), caught.value.category) == (kind, category)
 
 
 # --- tool calls in fragments
@@ -126,6 +159,23 @@ BERN, OSLO = '{"city":"Bern"}', '{"city":"Oslo"}'
                 part(index=3, id="c1", function=call("weather", BERN)),
             ],
             id="indexes with gaps, and an id told again",
+        ),
+        pytest.param(
+            [
+                part(index=0, id="", function=call("weather", BERN)),
+                part(index=0, id="", function=call("weather", OSLO)),
+            ],
+            id="all with the same index and without an id",
+        ),
+        pytest.param(
+            [
+                part(index=0, function=call("weather", BERN[:5])),
+                part(index=0, function=call("weather", BERN[5:])),
+                part(index=0, function=call("weather", "")),
+                part(index=1, function=call("weather", OSLO)),
+                part(index=1, function=call("weather", " ")),
+            ],
+            id="a name told with every fragment",
         ),
     ],
 )

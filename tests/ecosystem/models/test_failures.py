@@ -44,6 +44,8 @@ NO_SECRETS = Redactor()
         (400, openai_error("Bad schema"), ModelPermanentError, "request"),
         (400, openai_error("This model is not supported with the Responses API."), ModelPermanentError, "unsupported"),
         (400, openai_error("No", code="content_filter"), ModelPermanentError, "content_filter"),
+        (400, openai_error("Too long", code="context_length_exceeded"), ModelPermanentError, "too_large"),
+        (400, openai_error("Incorrect API key", code="invalid_api_key"), ModelPermanentError, "auth"),
         (401, openai_error("Incorrect API key", code="invalid_api_key"), ModelPermanentError, "auth"),
         (402, b"", ModelPermanentError, "quota"),
         (403, {"error": "forbidden"}, ModelPermanentError, "auth"),
@@ -90,7 +92,8 @@ def test_a_vendors_words_are_bounded_harmless_and_without_the_key() -> None:
 
 def test_who_refuses_a_key_is_not_quoted() -> None:
     body = b'{"error":{"message":"Incorrect API key provided: sk-c4nar*****cdef.","code":"invalid_api_key"}}'
-    assert "c4nar" not in of_status(401, body, {}, NO_SECRETS).message
+    for status in (400, 401):
+        assert "c4nar" not in of_status(status, body, {}, NO_SECRETS).message
 
 
 @pytest.mark.parametrize(

@@ -314,9 +314,21 @@ def test_nothing_is_told_twice_by_falling_back() -> None:
     assert told == [GOOD]
 
 
-def test_an_api_that_is_denied_in_a_success_is_not_there() -> None:
-    with serving(http(200, openai_error("no", code="unsupported_api")), GOOD_COMPLETION) as server:
-        assert asked(openai(server.url()), request()).api_mode_used == "chat"
+@pytest.mark.parametrize(
+    "denial",
+    [
+        openai_error("no", code="unsupported_api"),
+        openai_error("The Responses API is not supported here."),
+        {"error": "Unexpected endpoint or method. (POST /v1/responses)"},
+    ],
+    ids=["by a code", "in words", "as LM Studio does"],
+)
+@pytest.mark.parametrize("streaming", [False, True])
+def test_an_api_that_is_denied_in_a_success_is_not_there(denial: object, streaming: bool) -> None:
+    with serving(http(200, denial), GOOD_COMPLETION) as server:
+        result = asked(openai(server.url()), request(), (lambda _: None) if streaming else None)
+        assert result.api_mode_used == "chat"
+        assert len(server.requests) == 2
 
 
 # --- answers that are none
@@ -572,6 +584,39 @@ def test_a_response_that_leaves_its_output_out_at_the_end() -> None:
         assert asked(openai(server.url()), request(), lambda _: None).output == VERDICT
 
 
+def test_a_stream_that_does_not_say_that_it_is_done() -> None:
+    told: list[str] = []
+    with serving(streamed(*chunks(GOOD)[:-1])) as server:
+        result = asked(openai(server.url()), request(api_mode="chat"), told.append)
+    assert (result.output, "".join(told), result.usage.prompt_tokens) == (VERDICT, GOOD, 19)
+
+
+def remark(text: str) -> dict[str, Any]:
+    return output_text(text) | {"phase": "commentary"}
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_what_a_model_remarks_on_the_way_is_no_part_of_its_answer(streaming: bool) -> None:
+    said = response(remark("Let me see."), output_text(GOOD) | {"phase": "final_answer"})
+    place = {"item_id": "msg_0", "output_index": 0}
+    added = {"type": "response.output_item.added", **place, "item": remark("") | {"content": []}}
+    piece = {"type": "response.output_text.delta", **place, "delta": "Let me see."}
+    final = {"type": "response.output_text.delta", "output_index": 1, "delta": GOOD}
+    events = [("", added), ("", piece), ("", final), ("", {"type": "response.completed", "response": said})]
+    told: list[str] = []
+    with serving(streamed(*events) if streaming else http(200, said)) as server:
+        result = asked(openai(server.url()), request(), told.append if streaming else None)
+    assert (result.output, result.raw_output) == (VERDICT, GOOD)
+    assert result.response_output_items == tuple(said["output"])
+    assert told == ([GOOD] if streaming else [])
+
+
+def test_a_remark_alone_is_no_answer() -> None:
+    with serving(http(200, response(remark(GOOD)))) as server, pytest.raises(ModelPermanentError) as caught:
+        asked(openai(server.url()), request())
+    assert caught.value.category == "invalid_output"
+
+
 def test_a_server_that_does_not_stream() -> None:
     told: list[str] = []
     with serving(GOOD_RESPONSE) as server:
@@ -638,6 +683,10 @@ BEFORE_TEXT = EVENTS[:4]
         ("chat", streamed(*chunks(GOOD[:9], finish="length")), ModelPermanentError, "length"),
         ("chat", streamed(*chunks("nonsense")), ModelPermanentError, "invalid_output"),
         ("chat", streamed(), ModelTransientError, "connection"),
+        ("chat", streamed(*chunks(GOOD)[:-1], cut=880), ModelTransientError, "connection"),
+        ("chat", streamed(*chunks(GOOD, finish="abort")), ModelTransientError, "server"),
+        ("chat", streamed(("error", {"message": "x", "code": 429})), ModelTransientError, "rate_limit"),
+        ("chat", streamed(("error", {"message": "x", "code": 401})), ModelPermanentError, "auth"),
     ],
 )
 def test_streams_that_fail(mode: str, answer: Answer, kind: type[ModelError], category: str) -> None:
@@ -767,8 +816,9 @@ def test_a_server_that_takes_no_schema_is_told_in_words(structured: Any, form: o
         adapter = OpenAICompatibleAdapter(server.url(), limits=QUICK, structured_output=structured)
         assert asked(adapter, request(api_mode=mode)).output == VERDICT
     said = server.requests[0].said
-    told = said["messages"][0]["content"] if mode == "chat" else said["instructions"]
+    told = said["messages"][0]["content"] if mode == "chat" else said["input"][0]["content"]
     assert '"healthy"' in told
+    assert "JSON" in told, "a server that is asked for JSON wants to read of it among the messages"
     assert (said.get("response_format") if mode == "chat" else said.get("text", {}).get("format")) == form
 
 

@@ -1,5 +1,6 @@
 """Output schemas: what a model is held to, what is only said, and what is sent as it is."""
 
+from enum import Enum
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -84,6 +85,31 @@ def test_what_cannot_be_enforced_is_said() -> None:
     assert schema["properties"]["inner"] == {"$ref": "#/$defs/Inner"}
     assert "anyOf" in schema["properties"]["pet"]
     assert "discriminator" not in schema["properties"]["pet"]
+
+
+class Mixed(Enum):
+    ONE, TWO, NONE, HALF = 1, "two", None, 0.5
+
+
+class Mixes(BaseModel):
+    kind: Mixed
+    word: Literal["a", None] = Field(description="A word.")
+
+
+def test_each_value_of_an_enumeration_has_a_type() -> None:
+    given = output_format(Mixes)
+    assert given.strict
+    assert given.schema["$defs"]["Mixed"]["anyOf"] == [
+        {"type": "integer", "enum": [1]},
+        {"type": "string", "enum": ["two"]},
+        {"type": "null"},
+        {"type": "number", "enum": [0.5]},
+    ]
+    assert given.schema["properties"]["word"] == {
+        "title": "Word",
+        "description": "A word.",
+        "anyOf": [{"type": "string", "enum": ["a"]}, {"type": "null"}],
+    }
 
 
 @pytest.mark.parametrize("schema", [OpenMap, Anything, Pair, Extra])

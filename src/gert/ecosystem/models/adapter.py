@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import ClassVar, Final, TypedDict
 
-from gert.ecosystem.models.answers import Answer, result_of
+from gert.ecosystem.models.answers import Answer, masked, result_of
 from gert.ecosystem.models.closing import Closing
 from gert.ecosystem.models.keys import Key
 from gert.ecosystem.models.limits import Limits
@@ -79,6 +79,7 @@ class VendorAdapter(Closing):
         environ = os.environ if environ is None else environ
         self._key = Key(api_key if api_key is not None else environ.get(self.key_variable or "", ""))
         address = base_url or environ.get(self.url_variable or "") or self.default_url
+        self._secrets = self._key.answer_redactor()
         self._wire = Wire(address, self._key, limits or Limits(), sleep)
         self._pricing = Pricing(dict(prices or {}), fail_on_unknown_cost)
         self._max_output_tokens = max_output_tokens
@@ -98,7 +99,7 @@ class VendorAdapter(Closing):
     async def complete_streaming(self, request: ModelRequest[OutputT], on_token: OnToken) -> ModelResult[OutputT]:
         """Ask a model, telling each piece of text as it arrives."""
         self._pricing.require(request.model)
-        return await self._complete(request, Listener(on_token))
+        return await self._complete(request, Listener(on_token, self._secrets))
 
     @abstractmethod
     async def _complete(self, request: ModelRequest[OutputT], listener: Listener | None) -> ModelResult[OutputT]:
@@ -118,7 +119,7 @@ class VendorAdapter(Closing):
                 hint=f"set {self.key_variable}, or pass `api_key`",
             )
         answer = await self._wire.ask(exchange, self._headers(), self._extra, listener)
-        return result_of(request, answer, mode, self._pricing, self._wire.redactor)
+        return result_of(request, masked(answer, self._secrets), mode, self._pricing, self._wire.redactor)
 
     @abstractmethod
     def _headers(self) -> Mapping[str, str]:

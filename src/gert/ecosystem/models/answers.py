@@ -23,7 +23,8 @@ _MOST_LISTED: Final = 1000
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What a model said, before it is read as an output.
 
-    stopped: why there is no more of it, where that is a reason not to take it: `length`, `refusal`, `content_filter`
+    stopped: why there is no more of it, where that is a reason not to take it: `length`, `refusal`,
+        `content_filter`, `paused`
     refusal: its words when it refused
     cost: in US dollars, where the answer itself tells it
     """
@@ -37,6 +38,18 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     stopped: str | None = None
     refusal: str = ""
     cost: float | None = None
+
+
+def masked(answer: Answer, redactor: Redactor) -> Answer:
+    """The answer without secrets, wherever in it a server repeats one: all of it is recorded."""
+    if not redactor:
+        return answer
+    fields = {name: getattr(answer, name) for name in ("text", "items", "response_id", "model", "refusal")}
+    calls = tuple(
+        ToolCall(*(redactor.value(part).value for part in (call.tool_name, call.arguments_json, call.tool_call_id)))
+        for call in answer.tool_calls
+    )
+    return msgspec.structs.replace(answer, tool_calls=calls, **redactor.value(fields).value)
 
 
 def result_of(
@@ -62,6 +75,8 @@ def _refuse(answer: Answer, redactor: Redactor) -> NoReturn:
         raise ModelPermanentError(
             "the model's answer was cut off at its length limit", category="length", hint="allow more output tokens"
         )
+    if answer.stopped == "paused":
+        raise ModelPermanentError("the model paused before its answer was complete", category="incomplete")
     words = f": {shown(answer.refusal, redactor)}" if answer.refusal else ""
     if answer.stopped == "content_filter":
         raise ModelPermanentError(f"the model's answer was held back by a content filter{words}", category="refusal")

@@ -82,6 +82,10 @@ class MessagesFold:
             known = {name: value for name, value in usage.items() if value is not None}
             self._message["usage"] = (before if isinstance(before, dict) else {}) | known
 
+    def is_whole(self) -> bool:
+        """A message that does not say that it stops is none."""
+        return self.done
+
     def answer(self) -> dict[str, Any]:
         """The message as it would have come whole."""
         content = [self._whole(index, block) for index, block in sorted(self._blocks.items())]

@@ -28,7 +28,12 @@ from gert.kernel.foundation.redaction import Redactor
 
 PATH = "/v1/messages"
 Way: TypeAlias = Literal["format", "tool"]
-_STOPPED = {"max_tokens": "length", "model_context_window_exceeded": "length", "refusal": "refusal"}
+_STOPPED = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refusal",
+    "pause_turn": "paused",
+}
 
 
 def answer_tool(request: ModelRequest[OutputT]) -> str:

@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from gert.ecosystem.models.keys import is_loopback
-from gert.errors import ModelPermanentError
+from gert.errors import ModelError, ModelPermanentError, ModelTransientError
 
 if TYPE_CHECKING:
     import httpx2
@@ -23,7 +23,7 @@ class Connections:
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
-            for gone in [each for each in self._clients if each.is_closed()]:
+            for gone in [each for each in list(self._clients) if each.is_closed()]:
                 self._clients.pop(gone, None)  # nobody can close its connections any more
             client = self._clients[loop] = self._made()
         return client
@@ -59,3 +59,18 @@ class Connections:
                 category="configuration",
                 hint="check HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR",
             ) from None
+
+
+def unconnected(problem: Exception) -> ModelError:
+    """What a connection that fails comes to; a certificate that is not trusted now will not be in a second either."""
+    import httpx2
+
+    if not isinstance(problem, httpx2.ConnectError | httpx2.ProxyError):
+        return ModelTransientError("the connection to the model's server broke", category="connection")
+    if "CERTIFICATE_VERIFY_FAILED" in str(problem):
+        return ModelPermanentError(
+            "the certificate of the model's server cannot be verified",
+            category="configuration",
+            hint="check the base URL, and where an authority of your own has signed it, SSL_CERT_FILE",
+        )
+    return ModelTransientError("no connection to the model's server could be made", category="connection")

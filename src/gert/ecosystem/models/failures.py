@@ -36,7 +36,7 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _KINDS: Final = {word: category for category, words in _WORDS.items() for word in words}
 # These are said with a status that means something else.
-_OVERRULES: Final = frozenset({"quota", "model_not_found", "content_filter", "unsupported"})
+_OVERRULES: Final = frozenset({"quota", "model_not_found", "content_filter", "unsupported", "auth", "too_large"})
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -52,6 +52,8 @@ class Said(msgspec.Struct, frozen=True):
     @property
     def category(self) -> str | None:
         """What kind of error the vendor's own words make it."""
+        if "unexpected endpoint or method" in self.message.lower():
+            return "not_found"  # as LM Studio says it, with a status of success
         return next((_KINDS[kind] for kind in self.kinds if kind in _KINDS), None)
 
     @property
@@ -109,6 +111,8 @@ def of_event(error: object, redactor: Redactor) -> ModelError:
     said = read_error(error)
     # Without a word that is known it is the server's trouble rather than ours: the request was accepted.
     category = said.category or ("server" if said.status is None else _category(said.status))
+    if category in ("request", "server") and said.denies_responses:
+        category = "unsupported"
     return _error(category, "the model's server broke off its answer", said, redactor, None, None)
 
 
@@ -137,6 +141,7 @@ _HINTS: Final = {
     "auth": "check the API key and what it may be used for",
     "quota": "the account has spent what it may",
     "model_not_found": "check the model's name",
+    "not_found": "check the base URL and the model's name",
 }
 
 

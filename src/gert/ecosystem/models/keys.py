@@ -1,13 +1,15 @@
 """API keys and the addresses they may be sent to."""
 
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gert.errors import InputError
 from gert.kernel.foundation.redaction import Redactor
 
 if TYPE_CHECKING:
     import httpx2
+
+_SHORTEST: Final = 16
 
 
 class Key:
@@ -33,6 +35,13 @@ class Key:
     def redactor(self) -> Redactor:
         """What takes the key out of texts."""
         return Redactor([self._value] if self._value else [])
+
+    def answer_redactor(self) -> Redactor:
+        """What takes the key out of answers.
+
+        Servers without keys are given a word such as `ollama` for one, and that occurs in answers by chance.
+        """
+        return Redactor([self._value] if len(self._value) >= _SHORTEST else [])
 
 
 def checked_base_url(url: str) -> "httpx2.URL":

@@ -20,7 +20,12 @@ from gert.kernel.agent.ports.model import ModelRequest, OutputT, ToolCall
 from gert.kernel.foundation.redaction import Redactor
 
 PATH = "/chat/completions"
-_STOPPED = {"length": "length", "content_filter": "content_filter"}
+# Beside OpenAI's own words those of servers that speak its protocol, in whichever case.
+_STOPPED = {
+    "length": "length", "model_length": "length", "max_tokens": "length",
+    "content_filter": "content_filter", "safety": "content_filter",
+}  # fmt: skip
+_BROKEN_OFF = frozenset({"error", "abort", "insufficient_system_resource"})
 
 
 def body_of(request: ModelRequest[OutputT], structured: StructuredOutput = "schema") -> dict[str, Any]:
@@ -70,9 +75,9 @@ def _message(message: ChatMessage) -> dict[str, Any]:
 def answer_of(body: dict[str, Any], redactor: Redactor) -> Answer:
     """Read an answer; its first choice is the one that was asked for."""
     choice = next(iter(objects(body.get("choices"))), {})
-    finish = text_of(choice.get("finish_reason"))
+    finish = text_of(choice.get("finish_reason")).lower()
     failed = body if body.get("error") else choice
-    if failed.get("error") or finish == "error":
+    if failed.get("error") or finish in _BROKEN_OFF:
         raise of_event(failed, redactor)  # as gateways say it, with a status of success
     message = choice.get("message")
     if not isinstance(message, dict):

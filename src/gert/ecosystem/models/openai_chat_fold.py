@@ -32,7 +32,7 @@ class ChatFold:
             self.done = True
             return ""
         chunk = event_object(event)
-        if chunk.get("error"):
+        if chunk.get("error") or event.name == "error":
             raise of_event(chunk, self._redactor)
         for key in ("id", "model", "usage"):
             if chunk.get(key):
@@ -57,6 +57,10 @@ class ChatFold:
             self._calls.take(fragment)
         return text
 
+    def is_whole(self) -> bool:
+        """Whether the completion has said how it ends; not every server says `[DONE]` after that."""
+        return bool(self._finish)
+
     def answer(self) -> dict[str, Any]:
         """The completion as it would have come whole."""
         message = {
@@ -73,12 +77,19 @@ class _Call(msgspec.Struct):
     name: str = ""
     arguments: list[str] = []
 
+    def is_followed_by(self, name: str, piece: str) -> bool:
+        """Whether a fragment with a name begins another call: no object goes on with one after it has ended."""
+        before = next((part for part in reversed(self.arguments) if part.strip()), "")
+        if not before.rstrip().endswith("}"):
+            return False  # some servers tell the name of a call with every fragment of it
+        return piece.lstrip().startswith("{") or (name != self.name and not piece.strip())
+
 
 class _Calls:
     """Puts tool calls together from fragments.
 
     A fragment belongs to the call at its index. Some servers give every call the same index, or none; but each has an
-    id of its own, or at least begins with a name.
+    id of its own, or at least begins with a name after the arguments of the one before were complete.
     """
 
     def __init__(self) -> None:
@@ -92,16 +103,17 @@ class _Calls:
         function = function if isinstance(function, dict) else {}
         index = given if isinstance(given, int) else None
         call_id, name, arguments = text_of(fragment.get("id")), text_of(function.get("name")), function.get("arguments")
-        call = self._call(index, call_id, name)
-        call.id, call.name = call_id or call.id, name or call.name
         # An object is one where it should be the text of one.
-        call.arguments.append(json_text(arguments) if isinstance(arguments, dict) else text_of(arguments))
+        piece = json_text(arguments) if isinstance(arguments, dict) else text_of(arguments)
+        call = self._call(index, call_id, name, piece)
+        call.id, call.name = call_id or call.id, name or call.name
+        call.arguments.append(piece)
         self._latest[index] = self._known[index, call.id] = call
 
-    def _call(self, index: int | None, call_id: str, name: str) -> _Call:
+    def _call(self, index: int | None, call_id: str, name: str, piece: str) -> _Call:
         latest = self._latest.get(index)
         if latest is not None:
-            unnamed = not call_id and not (index is None and name)
+            unnamed = not call_id and not (name and (index is None or latest.is_followed_by(name, piece)))
             if unnamed or (call_id and (latest.id == call_id or (index is not None and not latest.id))):
                 return latest
         known = self._known.get((index, call_id)) if call_id else None

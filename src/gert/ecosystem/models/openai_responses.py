@@ -30,7 +30,8 @@ def body_of(request: ModelRequest[OutputT], structured: StructuredOutput = "sche
     asked = output_format(request.output_schema)
     body: dict[str, Any] = {"model": request.model, "input": _input(request)}
     if structured != "schema":
-        body["instructions"] = in_words(asked.schema)
+        # Not as `instructions`: whoever is asked for JSON wants to read of it in the input.
+        body["input"].insert(0, {"role": "system", "content": in_words(asked.schema)})
     text: dict[str, Any] = {} if structured == "text" else {"format": _format(asked, structured)}
     if options.verbosity is not None:
         text["verbosity"] = options.verbosity
@@ -88,10 +89,12 @@ def answer_of(body: dict[str, Any], redactor: Redactor) -> Answer:
     status = body.get("status")
     if body.get("error") or status in ("failed", "cancelled"):
         raise of_event(body, redactor)
+    if status not in (None, "", "completed", "incomplete"):
+        raise malformed("the model's server answered before the answer was complete")
     if not isinstance(body.get("output"), list):
         raise malformed("the model's server answered without an output")
     items = objects(body["output"])
-    parts = [part for item in items if item.get("type") == "message" for part in objects(item.get("content"))]
+    parts = [part for item in items if _is_said(item) for part in objects(item.get("content"))]
     refusal = "".join(text_of(part.get("refusal")) for part in parts if part.get("type") == "refusal")
     stopped = _stopped(body) if status == "incomplete" else None
     return Answer(
@@ -104,6 +107,11 @@ def answer_of(body: dict[str, Any], redactor: Redactor) -> Answer:
         stopped="refusal" if refusal else stopped,
         refusal=refusal,
     )
+
+
+def _is_said(item: dict[str, Any]) -> bool:
+    """Whether an item is part of the answer; what a model remarks on its way there is not, and kept with the items."""
+    return item.get("type") == "message" and item.get("phase") != "commentary"
 
 
 def _stopped(body: dict[str, Any]) -> str:
@@ -125,6 +133,7 @@ class ResponsesFold:
         self._redactor = redactor
         self._response: dict[str, Any] = {}
         self._items: dict[int, dict[str, Any]] = {}
+        self._remarks: set[int] = set()
 
     def take(self, event: Event) -> str:
         """Take an event and give its text."""
@@ -145,7 +154,19 @@ class ResponsesFold:
         elif kind == "response.output_item.done" and isinstance(said.get("item"), dict):
             place = said.get("output_index")
             self._items[place if isinstance(place, int) else len(self._items)] = said["item"]
-        return text_of(said.get("delta")) if kind == "response.output_text.delta" else ""
+        elif kind == "response.output_item.added":
+            self._note_remark(said.get("output_index"), said.get("item"))
+        if kind != "response.output_text.delta" or said.get("output_index") in tuple(self._remarks):
+            return ""
+        return text_of(said.get("delta"))
+
+    def _note_remark(self, place: object, item: object) -> None:
+        if isinstance(place, int) and isinstance(item, dict) and item.get("phase") == "commentary":
+            self._remarks.add(place)
+
+    def is_whole(self) -> bool:
+        """A response without its last event is none."""
+        return self.done
 
     def answer(self) -> dict[str, Any]:
         """The response; some servers leave out at the end what they have told before."""

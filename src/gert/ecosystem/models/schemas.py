@@ -24,6 +24,7 @@ _SAID: Final = (
     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern",
     "format", "minItems", "maxItems", "uniqueItems",
 )  # fmt: skip
+_TYPES: Final = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 _UNKNOWN: Final = ("prefixItems", "patternProperties", "not", "if", "contains", "propertyNames")
 
 
@@ -129,9 +130,21 @@ def _strict(schema: Any, depth: int) -> dict[str, Any]:
         strict |= _closed(schema, depth)
     elif schema.get("type") == "array":
         strict["items"] = _strict(schema.get("items"), depth - 1)
+    elif "enum" in schema and "type" not in schema:
+        return {key: part for key, part in strict.items() if key != "enum"} | {"anyOf": _by_type(schema["enum"])}
     elif not {"type", "enum", "const"} & schema.keys():
         raise _Unfit  # anything at all
     return _in_words(schema, strict)
+
+
+def _by_type(values: list[Any]) -> list[dict[str, Any]]:
+    """The values of an enumeration of several types, apart: a strict schema says of which type each value is."""
+    kinds: dict[str, list[Any]] = {}
+    for value in values:
+        if type(value) not in _TYPES:
+            raise _Unfit
+        kinds.setdefault(_TYPES[type(value)], []).append(value)
+    return [{"type": kind} if kind == "null" else {"type": kind, "enum": some} for kind, some in kinds.items()]
 
 
 def _closed(schema: dict[str, Any], depth: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import msgspec
 
 from gert._version import __version__
 from gert.ecosystem.models import failures
-from gert.ecosystem.models.connections import Connections
+from gert.ecosystem.models.connections import Connections, unconnected
 from gert.ecosystem.models.conversation import encoded
 from gert.ecosystem.models.keys import Key, checked_base_url
 from gert.ecosystem.models.limits import Limits
@@ -34,6 +34,10 @@ class Fold(Protocol):
 
     def take(self, event: Event) -> str:
         """Take an event and give the text in it that may be shown; raises `ModelError` where it tells of one."""
+        ...
+
+    def is_whole(self) -> bool:
+        """Whether what was taken is an answer, where the stream ends without saying that it does."""
         ...
 
     def answer(self) -> dict[str, Any]:
@@ -107,6 +111,7 @@ class Wire:
 
     async def _folded(self, response: "httpx2.Response", folded: Fold, listener: Listener) -> dict[str, Any]:
         reader = EventReader()
+        listener.begin()
         async with aclosing(self._chunks(response)) as chunks:
             async for chunk in chunks:
                 for event in reader.feed(chunk):
@@ -114,7 +119,11 @@ class Wire:
                     if text:
                         await listener.tell(text)
                     if folded.done:
+                        await listener.end()
                         return folded.answer()
+        if folded.is_whole():
+            await listener.end()
+            return folded.answer()
         raise ModelTransientError("the model's answer ended before it was complete", category="connection")
 
     @asynccontextmanager
@@ -144,10 +153,7 @@ class Wire:
         except (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol, httpx2.InvalidURL):
             raise ModelPermanentError("the request to the model cannot be sent", category="request") from None
         except (httpx2.TransportError, httpx2.StreamError, httpx2.DecodingError) as problem:
-            what = "no connection to the model's server could be made"
-            if not isinstance(problem, httpx2.ConnectError | httpx2.ProxyError):
-                what = "the connection to the model's server broke"
-            raise ModelTransientError(what, category="connection") from None
+            raise unconnected(problem) from None
 
     async def _read(self, response: "httpx2.Response") -> bytes:
         data = bytearray()
