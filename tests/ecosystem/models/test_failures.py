@@ -90,6 +90,20 @@ def test_a_vendors_words_are_bounded_harmless_and_without_the_key() -> None:
     assert len(error.message) < MAX_SHOWN + 100
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model.",
+        "The compiled grammar is too large, which would cause performance issues.",
+        "output_config.format: not supported for this model",
+    ],
+)
+def test_whose_schema_is_refused_is_told_of_another_way(said: str) -> None:
+    error = of_status(400, json.dumps(openai_error(said)).encode(), {}, NO_SECRETS)
+    assert "structured_output" in (error.hint or "")
+    assert of_status(400, json.dumps(openai_error("Bad")).encode(), {}, NO_SECRETS).hint is None
+
+
 def test_who_refuses_a_key_is_not_quoted() -> None:
     body = b'{"error":{"message":"Incorrect API key provided: sk-c4nar*****cdef.","code":"invalid_api_key"}}'
     for status in (400, 401):

@@ -46,6 +46,7 @@ from .vendors import (
 NO_SECRETS = Redactor()
 BERN = '{"city":"Bern"}'
 CALL = {"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "weather", "arguments": BERN}}]}
+BLANK = {"tool_calls": [{"index": 0, "function": {"name": "weather", "arguments": " "}}]}
 WHOLE: dict[str, dict[str, Any]] = {
     "chat": completion(GOOD, tool_calls=[tool_call("weather", BERN)]),
     "responses": response(output_text(GOOD), function_call("weather", BERN)),
@@ -189,6 +190,21 @@ def test_a_million_problems_are_counted_and_not_listed() -> None:
     text = json.dumps({"value": ["x"] * 200_000})
     with serving(http(200, completion(text))) as server, pytest.raises(ModelPermanentError, match="200000 problems"):
         asked(adapter_for("chat", server.url("")), ask("chat", schema=RootModel[list[int]]))
+
+
+def test_many_fragments_are_put_together_in_time_that_grows_with_them() -> None:
+    """As many as fit into an answer; if each one looked at all that came before, this would not end."""
+    told = Event("message", json.dumps({"choices": [{"delta": BLANK}]}).encode())
+    fold = ChatFold(NO_SECRETS)
+    for _ in range(20_000):
+        fold.take(told)
+    assert len(fold.answer()["choices"][0]["message"]["tool_calls"]) == 1
+    added, said = (
+        [{"type": f"response.{kind}", "output_index": n, "item": {"phase": "commentary"}} for n in range(20_000)]
+        for kind in ("output_item.added", "output_text.delta")
+    )
+    remarks = ResponsesFold(NO_SECRETS)
+    assert not any(remarks.take(Event("message", json.dumps(each).encode())) for each in [*added, *said])
 
 
 class Unready(BaseModel):

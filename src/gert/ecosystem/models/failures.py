@@ -133,10 +133,14 @@ def _error(
     # Who refuses a key likes to repeat parts of it.
     if said.message and category != "auth":
         text = f"{text}: {shown(said.message, redactor)}"
+    hint = _HINTS.get(category)
+    if category == "request" and any(word in said.message.lower() for word in _OF_SCHEMAS):
+        hint = "where it is the output's schema that is refused, another `structured_output` may do"
     raised = ModelTransientError if category in _TRANSIENT else ModelPermanentError
-    return raised(text, status=status, category=category, retry_after=after, hint=_HINTS.get(category))
+    return raised(text, status=status, category=category, retry_after=after, hint=hint)
 
 
+_OF_SCHEMAS: Final = ("json_schema", "response_format", "text.format", "output_config", "grammar")
 _HINTS: Final = {
     "auth": "check the API key and what it may be used for",
     "quota": "the account has spent what it may",

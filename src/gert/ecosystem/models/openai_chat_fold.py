@@ -76,11 +76,16 @@ class _Call(msgspec.Struct):
     id: str = ""
     name: str = ""
     arguments: list[str] = []
+    last: str = ""
+
+    def add(self, piece: str) -> None:
+        """Add to the arguments."""
+        self.arguments.append(piece)
+        self.last = piece.strip() or self.last
 
     def is_followed_by(self, name: str, piece: str) -> bool:
         """Whether a fragment with a name begins another call: no object goes on with one after it has ended."""
-        before = next((part for part in reversed(self.arguments) if part.strip()), "")
-        if not before.rstrip().endswith("}"):
+        if not self.last.endswith("}"):
             return False  # some servers tell the name of a call with every fragment of it
         return piece.lstrip().startswith("{") or (name != self.name and not piece.strip())
 
@@ -107,7 +112,7 @@ class _Calls:
         piece = json_text(arguments) if isinstance(arguments, dict) else text_of(arguments)
         call = self._call(index, call_id, name, piece)
         call.id, call.name = call_id or call.id, name or call.name
-        call.arguments.append(piece)
+        call.add(piece)
         self._latest[index] = self._known[index, call.id] = call
 
     def _call(self, index: int | None, call_id: str, name: str, piece: str) -> _Call:

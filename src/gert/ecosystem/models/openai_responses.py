@@ -133,7 +133,7 @@ class ResponsesFold:
         self._redactor = redactor
         self._response: dict[str, Any] = {}
         self._items: dict[int, dict[str, Any]] = {}
-        self._remarks: set[int] = set()
+        self._commented: set[int] = set()
 
     def take(self, event: Event) -> str:
         """Take an event and give its text."""
@@ -156,13 +156,15 @@ class ResponsesFold:
             self._items[place if isinstance(place, int) else len(self._items)] = said["item"]
         elif kind == "response.output_item.added":
             self._note_remark(said.get("output_index"), said.get("item"))
-        if kind != "response.output_text.delta" or said.get("output_index") in tuple(self._remarks):
-            return ""
-        return text_of(said.get("delta"))
+        return text_of(said.get("delta")) if kind == "response.output_text.delta" and not self._remarks(said) else ""
 
     def _note_remark(self, place: object, item: object) -> None:
         if isinstance(place, int) and isinstance(item, dict) and item.get("phase") == "commentary":
-            self._remarks.add(place)
+            self._commented.add(place)
+
+    def _remarks(self, said: dict[str, Any]) -> bool:
+        place = said.get("output_index")
+        return isinstance(place, int) and place in self._commented
 
     def is_whole(self) -> bool:
         """A response without its last event is none."""
