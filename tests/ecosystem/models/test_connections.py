@@ -5,8 +5,9 @@ import gzip
 import json
 import socket
 import ssl
+import sys
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
-from tests.ecosystem.notify.servers import Answer, Server, drip, raw, serving
+from tests.ecosystem.notify.servers import Answer, Server, drip, raw, serving, silence
 
 from gert.ecosystem.models.limits import Limits
-from gert.errors import ModelError, ModelPermanentError, ModelTransientError
+from gert.errors import ModelError, ModelPermanentError, ModelTimeoutError, ModelTransientError
 
 from .vendors import GOOD, VERDICT, adapter_for, ask, asked, chunks, completion, http, streamed
 
@@ -121,6 +122,42 @@ def test_a_certificate_nobody_vouches_for_is_said_and_nobody_is_asked_again(tmp_
         listener.shutdown(socket.SHUT_RDWR)
     thread.join(10)
     assert (caught.value.category, accepted) == ("configuration", 1)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_question_that_may_be_answered_and_paid_for_is_not_put_again(streaming: bool) -> None:
+    limits = Limits(timeout_seconds=0.2, stream_seconds=1, max_retries=2, initial_backoff_seconds=0)
+    with serving(silence, GOOD_COMPLETION) as server:
+        adapter = adapter_for("chat", server.url(""), limits=limits)
+        with pytest.raises(ModelTimeoutError):
+            asked(adapter, ask("chat"), (lambda _: None) if streaming else None)
+        assert len(server.requests) == 1
+
+
+def test_a_model_may_think_for_minutes() -> None:
+    """As both vendors' own clients let it."""
+    limits = Limits()
+    assert limits.timeout_seconds >= 600
+    assert limits.stream_seconds >= limits.timeout_seconds > 10 * limits.connect_seconds
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a full queue refuses, or has no end")
+def test_a_server_that_takes_nobody_in_is_given_up_early_and_tried_again() -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, ExitStack() as queue:
+        for _ in range(8):  # until nobody else is let in
+            before = queue.enter_context(socket.socket())
+            before.setblocking(False)
+            before.connect_ex(listener.getsockname())
+        limits = Limits(timeout_seconds=60, connect_seconds=0.2, max_retries=1)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(ModelTransientError, match="no connection") as caught:
+            asked(adapter_for("chat", url, limits=limits, sleep=sleep), ask("chat"))
+    assert (caught.value.category, len(waits)) == ("connection", 1)
 
 
 def test_as_many_are_asked_at_once_as_ask() -> None:

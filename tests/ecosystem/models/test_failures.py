@@ -196,6 +196,7 @@ def test_a_key_does_not_show_itself() -> None:
     "wrong",
     [
         {"timeout_seconds": 0},
+        {"connect_seconds": 0},
         {"stream_seconds": -1},
         {"max_retries": -1},
         {"max_response_bytes": 0},
@@ -267,7 +268,14 @@ def test_a_price_is_a_number(value: float) -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize(
     "field",
-    ["timeout_seconds", "stream_seconds", "initial_backoff_seconds", "max_backoff_seconds", "max_retry_after_seconds"],
+    [
+        "timeout_seconds",
+        "connect_seconds",
+        "stream_seconds",
+        "initial_backoff_seconds",
+        "max_backoff_seconds",
+        "max_retry_after_seconds",
+    ],
 )
 def test_a_limit_has_an_end(field: str, value: float) -> None:
     with pytest.raises(InputError):

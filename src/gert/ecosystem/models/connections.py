@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from gert.ecosystem.models.keys import is_loopback
+from gert.ecosystem.models.limits import Limits
 from gert.errors import ModelError, ModelPermanentError, ModelTransientError
 
 if TYPE_CHECKING:
@@ -13,9 +14,9 @@ if TYPE_CHECKING:
 class Connections:
     """The connections of every loop that asks; they belong to the loop they were made in, and are closed in it."""
 
-    def __init__(self, base_url: str, timeout_seconds: float) -> None:
+    def __init__(self, base_url: str, limits: Limits) -> None:
         self._base_url = base_url
-        self._timeout = timeout_seconds
+        self._limits = limits
         self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}
 
     def here(self) -> "httpx2.AsyncClient":
@@ -49,7 +50,7 @@ class Connections:
             return httpx2.AsyncClient(
                 transport=httpx2.AsyncHTTPTransport(limits=pool, verify=is_secret) if is_here else None,
                 limits=pool,
-                timeout=self._timeout,
+                timeout=httpx2.Timeout(self._limits.timeout_seconds, connect=self._limits.connect_seconds),
                 follow_redirects=False,
                 cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
             )
@@ -65,7 +66,7 @@ def unconnected(problem: Exception) -> ModelError:
     """What a connection that fails comes to; a certificate that is not trusted now will not be in a second either."""
     import httpx2
 
-    if not isinstance(problem, httpx2.ConnectError | httpx2.ProxyError):
+    if not isinstance(problem, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError):
         return ModelTransientError("the connection to the model's server broke", category="connection")
     if "CERTIFICATE_VERIFY_FAILED" in str(problem):
         return ModelPermanentError(

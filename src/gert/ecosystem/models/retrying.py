@@ -13,11 +13,11 @@ async def with_retries(
     attempt: Callable[[], Awaitable[T]],
     limits: Limits,
     sleep: Callable[[float], Awaitable[object]],
-    may_repeat: Callable[[], bool] = lambda: True,
+    may_repeat: Callable[[ModelError], bool] = lambda _: True,
 ) -> T:
     """Make attempts until one succeeds, fails for good, or there were enough of them; the last failure is raised.
 
-    may_repeat: asked after a failure; a stream that has told something is not begun again
+    may_repeat: asked after a failure, such as of a stream that has told something and is not begun again
     """
     made = 0
     while True:
@@ -25,7 +25,7 @@ async def with_retries(
             return await attempt()
         except (ModelTimeoutError, ModelTransientError) as failure:
             wait = pause_after(failure, made, limits)
-            if made >= limits.max_retries or wait is None or not may_repeat():
+            if made >= limits.max_retries or wait is None or not may_repeat(failure):
                 raise
         await sleep(wait)
         made += 1

@@ -16,7 +16,7 @@ from gert.ecosystem.models.limits import Limits
 from gert.ecosystem.models.listening import Listener, Unheard
 from gert.ecosystem.models.retrying import with_retries
 from gert.ecosystem.models.sse import Event, EventReader
-from gert.errors import ModelPermanentError, ModelTimeoutError, ModelTransientError
+from gert.errors import ModelError, ModelPermanentError, ModelTimeoutError, ModelTransientError
 
 if TYPE_CHECKING:
     import httpx2
@@ -71,7 +71,7 @@ class Wire:
         self.base_url = str(checked_base_url(base_url))
         self.limits = limits
         self.redactor = key.redactor()
-        self.connections = Connections(self.base_url, limits.timeout_seconds)
+        self.connections = Connections(self.base_url, limits)
         self._sleep = sleep
 
     def __repr__(self) -> str:
@@ -103,8 +103,12 @@ class Wire:
                 data = await self._read(response)
             return exchange.read(_object(data, response))
 
+        def may_repeat(failure: ModelError) -> bool:
+            # A question that is not answered in time may be answered and paid for all the same, and would be again.
+            return not isinstance(failure, ModelTimeoutError) and (listener is None or not listener.told)
+
         try:
-            return await with_retries(attempt, self.limits, self._sleep, lambda: listener is None or not listener.told)
+            return await with_retries(attempt, self.limits, self._sleep, may_repeat)
         except Unheard as unheard:
             problem = unheard.problem
         raise problem  # here, where nothing of ours is its context
@@ -147,6 +151,8 @@ class Wire:
                 if not 200 <= r.status_code < 300:
                     raise failures.of_status(r.status_code, await _start_of(r, limit), r.headers, self.redactor)
                 yield r
+        except httpx2.ConnectTimeout as problem:
+            raise unconnected(problem) from None
         except (TimeoutError, httpx2.TimeoutException):
             within = seconds if limit.expired() else self.limits.timeout_seconds
             raise ModelTimeoutError(f"the model did not answer within {within:g}s", category="timeout") from None
