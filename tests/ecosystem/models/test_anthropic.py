@@ -63,7 +63,8 @@ def test_a_message() -> None:
     assert said["max_tokens"] == 8192
     assert said["messages"] == [{"role": "user", "content": [{"type": "text", "text": "Is it healthy?"}]}]
     assert said["output_config"]["format"]["schema"]["additionalProperties"] is False
-    assert not {"tools", "tool_choice", "system", "stream"} & said.keys()
+    assert not {"tools", "tool_choice", "system"} & said.keys()
+    assert said["stream"] is False
 
 
 def test_a_history_with_tools() -> None:

@@ -33,6 +33,7 @@ from .vendors import (
     chunk,
     chunks,
     completion,
+    event_bytes,
     function_call,
     http,
     openai_error,
@@ -70,7 +71,7 @@ def test_a_response() -> None:
     form = sent.said["text"]["format"]
     assert (form["type"], form["name"], form["strict"]) == ("json_schema", "Verdict", True)
     assert form["schema"]["required"] == ["healthy", "reason"]
-    assert "stream" not in sent.said
+    assert sent.said["stream"] is False, "there are servers that stream where nothing is said"
 
 
 def test_a_completion() -> None:
@@ -589,6 +590,52 @@ def test_a_stream_that_does_not_say_that_it_is_done() -> None:
     with serving(streamed(*chunks(GOOD)[:-1])) as server:
         result = asked(openai(server.url()), request(api_mode="chat"), told.append)
     assert (result.output, "".join(told), result.usage.prompt_tokens) == (VERDICT, GOOD, 19)
+
+
+@pytest.mark.parametrize("kind", [None, "application/json", "text/plain; charset=utf-8"])
+def test_a_stream_under_a_wrong_name(kind: str | None) -> None:
+    told: list[str] = []
+    head = "HTTP/1.1 200 OK\r\nConnection: close\r\n" + (f"Content-Type: {kind}\r\n" if kind else "")
+    answer = raw(head.encode() + b"\r\n" + event_bytes(*chunks(GOOD[:5], GOOD[5:])))
+    with serving(answer) as server:
+        assert asked(openai(server.url()), request(api_mode="chat"), told.append).output == VERDICT
+    assert told == [GOOD[:5], GOOD[5:]]
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream", "text/plain"])
+def test_a_whole_answer_to_one_who_asked_for_a_stream(kind: str) -> None:
+    body = json.dumps(completion(GOOD), indent=1).encode()
+    with serving(http(200, body, kind=kind)) as server:
+        assert asked(openai(server.url()), request(api_mode="chat"), lambda _: None).output == VERDICT
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "error", "category"),
+    [
+        ("text/html", b"<html>Welcome</html>", ModelPermanentError, "malformed"),
+        ("text/event-stream", b"nonsense", ModelTransientError, "malformed"),
+        ("text/event-stream", b": nothing\n\n", ModelTransientError, "connection"),
+        ("text/event-stream", b'data: {"choices"', ModelTransientError, "connection"),
+        ("application/json", b"", ModelTransientError, "connection"),
+    ],
+)
+def test_neither_a_stream_nor_an_answer(kind: str, body: bytes, error: type[ModelError], category: str) -> None:
+    with serving(http(200, body, kind=kind)) as server, pytest.raises(error) as caught:
+        asked(openai(server.url()), request(api_mode="chat"), lambda _: None)
+    assert caught.value.category == category
+
+
+def test_an_answer_that_is_whole_is_not_waited_on_for_long() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+
+    def answer(connection: Any, server: Any) -> None:
+        connection.sendall(head + event_bytes(*chunks(GOOD)[:-2]))
+        silence(connection, server)
+
+    limits = Limits(timeout_seconds=2, stream_seconds=20, max_retries=0)
+    with serving(answer) as server:
+        result = asked(openai(server.url(), limits=limits), request(api_mode="chat"), lambda _: None)
+    assert result.output == VERDICT
 
 
 def remark(text: str) -> dict[str, Any]:

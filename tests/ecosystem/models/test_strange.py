@@ -12,11 +12,11 @@ from tests.ecosystem.notify.servers import serving
 from gert.ecosystem.models import anthropic_messages, openai_chat, openai_responses
 from gert.ecosystem.models.answers import Answer, result_of
 from gert.ecosystem.models.anthropic_fold import MessagesFold
+from gert.ecosystem.models.folding import Fold
 from gert.ecosystem.models.openai_chat_fold import ChatFold
 from gert.ecosystem.models.openai_responses import ResponsesFold
 from gert.ecosystem.models.prices import Price, Pricing
 from gert.ecosystem.models.sse import Event
-from gert.ecosystem.models.wire import Fold
 from gert.errors import ModelError, ModelPermanentError
 from gert.kernel.agent.ports.model import ModelUsage
 from gert.kernel.foundation.redaction import Redactor
@@ -137,6 +137,18 @@ def test_a_usage_that_tells_nothing_is_no_known_cost(usage: dict[str, Any]) -> N
         with pytest.raises(ModelPermanentError) as caught:
             asked(adapter, ask("chat"))
     assert (caught.value.category, caught.value.usage) == ("unknown_cost", None)
+
+
+@pytest.mark.parametrize(
+    ("total", "completion_tokens"), [(629, 610), (29, 10), (5, 10), (None, 10), (-7, 10), ("9", 10)]
+)
+def test_what_is_thought_is_paid_for_also_where_only_the_total_tells_of_it(
+    total: object, completion_tokens: int
+) -> None:
+    usage = {"prompt_tokens": 19, "completion_tokens": 10, "total_tokens": total}
+    with serving(http(200, completion(GOOD) | {"usage": usage})) as server:
+        result = asked(adapter_for("chat", server.url("")), ask("chat"))
+    assert result.usage == ModelUsage(19, completion_tokens, 0.0)
 
 
 def test_more_cannot_be_cached_than_was_sent() -> None:

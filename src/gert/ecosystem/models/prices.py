@@ -102,6 +102,8 @@ def tokens_of(usage: object, prompt: str, completion: str) -> Tokens | None:
     sent, said = count(usage.get(prompt)), count(usage.get(completion))
     if sent is None or said is None:
         return None
+    # Some count what a model has thought apart, in the total alone; it is paid for like what it has said.
+    said = max(said, (count(usage.get("total_tokens")) or 0) - sent)
     details = usage.get(f"{prompt}_details")
     cached = count(details.get("cached_tokens")) if isinstance(details, dict) else None
     return Tokens(sent, said, min(cached or 0, sent))

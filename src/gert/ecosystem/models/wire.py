@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -11,12 +11,12 @@ from gert._version import __version__
 from gert.ecosystem.models import failures
 from gert.ecosystem.models.connections import Connections, unconnected
 from gert.ecosystem.models.conversation import encoded
+from gert.ecosystem.models.folding import Fold, folded
 from gert.ecosystem.models.keys import Key, checked_base_url
 from gert.ecosystem.models.limits import Limits
 from gert.ecosystem.models.listening import Listener, Unheard
 from gert.ecosystem.models.retrying import with_retries
-from gert.ecosystem.models.sse import Event, EventReader
-from gert.errors import ModelError, ModelPermanentError, ModelTimeoutError, ModelTransientError
+from gert.errors import ModelError, ModelPermanentError, ModelTimeoutError
 
 if TYPE_CHECKING:
     import httpx2
@@ -25,24 +25,7 @@ T = TypeVar("T")
 
 _MOST_OF_AN_ERROR: Final = 64 * 1024
 _SECONDS_FOR_AN_ERROR: Final = 10.0
-
-
-class Fold(Protocol):
-    """Puts a streamed answer together, so that it reads like one that came whole."""
-
-    done: bool
-
-    def take(self, event: Event) -> str:
-        """Take an event and give the text in it that may be shown; raises `ModelError` where it tells of one."""
-        ...
-
-    def is_whole(self) -> bool:
-        """Whether what was taken is an answer, where the stream ends without saying that it does."""
-        ...
-
-    def answer(self) -> dict[str, Any]:
-        """The whole answer."""
-        ...
+_SECONDS_FOR_THE_REST: Final = 10.0
 
 
 class Exchange(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -92,16 +75,19 @@ class Wire:
 
         A server that does not stream is taken at its word: its JSON is the answer, and nothing is told before.
         """
-        more = {} if listener is None else {**exchange.streamed, "stream": True}
+        # Also where it is false: there are servers that stream unless they are told not to.
+        more = {"stream": False} if listener is None else {**exchange.streamed, "stream": True}
         content = encoded({**extra, **exchange.body, **more})
         seconds = self.limits.timeout_seconds if listener is None else self.limits.stream_seconds
 
         async def attempt() -> T:
-            async with self._answering(exchange.path, headers, content, seconds) as response:
-                if listener is not None and _content_type(response) == "text/event-stream":
-                    return exchange.read(await self._folded(response, exchange.fold(), listener))
-                data = await self._read(response)
-            return exchange.read(_object(data, response))
+            asking = self._answering(exchange.path, headers, content, seconds)
+            async with asking as response, aclosing(self._chunks(response)) as chunks:
+                if listener is None:
+                    said: dict[str, Any] | bytes = b"".join([chunk async for chunk in chunks])
+                else:
+                    said = await folded(chunks, exchange.fold(), listener, self._patience())
+            return exchange.read(_object(said, response) if isinstance(said, bytes) else said)
 
         def may_repeat(failure: ModelError) -> bool:
             # A question that is not answered in time may be answered and paid for all the same, and would be again.
@@ -112,23 +98,6 @@ class Wire:
         except Unheard as unheard:
             problem = unheard.problem
         raise problem  # here, where nothing of ours is its context
-
-    async def _folded(self, response: "httpx2.Response", folded: Fold, listener: Listener) -> dict[str, Any]:
-        reader = EventReader()
-        listener.begin()
-        async with aclosing(self._chunks(response)) as chunks:
-            async for chunk in chunks:
-                for event in reader.feed(chunk):
-                    text = folded.take(event)
-                    if text:
-                        await listener.tell(text)
-                    if folded.done:
-                        await listener.end()
-                        return folded.answer()
-        if folded.is_whole():
-            await listener.end()
-            return folded.answer()
-        raise ModelTransientError("the model's answer ended before it was complete", category="connection")
 
     @asynccontextmanager
     async def _answering(
@@ -161,12 +130,8 @@ class Wire:
         except (httpx2.TransportError, httpx2.StreamError, httpx2.DecodingError) as problem:
             raise unconnected(problem) from None
 
-    async def _read(self, response: "httpx2.Response") -> bytes:
-        data = bytearray()
-        async with aclosing(self._chunks(response)) as chunks:
-            async for chunk in chunks:
-                data += chunk
-        return bytes(data)
+    def _patience(self) -> float:
+        return min(_SECONDS_FOR_THE_REST, self.limits.timeout_seconds / 2)
 
     async def _chunks(self, response: "httpx2.Response") -> AsyncGenerator[bytes, None]:
         most, read = self.limits.max_response_bytes, 0
