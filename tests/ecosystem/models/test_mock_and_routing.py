@@ -87,6 +87,7 @@ def test_the_mock_takes_one_kind_of_answer() -> None:
         ("chatgpt-4o-latest", OpenAIAdapter, "chatgpt-4o-latest"),
         ("codex-mini-latest", OpenAIAdapter, "codex-mini-latest"),
         ("o3-mini", OpenAIAdapter, "o3-mini"),
+        ("ft:gpt-4.1-mini:acme::7p4lURel", OpenAIAdapter, "ft:gpt-4.1-mini:acme::7p4lURel"),
         ("claude-sonnet-4-5", AnthropicAdapter, "claude-sonnet-4-5"),
         ("openai/gpt-5", OpenAIAdapter, "gpt-5"),
         ("anthropic/claude-opus-4-1", AnthropicAdapter, "claude-opus-4-1"),
@@ -103,7 +104,7 @@ def test_who_is_asked(model: str, kind: type, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "model", ["llama3.2", "ollama/", "ollama", "", "mistral/large", "x-gpt-5", "openai-compatible/x"]
+    "model", ["llama3.2", "ollama/", "ollama", "", "mistral/large", "x-gpt-5", "ft:llama", "openai-compatible/x"]
 )
 def test_who_is_not_known(model: str) -> None:
     with pytest.raises(ModelPermanentError) as caught:

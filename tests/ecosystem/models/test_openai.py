@@ -731,6 +731,12 @@ BEFORE_TEXT = EVENTS[:4]
         ("chat", streamed(*chunks("nonsense")), ModelPermanentError, "invalid_output"),
         ("chat", streamed(), ModelTransientError, "connection"),
         ("chat", streamed(*chunks(GOOD)[:-1], cut=880), ModelTransientError, "connection"),
+        (
+            "chat",
+            streamed(chunk({"content": GOOD[:9]}, "stop"), chunk({"content": GOOD[9:]}, "stop")),
+            ModelTransientError,
+            "connection",
+        ),
         ("chat", streamed(*chunks(GOOD, finish="abort")), ModelTransientError, "server"),
         ("chat", streamed(("error", {"message": "x", "code": 429})), ModelTransientError, "rate_limit"),
         ("chat", streamed(("error", {"message": "x", "code": 401})), ModelPermanentError, "auth"),

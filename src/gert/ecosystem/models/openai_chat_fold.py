@@ -23,6 +23,7 @@ class ChatFold:
         self._calls = _Calls()
         self._choice: object = None
         self._finish = ""
+        self._goes_on = False
 
     def take(self, event: Event) -> str:
         """Take a chunk and give its text."""
@@ -46,11 +47,12 @@ class ChatFold:
             return ""  # as of an answer that comes whole, only the first one is read
         if choice.get("error"):
             raise of_event(choice, self._redactor)
-        self._finish = text_of(choice.get("finish_reason")) or self._finish
+        before, self._finish = self._finish, text_of(choice.get("finish_reason")) or self._finish
         delta = choice.get("delta")
         if not isinstance(delta, dict):
             return ""
         text = content_of(delta.get("content"))
+        self._goes_on = self._goes_on or bool(before and (text or delta.get("tool_calls")))
         self._content.append(text)
         self._refusal.append(text_of(delta.get("refusal")))
         for fragment in objects(delta.get("tool_calls")):
@@ -58,8 +60,11 @@ class ChatFold:
         return text
 
     def is_whole(self) -> bool:
-        """Whether the completion has said how it ends; not every server says `[DONE]` after that."""
-        return bool(self._finish)
+        """Whether the completion has said how it ends; not every server says `[DONE]` after that.
+
+        One that says so with every chunk says nothing by it.
+        """
+        return bool(self._finish) and not self._goes_on
 
     def answer(self) -> dict[str, Any]:
         """The completion as it would have come whole."""

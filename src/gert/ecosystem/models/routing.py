@@ -16,15 +16,16 @@ if TYPE_CHECKING:
     from gert.ecosystem.models.adapter import VendorAdapter
 
 OLLAMA: Final = "http://localhost:11434/v1"
-_OPENAI: Final = re.compile(r"(gpt|chatgpt|codex)-|o[0-9]")
+_OPENAI: Final = re.compile(r"(ft:)?((gpt|chatgpt|codex)-|o[0-9])")
 _ANTHROPIC: Final = re.compile(r"claude-")
 
 
 class RoutingModelPort(Closing):
     """A model port that hands each request to the adapter for its model.
 
-    `gpt-…`, `chatgpt-…`, `codex-…` and `o1…` go to OpenAI, `claude-…` to Anthropic. `<name>/<model>` goes to the
-    vendor or URL of that name: `openai/`, `anthropic/`, `ollama/`, and those in `compatible`.
+    `gpt-…`, `chatgpt-…`, `codex-…` and `o1…` go to OpenAI, fine-tuned ones (`ft:gpt-…`) too, and `claude-…` to Anthropic.
+    `<name>/<model>` goes to the vendor or URL of that name: `openai/`, `anthropic/`, `ollama/`, and those in
+    `compatible`.
 
     ports: ready adapters, by `openai`, `anthropic` or a name of `compatible`, in place of those it would make
     compatible: URLs of OpenAI-compatible servers, such as `{"openai-compatible": "http://localhost:8000/v1"}`
