@@ -200,6 +200,7 @@ def test_a_key_does_not_show_itself() -> None:
         {"stream_seconds": -1},
         {"max_retries": -1},
         {"max_response_bytes": 0},
+        {"max_stream_bytes": 0},
         {"initial_backoff_seconds": -0.1},
     ],
 )

@@ -482,6 +482,31 @@ def test_a_huge_answer_is_not_read_to_its_end(streaming: bool) -> None:
         asked(openai(server.url(), limits=limits), request(), (lambda _: None) if streaming else None)
 
 
+LONG = chunks('{"healthy": true, "reason": "', *["x"] * 1000, '"}')
+
+
+def test_what_is_around_the_pieces_of_an_answer_does_not_make_it_too_large() -> None:
+    limits = Limits(timeout_seconds=15, max_retries=0, max_response_bytes=10_000)
+    with serving(http(200, event_bytes(*LONG), kind="text/event-stream")) as server:
+        result = asked(openai(server.url(), limits=limits), request(api_mode="chat"), lambda _: None)
+    assert result.output.reason == "x" * 1000
+
+
+@pytest.mark.parametrize(
+    ("limits", "answer"),
+    [
+        pytest.param({"max_stream_bytes": 10_000}, event_bytes(*LONG), id="many events"),
+        pytest.param({"max_response_bytes": 1000}, event_bytes(*chunks("x" * 200_000)), id="a large event"),
+        pytest.param({"max_response_bytes": 1000}, event_bytes(*[": x"] * 50_000), id="no event at all"),
+    ],
+)
+def test_a_stream_that_is_too_large(limits: dict[str, int], answer: bytes) -> None:
+    bounds = Limits(timeout_seconds=15, max_retries=0, **limits)
+    with serving(http(200, answer, kind="text/event-stream")) as server, pytest.raises(ModelPermanentError) as caught:
+        asked(openai(server.url(), limits=bounds), request(api_mode="chat"), lambda _: None)
+    assert caught.value.category == "too_large"
+
+
 # --- retries
 
 

@@ -116,6 +116,11 @@ def of_event(error: object, redactor: Redactor) -> ModelError:
     return _error(category, "the model's server broke off its answer", said, redactor, None, None)
 
 
+def too_large(most: int) -> ModelPermanentError:
+    """The error for an answer nobody wants to hold."""
+    return ModelPermanentError(f"the model's answer is larger than {most} bytes", category="too_large")
+
+
 def malformed(what: str) -> ModelTransientError:
     """The error for an answer that cannot be read; the next one may be."""
     return ModelTransientError(what, category="malformed")

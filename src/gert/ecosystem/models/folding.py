@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any, Final, Protocol
 
+from gert.ecosystem.models.failures import too_large
 from gert.ecosystem.models.listening import Listener
 from gert.ecosystem.models.sse import Event, EventReader
 from gert.errors import ModelTransientError
@@ -30,26 +31,30 @@ class Fold(Protocol):
 
 
 async def folded(
-    chunks: AsyncGenerator[bytes, None], fold: Fold, listener: Listener, patience: float
+    chunks: AsyncGenerator[bytes, None], fold: Fold, listener: Listener, patience: float, most: int
 ) -> dict[str, Any] | bytes:
     """Put an answer together; what is no stream of events, whatever it calls itself, is given as it came.
 
     patience: how long an answer that is whole is waited on for more, such as what it used
+    most: the largest event, in bytes
     """
     reader, before = EventReader(), bytearray()
-    begun = False
+    begun, waiting = False, 0
     listener.begin()
     while (chunk := await _next(chunks, patience if fold.is_whole() else None)) is not None:
+        waiting += len(chunk)
         if not begun:
             before += chunk
         for event in reader.feed(chunk):
-            begun = True
+            begun, waiting = True, 0
             text = fold.take(event)
             if text:
                 await listener.tell(text)
             if fold.done:
                 await listener.end()
                 return fold.answer()
+        if waiting > most:
+            raise too_large(most)
     if fold.is_whole():
         await listener.end()
         return fold.answer()

@@ -23,7 +23,7 @@ _ANTHROPIC: Final = re.compile(r"claude-")
 class RoutingModelPort(Closing):
     """A model port that hands each request to the adapter for its model.
 
-    `gpt-…`, `chatgpt-…`, `codex-…` and `o1…` go to OpenAI, fine-tuned ones (`ft:gpt-…`) too, and `claude-…` to Anthropic.
+    `gpt-…`, `chatgpt-…`, `codex-…` and `o1…`, also fine-tuned (`ft:gpt-…`), go to OpenAI, `claude-…` to Anthropic.
     `<name>/<model>` goes to the vendor or URL of that name: `openai/`, `anthropic/`, `ollama/`, and those in
     `compatible`.
 

@@ -78,15 +78,18 @@ class Wire:
         # Also where it is false: there are servers that stream unless they are told not to.
         more = {"stream": False} if listener is None else {**exchange.streamed, "stream": True}
         content = encoded({**extra, **exchange.body, **more})
-        seconds = self.limits.timeout_seconds if listener is None else self.limits.stream_seconds
+        limits = self.limits
+        seconds = limits.timeout_seconds if listener is None else limits.stream_seconds
+        most = limits.max_response_bytes if listener is None else limits.max_stream_bytes
+        patience = min(_SECONDS_FOR_THE_REST, limits.timeout_seconds / 2)
 
         async def attempt() -> T:
             asking = self._answering(exchange.path, headers, content, seconds)
-            async with asking as response, aclosing(self._chunks(response)) as chunks:
+            async with asking as response, aclosing(_chunks(response, most)) as chunks:
                 if listener is None:
                     said: dict[str, Any] | bytes = b"".join([chunk async for chunk in chunks])
                 else:
-                    said = await folded(chunks, exchange.fold(), listener, self._patience())
+                    said = await folded(chunks, exchange.fold(), listener, patience, limits.max_response_bytes)
             return exchange.read(_object(said, response) if isinstance(said, bytes) else said)
 
         def may_repeat(failure: ModelError) -> bool:
@@ -94,7 +97,7 @@ class Wire:
             return not isinstance(failure, ModelTimeoutError) and (listener is None or not listener.told)
 
         try:
-            return await with_retries(attempt, self.limits, self._sleep, may_repeat)
+            return await with_retries(attempt, limits, self._sleep, may_repeat)
         except Unheard as unheard:
             problem = unheard.problem
         raise problem  # here, where nothing of ours is its context
@@ -130,16 +133,14 @@ class Wire:
         except (httpx2.TransportError, httpx2.StreamError, httpx2.DecodingError) as problem:
             raise unconnected(problem) from None
 
-    def _patience(self) -> float:
-        return min(_SECONDS_FOR_THE_REST, self.limits.timeout_seconds / 2)
 
-    async def _chunks(self, response: "httpx2.Response") -> AsyncGenerator[bytes, None]:
-        most, read = self.limits.max_response_bytes, 0
-        async for chunk in response.aiter_bytes():
-            read += len(chunk)
-            if read > most:
-                raise ModelPermanentError(f"the model's answer is larger than {most} bytes", category="too_large")
-            yield chunk
+async def _chunks(response: "httpx2.Response", most: int) -> AsyncGenerator[bytes, None]:
+    read = 0
+    async for chunk in response.aiter_bytes():
+        read += len(chunk)
+        if read > most:
+            raise failures.too_large(most)
+        yield chunk
 
 
 def _content_type(response: "httpx2.Response") -> str:
