@@ -119,19 +119,25 @@ def test_a_certificate_nobody_vouches_for_is_said_and_nobody_is_asked_again(tmp_
         url = f"https://127.0.0.1:{listener.getsockname()[1]}"
         with pytest.raises(ModelPermanentError, match="certificate") as caught:
             asked(adapter_for("chat", url, limits=limits), ask("chat"))
-        listener.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)  # wakes whoever waits for a connection
     thread.join(10)
     assert (caught.value.category, accepted) == ("configuration", 1)
 
 
 @pytest.mark.parametrize("streaming", [False, True])
 def test_a_question_that_may_be_answered_and_paid_for_is_not_put_again(streaming: bool) -> None:
-    limits = Limits(timeout_seconds=0.2, stream_seconds=1, max_retries=2, initial_backoff_seconds=0)
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    limits = Limits(timeout_seconds=0.2, stream_seconds=1, max_retries=2)
     with serving(silence, GOOD_COMPLETION) as server:
-        adapter = adapter_for("chat", server.url(""), limits=limits)
+        adapter = adapter_for("chat", server.url(""), limits=limits, sleep=sleep)
         with pytest.raises(ModelTimeoutError):
             asked(adapter, ask("chat"), (lambda _: None) if streaming else None)
-        assert len(server.requests) == 1
+    assert waits == []
 
 
 def test_a_model_may_think_for_minutes() -> None:
