@@ -13,6 +13,7 @@ from gert.ecosystem.models import anthropic_messages, openai_chat, openai_respon
 from gert.ecosystem.models.answers import Answer, result_of
 from gert.ecosystem.models.anthropic_fold import MessagesFold
 from gert.ecosystem.models.folding import Fold
+from gert.ecosystem.models.limits import Limits
 from gert.ecosystem.models.openai_chat_fold import ChatFold
 from gert.ecosystem.models.openai_responses import ResponsesFold
 from gert.ecosystem.models.prices import Price, Pricing
@@ -149,6 +150,42 @@ def test_what_is_thought_is_paid_for_also_where_only_the_total_tells_of_it(
     with serving(http(200, completion(GOOD) | {"usage": usage})) as server:
         result = asked(adapter_for("chat", server.url("")), ask("chat"))
     assert result.usage == ModelUsage(19, completion_tokens, 0.0)
+
+
+NAMELESS: dict[str, dict[str, Any]] = {
+    "chat": completion(None, tool_calls=[tool_call("", BERN)]),
+    "responses": response(function_call("", BERN)),
+    "messages": message(tool_use("", {"city": "Bern"})),
+}
+USED = {"chat": (19, 10), "responses": (36, 87), "messages": (20, 6)}
+
+
+@pytest.mark.parametrize("mode", ["chat", "responses", "messages"])
+def test_an_answer_nobody_can_read_is_paid_for_beside_the_one_that_came_after_it(mode: str) -> None:
+    good = {"chat": completion(GOOD), "responses": response(output_text(GOOD)), "messages": message(text_block(GOOD))}
+    limits = Limits(timeout_seconds=15, max_retries=1, initial_backoff_seconds=0)
+    sent, said = USED[mode]
+    with serving(http(200, NAMELESS[mode]), http(200, good[mode])) as server:
+        adapter = adapter_for(mode, server.url(""), limits=limits, prices=PRICING.prices)
+        result = asked(adapter, ask(mode, tools=[WEATHER]))
+    assert (result.usage.prompt_tokens, result.usage.completion_tokens) == (2 * sent, 2 * said)
+    assert result.usage.cost_usd > 0
+
+
+@pytest.mark.parametrize("mode", ["chat", "responses", "messages"])
+def test_answers_nobody_can_read_are_paid_for_also_where_none_comes_after_them(mode: str) -> None:
+    limits = Limits(timeout_seconds=15, max_retries=2, initial_backoff_seconds=0)
+    sent, said = USED[mode]
+    with serving(http(200, NAMELESS[mode])) as server, pytest.raises(ModelError) as caught:
+        asked(adapter_for(mode, server.url(""), limits=limits), ask(mode))
+    assert caught.value.usage == ModelUsage(3 * sent, 3 * said, 0.0)
+
+
+def test_a_response_that_failed_is_paid_for() -> None:
+    failed = response(status="failed", error={"code": "invalid_prompt", "message": "no"})
+    with serving(http(200, failed)) as server, pytest.raises(ModelPermanentError) as caught:
+        asked(adapter_for("responses", server.url("")), ask("responses"))
+    assert caught.value.usage == ModelUsage(36, 87, 0.0)
 
 
 def test_more_cannot_be_cached_than_was_sent() -> None:

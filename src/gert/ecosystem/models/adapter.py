@@ -4,17 +4,20 @@ import asyncio
 import os
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
-from typing import ClassVar, Final, TypedDict
+from dataclasses import replace
+from typing import Any, ClassVar, Final, TypedDict
 
-from gert.ecosystem.models.answers import Answer, masked, result_of
+import msgspec
+
+from gert.ecosystem.models.answers import Answer, masked, result_of, text_of
 from gert.ecosystem.models.closing import Closing
 from gert.ecosystem.models.keys import Key
 from gert.ecosystem.models.limits import Limits
 from gert.ecosystem.models.listening import Listener
-from gert.ecosystem.models.prices import Price, Pricing
+from gert.ecosystem.models.prices import Price, Pricing, together
 from gert.ecosystem.models.wire import Exchange, Wire
-from gert.errors import InputError, ModelPermanentError
-from gert.kernel.agent.ports.model import ModelAPIModeUsed, ModelRequest, ModelResult, OnToken, OutputT
+from gert.errors import InputError, ModelError, ModelPermanentError
+from gert.kernel.agent.ports.model import ModelAPIModeUsed, ModelRequest, ModelResult, ModelUsage, OnToken, OutputT
 
 # With these an answer would be another one than is read: in pieces, several at once, or later.
 _OWN_FIELDS: Final = ("stream", "stream_options", "n", "background")
@@ -118,8 +121,25 @@ class VendorAdapter(Closing):
                 category="auth",
                 hint=f"set {self.key_variable}, or pass `api_key`",
             )
-        answer = await self._wire.ask(exchange, self._headers(), self._extra, listener)
-        return result_of(request, masked(answer, self._secrets), mode, self._pricing, self._wire.redactor)
+        spent: list[ModelUsage | None] = []  # on answers nobody could read, and which were asked for again
+
+        def read(said: dict[str, Any]) -> Answer:
+            try:
+                return exchange.read(said)
+            except ModelError:
+                model = text_of(said.get("model")) or None
+                spent.append(self._pricing.told(request.model, model, exchange.tokens(said.get("usage"))))
+                raise
+
+        try:
+            asked = msgspec.structs.replace(exchange, read=read)
+            answer = await self._wire.ask(asked, self._headers(), self._extra, listener)
+            result = result_of(request, masked(answer, self._secrets), mode, self._pricing, self._wire.redactor)
+        except ModelError as error:
+            if any(spent):
+                error.usage = together(*spent, error.usage if isinstance(error.usage, ModelUsage) else None)
+            raise
+        return replace(result, usage=together(*spent, result.usage) or result.usage)
 
     @abstractmethod
     def _headers(self) -> Mapping[str, str]:

@@ -55,6 +55,7 @@ class AnthropicAdapter(VendorAdapter):
             path=messages.PATH,
             body=messages.body_of(request, way, self._max_tokens),
             read=lambda said: messages.answer_of(said, redactor, way, name),
+            tokens=messages.tokens_in,
             fold=lambda: MessagesFold(redactor, name),
         )
         return await self._result(request, exchange, "chat", listener)

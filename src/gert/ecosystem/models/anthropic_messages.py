@@ -131,7 +131,7 @@ def answer_of(body: dict[str, Any], redactor: Redactor, way: Way, answer_name: s
     return Answer(
         text=text if given is None else given.arguments_json,
         tool_calls=tuple(call for call in calls if given is None or call.tool_name != answer_name),
-        tokens=_tokens(body.get("usage")),
+        tokens=tokens_in(body.get("usage")),
         items=tuple(_item(block) for block in blocks),
         response_id=text_of(body.get("id")) or None,
         model=text_of(body.get("model")) or None,
@@ -152,7 +152,8 @@ def _item(block: dict[str, Any]) -> dict[str, Any]:
     return call_item(_call(block)) if block.get("type") == "tool_use" else block
 
 
-def _tokens(usage: object) -> Tokens | None:
+def tokens_in(usage: object) -> Tokens | None:
+    """The tokens in a usage; None where it does not tell both."""
     if not isinstance(usage, dict):
         return None
     sent, said = count(usage.get("input_tokens")), count(usage.get("output_tokens"))

@@ -57,6 +57,7 @@ class OpenAIAdapter(VendorAdapter):
             path=responses.PATH,
             body=body,
             read=lambda said: responses.answer_of(said, redactor),
+            tokens=responses.tokens_in,
             fold=lambda: responses.ResponsesFold(redactor),
         )
 
@@ -68,6 +69,7 @@ class OpenAIAdapter(VendorAdapter):
             path=chat.PATH,
             body=body,
             read=lambda said: chat.answer_of(said, redactor),
+            tokens=chat.tokens_in,
             fold=lambda: ChatFold(redactor),
             streamed={"stream_options": {"include_usage": True}},
         )

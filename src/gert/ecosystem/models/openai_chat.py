@@ -13,7 +13,7 @@ from gert.ecosystem.models.answers import (
 )
 from gert.ecosystem.models.conversation import StructuredOutput, answered_call, in_words, messages_of, parameters_of
 from gert.ecosystem.models.failures import malformed, of_event
-from gert.ecosystem.models.prices import tokens_of
+from gert.ecosystem.models.prices import Tokens, tokens_of
 from gert.ecosystem.models.schemas import OutputFormat, output_format
 from gert.kernel.agent.messages import ChatMessage
 from gert.kernel.agent.ports.model import ModelRequest, OutputT, ToolCall
@@ -88,13 +88,18 @@ def answer_of(body: dict[str, Any], redactor: Redactor) -> Answer:
     return Answer(
         text=text,
         tool_calls=calls,
-        tokens=tokens_of(body.get("usage"), "prompt_tokens", "completion_tokens"),
+        tokens=tokens_in(body.get("usage")),
         items=items,
         response_id=text_of(body.get("id")) or None,
         model=text_of(body.get("model")) or None,
         stopped="refusal" if refusal else _STOPPED.get(finish),
         refusal=refusal,
     )
+
+
+def tokens_in(usage: object) -> Tokens | None:
+    """The tokens in a usage; None where it does not tell both."""
+    return tokens_of(usage, "prompt_tokens", "completion_tokens")
 
 
 def content_of(content: object) -> str:

@@ -12,7 +12,7 @@ from gert.ecosystem.models.answers import (
 )
 from gert.ecosystem.models.conversation import StructuredOutput, answered_call, in_words, messages_of, parameters_of
 from gert.ecosystem.models.failures import malformed, of_event
-from gert.ecosystem.models.prices import tokens_of
+from gert.ecosystem.models.prices import Tokens, tokens_of
 from gert.ecosystem.models.schemas import OutputFormat, output_format
 from gert.ecosystem.models.sse import Event
 from gert.kernel.agent.messages import ChatMessage
@@ -100,13 +100,18 @@ def answer_of(body: dict[str, Any], redactor: Redactor) -> Answer:
     return Answer(
         text="".join(text_of(part.get("text")) for part in parts if part.get("type") == "output_text"),
         tool_calls=tuple(_call(item) for item in items if item.get("type") == "function_call"),
-        tokens=tokens_of(body.get("usage"), "input_tokens", "output_tokens"),
+        tokens=tokens_in(body.get("usage")),
         items=tuple(items),
         response_id=text_of(body.get("id")) or None,
         model=text_of(body.get("model")) or None,
         stopped="refusal" if refusal else stopped,
         refusal=refusal,
     )
+
+
+def tokens_in(usage: object) -> Tokens | None:
+    """The tokens in a usage; None where it does not tell both."""
+    return tokens_of(usage, "input_tokens", "output_tokens")
 
 
 def _is_said(item: dict[str, Any]) -> bool:

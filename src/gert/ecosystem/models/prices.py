@@ -83,6 +83,20 @@ class Pricing(msgspec.Struct, frozen=True):
         return self.prices.get(model) or self.prices.get(answered_by or "")
 
 
+def together(*used: ModelUsage | None) -> ModelUsage | None:
+    """What several calls used; None where nothing is known of any."""
+    known = [each for each in used if each is not None]
+    return (
+        ModelUsage(
+            sum(each.prompt_tokens for each in known),
+            sum(each.completion_tokens for each in known),
+            round(sum(each.cost_usd for each in known), 12),
+        )
+        if known
+        else None
+    )
+
+
 def cost_of(tokens: Tokens, price: Price) -> float:
     """The cost of tokens at a price, in US dollars."""
     plain = max(0, tokens.prompt - tokens.cached - tokens.cache_write)

@@ -15,6 +15,7 @@ from gert.ecosystem.models.folding import Fold, folded
 from gert.ecosystem.models.keys import Key, checked_base_url
 from gert.ecosystem.models.limits import Limits
 from gert.ecosystem.models.listening import Listener, Unheard
+from gert.ecosystem.models.prices import Tokens
 from gert.ecosystem.models.retrying import with_retries
 from gert.errors import ModelError, ModelPermanentError, ModelTimeoutError
 
@@ -31,12 +32,14 @@ _SECONDS_FOR_THE_REST: Final = 10.0
 class Exchange(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """One question in a vendor's words: where it goes, and how what comes back is read, whole or in pieces.
 
+    tokens: what an answer used, also where nothing else of it can be read
     streamed: more fields where it is to come in pieces
     """
 
     path: str
     body: Mapping[str, object]
     read: Callable[[dict[str, Any]], T]
+    tokens: Callable[[object], Tokens | None]
     fold: Callable[[], Fold]
     streamed: Mapping[str, object] = {}
 
