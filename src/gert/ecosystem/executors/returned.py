@@ -1,6 +1,6 @@
 """What tools return and raise, as it is recorded: JSON text of bounded size, and one line about what went wrong."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Any, Final, get_args
 
 import msgspec
@@ -55,12 +55,12 @@ def returned(value: object, *, side_effect: bool, received_key: str | None) -> T
 
     A tool that changes something has changed it when it returns, whatever it returns: a value that cannot be
     recorded makes the call no less a success, and the result says what is missing. Where nothing was changed, a call
-    without a result that can be kept has failed. What is made only while somebody goes through it is neither: nobody
-    does, since that would be done beside the time limit of the call and on everybody's loop.
+    without a result that can be kept has failed. What is made only while somebody goes through it, or waits for it, is
+    neither: nobody does, since that would be done beside the time limit of the call and on everybody's loop.
     """
     if isinstance(value, ToolExecutionResult):
         return _checked(value, side_effect=side_effect)
-    if isinstance(value, Iterator | AsyncIterator):
+    if isinstance(value, Iterator | AsyncIterator | Awaitable):
         outcome: ToolExecutionOutcome = "unknown_outcome" if side_effect else "permanent_error"
         return failed(
             outcome, f"the tool returned a `{type(value).__name__}`, and its work is not done; return one value"

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from datetime import datetime
 from types import TracebackType
-from typing import Self
+from typing import Self, get_args
 
 from pydantic import BaseModel
 
@@ -17,13 +17,14 @@ from gert.kernel.agent.messages import ChatMessage
 from gert.kernel.agent.middleware import KernelMiddleware, ModelInvocation, order_middleware, require_middleware
 from gert.kernel.agent.model_steps import ModelStep, ModelSteps
 from gert.kernel.agent.notes import ARTIFACT, CHECKPOINT, Notes, artifact_json, as_json
-from gert.kernel.agent.offering import allowed, described, offer
+from gert.kernel.agent.offering import after_middleware, allowed, described, offer
 from gert.kernel.agent.payloads import (
     EventPayload,
     EventType,
     KernelEvent,
     RunSummaryPayload,
     event_from_line,
+    known_events,
     to_entry_payload,
 )
 from gert.kernel.agent.ports.model import ModelCallOptions, ModelPort, OnToken, OutputT, ToolDefinition
@@ -362,6 +363,8 @@ class AgentKernel:
         self, *, tenant_id: str, status: RunLifecycleStatus | None = None, since: datetime | None = None
     ) -> tuple[RunStatus, ...]:
         """The runs of a tenant that have not ended, or those of a status, the newest first."""
+        if status is not None:
+            _one_of("status", status, get_args(RunLifecycleStatus))
         heads = await self.ledger.runs(tenant=tenant_id, since=since, status=status)
         found = (status_of(head) for head in heads if head.snapshot is not None)
         return tuple(each for each in found if status is not None or each.status in ("active", "paused"))
@@ -393,7 +396,8 @@ class AgentKernel:
         await self._book.head(run_id)
         lines = self.ledger.stream(run_id, since_seq, follow=follow, idle_timeout=idle_timeout_seconds)
         async for line in lines:
-            yield event_from_line(line)
+            for event in known_events((line,)):
+                yield event
 
     async def stream_run_progress(
         self,
@@ -423,14 +427,12 @@ class AgentKernel:
                     return
 
     async def get_events(self, *, run_id: str) -> tuple[KernelEvent, ...]:
-        """Every event of a run."""
-        head = await self._book.head(run_id)
+        """Every event of a run, of the types this version knows."""
+        head, read = await self._book.head(run_id), 0
         events: list[KernelEvent] = []
-        while len(events) < head.count:
-            lines = await self.ledger.lines(run_id, len(events), PAGE)
-            if not lines:
-                break
-            events.extend(event_from_line(line) for line in lines)
+        while read < head.count and (lines := await self.ledger.lines(run_id, read, PAGE)):
+            events.extend(known_events(lines))
+            read += len(lines)
         return tuple(events)
 
     # Notes
@@ -598,7 +600,8 @@ class AgentKernel:
         for middleware in self._middleware:
             invocation = await middleware.prepare_model(invocation)
         final = sorted(tool.name for tool in invocation.allowed_tools)
-        return described(offered, tenant) | {"model": model, "final_allowed_tools": final}
+        judged = after_middleware(offered, invocation.allowed_tools)
+        return described(judged, tenant) | {"model": model, "final_allowed_tools": final}
 
     async def _units(self, run_id: str) -> tuple[int, tuple[Unit, ...]]:
         """The newest tasks, and the number of the event that says so."""

@@ -4,15 +4,19 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel
 
-from gert.errors import RunBlocked, RunError
+from gert.errors import InputError, RunBlocked, RunError
 from gert.kernel.agent.book import Book
 from gert.kernel.agent.compose import Entry, event_id, require_agent_run
 from gert.kernel.agent.ledger import Head, Lease
+from gert.kernel.agent.notes import as_json
 from gert.kernel.agent.shapes import PauseTicket, RunLease, RunRef, TenantContext
 from gert.kernel.agent.snapshot import UNBLOCKED, Pause
 from gert.kernel.events.agent import PauseRequested, ResumeRequested, RunStarted, RunSummary
 from gert.kernel.events.agent.parts import ToolSignature
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
+
+LONGEST_KEY = 1900
+"""Bytes of an unblock key: with `run_unblocked::` before it, it is the type of a summary, which ledgers index."""
 
 
 class Lifecycle:
@@ -52,7 +56,7 @@ class Lifecycle:
         parent_step_key: str | None,
     ) -> PauseTicket:
         """Pause a run until it is resumed."""
-        context_json = None if context is None else context.model_dump_json()
+        context_json = None if context is None else as_json(context)
         said = PauseRequested(reason=reason, context_json=context_json, step_key=step_key)
         return await self._paused(run_id, tenant, said, parent_step_key)
 
@@ -67,6 +71,8 @@ class Lifecycle:
         parent_step_key: str | None,
     ) -> PauseTicket:
         """Block a run until somebody who knows the key unblocks it."""
+        if unblock_key is not None:
+            _check_unblock_key(unblock_key)
         context_json = None if metadata is None else canonical_json_dumps(dict(metadata))
         said = PauseRequested(
             reason=reason, context_json=context_json, step_key=step_key, blocked=True, unblock_key=unblock_key
@@ -77,7 +83,7 @@ class Lifecycle:
         self, run_id: str, tenant: TenantContext, human_input: BaseModel | None, parent_step_key: str | None
     ) -> RunRef:
         """Let a run go on: its pauses end; its blocks stay."""
-        given = None if human_input is None else human_input.model_dump_json()
+        given = None if human_input is None else as_json(human_input)
 
         def entries(head: Head) -> Sequence[Entry]:
             paused = [pause.seq for pause in _pauses(head) if not pause.blocked]
@@ -148,6 +154,18 @@ class Lifecycle:
 def as_run_lease(held: Lease) -> RunLease | None:
     """A lease as callers know it; None where nobody holds it."""
     return None if held.worker_id is None else RunLease(held.run_id, held.worker_id, held.expires_at)
+
+
+def _check_unblock_key(key: str) -> None:
+    """Refuse a key nobody could unblock the run by: InputError."""
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        raise InputError("the unblock key holds half a character, which cannot be written down") from None
+    if "\0" in key:
+        raise InputError("the unblock key holds a NUL character, which cannot be kept")
+    if size > LONGEST_KEY:
+        raise InputError(f"the unblock key is too long: expected at most {LONGEST_KEY} bytes, found {size}")
 
 
 def _pauses(head: Head) -> tuple[Pause, ...]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from gert.errors import UsageError
+from gert.errors import RunError, UsageError
 from gert.kernel.agent.book import Book, Standing
 from gert.kernel.agent.compose import Entry
 from gert.kernel.agent.ledger import Call, Expect, Written
@@ -26,7 +26,7 @@ from gert.kernel.agent.model_words import (
     requested,
     result,
 )
-from gert.kernel.agent.offering import allowed, offer
+from gert.kernel.agent.offering import after_middleware, allowed, offer
 from gert.kernel.agent.pinning import Pins
 from gert.kernel.agent.ports.model import (
     ModelCallOptions,
@@ -45,6 +45,7 @@ from gert.kernel.agent.tools import Tools
 from gert.kernel.events.agent import ModelCompleted, ModelRequested, RunStarted
 from gert.kernel.events.agent.parts import ToolSignature
 from gert.kernel.foundation.canonical import sha256_hex
+from gert.kernel.foundation.names import is_run_id
 
 __all__ = ["CAPABILITY_DECISION", "ModelStep", "ModelSteps"]
 
@@ -116,7 +117,8 @@ class ModelSteps:
             invocation.allowed_tools,
             step.step_key,
         )
-        return Asking(invocation, offered, question, question.hash)
+        judged = after_middleware(offered, invocation.allowed_tools) if self._middleware else offered
+        return Asking(invocation, judged, question, question.hash)
 
     async def _admit(self, step: ModelStep[OutputT]) -> None:
         """Let policy refuse a question that is about to be put, once."""
@@ -170,7 +172,8 @@ class ModelSteps:
         except GeneratorExit:
             raise  # whoever is closed waits for nothing
         except BaseException as error:
-            elapsed = (self._book.ledger.now() - began).total_seconds()
+            # Clocks are set back; nothing takes less than no time.
+            elapsed = max(0.0, (self._book.ledger.now() - began).total_seconds())
             await self._note_failure(step, seq, error, elapsed, getattr(answer, "usage", None))
             raise
 
@@ -235,11 +238,16 @@ class ModelSteps:
         self, step: ModelStep[OutputT], asking: Asking, call: Call, fields: tuple[str, ...]
     ) -> StepModelResult[OutputT]:
         fork = f"{step.run_id}::fork::{sha256_hex(f'{step.step_key}:{asking.hash}'.encode())[:16]}"
+        if not is_run_id(fork):
+            raise RunError(f"`{fork}` is too long to be a run id", hint="begin another run instead of forking this one")
         if await self._book.ledger.head(fork) is None:
             # A run that takes no steps now takes none elsewhere either.
             await self._book.check_step(step.run_id)
             await self._drifts.note(step, asking, call, fields, fork)
-            started = RunStarted(tool_signatures=self._tools.signatures(), forked_from=step.run_id)
+            # A run that is pinned is so wherever it goes on.
+            pinned = await self._pins.of(step.run_id) if step.tool_drift == "pin" else None
+            tools = self._tools.signatures() if pinned is None else tuple(sorted(pinned))
+            started = RunStarted(tool_signatures=tools, forked_from=step.run_id)
             await self._book.begin(fork, step.tenant.tenant_id, Entry(started))
         found = await self.take(structs.replace(step, run_id=fork, replay_policy="strict", forked_from=step.run_id))
         return replace(found, forked_from_run_id=step.run_id, drift_fields=fields)

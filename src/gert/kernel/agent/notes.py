@@ -10,6 +10,7 @@ from gert.kernel.agent.book import Book
 from gert.kernel.agent.compose import Entry, key_of
 from gert.kernel.agent.ledger import Expect, Written
 from gert.kernel.agent.payloads import RunSummaryPayload
+from gert.kernel.agent.serde import plain_model
 from gert.kernel.agent.shapes import TenantContext
 from gert.kernel.agent.snapshot import TASK_PROGRESS, read_units
 from gert.kernel.events.agent import ContextRead, RunSummary
@@ -97,14 +98,12 @@ class Notes:
 
 def as_json(value: object) -> str:
     """A value as the JSON it is noted as; InputError where it has none."""
-    if isinstance(value, BaseModel):
-        return canonical_json_dumps(value.model_dump(mode="json"))
-    return canonical_json_dumps(value)
+    return canonical_json_dumps(plain_model(value) if isinstance(value, BaseModel) else value)
 
 
 def artifact_json(value: object, schema_version: str | None) -> str:
     """The envelope an artifact is noted in."""
-    held: dict[str, object] = {"value": value.model_dump(mode="json") if isinstance(value, BaseModel) else value}
+    held: dict[str, object] = {"value": plain_model(value) if isinstance(value, BaseModel) else value}
     if schema_version is not None:
         held["schema_version"] = schema_version
     return canonical_json_dumps(held)

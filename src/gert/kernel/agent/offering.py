@@ -1,7 +1,7 @@
 """Which tools a tenant may use, and why the others are kept back."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gert.kernel.agent.ports.model import ToolDefinition
 from gert.kernel.agent.question import signature_of
@@ -48,6 +48,15 @@ def allowed(offered: Sequence[Offered]) -> tuple[ToolDefinition, ...]:
     return tuple(sorted((each.tool for each in offered if each.allowed), key=lambda tool: tool.name))
 
 
+def after_middleware(offered: Sequence[Offered], tools: Sequence[ToolDefinition]) -> tuple[Offered, ...]:
+    """The same judgement where middleware has the last word: `tools` are those it left or added."""
+    left = {tool.name: tool for tool in tools}
+    judged = tuple(_kept(each, allowed=each.tool.name in left) for each in offered)
+    known = {each.tool.name for each in offered}
+    added = (Offered(tool, "added_by_middleware", allowed=True) for name, tool in left.items() if name not in known)
+    return (*judged, *added)
+
+
 def described(offered: Sequence[Offered], tenant: TenantContext) -> dict[str, object]:
     """What a tenant may use and why, as plain data."""
     return {
@@ -57,6 +66,12 @@ def described(offered: Sequence[Offered], tenant: TenantContext) -> dict[str, ob
         "filtered_tools": sorted(each.tool.name for each in offered if not each.allowed),
         "tools": [each.as_data() for each in sorted(offered, key=lambda each: each.tool.name)],
     }
+
+
+def _kept(judged: Offered, *, allowed: bool) -> Offered:
+    if judged.allowed == allowed:
+        return judged
+    return replace(judged, reason="added_by_middleware" if allowed else "filtered_by_middleware", allowed=allowed)
 
 
 def _judged(

@@ -1,6 +1,6 @@
 """Events of agent runs as people read and write them, and the way between these models and the ledger's lines."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, TypeAlias, get_args
@@ -72,6 +72,7 @@ __all__ = [
     "WorkflowStepRequestedPayload",
     "compute_allowed_tools_hash",
     "event_from_line",
+    "known_events",
     "payload_to_canonical_json",
     "to_entry_payload",
 ]
@@ -175,7 +176,19 @@ class KernelEvent(BaseModel):
 def event_from_line(line: bytes) -> KernelEvent:
     """Read an event of an agent run from its line in a ledger; other events are refused."""
     stored = line.removesuffix(b"\n")
-    envelope = decode(stored)
+    return _event(stored, decode(stored))
+
+
+def known_events(lines: Iterable[bytes]) -> Iterator[KernelEvent]:
+    """Read events of an agent run, and pass over those of types only a later version knows."""
+    for line in lines:
+        stored = line.removesuffix(b"\n")
+        envelope = decode(stored)
+        if envelope.type in catalogue():
+            yield _event(stored, envelope)
+
+
+def _event(stored: bytes, envelope: Envelope) -> KernelEvent:
     kind = _kind_of(envelope)
     if envelope.tenant is None:
         raise TraceError(f"the event `{envelope.type}` belongs to no tenant, as every event of an agent run does")

@@ -64,6 +64,14 @@ def model_json(model: type[BaseModel], value: BaseModel) -> str:
         raise
 
 
+def plain_model(value: BaseModel) -> object:
+    """An instance as plain data; InputError where it holds what JSON cannot."""
+    try:
+        return value.model_dump(mode="json", warnings=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"a `{type(value).__name__}` has no JSON form: {_problem(error)}") from error
+
+
 def _given_back(model: type[BaseModel], value: BaseModel, *, by_alias: bool) -> str:
     text = _dumped(value, by_alias=by_alias)
     again = _read(model, text)

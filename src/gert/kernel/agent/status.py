@@ -95,8 +95,10 @@ def _progress_status(snapshot: Snapshot) -> RunProgressStatus:
 
 
 def _eta(snapshot: Snapshot, started: datetime, updated: datetime) -> int | None:
-    """As long as the tasks before took; unknown before the first is done."""
+    """As long as the tasks before took; unknown before the first is done, or where the clock was set back."""
     if not snapshot.tasks_done or not snapshot.tasks_left:
         return None
     elapsed = (updated - started).total_seconds()
+    if elapsed < 0:
+        return None
     return round(elapsed / snapshot.tasks_done * (snapshot.tasks_total - snapshot.tasks_done))

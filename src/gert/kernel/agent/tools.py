@@ -8,6 +8,7 @@ from gert.errors import GertError, InputError, ToolExecutionFailedError
 from gert.kernel.agent.ports.model import ToolDefinition
 from gert.kernel.agent.ports.tool import CheckingToolPort, ToolExecutionContext, ToolExecutionResult, ToolPort
 from gert.kernel.agent.question import signature_of
+from gert.kernel.agent.serde import plain_model
 from gert.kernel.agent.shapes import ToolFingerprint
 from gert.kernel.events.agent.parts import ToolSignature
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps, canonicalize_json_object
@@ -93,7 +94,7 @@ class Tools:
         if isinstance(arguments, str):
             return canonicalize_json_object(arguments)
         if isinstance(arguments, BaseModel):
-            return canonical_json_dumps(arguments.model_dump(mode="json"))
+            return canonical_json_dumps(plain_model(arguments))
         if isinstance(arguments, Mapping):
             return canonical_json_dumps(dict(arguments))
         raise InputError(f"expected the arguments of `{name}` to be an object, found `{type(arguments).__name__}`")

@@ -18,6 +18,7 @@ from gert.kernel.agent.payloads import (
     KernelEvent,
     RunSummaryPayload,
     event_from_line,
+    known_events,
     to_entry_payload,
 )
 from gert.kernel.agent.store_shapes import (
@@ -71,10 +72,12 @@ class LedgerStore:
         return event_from_line(written.batch.rows[0].line)
 
     async def get_events_for_run(self, run_id: str) -> list[KernelEvent]:
-        """Every event of a run; none for a run that is not there."""
+        """Every event of a run, of the types this version knows; none for a run that is not there."""
         events: list[KernelEvent] = []
-        while lines := await self.ledger.lines(run_id, len(events), PAGE):
-            events.extend(event_from_line(line) for line in lines)
+        read = 0
+        while lines := await self.ledger.lines(run_id, read, PAGE):
+            events.extend(known_events(lines))
+            read += len(lines)
         return events
 
     async def get_latest_run_summary(self, run_id: str, summary_type: str) -> RunSummaryPayload | None:
@@ -126,7 +129,8 @@ class LedgerStore:
     ) -> AsyncIterator[KernelEvent]:
         """The events of a run; with `follow` also those to come. Whoever follows is woken, and polls nothing."""
         async for line in self.ledger.stream(run_id, since_seq, follow=follow, idle_timeout=idle_timeout_seconds):
-            yield event_from_line(line)
+            for event in known_events((line,)):
+                yield event
 
     async def acquire_run_lease(self, *, run_id: str, worker_id: str, ttl_seconds: int) -> bool:
         """Take a run."""
