@@ -28,6 +28,7 @@ class Pins:
         """
         if run_id in self._known:
             return self._known[run_id]
+        await self._book.head(run_id)  # a run nobody began has no tools, and says so
         started = await self._book.said(run_id, 1, RunStarted)
         found = frozenset(started.tool_signatures) or await self._of_first_question(run_id)
         if found is not None:

@@ -73,6 +73,13 @@ class Place:
             self._memory.append(InMemoryStore(**settings))
         return self._memory[0]
 
+    def anew(self) -> "Place":
+        """Another empty ledger of this kind."""
+        number = next(_numbers)
+        if self.kind == "postgres":
+            return Place(self.kind, self.address, f"agents_{number}")
+        return Place(self.kind, f"{self.address}.{number}")
+
     def kernel(self, model: Any = None, *, store: dict[str, Any] | None = None, **settings: Any) -> ArtanaKernel:
         """A kernel on it."""
         return ArtanaKernel(store=self.store(**(store or {})), model_port=model or Model(), **settings)

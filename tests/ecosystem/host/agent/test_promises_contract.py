@@ -94,6 +94,18 @@ class TestForks:
         asyncio.run(scenario())
 
 
+class TestPins:
+    """Who pins a run that nobody began is told so."""
+
+    def test_a_run_nobody_began_cannot_be_pinned(self, place: Place) -> None:
+        async def scenario() -> None:
+            async with place.kernel() as kernel:
+                with pytest.raises(RunError, match="there is no run `r`"):
+                    await ask(kernel, "r", "a", "k", tool_drift="pin")
+
+        asyncio.run(scenario())
+
+
 class TestDecisions:
     """`capability_decision` explains why each tool was allowed or filtered."""
 
