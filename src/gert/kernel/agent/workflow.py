@@ -1,11 +1,11 @@
 """Workflows: a function whose steps are taken once, whatever becomes of the process that runs it."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Protocol
 
 from pydantic import BaseModel
 
-from gert.errors import ReplayConsistencyError
+from gert.errors import ReplayConsistencyError, RunBlocked
 from gert.kernel.agent.book import Book
 from gert.kernel.agent.compose import Entry, check_writable, event_id
 from gert.kernel.agent.ledger import Call, Expect, Written
@@ -137,6 +137,18 @@ class WorkflowContext:
         if ended is None:
             return None
         return (await self._book.said(self.run_id, ended, ResumeRequested)).human_input_json
+
+    async def open_pause(self) -> PauseTicket | None:
+        """The newest pause of a workflow the run waits at; None where it waits for something else."""
+        snapshot = (await self._book.head(self.run_id)).snapshot
+        if snapshot is None or not snapshot.pauses or any(pause.blocked for pause in snapshot.pauses):
+            return None
+        pause = snapshot.pauses[-1]
+        said = await self._book.said(self.run_id, pause.seq, PauseRequested)
+        # A workflow's pauses have keys; others were made by somebody who wants the run to stand still.
+        if said.step_key is None:
+            return None
+        return PauseTicket(self.run_id, event_id(self.run_id, pause.seq), pause.seq, pause.reason)
 
     async def _paused_before(self, key: str) -> Call | None:
         """The newest pause under a key; blocks are none, and end in another way."""
@@ -271,21 +283,30 @@ async def run_workflow(
     try:
         with own_branches():
             output = await workflow(context)
-    except WorkflowPaused as paused:
-        return WorkflowRunResult(context.run_id, "paused", None, paused.ticket)
-    except BaseExceptionGroup as group:
-        # Raised in a group of tasks, which may have failed in other ways too.
-        if (found := _only_paused(group)) is None:
+    except (WorkflowPaused, RunBlocked, BaseExceptionGroup) as error:
+        # Raised in a group of tasks, it may be one of several, which may have failed in other ways too.
+        if (ticket := await _waits_for(context, error)) is None:
             raise
-        return WorkflowRunResult(context.run_id, "paused", None, found.ticket)
+        return WorkflowRunResult(context.run_id, "paused", None, ticket)
     return WorkflowRunResult(context.run_id, "complete", output, None)
 
 
-def _only_paused(group: BaseExceptionGroup[BaseException]) -> WorkflowPaused | None:
-    """The first pause of a group of nothing else."""
-    found: BaseException = group
-    if group.split(WorkflowPaused)[1] is not None:
+async def _waits_for(context: WorkflowContext, error: BaseException) -> PauseTicket | None:
+    """The pause that ended a workflow, if nothing else did; None where it failed, or the run is blocked."""
+    ends = list(_leaves(error))
+    if not all(isinstance(each, WorkflowPaused | RunBlocked) for each in ends):
         return None
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found if isinstance(found, WorkflowPaused) else None
+    reached = next((each.ticket for each in ends if isinstance(each, WorkflowPaused)), None)
+    # A step is refused beside a pause, or before it is reached again: the run waits for somebody as it did before.
+    return reached if reached is not None else await context.open_pause()
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """What a group of errors consists of, the first one first."""
+    left = [error]
+    while left:
+        found = left.pop()
+        if isinstance(found, BaseExceptionGroup):
+            left.extend(reversed(found.exceptions))
+        else:
+            yield found

@@ -14,10 +14,13 @@ from gert.agent import (
     GertError,
     ModelInvocation,
     ModelTransientError,
+    RunBlocked,
     RunError,
     ToolExecutionContext,
     ToolExecutionFailedError,
+    WorkflowContext,
     canonical_json_dumps,
+    json_step_serde,
 )
 from gert.errors import InputError
 from gert.kernel.agent.ledger import Batch, Head, Row
@@ -371,5 +374,79 @@ class TestLaterVersions:
                 assert [event.seq async for event in store.stream_events("r", since_seq=4)] == known[4:]
                 assert await store.verify_run_chain("r")
                 assert (await kernel.get_run_status(run_id="r")).last_event_seq == 8
+
+        asyncio.run(scenario())
+
+
+class TestWorkflowsThatWait:
+    """A workflow that is run again before anybody has resumed it is paused as it was."""
+
+    @staticmethod
+    async def inside(context: WorkflowContext) -> Any:
+        async def ask_first() -> int:
+            await context.pause("sure?", step_key="sure")
+            return 1
+
+        return await context.step(name="outer", action=ask_first, serde=json_step_serde())
+
+    @staticmethod
+    async def beside(context: WorkflowContext) -> Any:
+        async def work() -> int:
+            return 1
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(context.pause("sure?", step_key="sure"))
+            done = group.create_task(context.step(name="work", action=work, serde=json_step_serde()))
+        return done.result()
+
+    @pytest.mark.parametrize("work", ["inside", "beside"])
+    def test_it_is_paused_until_it_is_resumed(self, place: Place, work: str) -> None:
+        async def scenario() -> None:
+            async with place.kernel() as kernel:
+                workflow = getattr(self, work)
+                tickets = set()
+                for _ in range(3):
+                    found = await kernel.run_workflow(run_id="r", tenant=TENANT, workflow=workflow)
+                    assert found.status == "paused"
+                    tickets.add(found.pause_ticket)
+                assert len(tickets) == 1
+                await kernel.resume(run_id="r", tenant=TENANT)
+                found = await kernel.run_workflow(run_id="r", tenant=TENANT, workflow=workflow)
+                assert (found.status, found.output) == ("complete", 1)
+
+        asyncio.run(scenario())
+
+    @pytest.mark.parametrize("how", ["blocked", "paused by somebody else", "blocked and paused"])
+    def test_a_run_that_is_to_stand_still_refuses_its_steps(self, place: Place, how: str) -> None:
+        async def scenario() -> None:
+            async with place.kernel() as kernel:
+                if how == "blocked and paused":
+                    await kernel.run_workflow(run_id="r", tenant=TENANT, workflow=self.inside)
+                else:
+                    await kernel.start_run(tenant=TENANT, run_id="r")
+                if how == "paused by somebody else":
+                    await kernel.pause(run_id="r", tenant=TENANT, reason="stop")
+                else:
+                    await kernel.block_run(run_id="r", tenant=TENANT, reason="stop", unblock_key="k")
+                with pytest.raises(RunBlocked, match="stop"):
+                    await kernel.run_workflow(run_id="r", tenant=TENANT, workflow=self.inside)
+
+        asyncio.run(scenario())
+
+    def test_a_failure_beside_a_pause_is_a_failure(self, place: Place) -> None:
+        async def work(context: WorkflowContext) -> None:
+            async def fails() -> None:
+                raise ValueError("no")
+
+            await asyncio.sleep(0)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(fails())
+                group.create_task(context.pause("sure?", step_key="sure"))
+
+        async def scenario() -> None:
+            async with place.kernel() as kernel:
+                with pytest.raises(BaseExceptionGroup) as failed:
+                    await kernel.run_workflow(run_id="r", tenant=TENANT, workflow=work)
+                assert failed.value.subgroup(ValueError) is not None
 
         asyncio.run(scenario())
