@@ -251,9 +251,9 @@ class Book:
         """Ask under a key and wait for the answer."""
         return self._taking.take(run_id, key)
 
-    def refuse_inside(self, run_id: str, key: str) -> None:
-        """Refuse whoever would wait for a step it is itself a part of."""
-        self._taking.refuse_inside(run_id, key)
+    def waiting(self, run_id: str, key: str) -> AbstractContextManager[None]:
+        """Wait for a step of this process; who would wait for themselves is refused."""
+        return self._taking.waiting(run_id, key)
 
     def noted_drift(self, run_id: str, seq: int, input_hash: str) -> bool | None:
         """Whether an answer is known to have been taken for a changed question; None where only the ledger knows."""

@@ -75,12 +75,12 @@ class Looking:
 
     async def wait(self, key: str | None = None) -> None:
         """Wait for a request of this process: look first, since its end may have come meanwhile."""
-        self._book.refuse_inside(self._run_id, self.key if key is None else key)
-        if self.count is None:
-            await self.turn()
-        else:
-            await self._book.ledger.wait(self._run_id, self.count, LOOK_AGAIN)
-            self.count = None
+        with self._book.waiting(self._run_id, self.key if key is None else key):
+            if self.count is None:
+                await self.turn()
+            else:
+                await self._book.ledger.wait(self._run_id, self.count, LOOK_AGAIN)
+                self.count = None
 
     async def end(
         self, entries: Sequence[Entry], seq: int, standing: Standing, stood: Stood, *, wins: bool, step: bool = False

@@ -1,20 +1,26 @@
-"""Which steps this process is taking right now, and which of them whoever asks is inside of."""
+"""Which steps this process is taking right now, which of them whoever asks is inside of, and who waits for whom."""
 
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from types import TracebackType
 
 from gert.errors import RunError
 
-_INSIDE: ContextVar[frozenset[tuple[int, str, str]]] = ContextVar("gert_steps_being_taken", default=frozenset())
+Step = tuple[int, str, str]
+"""A step that is under way: whose, in which run, under which key."""
+
+_INSIDE: ContextVar[frozenset[Step]] = ContextVar("gert_steps_being_taken", default=frozenset())
 
 
 class Taking:
     """The steps that are under way, by run and key."""
 
-    __slots__ = ("_counts",)
+    __slots__ = ("_counts", "_waits")
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], int] = {}
+        self._waits: dict[Step, list[Step]] = {}
 
     def is_taken(self, run_id: str, key: str) -> bool:
         """Whether somebody in this process is about to ask under a key, or waits for the answer."""
@@ -27,13 +33,41 @@ class Taking:
         """
         return Taken(self._counts, (id(self), run_id, key))
 
-    def refuse_inside(self, run_id: str, key: str) -> None:
-        """Refuse whoever would wait for a step it is itself a part of."""
-        if (id(self), run_id, key) in _INSIDE.get():
+    @contextmanager
+    def waiting(self, run_id: str, key: str) -> Iterator[None]:
+        """Wait for a step somebody else takes; RunError where that, in the end, waits for whoever asks."""
+        awaited, inside = (id(self), run_id, key), _INSIDE.get()
+        if awaited in inside:
             raise RunError(
-                f"a step of run `{run_id}` waits for itself: `{key.partition(':')[2] or key}` is taken from within",
+                f"a step of run `{run_id}` waits for itself: `{_named(key)}` is taken from within",
                 hint="give the step inside another step key",
             )
+        if inside and self._comes_to(awaited, inside):
+            raise RunError(
+                f"steps of run `{run_id}` wait for each other: `{_named(key)}` waits for a step it is taken in",
+                hint="take steps that need each other one after the other",
+            )
+        for step in inside:
+            self._waits.setdefault(step, []).append(awaited)
+        try:
+            yield
+        finally:
+            for step in inside:
+                self._waits[step].remove(awaited)
+                if not self._waits[step]:
+                    del self._waits[step]
+
+    def _comes_to(self, step: Step, others: Collection[Step]) -> bool:
+        """Whether a step waits for one of these, or for one that does."""
+        left, seen = [step], {step}
+        while left:
+            for awaited in self._waits.get(left.pop(), ()):
+                if awaited in others:
+                    return True
+                if awaited not in seen:
+                    seen.add(awaited)
+                    left.append(awaited)
+        return False
 
 
 class Taken:
@@ -41,10 +75,10 @@ class Taken:
 
     __slots__ = ("_counts", "_step", "_token")
 
-    def __init__(self, counts: dict[tuple[str, str], int], step: tuple[int, str, str]) -> None:
+    def __init__(self, counts: dict[tuple[str, str], int], step: Step) -> None:
         self._counts = counts
         self._step = step
-        self._token: Token[frozenset[tuple[int, str, str]]] | None = None
+        self._token: Token[frozenset[Step]] | None = None
 
     def __enter__(self) -> None:
         name = self._step[1:]
@@ -54,11 +88,17 @@ class Taken:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._token is not None:
-            _INSIDE.reset(self._token)
         name = self._step[1:]
         left = self._counts[name] - 1
         if left:
             self._counts[name] = left
         else:
             del self._counts[name]
+        if self._token is not None:
+            # A task nobody kept is closed by whoever collects it, and that is somewhere else.
+            with suppress(ValueError):
+                _INSIDE.reset(self._token)
+
+
+def _named(key: str) -> str:
+    return key.partition(":")[2] or key

@@ -6,7 +6,7 @@ in their names, or in keys they are given.
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -114,7 +114,9 @@ def own_branches() -> Iterator[None]:
     try:
         yield
     finally:
-        _LAST.reset(token)
+        # A task nobody kept is closed by whoever collects it, and that is somewhere else.
+        with suppress(ValueError):
+            _LAST.reset(token)
 
 
 def _follows(last: _Step, before: _Step | None) -> bool:

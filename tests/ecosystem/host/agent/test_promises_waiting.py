@@ -1,0 +1,140 @@
+"""What must hold, 1 and 3: who waits for a step of somebody else does not wait for ever."""
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+
+from gert.agent import ToolExecutionContext, ToolExecutionFailedError, WorkflowContext, json_step_serde
+
+from .places import TENANT, Model, Place, ask, call, soon
+
+
+async def never(*_: Any) -> Any:
+    """Wait for what does not come, and is known to nobody."""
+    await asyncio.get_running_loop().create_future()
+
+
+class TestTasksNobodyKept:
+    """A task that is collected while it waits has given its step up."""
+
+    @pytest.fixture(autouse=True)
+    def quiet(self, caplog: pytest.LogCaptureFixture) -> None:
+        """That a task was lost is said in the log, and is meant here."""
+        caplog.set_level("CRITICAL", logger="asyncio")
+
+    def test_its_model_step_is_taken_again(self, place: Place) -> None:
+        async def scenario() -> None:
+            model = Model(never)
+            async with place.kernel(model) as kernel:
+                await kernel.start_run(tenant=TENANT, run_id="r")
+                task = asyncio.create_task(ask(kernel, "r", "a", "k"))
+                await soon(lambda: bool(model.asked))
+                del task
+                gc.collect()
+                async with asyncio.timeout(20):
+                    assert (await ask(kernel, "r", "a", "k")).output.text == "a!"
+
+        asyncio.run(scenario())
+
+    def test_its_tool_step_is_in_doubt(self, place: Place) -> None:
+        async def scenario() -> None:
+            called: list[str] = []
+            async with place.kernel() as kernel:
+
+                @kernel.tool(side_effect=True)
+                async def pay(artana_context: ToolExecutionContext) -> None:
+                    called.append(artana_context.idempotency_key)
+                    await never()
+
+                await kernel.start_run(tenant=TENANT, run_id="r")
+                task = asyncio.create_task(call(kernel, "r", "pay", {}, "k"))
+                await soon(lambda: bool(called))
+                del task
+                gc.collect()
+                async with asyncio.timeout(20):
+                    with pytest.raises(ToolExecutionFailedError) as refused:
+                        await call(kernel, "r", "pay", {}, "k")
+                assert refused.value.in_doubt
+                assert len(called) == 1
+
+        asyncio.run(scenario())
+
+    def test_its_workflow_is_run_again(self, place: Place) -> None:
+        async def scenario() -> None:
+            taken: list[int] = []
+
+            async def work() -> int:
+                taken.append(1)
+                if len(taken) == 1:
+                    await never()
+                return 1
+
+            async def workflow(context: WorkflowContext) -> Any:
+                return await context.step(name="work", action=work, serde=json_step_serde())
+
+            async with place.kernel() as kernel:
+                task = asyncio.create_task(kernel.run_workflow(run_id="r", tenant=TENANT, workflow=workflow))
+                await soon(lambda: bool(taken))
+                del task
+                gc.collect()
+                async with asyncio.timeout(20):
+                    found = await kernel.run_workflow(run_id="r", tenant=TENANT, workflow=workflow)
+                assert found.output == 1
+
+        asyncio.run(scenario())
+
+
+class TestCircles:
+    """Steps that wait for each other are told so."""
+
+    @pytest.mark.parametrize("steps", [2, 3])
+    def test_one_of_them_is_refused_and_all_of_them_end(self, place: Place, steps: int) -> None:
+        async def scenario() -> None:
+            async with place.kernel() as kernel:
+                begun: set[int] = set()
+                everyone = asyncio.Event()
+
+                @kernel.tool()
+                async def needs(n: int) -> str:
+                    begun.add(n)
+                    if len(begun) == steps:
+                        everyone.set()
+                    await everyone.wait()
+                    following = (n + 1) % steps
+                    return str((await call(kernel, "r", "needs", {"n": following}, f"k{following}")).result_json)
+
+                await kernel.start_run(tenant=TENANT, run_id="r")
+                async with asyncio.timeout(20):
+                    ends = await asyncio.gather(
+                        *(call(kernel, "r", "needs", {"n": n}, f"k{n}") for n in range(steps)), return_exceptions=True
+                    )
+                assert all(isinstance(end, ToolExecutionFailedError) for end in ends)
+                assert any("wait for each other" in str(end) for end in ends)
+                assert await kernel.store.verify_run_chain("r")
+
+        asyncio.run(scenario())
+
+    def test_who_waits_for_the_same_step_from_several_others_is_not_refused(self, place: Place) -> None:
+        async def scenario() -> None:
+            async with place.kernel() as kernel:
+                made: list[int] = []
+
+                @kernel.tool()
+                async def base() -> int:
+                    made.append(1)
+                    await asyncio.sleep(0.02)
+                    return 7
+
+                @kernel.tool()
+                async def on_it(n: int) -> str:
+                    return str((await call(kernel, "r", "base", {}, "base")).result_json)
+
+                await kernel.start_run(tenant=TENANT, run_id="r")
+                async with asyncio.timeout(20):
+                    ends = await asyncio.gather(*(call(kernel, "r", "on_it", {"n": n}, f"k{n}") for n in range(5)))
+                assert {end.result_json for end in ends} == {"7"}
+                assert made == [1]
+
+        asyncio.run(scenario())
