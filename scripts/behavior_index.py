@@ -3,8 +3,8 @@
 import inspect
 import json
 import re
-from collections.abc import Iterator
-from typing import Any, get_args, get_type_hints
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, get_args, get_origin, get_type_hints
 
 import click
 import msgspec
@@ -74,7 +74,9 @@ def _methods(kind: type) -> Iterator[tuple[str, Any]]:
 
 def _syscall(function: Any) -> dict[str, Any]:
     awaited = inspect.iscoroutinefunction(function)
-    streams = inspect.isasyncgenfunction(function)
+    # A context manager is written as an iterator, and wrapped.
+    iterates = get_origin(inspect.signature(function).return_annotation) is AsyncIterator
+    streams = iterates and not hasattr(function, "__wrapped__")
     return {
         "signature": _plain(str(inspect.signature(function))).replace("'", ""),
         "kind": "async" if awaited else "async iterator" if streams else "sync",

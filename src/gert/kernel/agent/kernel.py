@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from datetime import datetime
 from types import TracebackType
-from typing import Self, get_args
+from typing import Self
 
 from pydantic import BaseModel
 
@@ -24,7 +24,6 @@ from gert.kernel.agent.payloads import (
     KernelEvent,
     RunSummaryPayload,
     event_from_line,
-    known_events,
     to_entry_payload,
 )
 from gert.kernel.agent.ports.model import ModelCallOptions, ModelPort, OnToken, OutputT, ToolDefinition
@@ -50,21 +49,12 @@ from gert.kernel.agent.shapes import (
     WorkflowOutputT,
     WorkflowRunResult,
 )
-from gert.kernel.agent.snapshot import TASK_PROGRESS, Unit, units_of
-from gert.kernel.agent.status import explanation_of, progress_of, resume_point_of, status_of
 from gert.kernel.agent.tool_steps import Settling, ToolStep, ToolSteps
 from gert.kernel.agent.tools import Arguments, Tools
+from gert.kernel.agent.watching import Watching
 from gert.kernel.agent.workflow import WorkflowContext, run_workflow
-from gert.kernel.events.agent import RunSummary
 from gert.kernel.events.agent.parts import ToolOutcome
-from gert.kernel.events.envelope import decode
 from gert.kernel.foundation.canonical import sha256_hex
-
-PAGE = 1000
-MOVES_PROGRESS = frozenset(
-    {"harness_sleep", "harness_failed", "harness_wake", "harness_stage", "run_summary", "resume_requested"}
-)
-"""Types of events after which progress may read otherwise."""
 
 
 class AgentKernel:
@@ -100,6 +90,7 @@ class AgentKernel:
         self._tool_steps = ToolSteps(self._book, self._tools, ordered)
         self._lifecycle = Lifecycle(self._book)
         self._notes = Notes(self._book)
+        self._watching = Watching(self._book)
 
     async def close(self) -> None:
         """Close the store, after what was begun; closing twice is closing once."""
@@ -346,44 +337,27 @@ class AgentKernel:
 
     async def get_run_status(self, *, run_id: str) -> RunStatus:
         """Where a run stands in its life."""
-        return status_of(await self._book.head(run_id))
+        return await self._watching.status(run_id)
 
     async def get_run_progress(self, *, run_id: str) -> RunProgress:
         """How far a run has come."""
-        while True:
-            head = await self._book.head(run_id)
-            if head.snapshot is None or not head.snapshot.tasks_total:
-                return progress_of(head, ())
-            seq, units = await self._units(run_id)
-            # Tasks that were noted after the head was read belong to the next one.
-            if seq <= head.count:
-                return progress_of(head, units)
+        return await self._watching.progress(run_id)
 
     async def list_active_runs(
         self, *, tenant_id: str, status: RunLifecycleStatus | None = None, since: datetime | None = None
     ) -> tuple[RunStatus, ...]:
         """The runs of a tenant that have not ended, or those of a status, the newest first."""
-        if status is not None:
-            _one_of("status", status, get_args(RunLifecycleStatus))
-        heads = await self.ledger.runs(tenant=tenant_id, since=since, status=status)
-        found = (status_of(head) for head in heads if head.snapshot is not None)
-        return tuple(each for each in found if status is not None or each.status in ("active", "paused"))
+        return await self._watching.runs(tenant_id, status, since)
 
     async def resume_point(self, *, run_id: str) -> ResumePoint:
         """Where a run goes on."""
-        return resume_point_of(await self._book.head(run_id))
+        return await self._watching.resume_point(run_id)
 
     async def explain_run(self, run_id: str) -> dict[str, object]:
         """How a run stands and why, with the calls that have no end yet."""
-        head = await self._book.head(run_id)
-        unfinished = await self.ledger.open_calls(run_id)
-        return explanation_of(head) | {
-            "open_calls": [
-                {"seq": call.seq, "kind": call.kind, "name": call.name} for call in unfinished if call.kind != "pause"
-            ]
-        }
+        return await self._watching.explanation(run_id)
 
-    async def stream_events(
+    def stream_events(
         self,
         *,
         run_id: str,
@@ -393,13 +367,9 @@ class AgentKernel:
         idle_timeout_seconds: float | None = None,
     ) -> AsyncIterator[KernelEvent]:
         """The events of a run; with `follow` also those to come, until none came for `idle_timeout_seconds`."""
-        await self._book.head(run_id)
-        lines = self.ledger.stream(run_id, since_seq, follow=follow, idle_timeout=idle_timeout_seconds)
-        async for line in lines:
-            for event in known_events((line,)):
-                yield event
+        return self._watching.stream(run_id, since_seq, follow=follow, idle_timeout=idle_timeout_seconds)
 
-    async def stream_run_progress(
+    def stream_run_progress(
         self,
         *,
         run_id: str,
@@ -409,31 +379,11 @@ class AgentKernel:
         idle_timeout_seconds: float | None = None,
     ) -> AsyncIterator[RunProgress]:
         """How far a run has come now, and again whenever that changes, until the run has ended."""
-        # What is on record by now is told at once; only what comes after it can change that.
-        seen = max(since_seq, (await self._book.head(run_id)).count)
-        last = await self.get_run_progress(run_id=run_id)
-        yield last
-        if last.status != "running":
-            return
-        lines = self.ledger.stream(run_id, seen, follow=follow, idle_timeout=idle_timeout_seconds)
-        async for line in lines:
-            if decode(line).type not in MOVES_PROGRESS:
-                continue
-            found = await self.get_run_progress(run_id=run_id)
-            if found != last:
-                last = found
-                yield found
-                if last.status != "running":
-                    return
+        return self._watching.stream_progress(run_id, since_seq, follow=follow, idle_timeout=idle_timeout_seconds)
 
     async def get_events(self, *, run_id: str) -> tuple[KernelEvent, ...]:
         """Every event of a run, of the types this version knows."""
-        head, read = await self._book.head(run_id), 0
-        events: list[KernelEvent] = []
-        while read < head.count and (lines := await self.ledger.lines(run_id, read, PAGE)):
-            events.extend(known_events(lines))
-            read += len(lines)
-        return tuple(events)
+        return await self._watching.events(run_id)
 
     # Notes
 
@@ -602,15 +552,6 @@ class AgentKernel:
         final = sorted(tool.name for tool in invocation.allowed_tools)
         judged = after_middleware(offered, invocation.allowed_tools)
         return described(judged, tenant) | {"model": model, "final_allowed_tools": final}
-
-    async def _units(self, run_id: str) -> tuple[int, tuple[Unit, ...]]:
-        """The newest tasks, and the number of the event that says so."""
-        line = await self.ledger.summary(run_id, TASK_PROGRESS)
-        if line is None:
-            return 0, ()
-        event = decode(line)
-        said = event.payload
-        return event.seq, units_of(said.summary_json) if isinstance(said, RunSummary) else ()
 
 
 def _one_of(name: str, value: str, words: tuple[str, ...]) -> None:
