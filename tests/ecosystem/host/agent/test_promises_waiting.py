@@ -1,4 +1,4 @@
-"""What must hold, 1 and 3: who waits for a step of somebody else does not wait for ever."""
+"""What must hold, 1, 3 and 9: who waits, listens or loses a run in the middle of a step waits for nothing in vain."""
 
 import asyncio
 import gc
@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from gert.agent import ToolExecutionContext, ToolExecutionFailedError, WorkflowContext, json_step_serde
+from gert.agent import LeaseLost, ToolExecutionContext, ToolExecutionFailedError, WorkflowContext, json_step_serde
+from gert.testing import FakeClock
 
-from .places import TENANT, Model, Place, ask, call, soon
+from .places import TENANT, Model, Place, ask, call, reconcile, soon
 
 
 async def never(*_: Any) -> Any:
@@ -136,5 +137,104 @@ class TestCircles:
                     ends = await asyncio.gather(*(call(kernel, "r", "on_it", {"n": n}, f"k{n}") for n in range(5)))
                 assert {end.result_json for end in ends} == {"7"}
                 assert made == [1]
+
+        asyncio.run(scenario())
+
+
+class TestListening:
+    """Each who follows a run hears all of it, whatever becomes of the others."""
+
+    def test_one_that_is_cancelled_takes_nothing_from_the_others(self, place: Place) -> None:
+        async def scenario() -> None:
+            async with place.kernel() as kernel:
+                await kernel.start_run(tenant=TENANT, run_id="r")
+                heard: list[list[int]] = [[], [], []]
+
+                async def listen(events: list[int]) -> None:
+                    async for event in kernel.stream_events(run_id="r", follow=True):
+                        events.append(event.seq)
+
+                listeners = [asyncio.create_task(listen(each)) for each in heard]
+                await ask(kernel, "r", "a", "k")
+                await soon(lambda: all(each[-1:] == [4] for each in heard))
+                listeners[1].cancel()
+                await ask(kernel, "r", "b", "l")
+                await soon(lambda: heard[0][-1:] == heard[2][-1:] == [7])
+                for listener in listeners:
+                    listener.cancel()
+                await asyncio.gather(*listeners, return_exceptions=True)
+                assert heard[0] == heard[2] == list(range(1, 8))
+                assert heard[1] == list(range(1, 5))
+
+        asyncio.run(scenario())
+
+
+class TestToolsThatDoNotStop:
+    """A tool that goes on when its step is cancelled has done what it did."""
+
+    @pytest.mark.parametrize("limit", [None, 0.05], ids=["cancelled", "timed out"])
+    def test_its_result_counts_and_it_is_called_once(self, place: Place, limit: float | None) -> None:
+        async def scenario() -> None:
+            called: list[str] = []
+            async with place.kernel() as kernel:
+
+                @kernel.tool(side_effect=True, timeout_seconds=limit)
+                async def pay(artana_context: ToolExecutionContext) -> str:
+                    called.append(artana_context.idempotency_key)
+                    try:
+                        await asyncio.sleep(20)
+                    except asyncio.CancelledError:
+                        await asyncio.sleep(0)
+                    return "paid"
+
+                await kernel.start_run(tenant=TENANT, run_id="r")
+                task = asyncio.create_task(call(kernel, "r", "pay", {}, "k"))
+                await soon(lambda: bool(called))
+                if limit is None:
+                    task.cancel()
+                assert (await task).result_json == '"paid"'
+                again = await call(kernel, "r", "pay", {}, "k")
+                assert (again.result_json, again.replayed) == ('"paid"', True)
+                assert len(called) == 1
+
+        asyncio.run(scenario())
+
+
+class TestLeasesThatRunOut:
+    """Who loses a run in the middle of a step says nothing about it any more."""
+
+    @pytest.mark.parametrize("taken", [False, True], ids=["nobody has it", "another has it"])
+    def test_the_call_is_in_doubt_and_not_made_again(self, shared: Place, taken: bool) -> None:
+        clock = FakeClock()
+
+        async def scenario() -> None:
+            called: list[str] = []
+            first, second = (shared.kernel(store={"clock": clock}) for _ in range(2))
+            async with first, second:
+
+                async def pay(artana_context: ToolExecutionContext) -> int:
+                    called.append(artana_context.idempotency_key)
+                    clock.advance(60)
+                    if taken:
+                        assert await second.acquire_run_lease(run_id="r", worker_id="two", ttl_seconds=30)
+                    return 1
+
+                for kernel in (first, second):
+                    kernel.tool(side_effect=True)(pay)
+                await first.start_run(tenant=TENANT, run_id="r")
+                assert await first.acquire_run_lease(run_id="r", worker_id="one", ttl_seconds=30)
+                with pytest.raises(LeaseLost):
+                    await call(first, "r", "pay", {}, "k")
+                if not taken:
+                    assert await second.acquire_run_lease(run_id="r", worker_id="two", ttl_seconds=30)
+                with pytest.raises(ToolExecutionFailedError) as refused:
+                    await call(second, "r", "pay", {}, "k")
+                assert refused.value.in_doubt
+                await reconcile(second, "r", "pay", {}, "k", outcome="success", result=1)
+                assert (await call(first, "r", "pay", {}, "k")).replayed
+                with pytest.raises(LeaseLost):
+                    await call(first, "r", "pay", {}, "another")
+                assert len(called) == 1
+                assert await second.store.verify_run_chain("r")
 
         asyncio.run(scenario())
