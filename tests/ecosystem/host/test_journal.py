@@ -231,6 +231,31 @@ def test_whoever_watches_is_told_nothing_that_could_not_be_written() -> None:
     assert watcher.told == []
 
 
+@pytest.mark.parametrize("lost", ["an answer", "an event"])
+def test_nothing_is_written_after_something_was_lost(lost: str) -> None:
+    class FullOnce(MemoryStore):
+        is_full = True
+
+        def append(self, *args: Any, **more: Any) -> None:
+            if self.is_full:
+                self.is_full = False
+                raise TraceError("no space left on device")
+            super().append(*args, **more)
+
+    store = FullOnce()
+    journal = Journal(store, RUN)
+    if lost == "an answer":
+        journal.log(Logged("a", PauseAnswer(duration=1.0)))
+    else:
+        journal.say(said("one"))
+    with pytest.raises(TraceError, match="no space left"):
+        asyncio.run(journal.settle())
+    journal.say(said("two"))
+    with pytest.raises(TraceError, match="what was said before is lost"):
+        asyncio.run(journal.settle())
+    assert (list(store.events(RUN)), list(store.answers(RUN))) == ([], [])
+
+
 def test_a_write_that_has_begun_is_finished_though_nobody_waits_any_more() -> None:
     store = Watched(Diary())
 

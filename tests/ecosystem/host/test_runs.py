@@ -213,6 +213,51 @@ def test_a_write_that_fails_leaves_the_old_state_and_nothing_else(
     assert os.listdir(folder.path) == ["state.json"]
 
 
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_state_that_cannot_be_written_is_said_by_its_name(
+    call: str, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises(TraceError, match=r"state.json` cannot be written: no space left on device"):
+        folder.write_state(b"{}")
+
+
+def test_the_names_of_a_run_are_made_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsync, synced = os.fsync, set()
+
+    def noted(descriptor: int) -> None:
+        synced.add(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    folder = RunFolder(str(tmp_path / "new" / "state"), "run-1")
+    folder.create()
+    folders = [tmp_path, tmp_path / "new", tmp_path / "new" / "state", tmp_path / "new" / "state" / "runs"]
+    assert {each.stat().st_ino for each in folders} <= synced
+    synced.clear()
+    folder.write_state(b"{}")
+    assert {os.stat(folder.path).st_ino, os.stat(folder.state).st_ino} == synced
+
+
+def test_a_run_whose_state_cannot_be_kept_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gert.ecosystem.host.execute import run_file
+
+    (tmp_path / "a.yaml").write_text(
+        "apiVersion: kernel/v0\nmeta: {name: a}\nsteps: [{id: e, type: end, outcome: {category: resolved, code: ok}}]\n"
+    )
+
+    def fail(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(TraceError, match=r"state.json` cannot be written"):
+        run_file(str(tmp_path / "a.yaml"), state_dir=str(tmp_path / "state"))
+    assert os.listdir(tmp_path / "state" / "runs") == []
+
+
 def test_a_link_in_the_place_of_the_state_is_replaced_and_not_followed(folder: RunFolder, tmp_path: Path) -> None:
     (tmp_path / "victim").write_text("mine")
     Path(folder.path, "state.json").symlink_to(tmp_path / "victim")

@@ -259,7 +259,13 @@ def open_store(
     except TraceError as problem:
         folder.discard()
         raise UsageError(problem.message, hint=problem.hint) from None
-    folder.write_state(encode_state(_state(options, setup, prepared, working, trace)))
+    try:
+        folder.write_state(encode_state(_state(options, setup, prepared, working, trace)))
+    except BaseException:
+        # Without its state nobody could go on with it, and nothing has run.
+        lines.close()
+        folder.discard()
+        raise
     return lines, folder
 
 

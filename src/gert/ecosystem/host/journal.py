@@ -106,6 +106,7 @@ class Journal:
         # disk is done sooner than a thread is woken, and the processes that are under way need the processor.
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="gert-journal") if store.durable else None
         self._took = 0.0
+        self._is_broken = False
 
     @property
     def head(self) -> str:
@@ -184,6 +185,9 @@ class Journal:
         alone: nothing else is under way that a slow disk could hold up, so nobody else need wait for it
         """
         lines, answers = self._lines, self._answers
+        if self._is_broken:
+            # What comes after would rest on what is lost, and a log of answers alone does not show the gap.
+            raise TraceError(f"nothing more is written of run `{self._run_id}`: what was said before is lost")
         if not lines and not answers:
             return
         self._timestamp = ""
@@ -203,7 +207,11 @@ class Journal:
 
     def _append(self, first: int, lines: list[bytes], answers: list[bytes]) -> None:
         began = time.perf_counter()
-        self._store.append(self._run_id, first, lines, answers)
+        try:
+            self._store.append(self._run_id, first, lines, answers)
+        except BaseException:
+            self._is_broken = True
+            raise
         self._took = time.perf_counter() - began
 
     def close(self) -> None:

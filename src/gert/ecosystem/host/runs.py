@@ -10,6 +10,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
+from gert.ecosystem.stores.folders import make_folder, sync_folder_of
 from gert.errors import TraceError, UsageError
 from gert.kernel.foundation.names import is_safe_name
 
@@ -68,8 +69,9 @@ class RunFolder:
     def create(self) -> None:
         """Make the folder; one that exists belongs to another run."""
         try:
-            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            make_folder(os.path.dirname(self.path))
             os.mkdir(self.path, 0o700)
+            sync_folder_of(self.path)
         except OSError as problem:
             why = (problem.strerror or str(problem)).lower()
             raise TraceError(
@@ -86,7 +88,13 @@ class RunFolder:
 
     def write_state(self, data: bytes) -> None:
         """Write what identifies the run, whole or not at all."""
-        target = os.path.join(self.path, STATE_FILE)
+        try:
+            self._write_whole(self.state, data)
+        except OSError as problem:
+            why = (problem.strerror or str(problem)).lower()
+            raise TraceError(f"`{self.state}` cannot be written: {why}") from problem
+
+    def _write_whole(self, target: str, data: bytes) -> None:
         descriptor, temporary = tempfile.mkstemp(dir=self.path, prefix=".state-")
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -98,6 +106,7 @@ class RunFolder:
             if os.path.exists(temporary):
                 os.unlink(temporary)
             raise
+        sync_folder_of(target)
 
     @property
     def state(self) -> str:

@@ -1,12 +1,14 @@
 """A file of lines that only grows, by whole batches, and that one process writes."""
 
+import errno
 import os
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import BinaryIO, Final
 
+from gert.ecosystem.stores.folders import sync_folder_of
 from gert.errors import Busy, TraceError
 
 if sys.platform != "win32":
@@ -34,13 +36,15 @@ class AppendFile:
         try:
             self._lock()
             self.size = os.fstat(self._fd).st_size
+            if create and sync and not self.size:
+                _keep_name(path)
         except BaseException:
             os.close(self._fd)
             raise
 
     def write(self, lines: Sequence[bytes]) -> None:
         """Write the lines in one piece, or leave the file as it was; durable once `make_durable` returns."""
-        self._check_sound()
+        self.require_sound()
         data = b"\n".join(lines) + b"\n"
         try:
             write_all(self._fd, data)
@@ -73,19 +77,26 @@ class AppendFile:
         except OSError as problem:
             self._failed = f"what was half written could not be taken back: {_why(problem)}"
 
+    def settle(self) -> None:
+        """Make durable what another process left: it may have died before that, or failed in it."""
+        if self._sync:
+            _keep_name(self.path)
+        self.make_durable()
+
     def set_aside(self, good: int, torn: bytes) -> None:
         """Move what stands after the last good byte to a file beside this one, and only then take it off."""
+        path = self.path + TORN_SUFFIX
         # A link planted there must not lead the bytes elsewhere, and what was set aside before stays.
-        beside = _open(self.path + TORN_SUFFIX, create=True)
+        beside = _open(path, create=True)
         try:
-            write_all(beside, torn + b"\n")
-            os.fsync(beside)
+            _put(beside, torn + b"\n")
+            sync_folder_of(path)
         except OSError as problem:
-            raise TraceError(f"`{self.path}{TORN_SUFFIX}` cannot be written: {_why(problem)}") from problem
+            raise TraceError(f"`{path}` cannot be written: {_why(problem)}") from problem
         finally:
             os.close(beside)
         self.cut(good)
-        self._check_sound()
+        self.require_sound()
         try:
             os.fsync(self._fd)
         except OSError as problem:
@@ -104,7 +115,8 @@ class AppendFile:
             os.close(self._fd)
             self._fd = -1
 
-    def _check_sound(self) -> None:
+    def require_sound(self) -> None:
+        """Refuse to go on with a file that failed before, or that somebody else has changed."""
         if self._fd < 0:
             raise TraceError("the store is closed")
         if self._failed is not None:
@@ -127,28 +139,72 @@ class AppendFile:
             return  # a file system without locks
 
 
+class Lock:
+    """A file that is held as a lock; whoever removes it lets others in, and is found out by `require`."""
+
+    def __init__(self, path: str, what: str, descriptor: int) -> None:
+        self.path = path
+        self._what = what
+        self._file = os.fstat(descriptor)
+
+    def require(self) -> None:
+        """Refuse to go on where somebody took the lock away: another process may have it by now."""
+        if not self.is_in_place():
+            raise TraceError(
+                f"`{self.path}`, which keeps others from {self._what}, was removed or exchanged",
+                hint="nothing more is written: somebody else may be writing by now",
+            )
+
+    def is_in_place(self) -> bool:
+        """Whether whoever else wants the lock finds this file."""
+        try:
+            return os.path.samestat(self._file, os.stat(self.path))
+        except OSError:
+            return False
+
+
 @contextmanager
-def exclusive(path: str, what: str) -> Iterator[None]:
+def exclusive(path: str, what: str) -> Iterator[Lock]:
     """Hold a file as a lock; the system lets go of it when the process ends, however it does."""
     descriptor = _open(path, create=True)
     try:
+        busy = Busy(f"{what} is being driven by another process", hint="wait for it to end")
         if sys.platform != "win32":
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise Busy(f"{what} is being driven by another process", hint="wait for it to end") from None
+                raise busy from None
             except OSError as problem:
                 raise TraceError(f"`{path}` cannot be locked: {_why(problem)}") from problem
-        yield
+        lock = Lock(path, what, descriptor)
+        # Between opening and locking somebody may have put another file there, which others lock.
+        if not lock.is_in_place():
+            raise busy
+        yield lock
     finally:
         os.close(descriptor)
 
 
 def write_all(descriptor: int, data: bytes) -> None:
     """Write everything, in as many pieces as it takes."""
-    written = os.write(descriptor, data)
-    while written < len(data):
-        written += os.write(descriptor, data[written:])
+    rest = memoryview(data)
+    while rest:
+        written = os.write(descriptor, rest)
+        if not written:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))  # asked again, it would take nothing for ever
+        rest = rest[written:]
+
+
+def _put(descriptor: int, data: bytes) -> None:
+    """Add to a file durably; of what does not fit, no piece is left to fill the disk each time it is tried."""
+    size = os.fstat(descriptor).st_size
+    try:
+        write_all(descriptor, data)
+        os.fsync(descriptor)
+    except OSError:
+        with suppress(OSError):
+            os.ftruncate(descriptor, size)
+        raise
 
 
 def read_lines(file: BinaryIO, longest: int) -> Iterator[bytes]:
@@ -163,22 +219,18 @@ def read_lines(file: BinaryIO, longest: int) -> Iterator[bytes]:
         yield line[:-1] + rest[-1:]
 
 
-def sync_folder_of(path: str) -> None:
-    """Make the name of a new file durable; the file alone would be without one."""
-    if os.name != "posix":
-        return
-    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
+def _keep_name(path: str) -> None:
+    """Make the name of a file durable, whoever gave it: one who died may not have come to it."""
     try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        sync_folder_of(path)
+    except OSError as problem:
+        raise TraceError(f"`{path}` cannot be made durable: {_why(problem)}") from problem
 
 
 def _open(path: str, *, create: bool) -> int:
     try:
-        descriptor = _open_new(path) if create else None
-        if descriptor is None:
-            descriptor = os.open(path, _FLAGS)
+        # Whoever creates it, creates it for its owner alone.
+        descriptor = os.open(path, _FLAGS | os.O_CREAT, _MODE) if create else os.open(path, _FLAGS)
     except FileNotFoundError:
         missing = os.path.dirname(path) if create else path
         raise TraceError(f"there is no {'folder' if create else 'file'} `{missing}`") from None
@@ -190,20 +242,6 @@ def _open(path: str, *, create: bool) -> int:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise TraceError(f"`{path}` is not a regular file")
-    return descriptor
-
-
-def _open_new(path: str) -> int | None:
-    """Create the file for its owner alone; `None` if it is there."""
-    try:
-        descriptor = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, _MODE)
-    except FileExistsError:
-        return None
-    try:
-        sync_folder_of(path)
-    except OSError:
-        os.close(descriptor)
-        raise
     return descriptor
 
 

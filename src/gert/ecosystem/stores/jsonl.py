@@ -74,6 +74,9 @@ class JsonlStore:
             self._run_id = run_id
 
     def _write(self, events: Sequence[bytes], answers: Sequence[bytes]) -> None:
+        # Where one of the two failed, nothing is added to the other either: it would rest on what is lost.
+        for file in self._files():
+            file.require_sound()
         batches = [(file, lines) for file, lines in ((self._answers, answers), (self._trace, events)) if file and lines]
         before = [(file, file.size) for file, _ in batches]
         try:
@@ -165,6 +168,9 @@ class JsonlStore:
                 yield line.removesuffix(b"\n")
 
     def _recover(self) -> None:
+        # Before it is believed: whoever wrote it may have been killed before it was durable.
+        for file in self._files():
+            file.settle()
         events = whole_events(self._trace)
         self.torn = events.set_aside(self._trace)
         self._events_count, self._run_id = events.count, events.run_id

@@ -6,6 +6,7 @@ from datetime import datetime
 from os import PathLike, fspath
 
 from gert.ecosystem.stores.async_ledger import POLL_INTERVAL, AsyncLedger
+from gert.ecosystem.stores.folders import make_folder
 from gert.ecosystem.stores.jsonl_reader import JsonlReader
 from gert.ecosystem.stores.jsonl_writer import JsonlWriter
 from gert.ecosystem.stores.naming import utc_now
@@ -59,7 +60,7 @@ class JsonlLedger(AsyncLedger):
 def _prepare(folder: str, *, read_only: bool) -> None:
     try:
         if not read_only:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            make_folder(folder)
         elif not os.path.isdir(folder):
             raise TraceError(f"there is no folder `{folder}`")
     except (OSError, ValueError) as problem:

@@ -7,9 +7,10 @@ died there is none, and a folder without a mark may have changed.
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
+from gert.ecosystem.stores.append_file import Lock
 from gert.errors import TraceError
 
 _SIZE: Final = 32
@@ -28,28 +29,29 @@ def read_mark(path: str) -> bytes | None:
 
 
 @contextmanager
-def changing(path: str) -> Iterator[bytes]:
+def changing(lock: Lock) -> Iterator[bytes]:
     """Change something while there is no mark; gives the one that is there afterwards."""
     mark = secrets.token_hex(_SIZE // 2).encode()
+    lock.require()
     try:
-        descriptor = os.open(path, _FLAGS)
+        descriptor = os.open(lock.path, _FLAGS)
+        try:
+            _write(descriptor, _NONE)
+        except OSError:
+            os.close(descriptor)
+            raise
     except OSError as problem:
-        raise _unwritten(path, problem) from problem
+        why = (problem.strerror or str(problem)).lower()
+        raise TraceError(f"`{lock.path}` cannot be written: {why}", hint="nothing of the batch was kept") from problem
     try:
-        _write(path, descriptor, _NONE)
         yield mark
-        _write(path, descriptor, mark)
+        # What was changed is changed. Without a mark the others look at all files, and miss nothing.
+        with suppress(OSError):
+            _write(descriptor, mark)
     finally:
         os.close(descriptor)
 
 
-def _write(path: str, descriptor: int, mark: bytes) -> None:
-    try:
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        os.write(descriptor, mark)
-    except OSError as problem:
-        raise _unwritten(path, problem) from problem
-
-
-def _unwritten(path: str, problem: OSError) -> TraceError:
-    return TraceError(f"`{path}` cannot be written: {(problem.strerror or str(problem)).lower()}")
+def _write(descriptor: int, mark: bytes) -> None:
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.write(descriptor, mark)

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from msgspec import structs
 
-from gert.ecosystem.stores.append_file import AppendFile, exclusive
+from gert.ecosystem.stores.append_file import AppendFile, Lock, exclusive
 from gert.ecosystem.stores.index import Settled
 from gert.ecosystem.stores.jsonl_mark import changing, read_mark
 from gert.ecosystem.stores.jsonl_reader import JsonlReader
@@ -40,11 +40,12 @@ class JsonlWriter:
         self._key = key
         self._clock = clock
         self.torn: dict[str, bytes] = {}
+        self._held: Lock | None = None
 
     def do_all(self, tasks: Sequence[Task], *, patiently: bool = True) -> bool:
         """Do tasks one after the other."""
         try:
-            with _alone(self._files.lock_path, self._busy_seconds if patiently else 0):
+            with self._alone(self._busy_seconds if patiently else 0):
                 for task in tasks:
                     task.run(self)
         except TraceError as error:
@@ -56,7 +57,7 @@ class JsonlWriter:
 
     def do_alone(self, call: Callable[["JsonlWriter"], T]) -> T:
         """Do one thing; Busy where somebody else has the files."""
-        with _alone(self._files.lock_path, 0):
+        with self._alone(0):
             return call(self)
 
     def append(
@@ -132,8 +133,10 @@ class JsonlWriter:
         return lease
 
     def _end_at(self, end: End, said: Settled | None = None) -> None:
+        if self._held is None:
+            raise TraceError("the ledger is written by somebody who has no lock")
         before = read_mark(self._files.lock_path)
-        with changing(self._files.lock_path) as after:
+        with changing(self._held) as after:
             write_end(self._files.path(end.run_id, HEAD), end, sync=self._sync)
         with self._files.lock:
             if said is not None:
@@ -141,19 +144,21 @@ class JsonlWriter:
             self._files.known(end.run_id)
             self._files.keep_up(before, after)
 
-
-@contextmanager
-def _alone(path: str, patience: float) -> Iterator[None]:
-    """Be the only one who writes, in any process; Busy where somebody else is for too long."""
-    until, delay = time.monotonic() + patience, 0.001
-    with ExitStack() as stack:
-        while True:
+    @contextmanager
+    def _alone(self, patience: float) -> Iterator[None]:
+        """Be the only one who writes, in any process; Busy where somebody else is for too long."""
+        until, delay = time.monotonic() + patience, 0.001
+        with ExitStack() as stack:
+            while True:
+                try:
+                    self._held = stack.enter_context(exclusive(self._files.lock_path, "the ledger"))
+                    break
+                except Busy:
+                    if time.monotonic() >= until:
+                        raise
+                    time.sleep(delay)
+                    delay = min(delay * 2, _MOST_DELAY)
             try:
-                stack.enter_context(exclusive(path, "the ledger"))
-                break
-            except Busy:
-                if time.monotonic() >= until:
-                    raise
-                time.sleep(delay)
-                delay = min(delay * 2, _MOST_DELAY)
-        yield
+                yield
+            finally:
+                self._held = None

@@ -12,7 +12,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from gert.ecosystem.stores.append_file import sync_data, sync_folder_of, write_all
+from gert.ecosystem.stores.append_file import sync_data, write_all
+from gert.ecosystem.stores.folders import sync_folder_of
 from gert.errors import TraceError
 from gert.kernel.agent.ledger import Head, Lease
 from gert.kernel.events.chain import GENESIS

@@ -9,9 +9,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from gert.ecosystem.stores import sqlite_file
+from gert.ecosystem.stores.append_file import Lock as FileLock
 from gert.ecosystem.stores.append_file import exclusive
 from gert.ecosystem.stores.batch import check_batch, check_next, columns_of
-from gert.ecosystem.stores.sqlite_file import check_ours, open_reader, open_writer, worded
+from gert.ecosystem.stores.sqlite_file import Place, check_ours, open_reader, open_writer, roll_back, worded
 from gert.ecosystem.stores.sqlite_upgrade import RUN_IDS
 from gert.errors import TraceError
 from gert.kernel.foundation.canonical import sha256_hex
@@ -43,12 +44,14 @@ class SqliteStore:
         self._lock = Lock()
         self._read_only = read_only
         self._writer: sqlite3.Connection | None = None
+        self._leases: dict[str, FileLock] = {}
         with self._refusing():
             if read_only:
                 with closing(self._connect_reader()) as reader:
                     check_ours(reader, self.path)
             else:
                 self._writer = open_writer(self.path, sync=sync, busy_ms=sqlite_file.BUSY_MS)
+        self._place = Place(self.path)
 
     def append(self, run_id: str, first_seq: int, events: Sequence[bytes], answers: Sequence[bytes] = ()) -> None:
         """Write a batch in one transaction."""
@@ -58,11 +61,11 @@ class SqliteStore:
             writer = self._writing()
             writer.execute("BEGIN IMMEDIATE")
             try:
+                self._require_place(run_id)
                 self._insert(writer, run_id, first_seq, rows, answers)
                 writer.execute("COMMIT")
             except BaseException:
-                if writer.in_transaction:
-                    writer.execute("ROLLBACK")
+                roll_back(writer)
                 raise
 
     def events(self, run_id: str, since: int = 0) -> Iterator[bytes]:
@@ -86,7 +89,15 @@ class SqliteStore:
     def write_state(self, run_id: str, state: bytes) -> None:
         """Keep what identifies a run, in place of what was kept before."""
         with self._lock, self._refusing():
-            self._writing().execute("INSERT OR REPLACE INTO states VALUES (?, ?)", (run_id, state))
+            writer = self._writing()
+            writer.execute("BEGIN IMMEDIATE")
+            try:
+                self._require_place(run_id)
+                writer.execute("INSERT OR REPLACE INTO states VALUES (?, ?)", (run_id, state))
+                writer.execute("COMMIT")
+            except BaseException:
+                roll_back(writer)
+                raise
 
     def state(self, run_id: str) -> bytes | None:
         """What identifies a run, if it was kept."""
@@ -99,8 +110,12 @@ class SqliteStore:
     @contextmanager
     def lease(self, run_id: str) -> Iterator[None]:
         """Be the only one who drives a run, as long as this process lives; TraceError where somebody else does."""
-        with exclusive(f"{self.path}-{run_id}.lock", f"run `{run_id}`"):
-            yield
+        with exclusive(f"{self.path}-{run_id}.lock", f"run `{run_id}`") as lock:
+            self._leases[run_id] = lock
+            try:
+                yield
+            finally:
+                del self._leases[run_id]
 
     def runs(self) -> Iterator[str]:
         """The runs, by id."""
@@ -127,6 +142,13 @@ class SqliteStore:
         if self._writer is None:
             raise TraceError("the store is closed, or open only for reading")
         return self._writer
+
+    def _require_place(self, run_id: str) -> None:
+        """Refuse to write what nobody would find, and to a run somebody else may be driving by now."""
+        self._place.require()
+        lease = self._leases.get(run_id)
+        if lease is not None:
+            lease.require()
 
     def _insert(
         self,

@@ -3,12 +3,13 @@
 import os
 import sqlite3
 import time
+from contextlib import suppress
 from typing import Final
 from urllib.parse import quote
 
 from gert.ecosystem.stores import sql
-from gert.ecosystem.stores.append_file import sync_folder_of
 from gert.ecosystem.stores.batch import MAX_ANSWER_BYTES
+from gert.ecosystem.stores.folders import sync_folder_of
 from gert.ecosystem.stores.sqlite_upgrade import upgrade, version_of
 from gert.errors import Busy, TraceError
 
@@ -59,6 +60,38 @@ def connect(address: str, busy_ms: int = BUSY_MS) -> sqlite3.Connection:
     return connection
 
 
+class Place:
+    """Where the files of an open database are: SQLite itself would go on writing to files that have no name any more.
+
+    The file of the latest commits is looked up when something is first written, as it belongs to others before that.
+    """
+
+    def __init__(self, path: str) -> None:
+        # As it is now: whoever goes to another folder, or lets a link lead elsewhere, does not move the file.
+        self._path = os.path.realpath(path)
+        self._files = {self._path: _number(self._path)}
+
+    def require(self) -> None:
+        """Refuse to write where somebody removed or exchanged a file: nobody would find what is written."""
+        for path, number in self._files.items():
+            if _number(path) != number:
+                raise TraceError(
+                    f"`{path}` was removed or exchanged while it was open",
+                    hint="nothing of the batch was kept; put it back, or begin again with another one",
+                )
+        wal = f"{self._path}-wal"
+        if wal not in self._files and (number := _number(wal)) is not None:
+            self._files[wal] = number
+
+
+def _number(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def create(path: str) -> None:
     """Make an empty file for its owner alone; SQLite gives its other files the same permissions."""
     try:
@@ -79,6 +112,13 @@ def is_empty(connection: sqlite3.Connection) -> bool:
     return bool(connection.execute("SELECT count(*) = 0 FROM sqlite_master").fetchone()[0])
 
 
+def roll_back(connection: sqlite3.Connection) -> None:
+    """Take back what a transaction began; where even that fails, SQLite does it before the next one."""
+    if connection.in_transaction:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+
+
 def make_ours(connection: sqlite3.Connection) -> None:
     """Give an empty file our tables."""
     connection.execute("BEGIN IMMEDIATE")
@@ -91,8 +131,7 @@ def make_ours(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT INTO meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
         connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+        roll_back(connection)
         raise
 
 

@@ -13,7 +13,7 @@ from gert.ecosystem.stores.naming import stamps_of
 from gert.ecosystem.stores.rows import call_of, encode, head_of, lease_of
 from gert.ecosystem.stores.settling import acquired, check_follows, released, renewed, rival, settled
 from gert.ecosystem.stores.sqlite import is_cut
-from gert.ecosystem.stores.sqlite_file import is_busy, open_writer, worded
+from gert.ecosystem.stores.sqlite_file import Place, is_busy, open_writer, roll_back, worded
 from gert.ecosystem.stores.tasks import Task
 from gert.kernel.agent.ledger import (
     HOLDING,
@@ -102,6 +102,7 @@ class SqliteWriter:
         except sqlite3.Error as error:
             raise worded(path, error) from error
         self._execute = self._connection.execute
+        self._place = Place(path)
         # Runs as this connection left them, as long as no other has written.
         self._ends: dict[str, _End] = {}
         self._seen: int | None = None
@@ -248,7 +249,8 @@ class SqliteWriter:
             raise
 
     def _look(self) -> None:
-        """Forget where runs end if another connection has written."""
+        """Forget where runs end if another connection has written; refuse where the files are not there any more."""
+        self._place.require()
         [version] = self._execute("PRAGMA data_version").fetchone()
         if version != self._seen:
             self._ends.clear()
@@ -256,8 +258,7 @@ class SqliteWriter:
 
     def _undo(self) -> None:
         self._ends.clear()
-        if self._connection.in_transaction:
-            self._execute("ROLLBACK")
+        roll_back(self._connection)
 
     def _be_patient(self, patiently: bool) -> None:
         self._execute(f"PRAGMA busy_timeout = {self._busy_ms if patiently else 0}")
