@@ -3,6 +3,8 @@
 import asyncio
 import errno
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from itertools import count
@@ -15,7 +17,7 @@ from gert.ecosystem.stores.jsonl_ledger import JsonlLedger
 from gert.errors import TraceError
 from gert.kernel.events.chain import read_chain
 
-from .ledgers import check, note, written
+from .ledgers import ROOT, check, note, place_of, written
 from .lines import RUN, answers, events
 from .lossy import KilledError, Lossy
 
@@ -213,3 +215,18 @@ def test_what_a_ledger_took_is_on_disk_whichever_call_fails(
             assert said == [str(each) for each in range(6)]
             return
     pytest.fail("it never came to an end")
+
+
+# --- files that may not grow
+
+
+@pytest.mark.parametrize(
+    ("what", "kind"),
+    [("store", "jsonl"), ("store", "sqlite"), ("ledger", "jsonl"), ("ledger", "sqlite"), ("ledger", "sqlite-threads")],
+)
+def test_what_was_refused_for_want_of_room_is_taken_once_there_is_some(what: str, kind: str, tmp_path: Path) -> None:
+    place = tmp_path if what == "store" else place_of(kind, tmp_path)
+    command = [sys.executable, "-m", "tests.ecosystem.stores.filling", what, kind, str(place)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 10

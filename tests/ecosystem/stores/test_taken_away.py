@@ -1,6 +1,7 @@
 """Files and locks that somebody removes, moves or exchanges while a record is being written."""
 
 import errno
+import fcntl
 import os
 import shutil
 import stat
@@ -144,14 +145,14 @@ class TestALock:
     def test_that_is_exchanged_before_it_is_held_keeps_nobody_out(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        flock, path = append_file.fcntl.flock, tmp_path / "lock"
+        flock, path = fcntl.flock, tmp_path / "lock"
 
         def late(descriptor: int, how: int) -> None:
             path.unlink()
             path.touch()
             flock(descriptor, how)
 
-        monkeypatch.setattr(append_file.fcntl, "flock", late)
+        monkeypatch.setattr(fcntl, "flock", late)
         with pytest.raises(Busy), exclusive(str(path), "it"):
             pytest.fail("two would have it")
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Self, TypeVar
 
 from gert.ecosystem.stores.batch import check_batch, check_next, columns_of
 from gert.ecosystem.stores.postgres_careful import is_cut
-from gert.ecosystem.stores.postgres_faults import is_doubtful, violated, worded
+from gert.ecosystem.stores.postgres_faults import is_doubtful, is_undone, violated, worded
 from gert.ecosystem.stores.postgres_server import Server
 from gert.ecosystem.stores.postgres_statements import ADD_LINES, ANSWERS_PAGE, EVENTS_PAGE, LINES_AT
 from gert.ecosystem.stores.postgres_wake import Telling
@@ -181,7 +181,8 @@ class PostgresRunStore:
                     raise
                 except Exception as error:
                     # Answers alone cannot be told from those before them: who sent them twice would never know.
-                    if violated(error) is None and not (is_doubtful(error) and events and attempt < self._attempts):
+                    may_pass = is_undone(error) or (is_doubtful(error) and bool(events))
+                    if violated(error) is None and not (may_pass and attempt < self._attempts):
                         raise worded(error) from error
                     is_in_doubt = is_in_doubt or is_doubtful(error)
                     await asyncio.sleep(self._backoff * 2 ** (attempt - 1))
