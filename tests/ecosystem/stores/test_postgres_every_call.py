@@ -7,7 +7,6 @@ from typing import Any
 
 import asyncpg
 import pytest
-from asyncpg.prepared_stmt import PreparedStatement
 from tests.postgres import execute
 
 from gert.ecosystem.stores.postgres import PostgresLedger
@@ -75,7 +74,7 @@ def cut_at(dsn: str, number: int, *, after: bool) -> Iterator[Callable[[], int]]
 
     fetch = asyncpg.Connection.fetch
     with pytest.MonkeyPatch.context() as patched:
-        for kind, name in [*CALLS, (PreparedStatement, "fetch")]:
+        for kind, name in [*CALLS, (asyncpg.prepared_stmt.PreparedStatement, "fetch")]:
             patched.setattr(kind, name, counted(getattr(kind, name)))
         yield lambda: made
 
