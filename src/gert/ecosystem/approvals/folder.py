@@ -4,6 +4,7 @@ A process that is killed leaves a file as it was before or as it is after, and n
 is what settings say; whoever answers goes by what the folder is.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -170,6 +171,10 @@ class TicketFolder:
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
+        except OSError as problem:
+            # Some file systems know no such thing for folders, and keep names in their own way.
+            if problem.errno not in (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS):
+                raise
         finally:
             os.close(descriptor)
 
