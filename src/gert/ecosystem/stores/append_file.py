@@ -229,8 +229,7 @@ def _keep_name(path: str) -> None:
 
 def _open(path: str, *, create: bool) -> int:
     try:
-        # Whoever creates it, creates it for its owner alone.
-        descriptor = os.open(path, _FLAGS | os.O_CREAT, _MODE) if create else os.open(path, _FLAGS)
+        descriptor = _open_or_make(path) if create else os.open(path, _FLAGS)
     except FileNotFoundError:
         missing = os.path.dirname(path) if create else path
         raise TraceError(f"there is no {'folder' if create else 'file'} `{missing}`") from None
@@ -243,6 +242,15 @@ def _open(path: str, *, create: bool) -> int:
         os.close(descriptor)
         raise TraceError(f"`{path}` is not a regular file")
     return descriptor
+
+
+def _open_or_make(path: str) -> int:
+    """Open a file, or make it for its owner alone."""
+    try:
+        # Not at once with the making: in folders that all may write to, that is refused for files of others.
+        return os.open(path, _FLAGS)
+    except FileNotFoundError:
+        return os.open(path, _FLAGS | os.O_CREAT, _MODE)
 
 
 def _why(problem: OSError) -> str:

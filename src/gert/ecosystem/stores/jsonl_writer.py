@@ -13,7 +13,7 @@ from gert.ecosystem.stores.index import Settled
 from gert.ecosystem.stores.jsonl_mark import changing, read_mark
 from gert.ecosystem.stores.jsonl_reader import JsonlReader
 from gert.ecosystem.stores.run_file import HEAD, LINES, End, write_end
-from gert.ecosystem.stores.run_lines import is_cut
+from gert.ecosystem.stores.run_lines import is_cut, unreadable
 from gert.ecosystem.stores.settling import acquired, released, renewed
 from gert.ecosystem.stores.tasks import Task
 from gert.errors import Busy, TraceError
@@ -117,9 +117,12 @@ class JsonlWriter:
 
     def _set_aside(self, file: AppendFile, end: End) -> None:
         """Move away what an append left that was never finished: nobody was told that it happened."""
-        with file.reader() as lines:
-            lines.seek(end.size)
-            left = lines.read()
+        try:
+            with file.reader() as lines:
+                lines.seek(end.size)
+                left = lines.read()
+        except OSError as problem:
+            raise unreadable(file.path, problem) from problem
         file.set_aside(end.size, left)
         self.torn[end.run_id] = self.torn.get(end.run_id, b"") + left
 
