@@ -7,16 +7,13 @@ from typing import Final
 import msgspec
 import pytest
 
-from gert.ecosystem.host.worlds import DryRun, Probe, World
+from gert.ecosystem.host.worlds import DryRun, Probe
 from gert.errors import DocumentError
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.run import RunResult
-from gert.kernel.events.chain import read_chain
-from gert.kernel.events.envelope import Envelope
-from gert.kernel.events.payload import UnknownEvent
 from gert.kernel.events.vocabulary import RunMode
 
-from .runs import Refusing, events_of, execute, setup_of
+from .laws import lawful
+from .runs import setup_of
 from .walks import Chancy, Walk
 
 WORLDS: Final = 6
@@ -41,10 +38,10 @@ def told(walk: Walk, world: str) -> Iterator[None]:
         raise
 
 
-def setups(seeds: Sequence[int]) -> Iterator[tuple[Walk, Setup]]:
+def setups(seeds: Sequence[int], kind: type[Walk] = Walk) -> Iterator[tuple[Walk, Setup]]:
     """The runbooks of a batch that are sound, which are most."""
     found = 0
-    for walk in map(Walk, seeds):
+    for walk in map(kind, seeds):
         try:
             setup = setup_of(walk)
         except DocumentError:
@@ -57,41 +54,6 @@ def setups(seeds: Sequence[int]) -> Iterator[tuple[Walk, Setup]]:
 def exploring(setup: Setup, mode: RunMode) -> Setup:
     """The same run in a mode that looks for outcomes."""
     return msgspec.structs.replace(setup, mode=mode, explores=True)
-
-
-def lawful(setup: Setup, world: World) -> RunResult:
-    """Run once, and hold the run to what is promised of all runs."""
-    result, lines, answers = execute(setup, world)
-    report, events = read_chain(lines), events_of(lines)
-    # (1) The trace is chained and whole, and all of it is in the catalogue.
-    assert report.intact
-    assert report.complete
-    assert [event.type for event in events if isinstance(event.payload, UnknownEvent)] == []
-    # (2) Nothing went wrong in the engine itself: what was not raised would be on record.
-    assert [event for event in events if (event.data.get("failure") or {}).get("kind") == "internal"] == []
-    # (3) Every step that starts completes.
-    assert list(misplaced(events)) == []
-    # (4) The answers alone give the same run again, byte by byte.
-    assert execute(setup, Refusing(), recorded=answers) == (result, lines, answers)
-    return result
-
-
-def misplaced(events: list[Envelope]) -> Iterator[str]:
-    """The starts and ends that do not alternate, at each path of its own.
-
-    A step that was skipped, or failed before it could start, has an end only.
-    """
-    running: set[str | None] = set()
-    for event in events:
-        if event.type == "step_start":
-            if event.path in running:
-                yield f"`{event.path}` starts again before it is complete"
-            running.add(event.path)
-        elif event.type == "step_complete":
-            if event.path not in running and event.data["status"] == "success":
-                yield f"`{event.path}` is complete without a start"
-            running.discard(event.path)
-    yield from (f"`{path}` is never complete" for path in running)
 
 
 @by_batches

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import yaml
 
@@ -64,17 +64,20 @@ class Known:
 class Author:
     """Writes one runbook, which may or may not be sound, and in which every `end` has a code of its own."""
 
+    writes: ClassVar[Mapping[str, Callable[[Any, int], Step]]]
+
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.known = Known()
         self.tools: set[str] = set()
+        self.depth = DEPTH
         self._names = 0
         self._lanes = 0
         self._ends = True
 
     def runbook(self) -> dict[str, Any]:
         """The whole document."""
-        steps = [*self.steps(DEPTH, least=1, most=4), self.end("last")]
+        steps = [*self.steps(self.depth, least=1, most=4), self.end("last")]
         self._ends = False  # `finally` takes none
         always = self.steps(1, least=1, most=2) if self.often(0.25) else None
         meta: dict[str, Any] = {"name": "case", "inputs": {"x": {"type": "int"}}}
@@ -119,7 +122,7 @@ class Author:
                 steps.append(self.end(name, guarded=name not in avoided or self.often(0.4)))
             else:
                 steps.append(self.step(kind, name, depth, jumps.get(name)))
-        if self._ends and depth < DEPTH and self.often(0.15):
+        if self._ends and depth < self.depth and self.often(0.15):
             steps.append(self.end(self.name("e")))
         return steps
 
@@ -152,7 +155,7 @@ class Author:
             self.known.facts.append("eq .n {n}")
             self.known.values.append(".n")
         guard = {"when": self.condition()} if self.often(0.25 if jump is None else 0.6) else {}
-        step: Step = {"id": name, "type": kind} | guard | WRITE[kind](self, depth)
+        step: Step = {"id": name, "type": kind} | guard | self.writes[kind](self, depth)
         if self.often(0.45):
             step["continue_on_fail"] = True
         if jump is not None:
@@ -262,6 +265,7 @@ WRITE: Final[Mapping[str, Callable[[Author, int], Step]]] = {
     "parallel": Author.parallel,
     "repeat": Author.repeat,
 }
+Author.writes = WRITE
 
 
 class Chancy:

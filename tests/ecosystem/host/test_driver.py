@@ -470,6 +470,28 @@ def test_a_world_that_answers_although_it_is_cancelled_is_heard() -> None:
     assert driven(lane("a"), world, meanwhile=once_asked(world, "a.0")).result == ["done anyway"]
 
 
+def test_an_answer_that_cancels_the_run_itself_is_taken_once_and_driven_again_to_the_same_lines() -> None:
+    found: list[Driver] = []
+
+    async def keep(driver: Driver) -> None:
+        found.append(driver)
+
+    async def last_word(ask: Ask[Any]) -> AnyAnswer:
+        if ask.key != "a.0":
+            return await forever(ask)
+        found[0].cancel("enough")
+        return ToolAnswer(outputs={"v": "done"}, duration=1.0)
+
+    def run() -> Steps[Any]:
+        return block(lane("a"), lane("b"))
+
+    made = driven(run(), World(last_word), meanwhile=keep)
+    assert made.result == (["done"], ["cancelled"])
+    assert [each.key for each in made.log].count("a.0") == 1
+    again = driven(run(), Nobody(), recorded=made.log)
+    assert (again.result, again.lines) == (made.result, made.lines)
+
+
 # --- answers that are none
 
 

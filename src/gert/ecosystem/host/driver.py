@@ -96,6 +96,7 @@ class Driver:
         self._arrivals: deque[tuple[Lane | None, Logged]] = deque()
         self._arrived = asyncio.Event()
         self._open = 0
+        self._unanswered: set[str] = set()
         self._waiting: list[tuple[Lane, Ask[Any]]] = []
         # A cancellation that is wished for, and one the run is being told of.
         self._wish: str | None = None
@@ -297,15 +298,19 @@ class Driver:
                 settled = self._world.immediate(ask)
                 self._arrive(lane, ask, settled or answer_with(ask, Failure("cancelled", reason)))
                 continue
+            self._unanswered.add(ask.key)
             task = asyncio.create_task(self._answer(lane, ask))
             self._tasks.add(task)
             task.add_done_callback(partial(self._ended, lane, ask))
 
     def _ended(self, lane: Lane, ask: Ask[Any], task: "asyncio.Task[None]") -> None:
-        """A question that was cancelled has its answer here: one that had not begun never gets to say so itself."""
+        """A question that was cancelled has its answer here: one that had not begun never gets to say so itself.
+
+        One that was answered while it was being cancelled is not answered again.
+        """
         self._tasks.discard(task)
         reason = self._reason or self._wish
-        if task.cancelled() and reason is not None:
+        if task.cancelled() and reason is not None and ask.key in self._unanswered:
             self._arrive(lane, ask, answer_with(ask, Failure("cancelled", reason)))
 
     async def _answer(self, lane: Lane, ask: Ask[Any]) -> None:
@@ -344,6 +349,7 @@ class Driver:
 
     def _arrive(self, lane: Lane, ask: Ask[Any], answer: AnyAnswer) -> None:
         self._open -= 1
+        self._unanswered.discard(ask.key)
         self._arrivals.append((lane, Logged(ask.key, answer)))
         self._arrived.set()
 

@@ -64,7 +64,7 @@ def explain_runbook(
     if program is None:
         raise DocumentError(f"`{file}` is not a runbook")
     policies = policies_for(workspace, file, program, policy_files)
-    explained = list(_steps(program, policies))
+    explained = list(explained_steps(program, policies))
     if step_id is None:
         return program, explained
     chosen = [each for each in explained if each.name == step_id]
@@ -73,7 +73,8 @@ def explain_runbook(
     return program, chosen
 
 
-def _steps(program: Program, policies: list[Policy]) -> Iterator[ExplainedStep]:
+def explained_steps(program: Program, policies: list[Policy]) -> Iterator[ExplainedStep]:
+    """Every step that has a contract, and what governance makes of it."""
     for step in program.steps:
         contract = program.contract_of(step)
         if contract is not None:

@@ -27,7 +27,7 @@ from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import Outcome
 from gert.kernel.events.vocabulary import RunMode, SkipReason
 from gert.kernel.foundation.canonical import require_canonical
-from gert.kernel.foundation.duration import format_duration
+from gert.kernel.foundation.duration import MAX_DURATION, format_duration
 from gert.kernel.foundation.globs import Visibility
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.governance.rules import Policy
@@ -39,6 +39,7 @@ from gert.kernel.template import render_text as text_of
 A = TypeVar("A", bound=Answer)
 
 _MOST_REMEMBERED = 256
+_LONGEST = MAX_DURATION.total_seconds()
 
 
 class Recent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -123,10 +124,18 @@ class Run:
         if result.failure is not None and result.stops and result.failure.kind not in NEVER_CONTINUED:
             self.guesses += 1
 
-    def executions(self, step: Step) -> int:
-        """How often a step was about to execute, this time included."""
-        self._executions[id(step)] = self._executions.get(id(step), 0) + 1
-        return self._executions[id(step)]
+    def executions(self, step: Step, state: State) -> int:
+        """How often a step was about to execute, this time included.
+
+        Where outcomes are explored, ways that are not taken count for nothing; each state knows what led to it.
+        """
+        before = state.executions if self.setup.explores else self._executions
+        count = before.get(id(step), 0) + 1
+        if self.setup.explores:
+            state.set_executions(id(step), count)
+        else:
+            self._executions[id(step)] = count
+        return count
 
     def executed(self, target: str) -> int:
         """How often a target was about to be executed, this time included.
@@ -161,7 +170,9 @@ class Clock:
 
 def written(seconds: float) -> str:
     """Seconds as events carry them, to the millisecond."""
-    return format_duration(timedelta(milliseconds=round(seconds * 1000))) if seconds > 0 else "0s"
+    # Answers are data: what they add up to may be more than any clock holds.
+    milliseconds = round(min(seconds, _LONGEST) * 1000)
+    return format_duration(timedelta(milliseconds=milliseconds)) if milliseconds > 0 else "0s"
 
 
 class Strand(msgspec.Struct, frozen=True, kw_only=True):

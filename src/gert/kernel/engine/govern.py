@@ -60,7 +60,7 @@ def _breach(terms: Terms, step: Step, frame: Frame, executed: int) -> str | None
     limits = terms.decision.limits
     if limits.max_targets is not None:
         # Items of loops are known beforehand; what `repeat` and `next` add shows as it comes.
-        targets = max(frame.strand.targets, frame.run.executions(step))
+        targets = max(frame.strand.targets, frame.run.executions(step, frame.state))
         if targets > limits.max_targets:
             return f"expected at most {limits.max_targets} targets, found {targets}"
     if limits.max_per_hour is not None:

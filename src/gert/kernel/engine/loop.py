@@ -149,7 +149,7 @@ def _collected(result: Result, inside: Frame, frame: Frame) -> Result:
     changes = inside.state.changes
     if changes is None:
         return result
-    frame.state.take_scopes(changes)
+    frame.state.take_lasting(changes)
     return msgspec.structs.replace(result, outputs=result.outputs or changes.archive())
 
 

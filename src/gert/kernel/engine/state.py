@@ -19,7 +19,7 @@ REPEAT = "repeat"
 class Changes:
     """What was set since a fork: names, records by step id, scopes, and which names were exported."""
 
-    __slots__ = ("dropped", "exports", "loops", "names", "records", "scopes", "shadowed")
+    __slots__ = ("dropped", "executions", "exports", "loops", "names", "records", "scopes", "shadowed")
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {}
@@ -30,6 +30,7 @@ class Changes:
         self.exports: dict[str, Any] = {}
         self.shadowed: set[str] = set()
         self.loops: set[str] = set()
+        self.executions: dict[int, int] = {}
 
     def archive(self) -> dict[str, Any]:
         """What an iteration leaves behind: its names, and its records by step id."""
@@ -39,7 +40,7 @@ class Changes:
 class State:
     """Names, records and scopes at one point of one lane."""
 
-    __slots__ = ("bare", "changes", "counts", "loops", "root", "shadowed")
+    __slots__ = ("bare", "changes", "counts", "executions", "loops", "root", "shadowed")
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self.root: dict[str, Any] = {**names, STEP: {}, SCOPE: {}}
@@ -50,6 +51,8 @@ class State:
         self.shadowed: set[str] = set()
         # Steps whose record is the results of a loop.
         self.loops: set[str] = set()
+        # Where outcomes are explored: how often each step has executed on any way that leads here.
+        self.executions: dict[int, int] = {}
         self.changes: Changes | None = None
 
     def fork(self) -> "State":
@@ -60,6 +63,7 @@ class State:
         copy.counts = dict(self.counts)
         copy.shadowed = set(self.shadowed)
         copy.loops = set(self.loops)
+        copy.executions = dict(self.executions)
         copy.changes = Changes()
         return copy
 
@@ -163,11 +167,17 @@ class State:
         shown = self.root.get(step_id) if step_id in self.loops else {**record, "retry_count": jumps}
         self._set_records(step_id, shown, {**own, "retry_count": jumps})
 
+    def set_executions(self, step: int, count: int) -> None:
+        """Note how often a step has executed for certain."""
+        self.executions[step] = count
+        if self.changes is not None:
+            self.changes.executions[step] = count
+
     # --- joining
 
     def merge(self, changes: Changes) -> None:
         """Take over everything a lane set."""
-        self.take_scopes(changes)
+        self.take_lasting(changes)
         for name, value in changes.names.items():
             self.set_name(name, value)
         for step_id, (record, own) in changes.records.items():
@@ -178,12 +188,14 @@ class State:
 
     def keep(self, changes: Changes) -> None:
         """Take over what survives an iteration: exports, and scopes."""
-        self.take_scopes(changes)
+        self.take_lasting(changes)
         for name, value in changes.exports.items():
             self.export(name, value)
 
-    def take_scopes(self, changes: Changes) -> None:
-        """Take over what was forgotten and set in scopes."""
+    def take_lasting(self, changes: Changes) -> None:
+        """Take over what was forgotten and set in scopes, and how often steps have executed."""
+        for step, count in changes.executions.items():
+            self.set_executions(step, max(count, self.executions.get(step, 0)))
         for scope in changes.dropped:
             self.drop_scope(scope)
         for scope, values in changes.scopes.items():
@@ -192,7 +204,7 @@ class State:
     def doubt(self, ways: Iterable["State | None"]) -> None:
         """Take over what several ways may have set, of which nobody knows which is taken; None is no change.
 
-        What all of them agree on is known afterwards.
+        What all of them agree on is known afterwards. What executed on one of them may not have, and does not count.
         """
         ways = tuple(ways)
         changed = [way.changes for way in ways if way is not None and way.changes is not None]

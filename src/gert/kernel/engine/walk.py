@@ -49,6 +49,7 @@ def run_list(steps: tuple[Step, ...], frame: Frame, *, to_the_end: bool = False)
             at = later
             continue
         at += 1
+    jumps.arrive(at)
     return first or DONE
 
 
@@ -62,7 +63,8 @@ class _Jumps:
         self._taken: dict[int, int] = {}
         self._visits: dict[int, int] = {}
         self._reached: dict[str, int] = {}
-        self._doubted: list[tuple[int, int]] = []
+        # From where, to where, and how often steps had executed before.
+        self._doubted: list[tuple[int, int, dict[int, int]]] = []
         self._again: set[int] = set()
         self._program = frame.run.program
         self._state = frame.state
@@ -76,7 +78,7 @@ class _Jumps:
 
     def visit(self, at: int) -> int:
         """How often a step is visited, this time included."""
-        self._arrive(at)
+        self.arrive(at)
         self._visits[at] = self._visits.get(at, 0) + 1
         return self._visits[at]
 
@@ -98,25 +100,31 @@ class _Jumps:
             if name is not None:
                 self._state.count(name, UNKNOWN)
         if target > at:
-            self._doubted.append((at, target))
+            self._doubted.append((at, target, dict(self._state.executions)))
             return None
         self._blur(target, at + 1)
         if at in self._again:
             return None
         self._again.add(at)
         # What ends the second time may not happen at all.
-        self._doubted.append((target - 1, at + 1))
+        self._doubted.append((target - 1, at + 1, dict(self._state.executions)))
         return target
 
     def doubted(self, at: int) -> int | None:
         """Where a jump that may have been taken leads to from before a place to behind it."""
-        return min((target for _, target in self._doubted if target > at), default=None)
+        return min((target for _, target, _ in self._doubted if target > at), default=None)
 
-    def _arrive(self, at: int) -> None:
+    def arrive(self, at: int) -> None:
         """Where a jump that may have been taken leads to, what it leads over may not have run."""
-        for source, target in self._doubted:
+        for source, target, executions in self._doubted:
             if target == at:
                 self._blur(source + 1, target)
+                self._uncount(source + 1, target, executions)
+
+    def _uncount(self, first: int, last: int, executions: dict[int, int]) -> None:
+        for step in map(id, walk(self._steps[first:last])):
+            if step in self._state.executions:
+                self._state.set_executions(step, executions.get(step, 0))
 
     def _blur(self, first: int, last: int) -> None:
         for step in walk(self._steps[first:last]):

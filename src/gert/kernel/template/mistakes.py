@@ -197,7 +197,7 @@ def unknown_function(name: str, source: str, at: int) -> TemplateSyntaxError:
     known = word_hint(name, source, at)
     if known:
         return TemplateSyntaxError(f"`{name}` is not part of the template language", offset=at, hint=known)
-    return TemplateSyntaxError(f"unknown function `{name}`", offset=at, hint=_instead(name))
+    return TemplateSyntaxError(f"unknown function {shown(name)}", offset=at, hint=_instead(name))
 
 
 def word_hint(name: str, source: str, at: int) -> str | None:

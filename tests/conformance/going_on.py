@@ -1,0 +1,117 @@
+"""Runs that are stopped, cut off and gone on with, in memory: what a host does around the driver, and nothing else."""
+
+import asyncio
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from gert.ecosystem.host.continuing import ContinuedJournal
+from gert.ecosystem.host.driver import Driver
+from gert.ecosystem.host.journal import Journal, Logged, read_answers
+from gert.ecosystem.host.reconciling import Reconciled, settle_doubts
+from gert.ecosystem.host.worlds import World
+from gert.ecosystem.stores.memory import MemoryStore
+from gert.errors import IntegrityError
+from gert.kernel.engine.asks import AnyAnswer, Ask, Said
+from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.run import RunResult, run
+from gert.kernel.events.runbook import RunResumed
+from gert.kernel.foundation.principal import Principal
+
+from .runs import NOON
+from .test_replay import by_place
+
+LOU = Principal("human", "lou")
+RESUMED = Said(RunResumed(actor="lou", host="h", gert_version="v", answered=1), None, LOU)
+OF_THE_HOST = frozenset({"run_resumed", "run_forked", "step_reconciled"})
+
+
+class Batches(MemoryStore):
+    """A store that remembers what was written together: how many events and answers there were after each batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[tuple[int, int]] = []
+
+    def append(self, run_id: str, first_seq: int, events: Sequence[bytes], answers: Sequence[bytes] = ()) -> None:
+        """Keep a batch."""
+        super().append(run_id, first_seq, events, answers)
+        before = self.sizes[-1] if self.sizes else (0, 0)
+        self.sizes.append((before[0] + len(events), before[1] + len(answers)))
+
+    def moments(self) -> Iterator[tuple[int, int]]:
+        """What a process that is killed may leave: answers are written before the events that rest on them."""
+        for (before, _), (events, answers) in itertools.pairwise(self.sizes):
+            yield from ((each, answers) for each in range(before, events + 1) if each < self.sizes[-1][0])
+
+    def until(self, run_id: str, events: int, answers: int) -> MemoryStore:
+        """A store with the beginning of what is in this one."""
+        kept = MemoryStore()
+        kept.append(run_id, 1, list(self.events(run_id))[:events], list(self.answers(run_id))[:answers])
+        return kept
+
+
+class Stopped:
+    """A world in which somebody stops the run while so many questions have been put."""
+
+    def __init__(self, world: World, after: int, *, within: bool) -> None:
+        self._world = world
+        self._left = after
+        self._within = within
+        self.driver: Driver | None = None
+
+    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+        """As the world has it."""
+        return self._world.immediate(ask)
+
+    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+        """As the world has it; whoever answers may be the one who stops the run, or somebody beside."""
+        self._left -= 1
+        if self._left == 0 and self.driver is not None:
+            if self._within:
+                self.driver.cancel("stopped")
+            else:
+                asyncio.get_running_loop().call_soon(self.driver.cancel, "stopped")
+        return await self._world.answer(ask)
+
+
+def driven(
+    setup: Setup, world: World, store: MemoryStore, lanes: int, *, recorded: Iterable[Logged] = (), **options: Any
+) -> RunResult:
+    """Drive a run on a clock that ticks with every event."""
+    ticks = itertools.count()
+
+    async def drive() -> RunResult:
+        journal = options.pop("journal", None) or Journal(store, setup.run_id, clock=lambda: NOON + 1000 * next(ticks))
+        driver = Driver(world, journal, max_parallel=lanes, recorded=recorded, **options)
+        if isinstance(world, Stopped):
+            world.driver = driver
+        return await driver.drive(run(setup))
+
+    return asyncio.run(drive())
+
+
+def gone_on(setup: Setup, world: World, store: MemoryStore, lanes: int) -> RunResult:
+    """Go on with a run that was cut off; calls that may have happened are made again."""
+    journal = ContinuedJournal(store, setup.run_id, opening=RESUMED, clock=lambda: NOON)
+    reconciled = Reconciled(world)
+
+    def go_live(announced: list[Ask[Any]]) -> None:
+        choices = settle_doubts(announced, {"*": "retry"})
+        if journal.unsupported():
+            raise IntegrityError("the record holds events that its answers do not lead to")
+        journal.go_live()
+        for choice in choices:
+            journal.say(Said(choice.event, choice.path, None))
+        reconciled.settled = {choice.key: choice for choice in choices}
+
+    journal.on_end = lambda: go_live([])
+    answers = list(read_answers(store.answers(setup.run_id)))
+    return driven(setup, reconciled, store, lanes, recorded=answers, journal=journal, on_live=go_live)
+
+
+def told(lines: Iterable[bytes]) -> dict[str | None, list[dict[str, Any]]]:
+    """What the engine said at each place, in order; what the host said of going on is not part of it."""
+    places = by_place(list(lines))
+    kept = {path: [each for each in said if each["type"] not in OF_THE_HOST] for path, said in places.items()}
+    return {path: said for path, said in kept.items() if said}
