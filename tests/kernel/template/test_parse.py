@@ -129,6 +129,26 @@ from gert.kernel.template.tree import Call, Output, Path, Text
         pytest.param("{{ .a b }}", "`.a` is not a function and takes no arguments", 6, None, id="arguments for data"),
         pytest.param("{{ .a | .b }}", "a function must stand after `|`", 8, None, id="data after a pipe"),
         pytest.param(
+            "{{ .a | (.b) }}", "a function must stand after `|`", 8, None, id="data in parentheses after a pipe"
+        ),
+        pytest.param(
+            "{{ .a | (eq .b .c) }}",
+            "a function must stand after `|`",
+            8,
+            "write it without parentheses",
+            id="a whole call after a pipe",
+        ),
+        pytest.param(
+            "{{ .a | (.b | len) }}", "a function must stand after `|`", 8, None, id="a whole pipeline after a pipe"
+        ),
+        pytest.param(
+            "{{ (len .a) 3 }}",
+            "`(len .a)` is not a function and takes no arguments",
+            12,
+            None,
+            id="arguments for a call",
+        ),
+        pytest.param(
             "{{ /* x */ }}",
             "a comment must fill its action",
             3,

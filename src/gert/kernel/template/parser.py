@@ -359,10 +359,12 @@ class _Parser:
         calls: list[Call] = []
         while self.kind == PIPE:
             self.advance()
-            start = self.start
+            start, is_whole = self.start, self.kind == LEFT_PAREN
             call = self.command(piped=True)
-            if not isinstance(call, Call):
-                self.fail("a function must stand after `|`", offset=start)
+            if not isinstance(call, Call) or is_whole:
+                # What stands in parentheses has all its arguments, and takes no further one.
+                hint = "write it without parentheses" if isinstance(call, Call) else None
+                self.fail("a function must stand after `|`", offset=start, hint=hint)
             if not calls and type(first) is Literal and call.name in _TAKE_TEXT:
                 character = _TOKEN(self.source, first.offset)
                 if character and character[CHARACTER]:
@@ -388,20 +390,21 @@ class _Parser:
         """A function with its arguments, or one operand."""
         if self.kind == WORD and self.text not in _CONSTANTS:
             return self.call(piped)
+        start = self.start
         operand = self.operand()
         if self.kind in _OPERANDS:
-            self.fail_on_second_operand(operand)
+            self.fail_on_second_operand(start)
         if isinstance(operand, Literal) and operand.value is None:
             self.fail("`nil` is not a value of its own", offset=operand.offset)
         return operand
 
-    def fail_on_second_operand(self, operand: Expression) -> NoReturn:
+    def fail_on_second_operand(self, start: int) -> NoReturn:
         if self.kind == NUMBER and self.text[0] in "+-":
             hint = self.operator_hint(self.text[0])
             self.fail(f"`{self.text[0]}` is not part of the template language", hint=hint)
         if self.start == self.before:
             self.fail(f"a space must stand before {self.found()}")
-        found = shown(self.source[operand.offset : self.before])
+        found = shown(self.source[start : self.before])
         hint = self.operator_hint(self.text) if self.kind == WORD else None
         self.fail(f"{found} is not a function and takes no arguments", hint=hint)
 
