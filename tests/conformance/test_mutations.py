@@ -59,6 +59,21 @@ KEYS: Final = (
     "größe",
 )  # fmt: skip
 
+LONG: Final = (
+    b"a" * 100_000, "ä".encode() * 5000, b"x-" * 2000, b"9" * 5000, b"a." * 3000, b"a/" * 3000,
+    "\U0001f680".encode() * 300,
+)  # fmt: skip
+LINE_BREAKS: Final = (b"\r\n", b"\r", "\u2028".encode(), "\x85".encode(), b"\n\n", b"\n\x00", b"\x0c\n")
+TOWERS: Final = (
+    "a: &a0 [x]\n" + "".join(f"b{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)),
+    "z: &q {k: *q}", "z: " + "[" * 60, "z: " + "[" * 20_000, "z: " + "{a: " * 5000,
+    "".join(" " * depth + "k:\n" for depth in range(300)),
+)  # fmt: skip
+PIECES: Final = (
+    b"(", b")", b".", b"|", b" ", b"$", b'"', b"`", b"-", b"if ", b"end", b"range ", b"/*", b":=", b"0x", b"1e9", b"'",
+    b"index ", b"\\", b"\x07",
+)  # fmt: skip
+
 WORD: Final = re.compile(r"[\w.-]+")
 
 Mutation = Callable[[bytes, random.Random, bytes], bytes]
@@ -198,14 +213,60 @@ def drop_bytes(source: bytes, chance: random.Random, _: bytes) -> bytes:
     return source[:start] + source[start + chance.randrange(1, 40) :]
 
 
+def lengthen(source: bytes, chance: random.Random, _: bytes) -> bytes:
+    """Put something very long in the place of a word."""
+    words = list(re.finditer(rb"[\w-]+", source))
+    if not words:
+        return source
+    word = chance.choice(words)
+    return source[: word.start()] + chance.choice(LONG) + source[word.end() :]
+
+
+def change_line_breaks(source: bytes, chance: random.Random, _: bytes) -> bytes:
+    return source.replace(b"\n", chance.choice(LINE_BREAKS))
+
+
+def insert_tower(lines: list[str], chance: random.Random, _: list[str]) -> None:
+    """Put in what is deep, refers to itself, or grows beyond all bounds where aliases are followed."""
+    lines.insert(chance.randrange(len(lines)), chance.choice(TOWERS))
+
+
+def alias_line(lines: list[str], chance: random.Random, _: list[str]) -> None:
+    """Let one value stand for another, which may lie inside of it."""
+    keyed = [at for at, line in enumerate(lines) if ": " in line or line.rstrip().endswith(":")]
+    if len(keyed) > 1:
+        first, second = sorted(chance.sample(keyed, 2))
+        key, _colon, value = lines[first].partition(":")
+        lines[first] = f"{key}: &named{value}"
+        lines[second] = lines[second].partition(":")[0] + ": *named"
+
+
+def change_template(source: bytes, chance: random.Random, _: bytes) -> bytes:
+    """Put pieces of the template language into a template."""
+    templates = list(re.finditer(rb"\{\{.*?\}\}", source))
+    if not templates:
+        return source
+    found = chance.choice(templates)
+    inside = bytearray(found.group())
+    for _each in range(chance.randrange(1, 4)):
+        at = chance.randrange(2, len(inside) - 1)
+        inside[at : at + chance.randrange(3)] = chance.choice(PIECES)
+    return source[: found.start()] + bytes(inside) + source[found.end() :]
+
+
 MUTATIONS: Final[tuple[Mutation, ...]] = (
     *map(by_lines, (delete_line, repeat_line, swap_lines, indent_line, outdent_line)),
     *map(by_lines, (replace_scalar, replace_scalar, splice, splice, swap_words, swap_words, swap_words, swap_words)),
     *map(by_tree, (delete_value, replace_value, replace_value, replace_value)),
     *map(by_tree, (insert_value, insert_value, move_value, rename_key)),
+    *map(by_lines, (insert_tower, alias_line, alias_line)),
     truncate,
     flip_bytes,
     drop_bytes,
+    lengthen,
+    change_line_breaks,
+    change_template,
+    change_template,
 )
 
 
@@ -233,6 +294,12 @@ def test_a_mutated_document_is_read_and_judged(case: tuple[Path, bytes], kind: s
     assert isinstance(checked.document, Document)
     assert objections(checked.findings) == []
     assert (checked.document.model is not None) or checked.findings
+    # Lines end as YAML has them end, and in older YAML.
+    lines = re.split("\r\n|[\n\r\x85\u2028\u2029]", source.decode("utf-8", "replace"))
+    for finding in checked.findings:
+        assert finding.line <= len(lines), finding
+        assert finding.column <= len(lines[finding.line - 1]) + 2, finding
+        assert len(finding.message) < 1000, finding
 
 
 @settings(CI, max_examples=300)

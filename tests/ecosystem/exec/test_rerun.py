@@ -192,6 +192,24 @@ def test_what_ctrl_c_stopped_had_no_answer_and_is_asked_again(project: Project) 
     assert project.noted() == ["three", "tidy"]
 
 
+@pytest.mark.parametrize("file", ["answers.jsonl", "trace.jsonl"])
+@pytest.mark.parametrize(
+    "torn",
+    [
+        pytest.param(b'{"key":"', id="its beginning is there"),
+        pytest.param(bytes(40) + b'"}\n', id="its end is there, and zeros before"),
+    ],
+)
+def test_a_line_that_was_not_written_whole_was_never_there(file: str, torn: bytes, project: Project) -> None:
+    """As a run is left that lost its power; `gert resume` sets such a line aside."""
+    old = failed(project, note("one"), call("two", "dies"), note("three"))
+    path = project.root / "runs" / old / file
+    path.write_bytes(path.read_bytes() + torn)
+    project.script("dies", "true")
+    again(project, old, "two", "--allow-changed").ended(0)
+    assert project.noted() == ["three"]
+
+
 def test_a_run_in_a_database_is_run_again_there(project: Project) -> None:
     project.runbook(note("one"), note("two", tool="fragile"), tools=TOOLS)
     project.exec("--db", "runs.db").ended(3)

@@ -452,12 +452,12 @@ REFUSALS: dict[str, tuple[Change, int, str]] = {
     "more answers are lost than power takes": (lambda _, run: _cut_answers(run, 0), 1, "its answers do not lead to"),
     "the trace was changed": (
         lambda _, run: edit(run.trace, _replaced(b'"step_id":"a"', b'"step_id":"x"')),
-        4,
+        1,
         "the chain breaks at line",
     ),
     "a line of the trace is missing": (
         lambda _, run: edit(run.trace, lambda data: _without_line(data, 2)),
-        4,
+        1,
         "the chain breaks at line 3",
     ),
     "the trace is gone": (lambda _, run: run.trace.unlink(), 4, "trace.jsonl"),

@@ -9,7 +9,7 @@ import pytest
 
 from gert.ecosystem.stores import append_file
 from gert.ecosystem.stores.jsonl import JsonlStore
-from gert.errors import TraceError
+from gert.errors import IntegrityError, TraceError
 from gert.kernel.events.chain import read_chain
 from gert.kernel.events.envelope import MAX_LINE_BYTES
 
@@ -224,7 +224,7 @@ class TestGoingOn:
         self, paths: tuple[Path, Path], content: list[bytes], message: str
     ) -> None:
         paths[0].write_bytes(jsonl(content))
-        with pytest.raises(TraceError, match=message) as refusal:
+        with pytest.raises(IntegrityError, match=message) as refusal:
             JsonlStore.reopen(*paths)
         assert refusal.value.hint == "`gert trace verify` says more"
         assert paths[0].read_bytes() == jsonl(content)

@@ -30,6 +30,7 @@ from gert.ecosystem.host.stopping import Relay
 from gert.ecosystem.host.variables import resolve
 from gert.ecosystem.stores.append_file import read_lines
 from gert.ecosystem.stores.batch import MAX_ANSWER_BYTES
+from gert.ecosystem.stores.recovery import is_json
 from gert.errors import InDoubt, IntegrityError, UsageError
 from gert.kernel.engine.asks import Ask, CallExtension, CallTool, Said
 from gert.kernel.engine.frame import Recent
@@ -143,6 +144,8 @@ class _Source:
         if self.report.breaks or not self.report.events:
             why = self.report.breaks[0].message if self.report.breaks else "it has no events"
             raise IntegrityError(f"the record of run `{entry.run_id}` does not hold: {why}")
+        # A line that was not written whole is no event.
+        self.lines = self.lines[: self.report.events]
         self.answers = _answers(entry)
 
 
@@ -171,6 +174,9 @@ def _answers(entry: Entry) -> list[Logged]:
     path = RunFolder(entry.place.state, entry.run_id).answers
     with open_file(path) as file, open(file.fileno(), "rb", closefd=False) as lines:
         whole = [line for line in read_lines(lines, MAX_ANSWER_BYTES) if line.endswith(b"\n")]
+    # After a loss of power the end of a line may be there, and zeros in place of its beginning.
+    if whole and not is_json(whole[-1]):
+        whole.pop()
     return _read(whole, entry)
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from gert.ecosystem.stores.append_file import AppendFile, read_lines
 from gert.ecosystem.stores.batch import MAX_ANSWER_BYTES
-from gert.errors import TraceError
+from gert.errors import IntegrityError, TraceError
 from gert.kernel.events.chain import ChainReader
 from gert.kernel.events.envelope import MAX_LINE_BYTES, decode
 
@@ -61,7 +61,7 @@ def whole_answers(file: AppendFile) -> Whole:
                 break
             count, last, end = count + 1, line, end + len(line)
     # After a loss of power the end of a line may be there, and zeros in place of its beginning.
-    if count and not _is_json(last):
+    if count and not is_json(last):
         count, end, torn = count - 1, end - len(last), last + torn
     return Whole(count, end, torn)
 
@@ -91,7 +91,8 @@ def _seq(line: bytes) -> int | None:
         return None  # the chain says why
 
 
-def _is_json(line: bytes) -> bool:
+def is_json(line: bytes) -> bool:
+    """Whether a line was written whole."""
     try:
         msgspec.json.decode(line, type=msgspec.Raw)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -99,5 +100,5 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-def _not_to_continue(file: AppendFile, why: str) -> TraceError:
-    return TraceError(f"`{file.path}` cannot be continued: {why}", hint="`gert trace verify` says more")
+def _not_to_continue(file: AppendFile, why: str) -> IntegrityError:
+    return IntegrityError(f"`{file.path}` cannot be continued: {why}", hint="`gert trace verify` says more")

@@ -1,13 +1,18 @@
 """Findings: what validation has to say about a document, in one shape for every phase and surface."""
 
+import re
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from gert.kernel.foundation.ranked import Ranked
 
 Path: TypeAlias = tuple[str | int, ...]
+
+_LONG: Final = 300
+_LONGEST_QUOTED: Final = 60
+_QUOTED: Final = re.compile(f"`([^`]{{{_LONGEST_QUOTED - 1}}})[^`]+`")
 
 
 class Severity(Ranked):
@@ -55,17 +60,27 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 def error(rule: str, path: Path, message: str, hint: str | None = None, *, on_key: bool = False) -> Finding:
     """A finding that makes the document invalid."""
-    return Finding(rule=rule, severity=Severity.ERROR, path=path, message=message, hint=hint, on_key=on_key)
+    return _found(rule, Severity.ERROR, path, message, hint, on_key=on_key)
 
 
 def warning(rule: str, path: Path, message: str, hint: str | None = None, *, on_key: bool = False) -> Finding:
     """A finding that fails only a strict check."""
-    return Finding(rule=rule, severity=Severity.WARNING, path=path, message=message, hint=hint, on_key=on_key)
+    return _found(rule, Severity.WARNING, path, message, hint, on_key=on_key)
 
 
 def note(rule: str, path: Path, message: str, hint: str | None = None) -> Finding:
     """Something worth knowing that never fails a check."""
-    return Finding(rule=rule, severity=Severity.NOTE, path=path, message=message, hint=hint)
+    return _found(rule, Severity.NOTE, path, message, hint, on_key=False)
+
+
+def _found(rule: str, severity: Severity, path: Path, message: str, hint: str | None, *, on_key: bool) -> Finding:
+    told = None if hint is None else _readable(hint)
+    return Finding(rule=rule, severity=severity, path=path, message=_readable(message), hint=told, on_key=on_key)
+
+
+def _readable(words: str) -> str:
+    """The words, with what they quote cut where it would make them endless: a name may be as long as a document."""
+    return words if len(words) <= _LONG else _QUOTED.sub(r"`\1…`", words)
 
 
 def path_text(path: Path) -> str:
