@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 from gert.ecosystem.stores import sql
 from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.ecosystem.stores.sqlite_ledger import SqliteLedger
+from gert.ecosystem.stores.sqlite_reader import SqliteReader
+from gert.ecosystem.stores.sqlite_writer import SqliteWriter
 from gert.ecosystem.stores.verifying import verify_run
 from gert.errors import Busy, RunError, TraceError
 from gert.kernel.agent.compose import Entry, compose
@@ -49,6 +52,28 @@ def columns_of(path: Path) -> dict[str, list[Any]]:
     with closing(sqlite3.connect(path)) as connection:
         tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         return {name: connection.execute(f"PRAGMA table_info({name})").fetchall() for name in sorted(tables)}
+
+
+@in_loop
+async def test_a_file_that_was_closed_is_the_whole_ledger(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    has_closed = threading.Event()
+    close_writer, close_reader = SqliteWriter.close, SqliteReader.close
+
+    def writer_closes(writer: SqliteWriter) -> None:
+        close_writer(writer)
+        has_closed.set()
+
+    def reader_closes(reader: SqliteReader) -> None:
+        # As slow as a reader can be: where the writer may go first, it does.
+        has_closed.wait(0.2)
+        close_reader(reader)
+
+    async with SqliteLedger(path, quick_seconds=0) as ledger:
+        await written(ledger, note("kept"))
+        assert await ledger.head(RUN) is not None
+        monkeypatch.setattr(SqliteWriter, "close", writer_closes)
+        monkeypatch.setattr(SqliteReader, "close", reader_closes)
+    assert [found.name for found in path.parent.iterdir()] == [path.name]
 
 
 class TestOlderFiles:

@@ -161,10 +161,15 @@ class Threads:
         if tasks:
             self._hand_over(tasks, loop)
         self._near.close()
-        # Both are told before either is waited for: a close that is cancelled closes all the same.
-        endings = [worker.end(loop) for worker in (self._writing, self._reading) if worker is not None]
-        for ending in endings:
-            await ending
+        try:
+            # Whoever reads lets go first: SQLite takes its log back into the file with the last connection, if that
+            # one may write. Otherwise all that is new would stand beside the file, and a copy of it would lack that.
+            await self._reading.end(loop)
+        finally:
+            # Told in any case: a close that is cancelled closes all the same.
+            ended = self._writing.end(loop) if self._writing is not None else None
+        if ended is not None:
+            await ended
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Do what was asked for in this turn of the event loop."""
