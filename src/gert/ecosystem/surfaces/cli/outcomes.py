@@ -74,7 +74,7 @@ def command(
     places = places_for(paths, db, state_dir, os.getcwd(), os.environ, dsn)
     report = OutcomeReport()
     # Rows that appear on the same terminal are progress enough.
-    with progress(wanted=not (as_csv and sys.stdout.isatty())) as reading:
+    with progress(wanted=not (as_csv and sys.stdout is not None and sys.stdout.isatty())) as reading:
         scan = Scan(selection, reading.on_read)
         runs = distinct(scan.runs(places))
         if as_csv:

@@ -16,7 +16,7 @@ from gert.ecosystem.surfaces.cli.exec import named
 from gert.ecosystem.surfaces.cli.output import complain, plural, say, say_json, say_table
 from gert.ecosystem.surfaces.cli.run_ledger import artifacts, export, status, summaries, verify
 from gert.ecosystem.surfaces.cli.run_options import kept, moment_since, of_run, open_runs
-from gert.ecosystem.surfaces.cli.run_text import HEADINGS, abandoned_lines, about, as_document, as_row, row
+from gert.ecosystem.surfaces.cli.run_text import HEADINGS, SPARE, abandoned_lines, about, as_document, as_row, row
 from gert.ecosystem.surfaces.cli.stopping import stopping
 from gert.ecosystem.surfaces.cli.timeline import say_timeline
 from gert.errors import TraceError, UsageError
@@ -78,7 +78,7 @@ def list_(
         if as_json:
             say_json([as_row(entry) for entry in found])
         elif found:
-            say_table(HEADINGS, [row(entry, moment) for entry in found])
+            say_table(HEADINGS, [row(entry, moment) for entry in found], SPARE)
         else:
             say("there are no such runs" if runs.ids() else f"there are no runs in {runs.place.name}")
     _note(runs.problems)

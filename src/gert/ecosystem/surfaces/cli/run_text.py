@@ -28,6 +28,9 @@ from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.foundation.text import printable
 
 HEADINGS: Final = ("run", "runbook", "started", "by", "mode", "status", "outcome", "events", "took")
+SPARE: Final = ("took", "mode", "events", "by", "outcome", "started", "runbook")
+"""What a narrow terminal does without, the first first: the id and how the run stands are always shown."""
+
 COLOURS: Final = {
     "running": LIVELY,
     "waiting": DOUBTFUL,
