@@ -1,6 +1,7 @@
 """A ledger as commands look at it: one question after the other, from any thread, and nothing is ever written."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
@@ -27,7 +28,7 @@ _TURN: Final = 0.1
 
 
 class Archive:
-    """A ledger in a SQLite file, or on Postgres, open only for reading; it is opened when it is first asked.
+    """A ledger in a SQLite file, a folder or on Postgres, open only for reading; it is opened when it is first asked.
 
     A ledger belongs to one event loop. This one has a thread of its own, so that those who have a loop already may
     ask as well as those who have none.
@@ -37,6 +38,9 @@ class Archive:
         self._place = place
         self._ledger: Ledger | None = None
         self._store: RunStore | None = None
+        self._is_folder = isinstance(place, str) and os.path.isdir(place)
+        # Which file or folder was opened: another one may take its place, and nobody writes to the first any more.
+        self._opened: tuple[int, int] | None = None
         self._starting = Lock()
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="gert-archive", daemon=True)
@@ -101,21 +105,24 @@ class Archive:
     def wait(self, run_id: str, after: int, timeout: float, stop: Event) -> None:
         """Wait until a run has more than `after` events, for so long at most; whoever writes wakes us, or `stop`."""
         asking = self._begin(lambda ledger: ledger.wait(run_id, after, timeout))
-        while not stop.is_set():
-            # Only our own patience is short: a signal is heard between two turns, and the ledger is asked once.
-            done, _ = wait_for([asking], timeout=_TURN)
-            if done:
-                self._result(asking)
-                return
-        asking.cancel()
+        try:
+            while not stop.is_set():
+                # Only our own patience is short: a signal is heard between two turns, and the ledger is asked once.
+                done, _ = wait_for([asking], timeout=_TURN)
+                if done:
+                    self._result(asking)
+                    return
+                self._require_same()
+        finally:
+            asking.cancel()
 
     def schema(self) -> SchemaInfo:
         """What the ledger says of itself."""
         return self.ask(lambda ledger: ledger.schema_info())
 
     def state(self, run_id: str) -> bytes | None:
-        """What identifies a runbook run, where it was kept."""
-        return self._runs().state(run_id)
+        """What identifies a runbook run, where it was kept; a folder keeps agent runs only."""
+        return None if self._is_folder else self._runs().state(run_id)
 
     def ask(self, question: Callable[[Ledger], Coroutine[Any, Any, T]]) -> T:
         """Put a question to the ledger and wait for its answer."""
@@ -170,6 +177,7 @@ class Archive:
     async def _answer(self, question: Callable[[Ledger], Coroutine[Any, Any, T]]) -> T:
         try:
             if self._ledger is None:
+                self._opened = _number_of(self._place)
                 self._ledger = _opened(self._place)
             return await question(self._ledger)
         except Exception as problem:
@@ -184,6 +192,13 @@ class Archive:
             await ledger.close()
         await self._loop.shutdown_asyncgens()
 
+    def _require_same(self) -> None:
+        if _number_of(self._place) != self._opened:
+            raise TraceError(
+                f"`{self.name}` was removed, or another one put in its place",
+                hint="look again to see what is there now",
+            )
+
     def _masked(self, problem: GertError) -> GertError:
         if isinstance(self._place, Dsn):
             problem.message = self._place.masked(problem.message)
@@ -197,9 +212,24 @@ def _opened(place: Database) -> Ledger:
         from gert.ecosystem.stores.postgres import PostgresLedger
 
         return PostgresLedger(place.value, read_only=True, min_pool_size=0, max_pool_size=1, max_retry_attempts=2)
+    if os.path.isdir(place):
+        from gert.ecosystem.stores.jsonl_ledger import JsonlLedger
+
+        return JsonlLedger(place, read_only=True)
     from gert.ecosystem.stores.sqlite_ledger import SqliteLedger
 
     return SqliteLedger(place, read_only=True)
+
+
+def _number_of(place: Database) -> tuple[int, int] | None:
+    """What tells a file or folder from another of its name; none where it is gone, or on a server."""
+    if isinstance(place, Dsn):
+        return None
+    try:
+        found = os.stat(place)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 async def _runs(ledger: Ledger, *, tenant: str | None, since: datetime | None, limit: int) -> list[Head]:

@@ -1,17 +1,19 @@
 """Where runs are kept in place of files: a SQLite file, or a ledger on Postgres, which are opened and named alike."""
 
+import os
 import shlex
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeAlias
 
 from gert.ecosystem.host.dsn import Dsn, read_dsn
+from gert.ecosystem.host.files import is_file
 from gert.ecosystem.stores.port import Store
 from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.errors import UsageError
 
 Database: TypeAlias = str | Dsn
-"""A SQLite file by its path, or a ledger on Postgres by its address."""
+"""A SQLite file, or to read from a folder of JSONL, by its path; a ledger on Postgres by its address."""
 
 
 class RunStore(Store, Protocol):
@@ -39,6 +41,23 @@ def database_for(db: str | None, dsn: str | None, environ: Mapping[str, str]) ->
     if db is not None and dsn is not None:
         raise UsageError("expected one ledger, found two", hint="leave out --db or --dsn")
     return read_dsn(dsn, environ) if dsn is not None else db
+
+
+def require_ledger(path: str) -> None:
+    """Refuse what cannot be a ledger to look at: a file that is not there, a pipe, a folder without one."""
+    if os.path.isdir(path) and not is_folder_of_runs(path):
+        raise UsageError(f"there is no ledger in the folder `{path}`")
+    if not os.path.isdir(path) and not is_file(path):
+        raise UsageError(f"there is no file `{path}`")
+
+
+def is_folder_of_runs(path: str) -> bool:
+    """Whether it is a folder that holds a ledger of JSONL."""
+    if not os.path.isdir(path):
+        return False
+    from gert.ecosystem.stores.jsonl_ledger import is_ledger
+
+    return is_ledger(path)
 
 
 def open_database(database: Database, *, sync: bool = True, read_only: bool = False) -> RunStore:

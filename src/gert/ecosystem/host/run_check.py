@@ -6,9 +6,10 @@ import msgspec
 
 from gert.ecosystem.host.archive import Archive
 from gert.ecosystem.host.run_entry import Entry
+from gert.ecosystem.host.run_list import Runs
 from gert.ecosystem.host.traces import open_trace, verify_trace
 from gert.ecosystem.stores.verifying import read_run
-from gert.errors import TraceError
+from gert.errors import Busy, IntegrityError, TraceError
 from gert.kernel.agent.ledger import Head
 from gert.kernel.agent.verifying import check_run
 from gert.kernel.events.chain import ChainReport
@@ -47,6 +48,17 @@ class Verified(msgspec.Struct, frozen=True):
     def reasons(self) -> list[str]:
         """Why it is not valid."""
         return [check.reason for check in self.checks if check.passed is False]
+
+
+def check_run_of(runs: Runs, run_id: str, demands: Demands) -> Verified:
+    """Check a run that was found: one whose ends cannot be read is there, and not what was written."""
+    try:
+        entry = runs.entry(run_id)
+    except Busy:
+        raise
+    except (TraceError, IntegrityError) as problem:
+        return Verified(run_id, "runbook", 0, (Check(1, "chain", False, problem.message),), None)
+    return check_record(entry, runs.archive, demands)
 
 
 def check_record(entry: Entry, archive: Archive | None, demands: Demands) -> Verified:

@@ -8,13 +8,12 @@ from typing import Final, Literal
 import msgspec
 
 from gert.ecosystem.approvals.ticket_file import TicketFile
-from gert.ecosystem.host.database import Database, database_for, name_of, words_for
+from gert.ecosystem.host.database import Database, database_for, name_of, require_ledger, words_for
 from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.dsn import Dsn
-from gert.ecosystem.host.files import is_file
 from gert.ecosystem.host.runs import state_dir, words_for_state
 from gert.ecosystem.host.state import RunState
-from gert.errors import TraceError, UsageError
+from gert.errors import TraceError
 from gert.kernel.agent.ledger import Head
 from gert.kernel.events.envelope import Envelope, parse_timestamp
 from gert.kernel.events.summary import RunSummary
@@ -130,8 +129,8 @@ class Entry(msgspec.Struct, kw_only=True):
 def place_for(chosen: str | None, db: str | None, environ: Mapping[str, str], dsn: str | None = None) -> Place:
     """Where to look: the state directory of the working folder unless another is chosen, or a ledger."""
     database = database_for(db, dsn, environ)
-    if db is not None and not is_file(db):
-        raise UsageError(f"there is no file `{db}`")
+    if db is not None:
+        require_ledger(db)
     address = database if isinstance(database, Dsn) else None
     working = os.getcwd()
     root = Workspace(working).project_root(working)

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from gert.ecosystem.host.database import is_folder_of_runs
 from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.stores.append_file import read_lines
-from gert.errors import DocumentError, TraceError, UsageError
+from gert.errors import Busy, DocumentError, TraceError, UsageError
 from gert.kernel.agent.ledger import Head
 from gert.kernel.agent.verifying import check_run
 from gert.kernel.events.agent import RunStarted
@@ -67,7 +68,7 @@ def open_trace(file: str | None, db: str | None, run_id: str | None, dsn: Dsn | 
     """Find a trace: in a file, on standard input (`-`), or as a run in a ledger."""
     if sum(place is not None for place in (file, db, dsn)) > 1:
         raise UsageError("expected a file or a database, found both", hint="leave out FILE, `--db` or `--dsn`")
-    if db is not None:
+    if db is not None and not is_folder_of_runs(db):
         _require_file(db)
     ledger = db if db is not None else dsn
     if ledger is not None:
@@ -152,7 +153,7 @@ def _archive(ledger: str | Dsn) -> "Archive":
 
 
 def _trace_in_ledger(ledger: str | Dsn, run_id: str | None) -> Trace:
-    with _as_document(), _archive(ledger) as archive:
+    with as_document(), _archive(ledger) as archive:
         run = _pick_run(archive, run_id)
         name = archive.name
     return Trace(
@@ -186,13 +187,13 @@ def _runs_hint(archive: "Archive") -> str:
 
 
 def _run_chunks(ledger: str | Dsn, run_id: str) -> Iterator[bytes]:
-    with _as_document(), _archive(ledger) as archive:
+    with as_document(), _archive(ledger) as archive:
         for line in archive.lines(run_id):
             yield line + b"\n"
 
 
 def _run_head(ledger: str | Dsn, run_id: str) -> Head | None:
-    with _as_document(), _archive(ledger) as archive:
+    with as_document(), _archive(ledger) as archive:
         return archive.head(run_id)
 
 
@@ -234,9 +235,11 @@ def _reading(path: str) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _as_document() -> Iterator[None]:
-    """A database that cannot be read is a document that cannot be read, not a fault of the engine."""
+def as_document() -> Iterator[None]:
+    """A ledger that cannot be read is a document that cannot be read, not a fault of the engine."""
     try:
         yield
+    except Busy:
+        raise  # it can be read, and not now
     except TraceError as error:
         raise DocumentError(error.message, hint=error.hint) from error

@@ -7,9 +7,10 @@ from os import PathLike, fspath
 
 from gert.ecosystem.stores.async_ledger import POLL_INTERVAL, AsyncLedger
 from gert.ecosystem.stores.folders import make_folder
-from gert.ecosystem.stores.jsonl_reader import JsonlReader
+from gert.ecosystem.stores.jsonl_reader import LOCK, JsonlReader
 from gert.ecosystem.stores.jsonl_writer import JsonlWriter
 from gert.ecosystem.stores.naming import utc_now
+from gert.ecosystem.stores.run_file import HEAD
 from gert.ecosystem.stores.threads import Threads
 from gert.errors import TraceError
 from gert.kernel.foundation.signature import Key
@@ -55,6 +56,15 @@ class JsonlLedger(AsyncLedger):
     def torn(self) -> Mapping[str, bytes]:
         """What was found after the ends of runs, left by whoever died while appending; it was set aside."""
         return self._torn
+
+
+def is_ledger(folder: str) -> bool:
+    """Whether a folder holds a ledger: whoever has written to one left its lock, or at least a run."""
+    try:
+        with os.scandir(folder) as entries:
+            return any(entry.name == LOCK or entry.name.endswith(HEAD) for entry in entries)
+    except OSError:
+        return False
 
 
 def _prepare(folder: str, *, read_only: bool) -> None:

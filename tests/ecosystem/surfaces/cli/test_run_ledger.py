@@ -337,7 +337,113 @@ class TestPlaces:
         assert said["next"][0] == "gert run tail triage-1 --follow --dsn env:GERT_DSN"
 
 
+class TestFolders:
+    """A ledger of JSONL is looked at as any other."""
+
+    def test_its_runs_are_listed_and_shown(self, folder_ledger: Place, out: Out) -> None:
+        found = {row["run_id"]: row["status"] for row in out.json("list", *folder_ledger.words)}
+        assert found == {"other-1": "completed", "triage-2": "paused", "triage-1": "active"}
+        assert [row["run_id"] for row in out.json("list", "--tenant", "other", *folder_ledger.words)] == ["other-1"]
+        assert out.json("status", "triage-2", *folder_ledger.words)["blocked_on"] == "unblock:boss"
+        assert out.json("artifacts", "triage-1", *folder_ledger.words)["artifacts"]["report"] == {"a": [3], "b": 2}
+        assert len(out.of("tail", "triage-1", "--json", *folder_ledger.words).splitlines()) == 10
+        assert f"--db {folder_ledger.where}" in out.of("show", "triage-1", *folder_ledger.words)
+
+    def test_it_is_verified_and_exported_and_left_as_it_is(self, folder_ledger: Place, out: Out, folder: Path) -> None:
+        files = Path(folder_ledger.where)
+        before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in files.iterdir()}
+        assert out.of("verify", "triage-1", *folder_ledger.words) == "valid\n"
+        out.of("export", "triage-1", "--output", "run.jsonl", *folder_ledger.words)
+        assert (folder / "run.jsonl").read_bytes() == (files / "triage-1.jsonl").read_bytes()
+        assert main(["trace", "verify", *folder_ledger.words, "--run", "triage-1"]) == 0
+        out.of("abandon", "triage-1", "--reason", "x", *folder_ledger.words, code=2)
+        assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in files.iterdir()} == before
+
+    @pytest.mark.parametrize(
+        "harm",
+        [
+            pytest.param(lambda data: data[: data.rindex(b"\n", 0, -1) + 1], id="its end was cut off"),
+            pytest.param(lambda data: data.replace(b"kim", b"eve"), id="a line was changed"),
+            pytest.param(lambda data: b"x" + data[1:], id="its first line is none"),
+            pytest.param(lambda _: b"", id="it was emptied"),
+        ],
+    )
+    def test_what_was_changed_is_invalid_and_hides_no_other(self, harm: Any, folder_ledger: Place, out: Out) -> None:
+        file = Path(folder_ledger.where, "triage-1.jsonl")
+        file.write_bytes(harm(file.read_bytes()))
+        assert out.of("verify", "triage-1", *folder_ledger.words, code=1) == "invalid\n"
+        assert out.err.startswith("error: ")
+        assert out.of("verify", "triage-2", *folder_ledger.words) == "valid\n"
+        assert {"triage-2", "other-1"} <= {row["run_id"] for row in out.json("list", *folder_ledger.words)}
+
+    @pytest.mark.parametrize("command", [["list"], ["show", "x"], ["verify", "x"], ["export", "x"]], ids=" ".join)
+    def test_a_folder_without_a_ledger_is_a_mistake(self, command: list[str], folder: Path, out: Out) -> None:
+        out.of(*command, "--db", str(folder), code=2)
+        assert "there is no ledger in the folder" in out.err
+        assert paths_below(folder) == set()
+
+
+class TestHarm:
+    """Whatever is wrong with a ledger, it is said, and what can be read is shown."""
+
+    @pytest.mark.parametrize(
+        "command", [["list"], ["show", "x"], ["tail", "x"], ["verify", "x"], ["export", "x"]], ids=" ".join
+    )
+    @pytest.mark.parametrize(
+        ("data", "why"),
+        [
+            pytest.param(b"", "is not a database of gert", id="empty"),
+            pytest.param(b"hello, I am text\n" * 50, "is not a database", id="text"),
+            pytest.param(b"SQLite format 3\x00" + b"\xff" * 84, "is", id="a head and nothing behind it"),
+        ],
+    )
+    def test_a_file_that_is_no_ledger_is_not_our_fault(
+        self, data: bytes, why: str, command: list[str], folder: Path, out: Out
+    ) -> None:
+        (folder / "x.db").write_bytes(data)
+        assert out.of(*command, "--db", "x.db", code=1) == ""
+        assert f"`x.db` {why}" in out.err
+        assert (folder / "x.db").read_bytes() == data
+
+    def test_a_newer_ledger_says_what_to_do(self, sqlite_ledger: Place, out: Out) -> None:
+        sqlite_ledger.harm("UPDATE meta SET value = '99' WHERE key = 'schema_version'")
+        out.of("list", *sqlite_ledger.words, code=1)
+        assert "update gert" in out.err
+
+    def test_a_run_without_a_time_is_listed(self, sqlite_ledger: Place, out: Out) -> None:
+        sqlite_ledger.harm("UPDATE runs SET updated_at = 'soon', started_at = '' WHERE run_id = 'triage-1'")
+        rows = {row["run_id"]: row for row in out.json("list", *sqlite_ledger.words)}
+        assert (rows["triage-1"]["duration"], len(rows)) == (None, 3)
+        assert "triage-1" in out.of("show", "triage-1", *sqlite_ledger.words)
+
+    @pytest.mark.parametrize("main_words", [[], ["--json"]], ids=["in words", "as JSON"])
+    def test_a_runbook_run_whose_beginning_is_gone_is_invalid(
+        self, main_words: list[str], sqlite_ledger: Place, out: Out
+    ) -> None:
+        add_runbook(sqlite_ledger)
+        sqlite_ledger.harm(f"UPDATE events SET line = CAST('x' AS BLOB) WHERE run_id = '{RUNBOOK}' AND seq = 1")
+        assert "valid" in out.of("verify", RUNBOOK, *main_words, *sqlite_ledger.words, code=1)
+        assert len(out.json("list", *sqlite_ledger.words)) == 3
+        assert RUNBOOK in out.err
+
+
 class TestFollow:
+    @pytest.mark.parametrize("harm", ["removed", "replaced"])
+    @pytest.mark.parametrize("command", ["gert", "gert.ecosystem.surfaces.cli.artana"], ids=["gert", "artana"])
+    def test_a_ledger_that_is_gone_is_not_followed(self, harm: str, command: str, tmp_path: Path) -> None:
+        place = fill(Place(str(tmp_path / "gone.db")))
+        words = [sys.executable, "-m", command, "run", "tail", "triage-1", "--follow", "--json", *place.words]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert [json.loads(process.stdout.readline())["seq"] for _ in range(10)] == list(range(1, 11))
+            if harm == "removed":
+                os.unlink(place.where)
+            else:
+                os.replace(fill(Place(str(tmp_path / "new.db"))).where, place.where)
+            rest, err = process.communicate(timeout=60)
+        assert (rest, process.returncode) == ("", 1)
+        assert "was removed, or another one put in its place" in err
+
     def test_events_are_shown_as_they_come_until_ctrl_c(self, ledger: Place) -> None:
         command = [sys.executable, "-m", "gert", "run", "tail", "triage-1", "--follow", "--json", *ledger.words]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -9,12 +9,13 @@ from typing import Any, Final
 import click
 
 from gert.ecosystem.host.archive import Archive
+from gert.ecosystem.host.database import require_ledger
 from gert.ecosystem.host.dsn import read_dsn
 from gert.ecosystem.host.files import is_file
 from gert.ecosystem.host.following import Following
 from gert.ecosystem.host.journal import now
 from gert.ecosystem.host.keys import verification_keys
-from gert.ecosystem.host.run_check import Demands, check_record
+from gert.ecosystem.host.run_check import Demands, check_run_of
 from gert.ecosystem.host.run_entry import Entry, Place
 from gert.ecosystem.host.run_facts import artifact_facts, event_facts, status_facts, summary_facts
 from gert.ecosystem.host.run_list import Runs
@@ -45,7 +46,7 @@ def list_runs(where: _Where, tenant: str | None, since: str | None, moment: date
         _say_json({"run_ids": ids, "since": since, "tenant": tenant})
     else:
         for run_id in ids:
-            click.echo(run_id)
+            _say_row((run_id,))
 
 
 def tail(where: _Where, run_id: str, since_seq: int, *, follow: bool, as_json: bool) -> None:
@@ -58,7 +59,7 @@ def tail(where: _Where, run_id: str, since_seq: int, *, follow: bool, as_json: b
             return
         events = (event_facts(line) for line in reading.lines())
         if as_json:
-            _say_json({"events": list(events), "run_id": run_id})
+            _say_events(events, run_id)
         else:
             for event in events:
                 _say_event(event)
@@ -67,7 +68,7 @@ def tail(where: _Where, run_id: str, since_seq: int, *, follow: bool, as_json: b
 def verify_ledger(where: _Where, run_id: str, *, as_json: bool) -> int:
     """`valid` or `invalid`; why, on standard error."""
     with _opened(where) as runs:
-        found = check_record(_entry(runs, run_id), runs.archive, Demands(verification_keys(os.environ, None)))
+        found = check_run_of(runs, _found(runs, run_id), Demands(verification_keys(os.environ, None)))
     if as_json:
         _say_json({"run_id": run_id, "valid": found.valid})
     else:
@@ -129,16 +130,21 @@ def _opened(where: _Where) -> Runs:
     db, dsn = where
     if dsn is not None:
         return Runs(Place("", None, read_dsn(dsn, os.environ)), os.environ)
-    if not is_file(db):
+    if not os.path.isdir(db) and not is_file(db):
         raise UsageError(f"there is no database `{db}`")
+    require_ledger(db)
     return Runs(Place("", db), os.environ)
 
 
 def _entry(runs: Runs, run_id: str) -> Entry:
+    return runs.entry(_found(runs, run_id))
+
+
+def _found(runs: Runs, run_id: str) -> str:
     """A run by its whole id: scripts rely on it."""
     if _archive(runs).head(run_id) is None:
         raise RunError(f"there is no run `{run_id}` in `{runs.place.name}`")
-    return runs.entry(run_id)
+    return run_id
 
 
 def _archive(runs: Runs) -> Archive:
@@ -148,6 +154,15 @@ def _archive(runs: Runs) -> Archive:
 
 def _say_event(event: dict[str, Any]) -> None:
     _say_row((event["seq"], event["timestamp"], event["event_type"], event["parent_step_key"] or "-"))
+
+
+def _say_events(events: Iterable[dict[str, Any]], run_id: str) -> None:
+    """All events as one document, written as they are read: a run may be longer than memory."""
+    before = '{"events":['
+    for event in events:
+        click.echo(before + _json(event), nl=False)
+        before = ","
+    click.echo(("" if before == "," else before) + f'],"run_id":{_json(run_id)}}}')
 
 
 def _say_row(cells: Iterable[object]) -> None:

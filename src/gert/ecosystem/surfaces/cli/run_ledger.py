@@ -8,7 +8,7 @@ import click
 
 from gert.ecosystem.host.archive import Archive
 from gert.ecosystem.host.keys import verification_keys, where
-from gert.ecosystem.host.run_check import Demands, Verified, check_record
+from gert.ecosystem.host.run_check import Demands, Verified, check_run_of
 from gert.ecosystem.host.run_facts import MOST_SUMMARIES, agent_facts, artifact_facts, status_facts, summary_facts
 from gert.ecosystem.host.run_list import Runs
 from gert.ecosystem.host.traces import open_trace
@@ -64,7 +64,7 @@ def verify(
     """
     demands = Demands(verification_keys(os.environ, key_id), key_id, require_signature)
     with open_runs(state_dir, db, dsn) as runs:
-        found = check_record(runs.entry(runs.find(run_id)), runs.archive, demands)
+        found = check_run_of(runs, runs.find(run_id), demands)
     if as_json:
         say_json(_document(found))
     else:

@@ -1,7 +1,8 @@
 """What the commands of `gert run` share: where runs are looked for, and times people write."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -9,6 +10,7 @@ import click
 
 from gert.ecosystem.host.run_entry import place_for
 from gert.ecosystem.host.run_list import Runs
+from gert.ecosystem.host.traces import as_document
 from gert.errors import InputError, UsageError
 from gert.kernel.foundation.duration import parse_duration
 
@@ -17,7 +19,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _STATE = click.option(
     "--state-dir", metavar="DIR", help="Where runs are kept; the project or your state folder otherwise."
 )
-_DB = click.option("--db", metavar="FILE", help="The runs in this SQLite ledger.")
+_DB = click.option("--db", metavar="FILE", help="The runs in this SQLite ledger, or in this folder of JSONL.")
 _DSN = click.option(
     "--dsn", metavar="DSN", help="The runs in this Postgres ledger; env:NAME for a variable that holds its address."
 )
@@ -36,9 +38,11 @@ def of_run(command: _Command) -> _Command:
     return click.argument("run_id", metavar="ID")(kept(command))
 
 
-def open_runs(state_dir: str | None, db: str | None, dsn: str | None = None) -> Runs:
-    """The runs of the place that was named."""
-    return Runs(place_for(state_dir, db, os.environ, dsn), os.environ)
+@contextmanager
+def open_runs(state_dir: str | None, db: str | None, dsn: str | None = None) -> Iterator[Runs]:
+    """The runs of the place that was named; what cannot be read there is no fault of the engine."""
+    with as_document(), Runs(place_for(state_dir, db, os.environ, dsn), os.environ) as runs:
+        yield runs
 
 
 def moment_since(text: str, now: datetime) -> datetime:

@@ -237,19 +237,17 @@ def _line(title: str, value: object) -> str:
 
 def _seconds(entry: Entry) -> float | None:
     """How long it took; of one that has no end, the time its record covers."""
-    summary = entry.summary
-    if entry.kind == "agent" and entry.head is not None:
-        spent = parse_timestamp(entry.head.updated_at) - parse_timestamp(entry.head.started_at)
-        return round(max(spent.total_seconds(), 0.0), 3)
-    if summary is None:
-        return None
-    if summary.seconds is not None:
+    summary = entry.summary if entry.kind == "runbook" else None
+    if summary is not None and summary.seconds is not None:
         return round(summary.seconds, 3)
+    began = entry.started if entry.kind == "agent" else summary.started if summary is not None else None
+    if began is None or entry.last is None:
+        return None
     try:
-        covered = parse_timestamp(entry.last) - summary.started if entry.last is not None else None
+        covered = parse_timestamp(entry.last) - began
     except TraceError:
         return None
-    return round(max(covered.total_seconds(), 0.0), 3) if covered is not None else None
+    return round(max(covered.total_seconds(), 0.0), 3)
 
 
 def _ago(moment: datetime | None, now: datetime) -> str:

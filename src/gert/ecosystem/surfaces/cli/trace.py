@@ -38,7 +38,7 @@ def _takes_trace(command: _Command) -> _Command:
     for option in (
         click.option("--run", "run_id", metavar="ID", help="The run; may be left out where there is only one."),
         click.option("--dsn", metavar="DSN", help="Take the trace from this Postgres ledger; env:NAME for a variable."),
-        click.option("--db", metavar="FILE", help="Take the trace from this SQLite database."),
+        click.option("--db", metavar="FILE", help="Take the trace from this SQLite database, or folder of JSONL."),
         click.argument("file", required=False, metavar="[FILE]"),
     ):
         command = option(command)
