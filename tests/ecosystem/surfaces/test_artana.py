@@ -10,10 +10,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from tests.ecosystem.surfaces.cli.ledgers import TIME, Place, append, fill, paths_below
 
-from gert.ecosystem.surfaces.cli.artana import main
+from gert.ecosystem.surfaces.cli.artana import group, main
 from gert.kernel.foundation.text import REPLACEMENT
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -299,6 +300,19 @@ class TestProjects:
             'ticket\t{"filed":"the site is down"}\n'
         )
 
+    def test_every_help_has_an_example_that_works_in_it(self, folder: Path, said: Said) -> None:
+        assert said("init", ".")[0] == 0
+        self.process([sys.executable, "app.py"], folder)
+        run = group.commands["run"]
+        assert isinstance(run, click.Group)
+        commands = [group, *group.commands.values(), *run.commands.values()]
+        for command in commands:
+            example = (command.epilog or "").removeprefix("Example: artana ")
+            assert example != (command.epilog or ""), command.name
+            code, out, err = said(*example.split(), *(["--force"] if "init" in example else []))
+            assert (code, err) == (0, ""), example
+            assert out, example
+
     def process(self, command: list[str], folder: Path | None = None) -> str:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stderr
@@ -363,7 +377,9 @@ def test_the_package_installs_the_command() -> None:
 
 
 def test_help_loads_nothing_heavy() -> None:
-    script = "import sys; from gert.ecosystem.surfaces.cli.artana import main; main(['--help']); print(*sys.modules)"
+    script = (
+        "import sys; from gert.ecosystem.surfaces.cli.artana import group, main; main(['--help']); print(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert not {"asyncio", "pydantic", "sqlite3", "asyncpg"} & set(done.stdout.split())
 

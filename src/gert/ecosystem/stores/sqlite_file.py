@@ -38,15 +38,43 @@ def open_writer(path: str, *, sync: bool, busy_ms: int = BUSY_MS) -> sqlite3.Con
 
 
 def open_reader(path: str, *, alone: bool = False, busy_ms: int = BUSY_MS) -> sqlite3.Connection:
-    """A connection that only reads; `alone` where nobody may write, such as on a medium nobody can write to."""
+    """A connection that only reads; `alone` for those who only look, and leave nothing behind."""
+    if alone and _is_at_rest(path):
+        try:
+            return _opened_at_rest(path, busy_ms)
+        except sqlite3.OperationalError as error:
+            if not _is_refused(error):
+                raise
     try:
         return _probed(f"{uri(path)}?mode=ro", busy_ms)
     except sqlite3.OperationalError as error:
         # There is no room for the files beside it, nor a writer to mind.
-        refused = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-        if not (refused and alone) or os.path.exists(path + "-wal"):
+        if not (_is_refused(error) and alone) or os.path.exists(path + "-wal"):
             raise
         return _probed(f"{uri(path)}?mode=ro&immutable=1", busy_ms)
+
+
+def _is_at_rest(path: str) -> bool:
+    """Whether all there is stands in the file itself: nothing would be taken into it from beside it."""
+    beside = [path + suffix for suffix in ("-wal", "-journal")]
+    try:
+        return not any(os.path.exists(each) and os.stat(each).st_size for each in beside)
+    except OSError:
+        return False
+
+
+def _opened_at_rest(path: str, busy_ms: int) -> sqlite3.Connection:
+    """A connection that could write and does not.
+
+    SQLite makes its files beside a ledger for everybody who reads it, and only those who could write take them away.
+    """
+    connection = _probed(f"{uri(path)}?mode=rw", busy_ms)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _is_refused(error: sqlite3.OperationalError) -> bool:
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
 
 def connect(address: str, busy_ms: int = BUSY_MS) -> sqlite3.Connection:

@@ -110,9 +110,13 @@ def view_as_newest(connection: sqlite3.Connection, version: int) -> None:
     if version >= sql.SCHEMA_VERSION:
         return
     connection.create_function("gert_hash", 1, _hash, deterministic=True)
+    [only] = connection.execute("PRAGMA query_only").fetchone()
+    # What is temporary stands beside the database, and SQLite asks about it all the same.
+    connection.execute("PRAGMA query_only = OFF")
     for statement in _VIEWS:
         connection.execute(statement)
     connection.execute(sql.table("calls", "sqlite").replace("CREATE TABLE", "CREATE TEMP TABLE"))
+    connection.execute(f"PRAGMA query_only = {int(only)}")
 
 
 def _hash(line: object) -> str:

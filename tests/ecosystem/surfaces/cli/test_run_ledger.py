@@ -17,6 +17,7 @@ from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.ecosystem.surfaces.cli.main import main
 from gert.kernel.foundation.signature import parse_key
 
+ROOT = Path(__file__).resolve().parents[4]
 RUNBOOK = "run-2026-02-28-001"
 SEAL = "a sealing key of the tests"
 
@@ -297,6 +298,37 @@ class TestPlaces:
         (folder / "x.db").write_bytes(data)
         assert main(["run", "list", "--db", "x.db"]) != 0
         assert (folder / "x.db").read_bytes() == data
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ["run", "list"], ["run", "show", "triage-1"], ["run", "tail", "triage-1"], ["run", "verify", "triage-1"],
+            ["run", "summaries", "triage-1"], ["trace", "verify", "--run", "triage-1"], ["outcomes"],
+        ],
+        ids=" ".join,
+    )  # fmt: skip
+    def test_looking_leaves_a_ledger_as_it_is(self, command: list[str], sqlite_ledger: Place) -> None:
+        file = Path(sqlite_ledger.where)
+        before, found = file.read_bytes(), paths_below(file.parent)
+        assert main([*command, *sqlite_ledger.words]) == 0
+        assert paths_below(file.parent) == found
+        assert file.read_bytes() == before
+
+    def test_looking_at_what_a_dead_process_left_changes_nothing(self, tmp_path: Path, out: Out) -> None:
+        place = Place(str(tmp_path / "left.db"))
+        script = (
+            "import os, sys; from tests.ecosystem.surfaces.cli.ledgers import Place, fill\n"
+            "from gert.ecosystem.stores.sqlite_writer import SqliteWriter\n"
+            "SqliteWriter.close = lambda _: os._exit(9)\n"
+            "fill(Place(sys.argv[1]))"
+        )
+        done = subprocess.run([sys.executable, "-c", script, place.where], cwd=ROOT, check=False, timeout=60)
+        files = [Path(place.where), Path(place.where + "-wal")]
+        before = [file.read_bytes() for file in files]
+        assert (done.returncode, bool(before[1])) == (9, True)
+        assert len(out.json("list", *place.words)) == 3
+        assert out.of("verify", "triage-1", *place.words) == "valid\n"
+        assert [file.read_bytes() for file in files] == before
 
     def test_two_ledgers_are_a_mistake(self, out: Out, sqlite_ledger: Place) -> None:
         out.of("list", *sqlite_ledger.words, "--dsn", "postgresql://h/d", code=2)

@@ -41,17 +41,19 @@ def _of_run(command: _Command) -> _Command:
     return click.argument("run_id")(_inspects(command))
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"]}, epilog="Example: artana init my-agent --profile enforced"
+)
 def group() -> None:
     """Inspect durable agent runs, and begin agent projects."""
 
 
-@group.group()
+@group.group(epilog="Example: artana run list")
 def run() -> None:
     """Inspect the runs of a ledger."""
 
 
-@run.command("list")
+@run.command("list", epilog="Example: artana run list --tenant acme --since 2026-02-28")
 @click.option("--tenant", metavar="ID", help="Only runs of this tenant.")
 @click.option("--since", metavar="ISO", help="Only runs written to since this time.")
 @_inspects
@@ -66,7 +68,7 @@ def list_(tenant: str | None, since: str | None, db: str | None, dsn: str | None
     artana_runs.list_runs(_place(db, dsn), tenant, since, moment, as_json=as_json)
 
 
-@run.command()
+@run.command(epilog="Example: artana run tail ticket-1042 --since-seq 2")
 @click.option("--follow", is_flag=True, help="Go on until Ctrl-C.")
 @click.option("--since-seq", type=click.IntRange(0), default=0, metavar="N", help="Only events after this number.")
 @_of_run
@@ -77,7 +79,7 @@ def tail(run_id: str, follow: bool, since_seq: int, db: str | None, dsn: str | N
     artana_runs.tail(_place(db, dsn), run_id, since_seq, follow=follow, as_json=as_json)
 
 
-@run.command("verify-ledger")
+@run.command("verify-ledger", epilog="Example: artana run verify-ledger ticket-1042")
 @_of_run
 def verify_ledger(run_id: str, db: str | None, dsn: str | None, as_json: bool) -> int:
     """Check that the record of a run is whole and unchanged."""
@@ -86,7 +88,7 @@ def verify_ledger(run_id: str, db: str | None, dsn: str | None, as_json: bool) -
     return artana_runs.verify_ledger(_place(db, dsn), run_id, as_json=as_json)
 
 
-@run.command()
+@run.command(epilog="Example: artana run status ticket-1042 --json")
 @_of_run
 def status(run_id: str, db: str | None, dsn: str | None, as_json: bool) -> None:
     """Say how a run stands."""
@@ -95,7 +97,7 @@ def status(run_id: str, db: str | None, dsn: str | None, as_json: bool) -> None:
     artana_runs.status(_place(db, dsn), run_id, as_json=as_json)
 
 
-@run.command()
+@run.command(epilog="Example: artana run summaries ticket-1042 --type artifact::ticket --limit 5")
 @click.option("--type", "summary_type", metavar="TYPE", help="Only summaries of this type.")
 @click.option(
     "--limit", type=click.IntRange(1), default=MOST_SUMMARIES, show_default=True, metavar="N", help="How many at most."
@@ -110,7 +112,7 @@ def summaries(
     artana_runs.summaries(_place(db, dsn), run_id, summary_type, limit, as_json=as_json)
 
 
-@run.command()
+@run.command(epilog="Example: artana run artifacts ticket-1042")
 @_of_run
 def artifacts(run_id: str, db: str | None, dsn: str | None, as_json: bool) -> None:
     """Show the newest value of each artifact of a run."""
@@ -119,7 +121,7 @@ def artifacts(run_id: str, db: str | None, dsn: str | None, as_json: bool) -> No
     artana_runs.artifacts(_place(db, dsn), run_id, as_json=as_json)
 
 
-@group.command()
+@group.command(epilog="Example: artana init my-agent --profile dev")
 @click.argument("path", default=".")
 @click.option("--profile", type=click.Choice(("enforced", "dev")), default="enforced", show_default=True)
 @click.option("--force", is_flag=True, help="Write into a folder that is not empty.")
