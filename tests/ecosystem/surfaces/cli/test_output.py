@@ -6,6 +6,7 @@ import pty
 import subprocess
 import sys
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.ecosystem.surfaces.cli.ledgers import Place
 from gert.ecosystem.surfaces.cli.artana import main as artana
 from gert.ecosystem.surfaces.cli.main import main as gert
 from gert.ecosystem.surfaces.cli.output import say_json
+from gert.ecosystem.surfaces.cli.phrases import elapsed
 
 TABLE = """
 import json, sys
@@ -98,6 +100,18 @@ def test_json_acts_on_no_terminal(text: str, printed: str, capsys: pytest.Captur
     said = capsys.readouterr().out
     assert said == f"{printed}\n"
     assert json.loads(said) == text
+
+
+@pytest.mark.parametrize(
+    ("spent", "text"),
+    [
+        (timedelta(hours=47, minutes=59), "47h59m"),
+        (timedelta(days=2), "2d00h"),
+        (timedelta(days=319, hours=15, minutes=14), "319d15h"),
+    ],
+)
+def test_what_was_long_ago_is_counted_in_days(spent: timedelta, text: str) -> None:
+    assert elapsed(spent) == text
 
 
 @pytest.mark.parametrize("main", [gert, artana], ids=["gert", "artana"])

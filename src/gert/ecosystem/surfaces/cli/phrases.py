@@ -146,7 +146,7 @@ def columns(*texts: str) -> str:
 
 
 def elapsed(duration: timedelta) -> str:
-    """A duration at a glance: `132ms`, `4.2s`, `2m05s`, `1h02m`."""
+    """A duration at a glance: `132ms`, `4.2s`, `2m05s`, `1h02m`, `3d04h`."""
     millis = duration // timedelta(milliseconds=1)
     if millis < 1000:
         return f"{max(millis, 0)}ms"
@@ -156,7 +156,8 @@ def elapsed(duration: timedelta) -> str:
     if minutes < 60:
         return f"{minutes}m{seconds:02}s"
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02}m"
+    # Up to two days people count hours.
+    return f"{hours}h{minutes:02}m" if hours < 48 else f"{hours // 24}d{hours % 24:02}h"
 
 
 def duration_text(text: str) -> str:
