@@ -357,6 +357,19 @@ def test_a_cancellation_answers_every_open_question() -> None:
     assert run.log[0].key == CANCEL
 
 
+def test_a_question_that_is_cancelled_took_as_long_as_it_was_open() -> None:
+    world = World(forever)
+
+    async def stop(driver: Driver) -> None:
+        await asyncio.sleep(0.02)
+        driver.cancel("stop")
+
+    run = driven(lane("a"), world, meanwhile=stop)
+    [asked] = [entry.answer for entry in run.log if entry.key == "a.0"]
+    assert asked.failure == Failure("cancelled", "stop")
+    assert asked.duration >= 0.02
+
+
 def test_a_cancellation_together_with_an_answer_leaves_the_next_question_unasked() -> None:
     driver_of: list[Driver] = []
 

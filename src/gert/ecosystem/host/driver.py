@@ -96,7 +96,8 @@ class Driver:
         self._arrivals: deque[tuple[Lane | None, Logged]] = deque()
         self._arrived = asyncio.Event()
         self._open = 0
-        self._unanswered: set[str] = set()
+        # Questions that are under way, and since when.
+        self._unanswered: dict[str, float] = {}
         self._waiting: list[tuple[Lane, Ask[Any]]] = []
         # A cancellation that is wished for, and one the run is being told of.
         self._wish: str | None = None
@@ -298,7 +299,7 @@ class Driver:
                 settled = self._world.immediate(ask)
                 self._arrive(lane, ask, settled or answer_with(ask, Failure("cancelled", reason)))
                 continue
-            self._unanswered.add(ask.key)
+            self._unanswered[ask.key] = time.monotonic()
             task = asyncio.create_task(self._answer(lane, ask))
             self._tasks.add(task)
             task.add_done_callback(partial(self._ended, lane, ask))
@@ -309,9 +310,9 @@ class Driver:
         One that was answered while it was being cancelled is not answered again.
         """
         self._tasks.discard(task)
-        reason = self._reason or self._wish
-        if task.cancelled() and reason is not None and ask.key in self._unanswered:
-            self._arrive(lane, ask, answer_with(ask, Failure("cancelled", reason)))
+        reason, start = self._reason or self._wish, self._unanswered.get(ask.key)
+        if task.cancelled() and reason is not None and start is not None:
+            self._arrive(lane, ask, _lasting(answer_with(ask, Failure("cancelled", reason)), start))
 
     async def _answer(self, lane: Lane, ask: Ask[Any]) -> None:
         start = time.monotonic()
@@ -343,15 +344,18 @@ class Driver:
         except Exception as error:
             # A bug must not pass for an answer: the run ends here, and its trace says why.
             answer = answer_with(ask, Failure("internal", f"{type(error).__name__}: {error}"))
-        if not answer.duration:
-            answer = msgspec.structs.replace(answer, duration=round(time.monotonic() - start, 3))
-        self._arrive(lane, ask, answer)
+        self._arrive(lane, ask, _lasting(answer, start))
 
     def _arrive(self, lane: Lane, ask: Ask[Any], answer: AnyAnswer) -> None:
         self._open -= 1
-        self._unanswered.discard(ask.key)
+        self._unanswered.pop(ask.key, None)
         self._arrivals.append((lane, Logged(ask.key, answer)))
         self._arrived.set()
+
+
+def _lasting(answer: AnyAnswer, start: float) -> AnyAnswer:
+    """An answer that says how long it took: what was waited for, where whoever answers does not know better."""
+    return answer if answer.duration else msgspec.structs.replace(answer, duration=round(time.monotonic() - start, 3))
 
 
 def _require_kind(entry: Logged, ask: Ask[Any]) -> None:
