@@ -238,6 +238,28 @@ def test_the_echo_is_back_after_a_secret_is_given_up(terminal: Stdin) -> None:
     assert echoes(terminal.reads)
 
 
+@pytest.mark.parametrize(
+    ("seen", "shown"),
+    [
+        pytest.param(True, "ready? \n", id="somebody sees the question"),
+        pytest.param(False, "ready? \n", id="the question had a line of its own"),
+    ],
+)
+def test_what_is_said_after_a_question_that_was_given_up_begins_a_line(terminal: Stdin, seen: bool, shown: str) -> None:
+    screen = Screen()
+    console = Console(terminal.reads, screen, seen=seen)
+
+    async def main() -> None:
+        asking = asyncio.create_task(console.line("ready? "))
+        await screen.until("ready? ")
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+    asyncio.run(main())
+    assert screen.text == shown
+
+
 def test_what_was_typed_too_early_answers_no_fresh_question(terminal: Stdin) -> None:
     screen = Screen()
     console = Console(terminal.reads, screen, seen=True)

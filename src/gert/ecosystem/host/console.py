@@ -98,7 +98,12 @@ class Console:
                     self._drop_typed()
                 if prompt is not None:
                     self._write(printable(prompt) if self.interactive else f"{printable(prompt)}\n")
-                return await self._next()
+                try:
+                    return await self._next()
+                except asyncio.CancelledError:
+                    if self.interactive and prompt is not None and not hidden:
+                        self._write("\n")  # what is said next must not stand behind the question
+                    raise
 
     async def _next(self) -> str | None:
         while True:
