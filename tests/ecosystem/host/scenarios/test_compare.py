@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gert.ecosystem.host.scenarios import compare as module
-from gert.ecosystem.host.scenarios.compare import Book, chosen, compare, is_archived, recorded_run
-from gert.ecosystem.host.scenarios.folders import Folder, scenarios_of
+from gert.ecosystem.host.scenarios.compare import Book, chosen, compare, recorded_run
+from gert.ecosystem.host.scenarios.folders import Folder, is_archived, scenarios_of
 from gert.errors import DocumentError, UsageError
 
 ENVIRON = dict(os.environ)

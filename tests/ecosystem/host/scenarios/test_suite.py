@@ -103,3 +103,24 @@ def test_what_a_lost_worker_had_to_do_is_told() -> None:
 def test_a_worker_never_looks_in_the_working_folder() -> None:
     assert "-P" in _command()
     assert "-m" not in _command()
+
+
+@pytest.mark.parametrize(
+    ("test", "options", "verdict"),
+    [
+        pytest.param({"golden": False}, {}, "skipped", id="a recording that was not promoted"),
+        pytest.param({"golden": False}, {"include_archived": True}, "error", id="one that is asked for"),
+        pytest.param({"golden": False}, {"scenarios": ("case",)}, "error", id="one that is named"),
+        pytest.param({"golden": True}, {}, "error", id="a golden one"),
+        pytest.param(None, {}, "error", id="one by hand"),
+    ],
+)
+def test_only_a_recording_may_lie_beside_no_runbook(
+    tmp_path: Path, test: Any, options: dict[str, Any], verdict: str
+) -> None:
+    book(tmp_path, call("a"), tool_responses=GOOD, test=test)
+    [folder] = tmp_path.glob("**/case")
+    (tmp_path / "recorded").mkdir()
+    folder.rename(tmp_path / "recorded" / "case")
+    tests, _ = run(tmp_path / "recorded", **options)
+    assert tests["case"].verdict == verdict

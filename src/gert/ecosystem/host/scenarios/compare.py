@@ -13,7 +13,15 @@ from gert.ecosystem.host.documents import Checked, Workspace
 from gert.ecosystem.host.files import is_file
 from gert.ecosystem.host.options import RunOptions
 from gert.ecosystem.host.prepare import Prepared
-from gert.ecosystem.host.scenarios.folders import SCENARIO_FILE, TRACE_FILE, Folder, Loaded, pick, scenarios_of
+from gert.ecosystem.host.scenarios.folders import (
+    SCENARIO_FILE,
+    TRACE_FILE,
+    Folder,
+    Loaded,
+    is_archived,
+    pick,
+    scenarios_of,
+)
 from gert.ecosystem.host.scenarios.replay import Replayed, replay
 from gert.ecosystem.host.scenarios.revisions import snapshot
 from gert.ecosystem.host.scenarios.suite import TESTER
@@ -24,8 +32,6 @@ from gert.kernel.events.runbook import RunStart
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.runbook.finding import Severity
 from gert.kernel.runbook.program import Program
-from gert.kernel.runbook.reader import read
-from gert.kernel.runbook.tree import Map
 from gert.kernel.scenario.changes import Changes, changes, changes_since
 from gert.kernel.scenario.expect import differences
 from gert.kernel.scenario.inputs import replayed_inputs
@@ -149,18 +155,6 @@ def chosen(file: str, names: Iterable[str], *, include_archived: bool) -> list[F
     """The scenarios somebody names, or those that are golden."""
     named = [pick(file, name) for name in dict.fromkeys(names)]
     return named or [folder for folder in scenarios_of(file) if include_archived or not is_archived(folder)]
-
-
-def is_archived(folder: Folder) -> bool:
-    """Whether a scenario was recorded and never promoted, or demoted; even where it no longer loads."""
-    if not is_file(folder.test):
-        return False
-    try:
-        with open(folder.test, "rb") as file:
-            root = read(file.read(1 << 20)).tree.root
-    except OSError:
-        return False
-    return isinstance(root, Map) and root.get("golden") is False
 
 
 def recorded_run(folder: Folder) -> tuple[Observed | None, str | None, str | None]:

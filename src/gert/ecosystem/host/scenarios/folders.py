@@ -14,6 +14,8 @@ from gert.kernel.foundation.names import did_you_mean, is_safe_name
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.runbook.documents.scenario import Scenario
 from gert.kernel.runbook.program import Program
+from gert.kernel.runbook.reader import read
+from gert.kernel.runbook.tree import Map
 
 SCENARIO_FILE: Final = "scenario.yaml"
 TEST_FILE: Final = "test.yaml"
@@ -69,6 +71,18 @@ def load(workspace: Workspace, folder: Folder, program: Program) -> Loaded:
     if is_file(folder.test):
         expected = sound(workspace.check(folder.test, kind="test", runbook=program)).document.model
     return Loaded(folder, scenario, expected)
+
+
+def is_archived(folder: Folder) -> bool:
+    """Whether a scenario was recorded and never promoted, or demoted; even where it no longer loads."""
+    if not is_file(folder.test):
+        return False
+    try:
+        with open(folder.test, "rb") as file:
+            root = read(file.read(1 << 20)).tree.root
+    except OSError:
+        return False
+    return isinstance(root, Map) and root.get("golden") is False
 
 
 def place_of(runbook: str, name: str) -> Folder:

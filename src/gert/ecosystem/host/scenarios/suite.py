@@ -14,7 +14,7 @@ from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.files import is_file, read_document, yaml_files
 from gert.ecosystem.host.options import RunOptions
 from gert.ecosystem.host.prepare import Prepared
-from gert.ecosystem.host.scenarios.folders import Folder, Loaded, find, load
+from gert.ecosystem.host.scenarios.folders import Folder, Loaded, find, is_archived, load
 from gert.ecosystem.host.scenarios.replay import Replayed, replay
 from gert.errors import GertError
 from gert.kernel.foundation.redaction import Redactor
@@ -140,7 +140,8 @@ class _Book:
         runbook = self._group.runbook
         try:
             if runbook is None:
-                return (yield from (broken(folder, _STRAY, _STRAY_HINT) for folder in folders))
+                yield from map(self._stray, folders)
+                return
             prepared = self._prepared(runbook)
         except GertError as problem:
             yield from (broken(folder, problem.message, problem.hint) for folder in folders)
@@ -155,6 +156,12 @@ class _Book:
     def _is_wanted(self, folder: Folder) -> bool:
         patterns = self._options.scenarios
         return not patterns or any(fnmatch.fnmatchcase(folder.name, pattern) for pattern in patterns)
+
+    def _stray(self, folder: Folder) -> Tested:
+        """A scenario beside no runbook: a mistake, unless it is a recording that nobody has promoted yet."""
+        if is_archived(folder) and not (self._options.include_archived or self._options.scenarios):
+            return Tested(runbook="", scenario=folder.name, folder=folder.path, verdict="skipped", message=_ARCHIVED)
+        return broken(folder, _STRAY, _STRAY_HINT)
 
     def _prepared(self, runbook: str) -> Prepared:
         options = RunOptions(
@@ -175,7 +182,7 @@ class _Book:
             if self._options.tags and not set(self._options.tags) & set(tags):
                 return None
             if not (loaded.runs_by_default or self._options.include_archived or self._options.scenarios):
-                return _tested(loaded, "skipped", message="archived: `golden: false`")
+                return _tested(loaded, "skipped", message=_ARCHIVED)
             inputs = replayed_inputs(prepared.program.runbook.meta.inputs, loaded.scenario)
             setup = prepared.setup(inputs, Redactor(), folder.name, loaded.scenario.actor)
             ran = self._runner.run(replay(loaded, setup, self._options.timeout))
@@ -201,8 +208,11 @@ class _Book:
         )
 
 
+_ARCHIVED = "archived: `golden: false`"
 _STRAY = "there is no runbook beside it"
-_STRAY_HINT = "scenarios of `check.yaml` lie in `scenarios/check/<name>/` next to it"
+_STRAY_HINT = (
+    "scenarios of `check.yaml` lie in `scenarios/check/<name>/` next to it; promoted, a recording is copied there"
+)
 
 
 def _tested(loaded: Loaded, verdict: Verdict, **more: Any) -> Tested:

@@ -36,10 +36,11 @@ class Report:
         self.tests.append(tested)
         if self._quiet:
             return
-        if tested.runbook != self._runbook:
+        lines = list(self._lines(tested))
+        if lines and tested.runbook != self._runbook:
             self._runbook = tested.runbook
             say(click.style(printable(tested.runbook or "without a runbook"), bold=True))
-        for line in self._lines(tested):
+        for line in lines:
             say(line)
 
     def covered(self, covered: Covered) -> None:
