@@ -322,6 +322,16 @@ class TestChanges:
         ran = again(project, old, "two", "--allow-changed")
         refused(project, 1, "the way to the step is not the same", ran, before)
 
+    def test_an_input_that_changes_the_way_is_refused_by_name(self, project: Project) -> None:
+        project.runbook(
+            note("one", "{{ .word }}"), note("two", tool="fragile"), tools=TOOLS, inputs={"word": {"default": "a"}}
+        )
+        run_id = project.exec("--json").said["run_id"]
+        forget(project)
+        before = snapshot(project.root / "runs")
+        ran = again(project, run_id, "two", "--input", "word=b")
+        refused(project, 1, "`step_start` is recorded with another `inputs`", ran, before)
+
     @pytest.mark.parametrize("file", ["answers.jsonl", "trace.jsonl"])
     def test_a_record_that_was_forged_is_refused(self, file: str, project: Project) -> None:
         old = failed(project, note("one"), note("two", tool="fragile"))

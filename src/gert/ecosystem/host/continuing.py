@@ -18,6 +18,7 @@ _PUTS: Final = frozenset({"step_start", "step_retry", "approval_submitted"})
 _TAKES: Final = frozenset({"step_complete", "step_retry", "approval_resolved"})
 _SAME: Final = ("step_id", "status", "ticket_id", "approver", "approved", "outcome")
 """What is said of a step must be the same even where the runbook is not."""
+_MOST_NAMED: Final = 3
 _ASKING: Final = frozenset({"tool", "manual", "extension"})
 
 
@@ -77,8 +78,9 @@ class ContinuedJournal(Journal):
         again = self._again(said)
         if stored != again and not (self._loosely and again is not None and _is_alike(recorded, decode(again))):
             raise IntegrityError(
-                f"event {recorded.seq} does not come again: `{recorded.type}` is recorded, and the run says"
-                f" `{said.payload.type}`" + (f" at `{said.path}`" if said.path else ""),
+                f"event {recorded.seq} does not come again: "
+                + otherwise(recorded, decode(again) if again is not None else None, said.payload.type)
+                + (f" at `{said.path}`" if said.path else ""),
                 hint="the runbook, its tools, its inputs or gert itself are not those the run began with",
             )
         self._take(stored)
@@ -149,3 +151,12 @@ def _is_alike(recorded: Envelope, again: Envelope) -> bool:
         return False
     mine, its = (event.data.get("outputs") or {} for event in (recorded, again))
     return all(mine[name] == its[name] for name in mine.keys() & its.keys())
+
+
+def otherwise(recorded: Envelope, again: Envelope | None, said: str) -> str:
+    """What a run says otherwise than its record does: another event, or the same one with something else in it."""
+    if again is not None and recorded.type == again.type:
+        names = dict.fromkeys((*recorded.data, *again.data))
+        if others := [f"`{name}`" for name in names if recorded.data.get(name) != again.data.get(name)]:
+            return f"`{recorded.type}` is recorded with another {' and another '.join(others[:_MOST_NAMED])}"
+    return f"`{recorded.type}` is recorded, and the run says `{said}`"

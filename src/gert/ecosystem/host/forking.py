@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.ecosystem.host.continuing import BETWEEN
+from gert.ecosystem.host.continuing import BETWEEN, otherwise
 from gert.ecosystem.host.driver import CANCEL, Driver
 from gert.ecosystem.host.journal import Journal, Logged
 from gert.ecosystem.host.lanes import Lane
@@ -246,7 +246,7 @@ def _require_same_way(said: list[Envelope], recorded: list[Envelope], first: int
                     raise _another_way(f"event {old.seq}, `{old.type}`{_at(path)}, does not come again")
                 break
             if old is None or not _is_same(old, new, strictly=strictly):
-                was = f"`{old.type}` is recorded, and the run says `{new.type}`" if old is not None else "it is new"
+                was = otherwise(old, new, new.type) if old is not None else "it is new"
                 raise _another_way(f"{_where(old, new)}{_at(path)}: {was}", old)
 
 
