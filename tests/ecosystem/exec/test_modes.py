@@ -131,6 +131,31 @@ def test_a_probe_does_not_run_a_tool_that_does_not_say_what_it_touches(project: 
     assert project.noted() == []
 
 
+def test_a_probe_says_why_it_leaves_a_step_out(project: Project) -> None:
+    project.note_tool("writes", contract={"effects": ["files"], "writes": ["disk"]})
+    project.note_tool("silent", contract={"effects": ["unknown"]})
+    look = {"id": "look", "type": "manual", "instructions": "look", "contract": {"effects": []}}
+    steps = note("files"), note("writes", tool="writes"), note("silent", tool="silent"), look
+    project.runbook(*steps, tools=["note", "writes", "silent"])
+    lines = [line.strip() for line in project.exec("--mode", "probe").ended(0).out.splitlines()]
+    left_out = [at for at, line in enumerate(lines) if line.endswith("not run: probe")]
+    why = {lines[at].split()[1]: lines[at + 1] for at in left_out}
+    assert why == {
+        "files": "a probe may not have the effect files, unless: --probe-allow-effects network,files",
+        "writes": "it writes disk",
+        "silent": "its contract does not say what it touches",
+        "look": "a probe calls nothing but tools, and asks nobody",
+    }
+
+
+def test_what_a_lane_would_do_stands_below_its_line(project: Project) -> None:
+    lanes = [{"label": name, "steps": [note(f"in_{name}", scope=name)]} for name in ("a", "b")]
+    project.runbook({"id": "both", "type": "parallel", "branches": lanes})
+    lines = project.exec("--mode", "dry-run").ended(0).out.splitlines()
+    at = next(at for at, line in enumerate(lines) if "▸ a/in_a" in line)
+    assert lines[at + 1].index("contract:") == lines[at].index("▸") + 4
+
+
 # --- floors
 
 

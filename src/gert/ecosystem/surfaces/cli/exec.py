@@ -144,7 +144,7 @@ def _execute(options: RunOptions, stream: TextIO | None, *, verbose: bool, quiet
         observers += [view for view in (make_view(stream=stream, verbose=verbose, quiet=quiet),) if view is not None]
     elif not quiet:
         # Nothing takes long here, and there is more to read than a live view could hold.
-        rehearsal = Rehearsal(writer(stream))
+        rehearsal = Rehearsal(writer(stream), options.probe_effects)
         observers += [PlainView(writer(stream), verbose=verbose, colour=stream.isatty()), rehearsal]
         begin = rehearsal.begin
     try:

@@ -1,24 +1,31 @@
 """What a dry run or a probe shows of each step: what it would be given, what it touches, and what it needs."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Any
 
 from gert.ecosystem.host.facts import platform
 from gert.ecosystem.surfaces.cli.phrases import clip
+from gert.ecosystem.surfaces.cli.places import Places
+from gert.ecosystem.surfaces.cli.record import INDENT
 from gert.kernel.events.envelope import Envelope
-from gert.kernel.events.path import split
 from gert.kernel.events.payload import Payload
-from gert.kernel.events.runbook import GovernanceDecision, StepStart
+from gert.kernel.events.runbook import GovernanceDecision, StepComplete, StepStart
 from gert.kernel.runbook.program import Program
 from gert.kernel.template import render_text
 
 
 class Rehearsal:
-    """Adds lines to those of the plain view."""
+    """Adds lines to those of the plain view.
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    allowed: the effects a tool may have to be called by a probe
+    """
+
+    def __init__(self, write: Callable[[str], None], allowed: Set[str] = frozenset()) -> None:
         self._write = write
+        self._allowed = allowed
+        self._places = Places()
+        self._begun: dict[str | None, StepStart] = {}
         self._program: Program | None = None
         self._rules: dict[str, str] = {}
 
@@ -31,12 +38,17 @@ class Rehearsal:
 
     def said(self, event: Envelope, payload: Payload) -> None:
         """Show what a step would do."""
+        depth = self._places.of(event, payload).depth
         if isinstance(payload, GovernanceDecision):
             self._rules = {payload.step_id: f"{payload.decision}{f' by {payload.rule}' if payload.rule else ''}"}
-        elif isinstance(payload, StepStart) and payload.contract_summary:
-            indent = "  " * (len(split(event.path)) if event.path else 1)
-            for line in self._about(payload):
-                self._write(f"{indent}  {clip(line)}")
+        elif isinstance(payload, StepStart):
+            self._begun[event.path] = payload
+            if payload.contract_summary:
+                self._add(self._about(payload), depth + 2)
+        elif isinstance(payload, StepComplete):
+            begun = self._begun.pop(event.path, None)
+            if begun is not None and payload.reason == "probe":
+                self._add([self._why_not(begun)], depth + 1)
 
     def printed(self, path: str, stream: str, text: str) -> None:
         """Nothing to add."""
@@ -49,6 +61,24 @@ class Rehearsal:
 
     def close(self) -> None:
         """Nothing is left."""
+
+    def _add(self, lines: Iterable[str], depth: int) -> None:
+        for line in lines:
+            self._write(f"{INDENT * depth}{clip(line)}")
+
+    def _why_not(self, step: StepStart) -> str:
+        """Why a probe leaves a step out."""
+        if step.step_type != "tool":
+            return "a probe calls nothing but tools, and asks nobody"
+        effects, writes = (step.contract_summary.get(name) for name in ("effects", "writes"))
+        if effects is None or "unknown" in effects:
+            return "its contract does not say what it touches"
+        if writes:
+            return f"it writes {' '.join(writes)}"
+        if others := [effect for effect in effects if effect not in self._allowed]:
+            wanted = ",".join([*sorted(self._allowed), *others])
+            return f"a probe may not have the effect {' '.join(others)}, unless: --probe-allow-effects {wanted}"
+        return "something it would be given is not known"
 
     def _about(self, step: StepStart) -> Iterator[str]:
         contract = step.contract_summary
