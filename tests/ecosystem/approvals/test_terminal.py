@@ -98,7 +98,8 @@ def test_the_terminal_cannot_sign_and_asks_nobody() -> None:
     )
     assert answer.responses == ()
     assert answer.failure == Failure(
-        "denied", "`require_signed_approvals` asks for signed answers, and the terminal cannot sign"
+        "denied",
+        "`require_signed_approvals` wants signed answers; the terminal cannot sign, use --wait or --detach",
     )
     assert shown == ""
 

@@ -173,6 +173,7 @@ def test_numbers_that_would_change_are_refused(value: str, message: str) -> None
         pytest.param("must_reach: []", "other.yaml", "test", id="a test by its keys"),
         pytest.param("on: push", "ci.yaml", None, id="something else entirely"),
         pytest.param("apiVersion: v1", "scenario.yaml", None, id="a document of another system"),
+        pytest.param("apiVersion: project/v0", "gert-project.yaml", "project", id="a name that only gert uses"),
         pytest.param("[1]", "x.yaml", None, id="a list"),
     ],
 )

@@ -115,7 +115,7 @@ class TicketFolder:
                     raise DocumentError(f"`{path}` is not a regular file")
                 data = file.read(MAX_BYTES + 1)
         except FileNotFoundError:
-            raise no_ticket(ticket_id) from None
+            raise no_ticket(ticket_id, self.path) from None
         except OSError as problem:
             why = "it is a symbolic link" if os.path.islink(path) else _why(problem)
             raise DocumentError(f"`{path}` cannot be read: {why}") from None
@@ -185,9 +185,12 @@ class TicketFolder:
         )
 
 
-def no_ticket(ticket_id: str) -> UsageError:
-    """There is none of this id."""
-    return UsageError(f"there is no ticket `{ticket_id}`", hint="`gert approvals list --all` shows those there are")
+def no_ticket(ticket_id: str, folder: str) -> UsageError:
+    """There is none of this id in a folder."""
+    return UsageError(
+        f"there is no ticket `{ticket_id}` in `{folder}`",
+        hint="`gert approvals list --all` shows those there are; --state-dir says where else to look",
+    )
 
 
 def not_an_id(text: str) -> UsageError:

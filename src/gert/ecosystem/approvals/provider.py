@@ -42,7 +42,7 @@ class TicketApprovals:
         """Open a ticket and tell people; the same question leads to the same ticket."""
         wanting = self._wanting_signatures(ask)
         if wanting is not None and not self._tickets.verifier.has_keys:
-            message = f"{wanting} asks for signed answers, and no key to verify them with is set"
+            message = f"{wanting} asks for signed answers, and no key to verify them with is set (GERT_APPROVAL_KEY_…)"
             return TicketAnswer(failure=Failure("denied", message))
         run = msgspec.structs.replace(self._run, key=ask.key)
         try:

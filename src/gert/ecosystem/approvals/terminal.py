@@ -76,7 +76,9 @@ class TerminalApprovals:
         """Ask until there are enough approvals, somebody says no, nobody is there, or the time is over."""
         request = ask.request
         if request.require_signed_approvals:
-            message = "`require_signed_approvals` asks for signed answers, and the terminal cannot sign"
+            message = (
+                "`require_signed_approvals` wants signed answers; the terminal cannot sign, use --wait or --detach"
+            )
             return ApprovalAnswer(failure=Failure("denied", message))
         responses: list[Response] = []
         try:

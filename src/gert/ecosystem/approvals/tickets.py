@@ -209,7 +209,7 @@ class Tickets:
         if start in found or len(found) == 1:
             return start if start in found else found[0]
         if not found:
-            raise no_ticket(start)
+            raise no_ticket(start, self._folder.path)
         named = ", ".join(f"`{each}`" for each in found[:_MOST_NAMED])
         more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
         raise UsageError(f"`{start}` may be {len(found)} tickets", hint=f"write more of it: {named}{more}")

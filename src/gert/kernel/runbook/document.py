@@ -48,6 +48,7 @@ API_VERSIONS: Final = {kind.api_version: name for name, kind in DOCUMENT_KINDS.i
 
 # What gives a document of ours away, even where it cannot be read.
 _OURS: Final = r"(?m)^[\"']?apiVersion[\"']?\s*:\s*[\"']?(?:kernel|tool|policy|policy-test)/"
+_ONLY_OURS: Final = r"(?:^|/)(?:gert-(?:project|config)\.ya?ml|\.gert/config\.ya?ml)$"
 _OUR_NAMES: Final = r"\.(?:tool|policy|policy-test)\.ya?ml$|(?:^|/)(?:gert-project|gert-config|scenario)\.ya?ml$"
 
 
@@ -85,9 +86,12 @@ def is_foreign(document: Document, file_name: str) -> bool:
 
 def detect(root: Any, file_name: str = "") -> str | None:
     """The kind of a document, from its `apiVersion`, its file's name, or the keys only it has."""
-    if isinstance(root, Map) and isinstance(root.get("apiVersion"), str):
-        return API_VERSIONS.get(root["apiVersion"])
+    said = root.get("apiVersion") if isinstance(root, Map) else None
+    if isinstance(said, str) and said in API_VERSIONS:
+        return API_VERSIONS[said]
     normal = file_name.replace("\\", "/")
+    if isinstance(said, str) and not re.search(_ONLY_OURS, normal):
+        return None
     for name, kind in DOCUMENT_KINDS.items():
         if any(normal == known or normal.endswith("/" + known) for known in kind.file_names):
             return name
