@@ -1,19 +1,30 @@
 """The docs are true: generated pages are up to date, documents in them are valid, examples print what they show."""
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
 from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.surfaces.cli.main import main
+from gert.kernel.runbook.document import detect, load
 from gert.kernel.runbook.reader import read
+from gert.kernel.runbook.tree import Map, Seq
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXAMPLES = ROOT / "examples"
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    EXAMPLES / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -37,12 +48,62 @@ def test_generated_pages_are_up_to_date() -> None:
     assert done.returncode == 0
 
 
+# --- documents
+
+
+def whole(text: str) -> tuple[str, bytes] | None:
+    """The document a block is, or is a part of, and its kind; none where it only shows how values are written."""
+    root = read(text.encode()).tree.root
+    keys = set(root) if isinstance(root, Map) else set()
+    if kind := detect(root):
+        return kind, text.encode()
+    if isinstance(root, Seq):
+        part = "rules" if "action:" in text else "steps"
+        text, keys = f"{part}:\n{text}", {part}
+    if keys == {"rules"}:
+        return "policy", f"apiVersion: policy/v0\nmeta: {{name: x}}\ngovernance:\n{indent(text, '  ')}".encode()
+    for kind, start, known in PARTS:
+        if keys and keys <= known:
+            rest = "" if {"meta", "name"} & keys or not start else "meta: {name: x}\n"
+            return kind, f"{start}{rest}{text}".encode()
+    return None
+
+
+PARTS = (
+    ("config", "", {"traces", "policies", "groups", "on_outcome", "approvals"}),
+    ("project", "", {"name", "policies"}),
+    ("tool", "apiVersion: tool/v0\n", {"contract", "actions", "secrets"}),
+    ("runbook", "apiVersion: kernel/v0\n", {"meta", "tools", "steps"}),
+)
+VALUES = ("docs/running.md: confirm", "docs/template-language.md: url", "docs/template-language.md: name")
+"""Evidence and data, which are no documents: their first keys."""
+
+
 @pytest.mark.parametrize(("place", "text"), YAML_BLOCKS, ids=[place for place, _ in YAML_BLOCKS])
 def test_yaml_in_the_docs_is_valid(place: str, text: str) -> None:
     assert [finding.message for finding in read(text.encode()).findings] == []
-    if "apiVersion:" in text and "steps:" in text:
-        checked = Workspace(str(ROOT / "examples")).check(str(ROOT / "examples" / "x.yaml"), source=text.encode())
+    document = whole(text)
+    if document is None:
+        assert f"{place.partition(':')[0]}: {text.partition(':')[0]}" in VALUES
+        return
+    # What a part leaves out is missing; everything it says must be known, and where it belongs.
+    kind, source = document
+    said = [finding for finding in load(source, kind=kind).findings if finding.rule != "S03"]
+    assert [finding.message for finding in said] == []
+    if "apiVersion:" in text and not text.startswith("# yaml-language-server"):
+        folder = EXAMPLES / ("policies" if kind.startswith("policy") else "runbooks")
+        checked = Workspace(str(EXAMPLES)).check(str(folder / "x.yaml"), kind=kind, source=text.encode())
         assert [finding.message for finding in checked.findings] == []
+
+
+def test_the_pieces_of_the_first_runbook_make_one() -> None:
+    pieces = {text.split(":")[0].strip(): text for place, text in YAML_BLOCKS if place.startswith("docs/runbooks.md")}
+    made = "apiVersion: kernel/v0\n" + next(
+        text for place, text in YAML_BLOCKS if place.startswith("docs/runbooks.md") and "name: check-service" in text
+    )
+    made += pieces["tools"] + pieces["- id"]
+    checked = Workspace(str(EXAMPLES)).check(str(EXAMPLES / "runbooks" / "x.yaml"), source=made.encode())
+    assert [finding.message for finding in checked.findings] == []
 
 
 def test_the_runbook_of_the_readme_is_the_bundled_one() -> None:
@@ -50,34 +111,107 @@ def test_the_runbook_of_the_readme_is_the_bundled_one() -> None:
     assert (ROOT / "examples" / "runbooks" / "restart-pod.yaml").read_text(encoding="utf-8") == text
 
 
-def _console(command: str) -> list[str]:
-    shown = [text for place, text in blocks("") if place.startswith("README.md") and text.startswith(f"$ {command}")]
-    assert len(shown) == 1
-    return shown[0].splitlines()[1:]
+# --- what is printed
+
+CHECK = """apiVersion: kernel/v0
+meta: { name: check, inputs: { host: { type: string, required: true } } }
+steps: [{ type: end, outcome: { category: no_action, code: fine } }]
+"""
 
 
-def test_the_readme_shows_what_explain_prints(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(ROOT)
-    assert main(["explain", "examples/runbooks/restart-pod.yaml"]) == 0
-    assert capsys.readouterr().out.splitlines() == _console("gert explain examples/runbooks/restart-pod.yaml")
-
-
-def test_the_readme_shows_what_validate_prints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    runbook = tmp_path / "examples" / "runbooks" / "restart-pod.yaml"
+def misspelt(folder: Path) -> None:
+    runbook = folder / "examples" / "runbooks" / "restart-pod.yaml"
     runbook.write_text(runbook.read_text().replace(".pod }}", ".pdo }}"))
-    monkeypatch.chdir(tmp_path)
-    assert main(["validate", "examples/runbooks/restart-pod.yaml"]) == 1
-    assert capsys.readouterr().out.splitlines() == _console("gert validate examples/runbooks/restart-pod.yaml")
+
+
+def with_check(folder: Path) -> None:
+    (folder / "check.yaml").write_text(CHECK)
+
+
+def with_cases_of_the_page(folder: Path) -> None:
+    [(_, cases)] = [block for block in YAML_BLOCKS if "apiVersion: policy-test/v0" in block[1]]
+    (folder / "policies" / "production.policy-test.yaml").write_text(cases)
+
+
+# Page, command, the folder it is called in, what is different there, and its exit code.
+SHOWN = [
+    ("README.md", "explain examples/runbooks/restart-pod.yaml", ".", None, 0),
+    ("README.md", "validate examples/runbooks/restart-pod.yaml", ".", misspelt, 1),
+    ("docs/running.md", "exec check.yaml --var hots=web-1", ".", with_check, 2),
+    ("docs/testing.md", "test runbooks/restart-pod.yaml --coverage", "examples", None, 0),
+    ("docs/governance.md", "policy test policies/ --coverage", "examples", with_cases_of_the_page, 1),
+    ("docs/governance.md", "policy explain policies/production.policy.yaml", "examples", None, 0),
+]
+WALKED = "examples/README.md"
+"""Its commands build on each other: `tests/test_examples.py` walks through them."""
+
+
+def printed_by(page: str) -> list[tuple[str, list[str]]]:
+    """The commands of a page that are shown with what they print."""
+    texts = [text.splitlines() for place, text in blocks("") if place.startswith(f"{page}:")]
+    shown = [(lines[0].removeprefix("$ gert "), lines[1:]) for lines in texts if lines[0].startswith("$ gert ")]
+    return [(command, lines) for command, lines in shown if not all(line.startswith("$ ") for line in lines)]
+
+
+def test_every_command_that_is_shown_with_its_output_is_compared() -> None:
+    names = [str(page.relative_to(ROOT)) for page in PAGES]
+    found = {(page, command) for page in names if page != WALKED for command, _ in printed_by(page)}
+    assert found == {(page, command) for page, command, *_ in SHOWN}
+
+
+@pytest.mark.parametrize(
+    ("page", "command", "below", "change", "code"), SHOWN, ids=[f"{page}: {command}" for page, command, *_ in SHOWN]
+)
+def test_commands_print_what_the_docs_show(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    page: str,
+    command: str,
+    below: str,
+    change: Callable[[Path], None] | None,
+    code: int,
+) -> None:
+    shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns("runs"))
+    monkeypatch.chdir(tmp_path / below)
+    if change is not None:
+        change(tmp_path / below)
+    assert main(shlex.split(command)) == code
+    out, err = capsys.readouterr()
+    [expected] = [lines for shown, lines in printed_by(page) if shown == command]
+    printed = iter(map(_plain, (out + err).splitlines()))
+    gap = False
+    for line in map(_plain, expected):
+        if line == "…":
+            gap = True
+            continue
+        found = next((each for each in printed if each == line), None) if gap else next(printed, None)
+        assert found == line, out + err
+        gap = False
+    assert gap or list(printed) == [], out + err
+
+
+def _plain(line: str) -> str:
+    """A line without how long something took; a column may be wider for it."""
+    return re.sub(r" +[0-9.]+ ?m?s\b", " TIME", line).strip()
+
+
+# --- links
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     text = BLOCK.sub("", page.read_text(encoding="utf-8"))
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
-        if not target.startswith(("http://", "https://")):
-            assert (page.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", text):
+        if target.startswith(("http://", "https://")):
+            continue
+        other = page.parent / target if target else page
+        assert other.exists(), target
+        assert not anchor or anchor in _anchors(other), f"{target}#{anchor}"
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -222,3 +223,19 @@ def test_the_walk_through_an_incident_can_be_followed(tmp_path: Path) -> None:
     shown = [_plain(line) for line in lines if not line.startswith("$ ") and "…" not in line]
     assert [line for line in shown if line not in printed] == [], walked.stdout + walked.stderr
     assert "internal error" not in walked.stderr
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not here")
+def test_curl_says_why_there_is_no_answer(tmp_path: Path) -> None:
+    runbook = tmp_path / "look.yaml"
+    with socket.socket() as taken:
+        # A port that is bound and not listened on refuses.
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/"
+        look = {"id": "look", "type": "tool", "tool": "curl", "action": "get", "inputs": {"url": url}}
+        end = {"type": "end", "outcome": {"category": "no_action", "code": "fine"}}
+        tools = [str(EXAMPLES / "tools" / "curl.tool.yaml")]
+        book = {"apiVersion": "kernel/v0", "meta": {"name": "look"}, "tools": tools, "steps": [look, end]}
+        runbook.write_text(json.dumps(book))
+        said = gert("exec", str(runbook), "--state-dir", str(tmp_path))
+    assert "connect" in said["failure"]["message"]

@@ -103,8 +103,8 @@ def command(
 
     A real run is always recorded: under `runs/` of the project, of your state folder, or where --trace, --db or
     --dsn says.
-    `--mode dry-run` runs nothing and shows every outcome that can be reached; `--mode probe` runs only tools that
-    write nothing; `--mode replay` takes every answer from a scenario. Ctrl-C stops what is under way and finishes
+    `--mode dry-run` runs nothing but previews and shows every outcome that can be reached; `--mode probe` runs only
+    tools that write nothing; `--mode replay` takes every answer from a scenario. Ctrl-C stops what is under way and finishes
     the record; a second one ends at once.
     Exits with 0 when the run completed, 1 when the runbook is not valid, 2 when it was called wrongly, 3 when the run
     failed or was denied.
