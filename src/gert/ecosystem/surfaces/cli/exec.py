@@ -104,8 +104,8 @@ def command(
     A real run is always recorded: under `runs/` of the project, of your state folder, or where --trace, --db or
     --dsn says.
     `--mode dry-run` runs nothing but previews and shows every outcome that can be reached; `--mode probe` runs only
-    tools that write nothing; `--mode replay` takes every answer from a scenario. Ctrl-C stops what is under way and finishes
-    the record; a second one ends at once.
+    tools that write nothing; `--mode replay` takes every answer from a scenario. Ctrl-C stops what is under way and
+    finishes the record; a second one ends at once.
     Exits with 0 when the run completed, 1 when the runbook is not valid, 2 when it was called wrongly, 3 when the run
     failed or was denied.
     """
@@ -125,7 +125,7 @@ def command(
         record=record,
         config=config,
         approvals=approval_mode(waits=waits, detach=detach) or "terminal",
-        break_glass=_reason(break_glass),
+        break_glass=reason(break_glass),
         max_parallel=max_parallel,
         timeout=_seconds(timeout),
         probe_effects=frozenset(each.strip() for each in probe_allow_effects.split(",") if each.strip()),
@@ -171,7 +171,8 @@ def approval_mode(*, waits: bool, detach: bool) -> ApprovalMode | None:
     return "detach" if detach else "wait" if waits else None
 
 
-def _reason(break_glass: str | None) -> str | None:
+def reason(break_glass: str | None) -> str | None:
+    """Why somebody breaks the glass, if they do."""
     if break_glass is not None and not break_glass.strip():
         raise UsageError("`--break-glass` needs a reason", hint="it is recorded, and shown in every report")
     return break_glass
