@@ -207,6 +207,16 @@ class TestValidate:
         assert "warning[D22]: the runbook requires the secret `GONE`" in out
         assert "hunter2" not in out
 
+    def test_a_secret_that_may_be_missing_is_not_required(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("HERE", "hunter2")
+        monkeypatch.delenv("MAYBE", raising=False)
+        secrets = "[{env: MAYBE, required: false}, {env: HERE}]"
+        (folder / "a.yaml").write_text(GOOD.replace("{name: t}", f"{{name: t, secrets: {secrets}}}"))
+        assert main(["validate", "a.yaml", "--strict"]) == 0
+        assert "  requires 1 secret: HERE (set)\n  can use 1 secret: MAYBE (missing)\n" in capsys.readouterr().out
+
     def test_data_cannot_steer_the_terminal(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (folder / "a.yaml").write_text(GOOD + '"\\e[2J\\e]0;owned\\a\\u202eevil": 1\n')
         assert main(["validate", "a.yaml"]) == 1

@@ -114,9 +114,10 @@ def _print(found: Iterable[Checked], *, quiet: bool) -> Counter[Severity]:
 def _print_verdict(each: Checked) -> None:
     mark = click.style("✓", fg="green") if each.document.is_sound else click.style("✗", fg="red")
     say(f"{mark} {printable(each.file)} ({each.document.kind})")
-    if each.secrets:
-        listed = ", ".join(f"{need.env} ({_presence(need.present)})" for need in each.secrets)
-        say(f"  requires {plural(len(each.secrets), 'secret')}: {listed}")
+    for verb, is_required in (("requires", True), ("can use", False)):
+        if needs := [need for need in each.secrets if need.required is is_required]:
+            listed = ", ".join(f"{need.env} ({_presence(need.present)})" for need in needs)
+            say(f"  {verb} {plural(len(needs), 'secret')}: {listed}")
 
 
 def _presence(present: bool | None) -> str:
