@@ -92,6 +92,20 @@ def test_what_is_said(changes: dict[str, Any], said: bytes, responses: list[Resp
     assert answer == ApprovalAnswer(responses=tuple(responses))
 
 
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        pytest.param({}, ["anyone", "one"], id="anybody"),
+        pytest.param(APART, ["anyone, but not whoever started the run", "one"], id="anybody else"),
+        pytest.param({"min_approvers": 2}, ["anyone", "2 different people"], id="two people"),
+        pytest.param({"approvers": (("bob", "cyd"),)}, ["one of bob, cyd", "one"], id="somebody named"),
+    ],
+)
+def test_whoever_is_asked_sees_who_may_answer(changes: dict[str, Any], shown: list[str]) -> None:
+    rows = [line.strip().partition(": ") for line in summary(request(**changes))]
+    assert [value.strip() for name, _, value in rows if name in ("approvers", "needed")] == shown
+
+
 def test_the_terminal_cannot_sign_and_asks_nobody() -> None:
     answer, shown = piped(
         lambda console: approvals(console).wait(waiting(request(require_signed_approvals=True))), b"y\n"

@@ -158,8 +158,8 @@ def summary(request: ApprovalRequest) -> Iterator[str]:
         ("rule", request.rule or "the default for this risk"),
         *((name, value) for name, value in request.contract.items() if name not in ("inputs", "outputs")),
         ("asked by", request.requested_by or "the kernel"),
-        ("approvers", " and ".join(f"one of {', '.join(names)}" for names in request.approvers) or "anyone"),
-        ("needed", f"{max(1, request.min_approvers)} of them" if request.min_approvers > 1 else "one"),
+        ("approvers", _approvers(request)),
+        ("needed", f"{request.min_approvers} different people" if request.min_approvers > 1 else "one"),
         *([("to hear of it", ", ".join(request.notify))] if request.notify else []),
         ("request", request.request_hash),
     ]
@@ -175,6 +175,11 @@ def summary(request: ApprovalRequest) -> Iterator[str]:
         yield from (f"    │ {printable(line.expandtabs(4))}" for line in lines[:_MAX_LINES])
         if len(lines) > _MAX_LINES:
             yield f"    │ … ({len(lines) - _MAX_LINES} more lines)"
+
+
+def _approvers(request: ApprovalRequest) -> str:
+    who = " and ".join(f"one of {', '.join(names)}" for names in request.approvers) or "anyone"
+    return f"{who}, but not whoever started the run" if request.separation_of_duties else who
 
 
 def _shown(value: Any) -> str:

@@ -46,7 +46,6 @@ def about(file: TicketFile, now: datetime) -> Iterator[str]:
     ticket, request = file.ticket, file.ticket.request
     rows = [
         ("signatures", "required" if request.require_signed_approvals else "not required"),
-        *([("barred", "whoever started the run")] if request.separation_of_duties else []),
         ("file", file.run.file),
         ("waiting", f"since {ticket.created_at}, {_ago(ticket.created_at, now)}"),
         ("expires", f"{ticket.expires_at}, {_ahead(ticket.expires_at, now)}"),
