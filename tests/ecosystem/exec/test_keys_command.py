@@ -124,3 +124,23 @@ def test_a_key_made_here_verifies_an_approval(project: Project, tmp_path: Path) 
     assert made["file"] == str(file)
     shown = project.gert("keys", "show", "GERT_APPROVAL_KEY_ANN", "--json", GERT_APPROVAL_KEY_ANN=made["public"])
     assert shown.ended(0).said["id"] == "ann"
+
+
+@pytest.mark.parametrize(
+    ("owner", "remark"),
+    [
+        pytest.param({"GERT_APPROVAL_OWNER_ANN": "ann@example.com"}, "speaks for ann@example.com", id="with an owner"),
+        pytest.param({"GERT_APPROVAL_OWNER_BOB": "bob@example.com"}, "it has no owner", id="another's owner"),
+        pytest.param({}, "speaks for anybody: it has no owner", id="without one"),
+    ],
+)
+def test_whom_a_key_for_approvals_speaks_for_is_said(project: Project, owner: dict[str, str], remark: str) -> None:
+    project.gert("keys", "new", "--out", project.root / "ann.key").ended(0)
+    secret = (project.root / "ann.key").read_text().strip()
+    assert remark in project.gert("keys", "list", GERT_APPROVAL_KEY_ANN=secret, **owner).ended(0).out
+
+
+def test_a_new_key_says_how_approvals_and_traces_are_verified_with_it(project: Project) -> None:
+    out = project.gert("keys", "new", "--out", project.root / "ann.key").ended(0).out
+    for name in ("GERT_APPROVAL_KEY_ANN=ed25519-public:", "GERT_APPROVAL_OWNER_ANN=", "GERT_TRACE_KEY_ANN"):
+        assert name in out

@@ -8,11 +8,18 @@ from typing import Any, Final
 
 import click
 
-from gert.ecosystem.host.approval_keys import named_key
-from gert.ecosystem.host.key_list import held_keys
+from gert.ecosystem.host.approval_keys import NAMED_KEY, OWNER, named_key
+from gert.ecosystem.host.key_list import Held, held_keys
 from gert.ecosystem.surfaces.cli.output import complain, say, say_json, say_pair, say_table
 from gert.errors import UsageError
-from gert.kernel.foundation.signature import ED25519, HMAC_SHA256, Key, find_approval_key_names, parse_key
+from gert.kernel.foundation.signature import (
+    ED25519,
+    HMAC_SHA256,
+    Key,
+    find_approval_key_names,
+    find_key_names,
+    parse_key,
+)
 from gert.kernel.foundation.text import printable
 
 _FORMS: Final = {ED25519: "ed25519", HMAC_SHA256: "base64"}
@@ -25,7 +32,9 @@ def command() -> None:
 
 
 @command.command(epilog="Example: gert keys new --id ann --out ann.key")
-@click.option("--alg", type=click.Choice((ED25519, HMAC_SHA256)), default=ED25519, show_default=True, help="What for.")
+@click.option(
+    "--alg", type=click.Choice((ED25519, HMAC_SHA256)), default=ED25519, show_default=True, help="How it signs."
+)
 @click.option("--id", "key_id", metavar="ID", help="What the key is called.")
 @click.option("--out", metavar="FILE", help="Write the secret to this new file instead of standard output.")
 @_as_json
@@ -76,30 +85,33 @@ def list_(as_json: bool) -> int:
     if as_json:
         say_json([{"variable": each.variable, "use": each.use, **_held(each.key, each.flaw)} for each in held])
     elif held:
-        rows = []
-        for each in held:
-            key = each.key
-            state = (
-                (each.flaw or "", "red")
-                if key is None
-                else ("weak: too short", "yellow")
-                if key.is_weak
-                else ("", None)
-            )
-            rows.append(
-                [
-                    (each.variable, None),
-                    (each.use, None),
-                    (key.id if key is not None else "", None),
-                    (key.alg if key is not None else "", None),
-                    (_does(key) if key is not None else "", None),
-                    state,
-                ]
-            )
+        rows = [
+            [
+                (each.variable, None),
+                (each.use, None),
+                (each.key.id if each.key is not None else "", None),
+                (each.key.alg if each.key is not None else "", None),
+                (_does(each.key) if each.key is not None else "", None),
+                _remark(each),
+            ]
+            for each in held
+        ]
         say_table(("variable", "for", "id", "algorithm", "can", "remark"), rows)
     else:
         say("no keys are set")
     return 1 if any(each.key is None for each in held) else 0
+
+
+def _remark(held: Held) -> tuple[str, str | None]:
+    """What is wrong with a key; or of one for approvals, whom it speaks for."""
+    if held.key is None:
+        return held.flaw or "", "red"
+    if held.key.is_weak:
+        return "weak: too short", "yellow"
+    if not held.variable.startswith(NAMED_KEY):
+        return "", None
+    said = os.environ.get(held.variable.replace(NAMED_KEY, f"{OWNER}_"))
+    return (f"speaks for {said}", None) if said else ("speaks for anybody: it has no owner", "yellow")
 
 
 def _describe(key: Key) -> None:
@@ -108,7 +120,11 @@ def _describe(key: Key) -> None:
     say_pair("can", _does(key))
     if key.public_text is not None:
         say_pair("public", key.public_text)
-        say_pair("verify", f"set {find_approval_key_names(key.id)[0]}={key.public_text}")
+        approvals, traces = find_approval_key_names(key.id)[0], find_key_names(key.id)[0]
+        owner = approvals.replace(NAMED_KEY, f"{OWNER}_")
+        say_pair("approvals", f"set {approvals}={key.public_text} to verify them")
+        say_pair("", f"and {owner}=somebody@example.com, so that it speaks for nobody else")
+        say_pair("traces", f"set {traces} likewise, where they are signed with GERT_TRACE_SIGNING_KEY_ID={key.id}")
     if key.is_weak:
         complain("the key is weak: it is short enough to be guessed", "`gert keys new` makes a strong one")
 
