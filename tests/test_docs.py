@@ -1,5 +1,7 @@
 """The docs are true: generated pages are up to date, documents in them are valid, examples print what they show."""
 
+import json
+import os
 import re
 import shlex
 import shutil
@@ -194,6 +196,21 @@ def test_commands_print_what_the_docs_show(
 def _plain(line: str) -> str:
     """A line without how long something took; a column may be wider for it."""
     return re.sub(r" +[0-9.]+ ?m?s\b", " TIME", line).strip()
+
+
+def test_the_result_has_the_keys_that_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [shown] = [
+        json.loads(text) for place, text in blocks("json") if place.startswith("docs/running.md") and "run_id" in text
+    ]
+    monkeypatch.chdir(tmp_path)
+    with_check(tmp_path)
+    assert main(["exec", "check.yaml", "--var", "host=a", "--json", "--state-dir", str(tmp_path)]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert list(said) == list(shown)
+    assert os.path.isabs(said["trace"])
+    assert os.path.isabs(shown["trace"])
 
 
 # --- links

@@ -207,6 +207,26 @@ class TestValidate:
         assert "warning[D22]: the runbook requires the secret `GONE`" in out
         assert "hunter2" not in out
 
+    @pytest.mark.parametrize(
+        ("named", "hint"),
+        [
+            pytest.param("books/restrat.yaml", "did you mean `books/restart.yaml`?", id="misspelt"),
+            pytest.param("books/restart.yml", "did you mean `books/restart.yaml`?", id="another ending"),
+            pytest.param("books/other-thing-entirely.yaml", "", id="nothing like it"),
+            pytest.param("nowhere/restart.yaml", "", id="no such folder"),
+        ],
+    )
+    def test_a_file_that_is_not_there_may_be_misspelt(
+        self, folder: Path, capsys: pytest.CaptureFixture[str], named: str, hint: str
+    ) -> None:
+        (folder / "books").mkdir(exist_ok=True)
+        (folder / "books" / "restart.yaml").write_text(GOOD)
+        assert main(["validate", named]) == 2
+        error = capsys.readouterr().err
+        assert f"there is no file `{named}`" in error
+        assert ("did you mean" in error) is bool(hint)
+        assert hint in error
+
     def test_a_secret_that_may_be_missing_is_not_required(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from gert.errors import DocumentError, UsageError
+from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.runbook.reader import DEFAULT_LIMITS, read
 from gert.kernel.runbook.tree import Map
 
@@ -24,11 +25,22 @@ def read_document(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read(DEFAULT_LIMITS.size + 1)
     except FileNotFoundError:
-        raise UsageError(f"there is no file `{path}`") from None
+        raise UsageError(f"there is no file `{path}`", hint=_meant(path)) from None
     except OSError as problem:
         raise DocumentError(f"`{path}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
     except ValueError:
         raise UsageError(f"`{path}` is not a path") from None
+
+
+def _meant(path: str) -> str | None:
+    """The document beside a file that is not there, which may be the one that was meant."""
+    folder, name = os.path.split(path)
+    try:
+        beside = [entry for entry in os.listdir(folder or os.curdir) if entry.endswith(YAML_SUFFIXES)]
+    except OSError:
+        return None
+    meant = did_you_mean(name, sorted(beside))
+    return f"did you mean `{os.path.join(folder, meant)}`?" if meant is not None else None
 
 
 def read_bounded(path: str, most: int) -> bytes:
