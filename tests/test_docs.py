@@ -98,6 +98,16 @@ def test_yaml_in_the_docs_is_valid(place: str, text: str) -> None:
         assert [finding.message for finding in checked.findings] == []
 
 
+def test_what_a_step_may_not_loosen_is_said_as_the_docs_say() -> None:
+    [(_, shown)] = [block for block in blocks("") if "may only grow" in block[1]]
+    loose = "{idempotent: true, writes: []}"
+    delete = f"{{id: d, type: tool, tool: kubectl, action: delete, inputs: {{pod: a}}, contract: {loose}}}"
+    end = "{type: end, outcome: {category: resolved, code: x}}"
+    made = f"apiVersion: kernel/v0\nmeta: {{name: x}}\ntools: [kubectl]\nsteps: [{delete}, {end}]\n"
+    checked = Workspace(str(EXAMPLES)).check(str(EXAMPLES / "runbooks" / "x.yaml"), source=made.encode())
+    assert [finding.message for finding in checked.findings] == shown.splitlines()
+
+
 def test_the_pieces_of_the_first_runbook_make_one() -> None:
     pieces = {text.split(":")[0].strip(): text for place, text in YAML_BLOCKS if place.startswith("docs/runbooks.md")}
     made = "apiVersion: kernel/v0\n" + next(

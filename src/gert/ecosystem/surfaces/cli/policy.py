@@ -79,7 +79,7 @@ def test(
     else:
         for line in (*coverage_lines(covered), *report.summary(coverage=False)):
             say(line)
-    return EXIT_PASSED if report.is_passed() else EXIT_FAILED
+    return EXIT_PASSED if report.is_passed else EXIT_FAILED
 
 
 @command.command(epilog="Example: gert policy explain production.policy.yaml --tool tools/kubectl.tool.yaml")

@@ -22,13 +22,14 @@ _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 class Report:
     """Everything that was found, told as it comes."""
 
-    def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
+    def __init__(self, *, quiet: bool = False, verbose: bool = False, updating: bool = False) -> None:
         self.tests: list[Tested] = []
         self.coverage: list[Covered] = []
         self.seconds = 0.0
         self.stopped = False
         self._quiet = quiet
         self._verbose = verbose
+        self._updating = updating
         self._runbook: str | None = None
 
     def tested(self, tested: Tested) -> None:
@@ -51,12 +52,15 @@ class Report:
         """How many scenarios ended so."""
         return sum(1 for each in self.tests if each.verdict in verdicts)
 
-    def is_passed(self, *, updated: bool = False) -> bool:
-        """Whether nothing is wrong; with `updated`, what was brought up to date is not."""
-        return all(
-            each.verdict in ("passed", "skipped") or (updated and each.verdict == "failed" and each.updates)
-            for each in self.tests
-        )
+    @property
+    def updated(self) -> int:
+        """How many scenarios were brought up to date."""
+        return sum(1 for each in self.tests if self._updating and each.verdict == "failed" and each.updates)
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether nothing is wrong; what was brought up to date is not."""
+        return self.count("failed", "error") == self.updated
 
     def _lines(self, tested: Tested) -> Iterator[str]:
         if tested.verdict == "skipped" and not self._verbose:
@@ -83,7 +87,8 @@ class Report:
         if coverage:
             yield from self._coverage()
         counts = [f"{self.count('passed')} passed"]
-        failed = self.count("failed", "error")
+        failed = self.count("failed", "error") - self.updated
+        counts += [f"{self.updated} brought up to date"] if self.updated else []
         counts += [click.style(f"{failed} failed", fg="red")] if failed else []
         skipped = self.count("skipped")
         counts += [f"{skipped} archived (--all runs them)"] if skipped else []

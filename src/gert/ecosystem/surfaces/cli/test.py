@@ -78,7 +78,7 @@ def command(
         wants_updates=update,
     )
     groups = groups_of(folders)
-    report = Report(quiet=as_json, verbose=verbose)
+    report = Report(quiet=as_json, verbose=verbose, updating=update)
     started = time.perf_counter()
     for found in _found(groups, options, jobs or _worth(groups)):
         if isinstance(found, Covered):
@@ -104,7 +104,7 @@ def command(
     else:
         for line in report.summary(coverage=coverage):
             say(line)
-    return EXIT_PASSED if report.is_passed(updated=update) else EXIT_FAILED
+    return EXIT_PASSED if report.is_passed else EXIT_FAILED
 
 
 def _found(groups: list[Group], options: SuiteOptions, jobs: int) -> Iterator[Tested | Covered]:
