@@ -89,6 +89,17 @@ def test_a_run_that_failed_goes_on_from_where_it_failed(project: Project) -> Non
     assert completed(events, "one")["outputs"] == {"said": "one"}
 
 
+def test_whoever_watches_learns_what_was_not_done_again(project: Project) -> None:
+    old = failed(project, note("one"), note("two", tool="fragile"), note("three"))
+    mend(project)
+    lines = again(project, old, "two").ended(0).err.splitlines()
+    [at] = [at for at, line in enumerate(lines) if line.startswith("↻ live from two on")]
+    assert lines[at].endswith(f"what stands above was recorded in run {old} and not done again")
+    assert lines[at + 1] == "  1 recorded answer taken"
+    assert any(line.startswith("✓ one") for line in lines[:at])
+    assert any(line.startswith("✓ two") for line in lines[at:])
+
+
 def test_a_rerun_is_run_again_like_any_other(project: Project) -> None:
     old = failed(project, note("one"), note("two", tool="fragile"))
     second = again(project, old, "two").ended(3).said["run_id"]

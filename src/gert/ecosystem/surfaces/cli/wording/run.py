@@ -36,8 +36,10 @@ def _run_resumed(run: says.RunResumed, _: Subject) -> Words:
 
 
 def _run_forked(run: says.RunForked, _: Subject) -> Words:
-    text = f"continues run {clip(run.source_run_id, say.LONGEST_NAME)} from {clip(run.from_step, say.LONGEST_NAME)}"
-    return Words(say.AGAIN, f"{text}, {plural(run.answered, 'recorded answer')} taken", say.LIVELY)
+    # Whoever sees steps go by that delete something must learn that they did not run again.
+    step, source = clip(run.from_step, say.LONGEST_NAME), clip(run.source_run_id, say.LONGEST_NAME)
+    text = f"live from {step} on; what stands above was recorded in run {source} and not done again"
+    return Words(say.AGAIN, text, say.LIVELY, (f"{plural(run.answered, 'recorded answer')} taken",))
 
 
 def _run_cancelled(run: says.RunCancelled, _: Subject) -> Words:
