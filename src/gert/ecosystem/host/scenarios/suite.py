@@ -39,6 +39,7 @@ class SuiteOptions(msgspec.Struct, frozen=True, kw_only=True):
     include_archived: those that are not golden, too
     """
 
+    named: tuple[str, ...] = ()
     scenarios: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     include_archived: bool = False
@@ -159,7 +160,12 @@ class _Book:
 
     def _stray(self, folder: Folder) -> Tested:
         """A scenario beside no runbook: a mistake, unless it is a recording that nobody has promoted yet."""
-        if is_archived(folder) and not (self._options.include_archived or self._options.scenarios):
+        asked = (
+            self._options.include_archived
+            or self._options.scenarios
+            or os.path.abspath(folder.path) in self._options.named
+        )
+        if is_archived(folder) and not asked:
             return Tested(runbook="", scenario=folder.name, folder=folder.path, verdict="skipped", message=_ARCHIVED)
         return broken(folder, _STRAY, _STRAY_HINT)
 

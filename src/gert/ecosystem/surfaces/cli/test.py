@@ -69,6 +69,7 @@ def command(
         where = ", ".join(f"`{name}`" for name in names) or "this folder"
         raise UsageError(f"there are no scenarios in {where}", hint="`gert scenario new RUNBOOK NAME` makes one")
     options = SuiteOptions(
+        named=tuple(os.path.abspath(name) for name in names),
         scenarios=scenarios,
         tags=tags,
         include_archived=include_archived,
