@@ -35,6 +35,7 @@ Verdict = Literal["passed", "failed", "error", "skipped"]
 class SuiteOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Which scenarios are tested, and how; times are in seconds.
 
+    named: files and folders somebody asked for by name: a recording there is tested, though nobody has promoted it
     scenarios: patterns of names; everything, where there are none
     include_archived: those that are not golden, too
     """
