@@ -10,17 +10,17 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+
+from tests.ecosystem.stores.dying import KILLED, dies_at
 
 from gert.ecosystem.host.execute import run_file
 from gert.ecosystem.host.resume import ResumeOptions, resume
-from gert.ecosystem.stores import append_file
 from gert.errors import GertError
 from gert.kernel.events.chain import read_chain
 
 COUNTED = ("write", "fsync", "fdatasync", "replace", "ftruncate", "mkdir")
 MOST = 200
-KILLED, REFUSED = 9, 3
+REFUSED = 3
 STEPS = ("one", "two", "three")
 
 TOOL = """
@@ -49,25 +49,6 @@ def prepare(folder: Path) -> Path:
     return runbook
 
 
-def dies_at(number: int) -> None:
-    """Let this process die before it makes so many calls of the system."""
-    made = 0
-
-    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
-        def count(*args: Any, **more: Any) -> Any:
-            nonlocal made
-            made += 1
-            if made == number:
-                os._exit(KILLED)
-            return call(*args, **more)
-
-        return count
-
-    for name in COUNTED:
-        setattr(os, name, counted(getattr(os, name)))
-    setattr(append_file, "sync_data", os.fdatasync)  # noqa: B010 - it is not to be exchanged elsewhere
-
-
 def child(work: Callable[[], object]) -> int:
     """How a process ended that did something."""
     pid = os.fork()
@@ -84,7 +65,7 @@ def child(work: Callable[[], object]) -> int:
 def goes_on(state: Path, run_id: str, number: int) -> None:
     """Go on with a run; what is in doubt is said to have happened, so that nothing may happen twice."""
     if number:
-        dies_at(number)
+        dies_at(number, COUNTED)
     options = ResumeOptions(run_id=run_id, state_dir=str(state), reconcile={"*": "success"})
     asyncio.run(resume(options, environ={"PATH": os.defpath}))
 
@@ -100,7 +81,7 @@ def attempt(folder: Path, runbook: Path, number: int, second: int) -> bool:
     (folder / "marks").unlink(missing_ok=True)
 
     def begins() -> None:
-        dies_at(number)
+        dies_at(number, COUNTED)
         run_file(str(runbook), state_dir=str(state))
 
     code = child(begins)

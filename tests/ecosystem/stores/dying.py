@@ -7,7 +7,7 @@ is there is printed, beside how it ended: `python -m tests.ecosystem.stores.dyin
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gert.ecosystem.stores import append_file, run_file
@@ -21,8 +21,8 @@ MOST = 200
 KILLED = 9
 
 
-def dies_at(number: int) -> None:
-    """Let this process die before it makes so many calls of the system."""
+def dies_at(number: int, names: Sequence[str] = COUNTED) -> None:
+    """Let this process die before it makes so many of these calls of the system."""
     made = 0
 
     def counted(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,7 +35,7 @@ def dies_at(number: int) -> None:
 
         return count
 
-    for name in COUNTED:
+    for name in names:
         setattr(os, name, counted(getattr(os, name)))
     for module in (append_file, run_file):
         setattr(module, "sync_data", os.fdatasync)  # noqa: B010 - it is not to be exchanged elsewhere
