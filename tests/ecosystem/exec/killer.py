@@ -5,8 +5,8 @@ state and its side effects, `what` kind of point it is, and its number `n`:
 
 event    events up to the n-th are written, whatever else was to be written with them is not
 torn     the same, and half of the line after it
-before   nothing of the n-th batch is written
-answers  of the n-th batch its answers are written, its events are not
+before   nothing of the batch with the n-th answer is written; of the first of all, where n is 0
+answers  of that batch its answers are written, its events are not
 halved   the same, and of its last answer only half
 none     nobody is killed
 """
@@ -42,7 +42,7 @@ class Killing:
         self._what = what
         self._n = n
         self._at = at
-        self._batches = 0
+        self._answers = 0
 
     def append(
         self,
@@ -52,8 +52,8 @@ class Killing:
         events: Sequence[bytes],
         answers: Sequence[bytes] = (),
     ) -> None:
-        self._batches += 1
-        if self._batches == self._n and self._what in ("before", "answers", "halved"):
+        self._answers += len(answers)
+        if self._answers >= self._n and self._what in ("before", "answers", "halved"):
             self._break_batch(store, run_id, first_seq, answers)
         left = self._n - first_seq + 1
         if self._what in ("event", "torn") and left < len(events):

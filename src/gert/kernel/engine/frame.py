@@ -27,7 +27,7 @@ from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import Outcome
 from gert.kernel.events.vocabulary import RunMode, SkipReason
 from gert.kernel.foundation.canonical import require_canonical
-from gert.kernel.foundation.duration import MAX_DURATION, format_duration
+from gert.kernel.foundation.duration import MAX_SECONDS, format_duration
 from gert.kernel.foundation.globs import Visibility
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.governance.rules import Policy
@@ -39,7 +39,6 @@ from gert.kernel.template import render_text as text_of
 A = TypeVar("A", bound=Answer)
 
 _MOST_REMEMBERED = 256
-_LONGEST = MAX_DURATION.total_seconds()
 
 
 class Recent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -170,8 +169,7 @@ class Clock:
 
 def written(seconds: float) -> str:
     """Seconds as events carry them, to the millisecond."""
-    # Answers are data: what they add up to may be more than any clock holds.
-    milliseconds = round(min(seconds, _LONGEST) * 1000)
+    milliseconds = round(min(seconds, MAX_SECONDS) * 1000)
     return format_duration(timedelta(milliseconds=milliseconds)) if milliseconds > 0 else "0s"
 
 
@@ -285,7 +283,8 @@ class Frame(msgspec.Struct, frozen=True):
 
     def heard(self, answer: A) -> A:
         """Take note of an answer: its time passes, and what was assumed is unknown from now on."""
-        self.strand.clock.spent += answer.duration
+        # Answers are data, and may say they took longer than any clock holds.
+        self.strand.clock.spent += min(answer.duration, MAX_SECONDS)
         if answer.assumed is not None:
             self.strand.run.assumption = answer.assumed
         return answer

@@ -22,6 +22,8 @@ _UNITS = (
 MAX_DURATION = timedelta(days=36_500)
 """A hundred years; more is a typing error, and overflows clocks further on."""
 
+MAX_SECONDS = MAX_DURATION.total_seconds()
+
 _MAX_TEXT = 64
 
 

@@ -27,7 +27,7 @@ from gert.kernel.engine.asks import (
 )
 from gert.kernel.engine.extract import Printed, extract
 from gert.kernel.engine.frame import Setup
-from gert.kernel.foundation.duration import format_duration
+from gert.kernel.foundation.duration import MAX_SECONDS, format_duration
 from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.runbook.program import Program
 from gert.kernel.scenario.observed import Observed
@@ -192,4 +192,5 @@ def _response(response: Any) -> dict[str, Any]:
 
 
 def _duration(answer: Answer) -> str | None:
-    return format_duration(timedelta(seconds=answer.duration)) if answer.duration > 0 else None
+    seconds = min(answer.duration, MAX_SECONDS)
+    return format_duration(timedelta(seconds=seconds)) if seconds > 0 else None
