@@ -1,5 +1,6 @@
 """Files and locks that somebody removes, moves or exchanges while a record is being written."""
 
+import asyncio
 import errno
 import fcntl
 import os
@@ -18,6 +19,7 @@ from gert.ecosystem.stores.jsonl_ledger import JsonlLedger
 from gert.ecosystem.stores.jsonl_writer import JsonlWriter
 from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.ecosystem.stores.sqlite_ledger import SqliteLedger
+from gert.ecosystem.stores.sqlite_writer import LOOK_EVERY
 from gert.errors import Busy, TraceError
 
 from .ledgers import check, in_loop, note, written
@@ -58,6 +60,8 @@ class TestADatabase:
         async with SqliteLedger(path, quick_seconds=quick) as ledger:
             await written(ledger, note("1"))
             take(path)
+            # Files are looked for now and then, not for each append.
+            await asyncio.sleep(LOOK_EVERY)
             for _ in range(2):
                 with pytest.raises(TraceError, match="was removed or exchanged while it was open"):
                     await written(ledger, note("2"))

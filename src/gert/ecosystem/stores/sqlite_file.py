@@ -92,15 +92,21 @@ class Place:
     """Where the files of an open database are: SQLite itself would go on writing to files that have no name any more.
 
     The file of the latest commits is looked up when something is first written, as it belongs to others before that.
+
+    every: how long to believe, in seconds, that files are where they were when they were last looked at
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, every: float = 0.0) -> None:
         # As it is now: whoever goes to another folder, or lets a link lead elsewhere, does not move the file.
         self._path = os.path.realpath(path)
         self._files = {self._path: _number(self._path)}
+        self._every = every
+        self._until = 0.0
 
     def require(self) -> None:
         """Refuse to write where somebody removed or exchanged a file: nobody would find what is written."""
+        if time.monotonic() < self._until:
+            return
         for path, number in self._files.items():
             if _number(path) != number:
                 raise TraceError(
@@ -110,6 +116,7 @@ class Place:
         wal = f"{self._path}-wal"
         if wal not in self._files and (number := _number(wal)) is not None:
             self._files[wal] = number
+        self._until = time.monotonic() + self._every
 
 
 def _number(path: str) -> tuple[int, int] | None:

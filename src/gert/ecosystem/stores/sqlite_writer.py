@@ -70,6 +70,9 @@ VALUES (?1, 0, ?2, '', '', ?3, ?4, ?5)
 ON CONFLICT (run_id) DO UPDATE SET lease_worker = ?3, lease_token = ?4, lease_expires = ?5
 """
 
+LOOK_EVERY: Final = 0.05
+"""How long, in seconds, a ledger that somebody takes away may be written on: looking costs a tenth of an append."""
+
 _MOST_KEPT: Final = 1000
 
 T = TypeVar("T")
@@ -102,7 +105,7 @@ class SqliteWriter:
         except sqlite3.Error as error:
             raise worded(path, error) from error
         self._execute = self._connection.execute
-        self._place = Place(path)
+        self._place = Place(path, every=LOOK_EVERY)
         # Runs as this connection left them, as long as no other has written.
         self._ends: dict[str, _End] = {}
         self._seen: int | None = None
