@@ -6,7 +6,7 @@ probe      asks tools that write nothing and touch only what is allowed; everyth
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Set
 from typing import Any, Final, Protocol, cast
 
 import msgspec
@@ -32,7 +32,7 @@ from gert.kernel.engine.asks import (
 )
 from gert.kernel.engine.unknown import is_unknown
 from gert.kernel.events.runbook import Failure
-from gert.kernel.governance.contract import Contract
+from gert.kernel.governance.contract import UNKNOWN, Contract
 from gert.kernel.runbook.documents.tool import ActionBlock, Tool
 from gert.kernel.runbook.program import Program
 
@@ -179,7 +179,7 @@ class Probe:
 
     def may_run(self, contract: Contract) -> bool:
         """Whether a contract promises to write nothing, and to touch only what is allowed."""
-        return not contract.may_write and contract.effect_tags <= self._allowed
+        return left_out(contract, self._allowed) is None
 
     async def answer(self, ask: Ask[Any]) -> AnyAnswer:
         """Run the tool; twice, if it claims to give equal outputs for equal inputs."""
@@ -194,3 +194,15 @@ class Probe:
             again=cast("ToolAnswer", second).outputs,
             duration=first.duration + second.duration,
         )
+
+
+def left_out(contract: Contract, allowed: Set[str]) -> str | None:
+    """Why a probe does not call a tool with this contract; None where it does."""
+    if UNKNOWN in contract.effect_tags:
+        return "its contract does not say what it touches"
+    if contract.writes:
+        return f"it writes {' '.join(sorted(contract.writes))}"
+    if others := sorted(contract.effect_tags - allowed):
+        wanted = ",".join([*sorted(allowed), *others])
+        return f"a probe may not have the effect {' '.join(others)}, unless: --probe-allow-effects {wanted}"
+    return None

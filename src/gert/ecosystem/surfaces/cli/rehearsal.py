@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Any
 
 from gert.ecosystem.host.facts import platform
+from gert.ecosystem.host.worlds import left_out
 from gert.ecosystem.surfaces.cli.phrases import clip
 from gert.ecosystem.surfaces.cli.places import Places
 from gert.ecosystem.surfaces.cli.record import INDENT
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import GovernanceDecision, StepComplete, StepStart
+from gert.kernel.governance.contract import Contract
 from gert.kernel.runbook.program import Program
 from gert.kernel.template import render_text
 
@@ -71,14 +73,8 @@ class Rehearsal:
         if step.step_type != "tool":
             return "a probe calls nothing but tools, and asks nobody"
         effects, writes = (step.contract_summary.get(name) for name in ("effects", "writes"))
-        if effects is None or "unknown" in effects:
-            return "its contract does not say what it touches"
-        if writes:
-            return f"it writes {' '.join(writes)}"
-        if others := [effect for effect in effects if effect not in self._allowed]:
-            wanted = ",".join([*sorted(self._allowed), *others])
-            return f"a probe may not have the effect {' '.join(others)}, unless: --probe-allow-effects {wanted}"
-        return "something it would be given is not known"
+        contract = Contract(effects=None if effects is None else frozenset(effects), writes=frozenset(writes or ()))
+        return left_out(contract, self._allowed) or "something it would be given is not known"
 
     def _about(self, step: StepStart) -> Iterator[str]:
         contract = step.contract_summary
