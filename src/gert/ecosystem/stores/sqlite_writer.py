@@ -71,7 +71,7 @@ ON CONFLICT (run_id) DO UPDATE SET lease_worker = ?3, lease_token = ?4, lease_ex
 """
 
 LOOK_EVERY: Final = 0.05
-"""How long, in seconds, a ledger that somebody takes away may be written on: looking costs a tenth of an append."""
+"""How long, in seconds, a ledger that somebody takes away may be written on: looking costs an eighth of an append."""
 
 _MOST_KEPT: Final = 1000
 
