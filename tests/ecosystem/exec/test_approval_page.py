@@ -44,8 +44,15 @@ class Browser:
         self("POST", "/url", {"url": url})
 
     def find(self, selector: str) -> str:
-        found: str = self("POST", "/element", {"using": "css selector", "value": selector})[ELEMENT]
-        return found
+        """An element, as soon as it is there: a click does not always wait for the page it leads to."""
+        found: list[str] = []
+
+        def is_there() -> bool:
+            found.extend(self.all(selector))
+            return bool(found)
+
+        until(is_there)
+        return found[0]
 
     def all(self, selector: str) -> list[str]:
         return [each[ELEMENT] for each in self("POST", "/elements", {"using": "css selector", "value": selector})]
