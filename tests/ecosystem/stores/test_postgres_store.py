@@ -1,8 +1,12 @@
 """Runbook runs on Postgres keep the promises of every store, and share the ledger with agents."""
 
 import asyncio
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from threading import Event
 
 import pytest
 from tests.postgres import execute
@@ -18,9 +22,14 @@ from .lines import RUN, answers, events
 
 LINES = events(6)
 ANSWERS = answers(3)
+# A session that is told to end has its locks until it has ended.
 KILL = """
-SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity
 WHERE application_name = 'gert' AND datname = current_database()
+"""
+KILL_HOLDER = """
+SELECT pg_terminate_backend(pid, 60000) FROM pg_locks JOIN pg_stat_activity USING (pid)
+WHERE locktype = 'advisory' AND datname = current_database()
 """
 
 
@@ -125,6 +134,50 @@ class TestItself:
                 with two.lease(RUN), pytest.raises(Busy, match="is being driven by another process"):
                     one.append(RUN, 3, LINES[2:3])
             assert list(two.events(RUN)) == LINES[:2]
+
+    def test_who_did_not_notice_that_a_run_was_lost_does_not_write_to_it(self, dsn: str) -> None:
+        with PostgresRunStore(dsn) as one, PostgresRunStore(dsn) as two, one.lease(RUN):
+            one.append(RUN, 1, LINES[:1])
+            stalled = Event()
+            one._loop.call_soon_threadsafe(stalled.wait)
+            execute(dsn, KILL_HOLDER)
+            with two.lease(RUN), ThreadPoolExecutor(1) as beside:
+                try:
+                    appended = beside.submit(one.append, RUN, 2, LINES[1:2])
+                finally:
+                    stalled.set()
+                with pytest.raises(Busy, match="is being driven by another process"):
+                    appended.result()
+            assert list(two.events(RUN)) == LINES[:1]
+
+    def test_a_session_the_server_has_not_missed_yet_keeps_nobody_out(self, dsn: str) -> None:
+        with PostgresRunStore(dsn) as one, PostgresRunStore(dsn) as two, one.lease(RUN):
+            one.append(RUN, 1, LINES[:1])
+            line = one._held[RUN].link.connection._transport
+            # As when a network breaks: closed on our side, and not on the other.
+            other_side = os.dup(line.get_extra_info("socket").fileno())
+            try:
+                one._loop.call_soon_threadsafe(line.abort)
+                assert two.is_driven(RUN)
+                one.append(RUN, 2, LINES[1:2])
+                with pytest.raises(Busy, match="is being driven by another process"), two.lease(RUN):
+                    pass
+            finally:
+                os.close(other_side)
+            assert list(two.events(RUN)) == LINES[:2]
+
+    def test_several_write_through_one_lock(self, dsn: str) -> None:
+        runs = [f"{RUN}-{number}" for number in range(3)]
+        with PostgresRunStore(dsn) as store, ExitStack() as stack, ThreadPoolExecutor(6) as beside:
+            for run_id in runs:
+                stack.enter_context(store.lease(run_id))
+            sent = [
+                beside.submit(store.append, run_id, 1, [], [b"%d" % number]) for number in range(20) for run_id in runs
+            ]
+            for each in sent:
+                each.result()
+            for run_id in runs:
+                assert sorted(map(int, store.answers(run_id))) == list(range(20))
 
     def test_what_is_said_is_masked(self, tmp_path: Path) -> None:
         with pytest.raises(TraceError) as caught:

@@ -10,6 +10,7 @@ from typing import Any, Final, Self, TypeVar
 from gert.ecosystem.stores.batch import check_batch, check_next, columns_of
 from gert.ecosystem.stores.postgres_careful import is_cut
 from gert.ecosystem.stores.postgres_faults import is_doubtful, is_undone, violated, worded
+from gert.ecosystem.stores.postgres_pool import Link
 from gert.ecosystem.stores.postgres_server import Server
 from gert.ecosystem.stores.postgres_statements import ADD_LINES, ANSWERS_PAGE, EVENTS_PAGE, LINES_AT
 from gert.ecosystem.stores.postgres_wake import Telling
@@ -30,10 +31,24 @@ _LAST_TIME: Final = "SELECT timestamp FROM events WHERE run_id = $1 ORDER BY seq
 _RUNS: Final = "SELECT run_id FROM runs WHERE run_id > $1 AND count > 0 ORDER BY run_id LIMIT $2"
 _STATE: Final = "SELECT state FROM states WHERE run_id = $1"
 _LOCKED: Final = """
-SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = $1 AND objid = $2 AND objsubid = 1
+SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = $1 AND objid = $2 AND objsubid = 1
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
+_TAKE_LOCK: Final = "SELECT pg_try_advisory_lock($1)"
+_END_SESSION: Final = "SELECT pg_terminate_backend($1)"
 _WRITE_STATE: Final = "INSERT INTO states VALUES ($1, $2) ON CONFLICT (run_id) DO UPDATE SET state = $2"
+
+
+class _Held:
+    """The lock on a run: it lives as long as the session that took it, and what is written goes through that one."""
+
+    def __init__(self, link: Link) -> None:
+        self.turn = asyncio.Lock()
+        self.hold(link)
+
+    def hold(self, link: Link) -> None:
+        self.link = link
+        self.session: int = link.connection.get_server_pid()
 
 
 class PostgresRunStore:
@@ -58,7 +73,7 @@ class PostgresRunStore:
         self._timeout = command_timeout_seconds
         self._read_only = read_only
         self._masked = masked
-        self._held: dict[str, Any] = {}
+        self._held: dict[str, _Held] = {}
         self._server = Server(
             dsn,
             schema=schema,
@@ -128,8 +143,7 @@ class PostgresRunStore:
 
     def is_driven(self, run_id: str) -> bool:
         """Whether somebody drives a run, on whatever machine."""
-        high, low = divmod(self._lock_number(run_id) % (1 << 64), 1 << 32)
-        return bool(self._ask(_LOCKED, high, low))
+        return bool(self._ask(_LOCKED, *self._lock_halves(run_id)))
 
     def runs(self) -> Iterator[str]:
         """The runs, by id."""
@@ -173,7 +187,6 @@ class PostgresRunStore:
         with self._server.working():
             for attempt in range(1, self._attempts + 1):
                 try:
-                    await self._hold_on(run_id)
                     if await self._send(run_id, before, before + len(events), last, *ends, *lines):
                         self._telling.wrote(run_id)
                         return
@@ -191,7 +204,21 @@ class PostgresRunStore:
                 await self._check_end(run_id, first_seq)
         raise Busy(f"another process writes run `{run_id}`", hint="wait for it to end")
 
-    async def _send(self, *values: Any) -> bool:
+    async def _send(self, run_id: str, *values: Any) -> bool:
+        held = self._held.get(run_id)
+        if held is None:
+            return await self._send_by_anyone(run_id, *values)
+        async with held.turn:
+            if held.link.connection.is_closed():
+                held.hold(await self._lock(run_id, held.session))
+            try:
+                return bool(await (await held.link.prepared(ADD_LINES)).fetch(run_id, *values))
+            except Exception as error:
+                if is_doubtful(error):
+                    held.link.connection.terminate()
+                raise
+
+    async def _send_by_anyone(self, *values: Any) -> bool:
         link = await self._server.pool.take()
         try:
             return bool(await (await link.prepared(ADD_LINES)).fetch(*values))
@@ -221,40 +248,53 @@ class PostgresRunStore:
     async def _hold(self, run_id: str) -> None:
         self._server.check_usable()
         try:
-            self._held[run_id] = await self._lock(run_id)
+            self._held[run_id] = _Held(await self._lock(run_id))
         except GertError:
             raise
         except Exception as error:
             raise worded(error) from error
 
-    async def _hold_on(self, run_id: str) -> None:
-        """Take the lock again where the connection that had it was cut: by now somebody else may drive the run."""
-        held = self._held.get(run_id)
-        if held is not None and held.is_closed():
-            self._held[run_id] = await self._lock(run_id)
-
     async def _let_go(self, run_id: str) -> None:
-        connection = self._held.pop(run_id, None)
-        if connection is None:
+        held = self._held.pop(run_id, None)
+        if held is None:
             return
+        async with held.turn:
+            await self._hang_up(held.link.connection)
+
+    async def _hang_up(self, connection: Any) -> None:
         try:
             await connection.close(timeout=self._timeout)
-        except Exception:  # the lock ends with the connection, however that ends
+        except Exception:  # a lock ends with its session, however that ends
             connection.terminate()
 
     def _lock_number(self, run_id: str) -> int:
         return int(sha256_hex(f"gert-run\n{self._server.schema}\n{run_id}".encode())[:16], 16) - (1 << 63)
 
-    async def _lock(self, run_id: str) -> Any:
-        """A connection that holds a lock as long as it lives."""
+    def _lock_halves(self, run_id: str) -> tuple[int, int]:
+        return divmod(self._lock_number(run_id) % (1 << 64), 1 << 32)
+
+    async def _lock(self, run_id: str, lost: int | None = None) -> Link:
+        """A connection that holds the lock on a run; Busy where somebody else has it.
+
+        lost: a session of ours that was cut off. The server may not have noticed, and would keep its lock for hours.
+        """
         connection = await self._server.connect()
         try:
-            if await connection.fetchval("SELECT pg_try_advisory_lock($1)", self._lock_number(run_id)):
-                return connection
+            for attempt in range(self._attempts):
+                if await connection.fetchval(_TAKE_LOCK, self._lock_number(run_id)):
+                    return Link(connection, self._server.pool.generation)
+                if lost is None:
+                    break
+                holders = [pid for (pid,) in await connection.fetch(_LOCKED, *self._lock_halves(run_id))]
+                if holders and lost not in holders:
+                    break
+                if holders:
+                    await connection.execute(_END_SESSION, lost)
+                await asyncio.sleep(self._backoff * 2**attempt)
         except BaseException:
             connection.terminate()
             raise
-        await connection.close()
+        await self._hang_up(connection)
         raise Busy(f"run `{run_id}` is being driven by another process", hint="wait for it to end")
 
     # --- on the thread of whoever uses it
