@@ -1,9 +1,28 @@
-"""Properties are judged by what they find, not by how long a busy machine takes to find it."""
+"""Tests come out the same on a busy machine, in the background, and under `nohup`."""
 
+import signal
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import HealthCheck, settings
 from tests.postgres import dsn, durable_dsn, durable_postgres, own_server, postgres
 
 __all__ = ["dsn", "durable_dsn", "durable_postgres", "own_server", "postgres"]
 
+# A shell ignores the first two for what it starts in the background, `nohup` the third. Windows has only the first.
+_STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT", "SIGHUP") if hasattr(signal, name)]
+
+# Properties are judged by what they find, not by how long that takes.
 settings.register_profile("gert", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("gert")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def every_signal_counts() -> Iterator[None]:
+    """What is started inherits the signals that are ignored; then it would not stop for them, and be right."""
+    ignored = [each for each in _STOPPING if signal.getsignal(each) is signal.SIG_IGN]
+    for each in ignored:
+        signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
+    yield
+    for each in ignored:
+        signal.signal(each, signal.SIG_IGN)

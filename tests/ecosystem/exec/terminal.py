@@ -62,8 +62,9 @@ class Terminal:
 
     def ended(self, code: int) -> None:
         """Read until it ends, and check its exit code."""
+        end = time.monotonic() + PATIENCE
         while self._read():
-            pass
+            assert time.monotonic() < end, f"it does not end:\n{self.screen}"
         found = self.process.wait(PATIENCE)
         assert found == code, f"exit {found}, expected {code}:\n{self.screen}"
 

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,6 @@ from gert.kernel.foundation.signature import Keys
 from .workbench import Project, call, completed, finish, is_alive, note, of_type, until
 
 STOPS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-
-
-@pytest.fixture(autouse=True)
-def every_signal_counts() -> Iterator[None]:
-    """Tests may be run by `nohup`; then what they start would not listen to SIGHUP, and be right."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
 
 
 def waiting(project: Project, *, stubborn: bool = False, lanes: int = 1, **more: Any) -> None:
