@@ -1,10 +1,10 @@
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.quickly import quickly
 
 from gert.errors import InputError
 from gert.kernel.foundation.globs import Visibility, filter_view, parse_glob, split_path
@@ -126,10 +126,9 @@ def test_no_glob_takes_exponential_time() -> None:
 
 def test_two_stars_in_a_row_are_the_same_as_once() -> None:
     many = parse_glob(".".join(["**"] * 340))
-    started = time.perf_counter()
-    assert many.matches(".".join(["a"] * 2000))
-    assert not parse_glob(".".join([*["**"] * 340, "b"])).matches(".".join(["a"] * 2000))
-    assert time.perf_counter() - started < 1
+    with quickly():
+        assert many.matches(".".join(["a"] * 2000))
+        assert not parse_glob(".".join([*["**"] * 340, "b"])).matches(".".join(["a"] * 2000))
     assert many == parse_glob("**")
     assert many.text.count("**") == 340
 

@@ -1,11 +1,11 @@
 """The YAML reader: YAML 1.2 core scalars, places, bounds, and one clear error for anything hostile."""
 
 import math
-import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.quickly import quickly
 
 from gert.kernel.runbook.reader import Limits, read, resolve_plain
 from gert.kernel.runbook.tree import Map
@@ -138,12 +138,11 @@ class TestAnchors:
     ],
 )
 def test_what_cannot_be_read_gives_its_finding_at_once(source: bytes, rule: str, place: tuple[int, int]) -> None:
-    started = time.perf_counter()
-    findings = read(source).findings
+    with quickly(30):
+        findings = read(source).findings
     first = findings[0]
     assert (first.rule, (first.line, first.column)) == (rule, place)
     assert {finding.rule for finding in findings} == {rule}
-    assert time.perf_counter() - started < 30  # a hang, not a benchmark
 
 
 def test_an_alias_bomb_is_defused() -> None:

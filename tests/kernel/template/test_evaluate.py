@@ -1,12 +1,12 @@
 """Values, conditions, text and budgets."""
 
-import time
 from collections import ChainMap, UserDict
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
 import pytest
+from tests.quickly import quickly
 
 from gert.errors import TemplateError, TemplateEvalError
 from gert.kernel.template import (
@@ -294,10 +294,8 @@ def test_evaluation_is_bounded(source: str) -> None:
         "bomb2": bomb(),
     }
     template = parse(source)
-    started = time.perf_counter()
-    with pytest.raises(TemplateEvalError):
+    with quickly(), pytest.raises(TemplateEvalError):
         render(template, data, Budget(max_steps=20_000))
-    assert time.perf_counter() - started < 5
 
 
 @pytest.mark.parametrize(

@@ -78,12 +78,18 @@ class TestBranches:
         asyncio.run(scenario())
 
     def test_a_name_in_two_branches_is_refused_also_where_the_steps_do_not_meet(self, place: Place) -> None:
-        async def branch(ctx: WorkflowContext, who: str, seconds: float) -> Any:
-            await take(ctx, who, who, seconds)
-            return await take(ctx, "fetch", f"for {who}")
+        async def quick(ctx: WorkflowContext, ended: asyncio.Event) -> None:
+            await take(ctx, "quick", "quick")
+            await take(ctx, "fetch", "for quick")
+            ended.set()
+
+        async def slow(ctx: WorkflowContext, ended: asyncio.Event) -> None:
+            await ctx.step(name="slow", action=ended.wait, serde=json_step_serde())
+            await take(ctx, "fetch", "for slow")
 
         async def work(ctx: WorkflowContext) -> Any:
-            return await asyncio.gather(branch(ctx, "slow", 0.05), branch(ctx, "quick", 0.0))
+            ended = asyncio.Event()
+            return await asyncio.gather(slow(ctx, ended), quick(ctx, ended))
 
         async def scenario() -> None:
             async with place.kernel() as kernel:
