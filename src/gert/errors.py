@@ -10,7 +10,8 @@
     ├── InputError              a value is missing or does not fit what was declared
     ├── CanonicalError          a value that has no canonical JSON form
     ├── TraceError              a line that cannot be written or read as an event
-    │   └── Busy                    another process writes the record
+    │   ├── Busy                    another process writes the record
+    │   └── Unavailable             the server that keeps the record cannot be asked
     ├── IntegrityError          a chain, seal or signature does not hold
     ├── InDoubt                 a call may have happened, and only the operator can say
     ├── AgentError              a durable agent run
@@ -88,6 +89,10 @@ class TraceError(GertError):
 
 class Busy(TraceError):
     """Another process writes the record."""
+
+
+class Unavailable(TraceError):
+    """The server that keeps the record cannot be asked, which says nothing about the record."""
 
 
 class IntegrityError(GertError):

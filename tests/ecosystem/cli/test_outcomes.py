@@ -1,5 +1,6 @@
 """`gert outcomes` as people and scripts use it."""
 
+import asyncio
 import csv
 import io
 import json
@@ -12,13 +13,16 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.ecosystem.stores.ledgers import note, written
 
+from gert.ecosystem.stores.jsonl_ledger import JsonlLedger
 from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.ecosystem.surfaces.cli import progress as progressing
 from gert.ecosystem.surfaces.cli.main import main
 from gert.ecosystem.surfaces.cli.outcome_rows import cell
 from gert.ecosystem.surfaces.cli.outcome_text import bar, percent_text
 from gert.ecosystem.surfaces.cli.progress import Progress
+from gert.kernel.events.agent import RunStarted
 
 NOW = datetime.now(UTC)
 Output = pytest.CaptureFixture[str]
@@ -251,6 +255,18 @@ class TestWhichRuns:
         assert document(capsys, "traces", "--db", "runs.db")["runs"] == 2
         assert main(["outcomes", "--db", "traces/r-1.jsonl"]) == 1
         assert "is not a database" in capsys.readouterr().err
+
+    def test_a_ledger_may_be_a_folder(self, tmp_path: Path, capsys: Output) -> None:
+        async def work() -> None:
+            async with JsonlLedger(tmp_path / "ledger") as ledger:
+                await written(ledger, RunStarted(), note("of an agent, which has no outcome"))
+
+        asyncio.run(work())
+        found = document(capsys, "--db", "ledger")
+        assert (found["runs"], found["places"], found["skipped"]["count"]) == (0, ["ledger"], 0)
+        (tmp_path / "plain").mkdir()
+        assert main(["outcomes", "--db", "plain"]) == 2
+        assert "there is no ledger in the folder `plain`" in capsys.readouterr().err
 
 
 class TestNothing:

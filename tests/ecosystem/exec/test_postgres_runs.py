@@ -328,6 +328,29 @@ class TestMistakes:
         assert "there is no such database" in ledger.on("exec", ledger.root / "book.yaml").ended(4).err
         assert ledger.noted() == []
 
+    @pytest.mark.parametrize(
+        "command",
+        [
+            "run verify-ledger x",
+            "run verify x --json",
+            "run show x",
+            "run list",
+            "run status x",
+            "run tail x",
+            "run export x",
+            "trace verify --run x",
+            "trace show --run x",
+            "trace export --run x",
+            "outcomes",
+        ],
+    )
+    def test_a_server_that_cannot_be_asked_is_no_invalid_record(self, command: str, ledger: Ledger) -> None:
+        ledger.dsn = f"postgresql://ann:{SECRET}@127.0.0.1:1/x"
+        ran = ledger.on(command).ended(4)
+        assert ran.out == ""
+        assert "the database cannot be reached" in ran.err
+        assert SECRET not in ran.err
+
     def test_whoever_only_looks_makes_no_ledger(self, ledger: Ledger) -> None:
         ledger.runbook(note("one"), tools=TOOLS)
         for command in ("outcomes", "resume --run x", "rerun --run x --from one", "run abandon x --reason y"):

@@ -15,7 +15,7 @@ from gert.ecosystem.host.database import Database, RunStore, name_of, open_datab
 from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.ledger import MOST_LAST
 from gert.ecosystem.stores.waiting import is_closed
-from gert.errors import GertError, TraceError
+from gert.errors import GertError, TraceError, Unavailable
 from gert.kernel.agent.ledger import Head, Ledger, SchemaInfo
 
 T = TypeVar("T")
@@ -184,7 +184,7 @@ class Archive:
             if isinstance(problem, GertError) or not isinstance(self._place, Dsn):
                 raise
             # What a driver says may hold the address it was given.
-            raise TraceError(f"the database cannot be used: {type(problem).__name__}: {problem}") from None
+            raise Unavailable(f"the database cannot be used: {type(problem).__name__}: {problem}") from None
 
     async def _close(self) -> None:
         ledger, self._ledger = self._ledger, None

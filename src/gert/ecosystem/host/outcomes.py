@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gert.ecosystem.host.database import Database, database_for, name_of
+from gert.ecosystem.host.database import Database, database_for, is_folder_of_runs, name_of, require_ledger
 from gert.ecosystem.host.documents import Workspace
-from gert.ecosystem.host.files import is_file
 from gert.ecosystem.host.runs import RUNS, state_dir
 from gert.ecosystem.host.settings import settings_for
 from gert.errors import UsageError
@@ -44,8 +43,11 @@ def places_for(
         if not os.path.exists(path):
             raise UsageError(f"there is no file or folder `{path}`")
     database = database_for(db, dsn, environ)
-    if db is not None and not is_file(db):
-        raise UsageError(f"there is no file `{db}`")
+    if db is not None:
+        require_ledger(db)
+        if is_folder_of_runs(db):
+            # Its files are traces, and are read as such.
+            paths, database = (*paths, db), None
     states: tuple[str, ...] = (os.path.abspath(chosen_state),) if chosen_state else ()
     if paths or database is not None:
         return Places(tuple(paths), states, () if database is None else (database,))

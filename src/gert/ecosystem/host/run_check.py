@@ -9,7 +9,7 @@ from gert.ecosystem.host.run_entry import Entry
 from gert.ecosystem.host.run_list import Runs
 from gert.ecosystem.host.traces import open_trace, verify_trace
 from gert.ecosystem.stores.verifying import read_run
-from gert.errors import Busy, IntegrityError, TraceError
+from gert.errors import Busy, IntegrityError, TraceError, Unavailable
 from gert.kernel.agent.ledger import Head
 from gert.kernel.agent.verifying import check_run
 from gert.kernel.events.chain import ChainReport
@@ -54,7 +54,7 @@ def check_run_of(runs: Runs, run_id: str, demands: Demands) -> Verified:
     """Check a run that was found: one whose ends cannot be read is there, and not what was written."""
     try:
         entry = runs.entry(run_id)
-    except Busy:
+    except (Busy, Unavailable):
         raise
     except (TraceError, IntegrityError) as problem:
         return Verified(run_id, "runbook", 0, (Check(1, "chain", False, problem.message),), None)
@@ -67,6 +67,8 @@ def check_record(entry: Entry, archive: Archive | None, demands: Demands) -> Ver
         return _in_file(entry, demands)
     try:
         report, head = archive.ask(lambda ledger: read_run(ledger, entry.run_id))
+    except (Busy, Unavailable):
+        raise
     except TraceError as problem:
         # What cannot be read is not what was written.
         return Verified(entry.run_id, entry.kind, 0, (Check(1, "chain", False, problem.message),), None)

@@ -22,7 +22,7 @@ from gert.ecosystem.host.ledger import first_line, last_lines, open_file
 from gert.ecosystem.host.run_entry import ABANDONED, Entry, Place, Standing
 from gert.ecosystem.host.runs import RunFolder, known_runs
 from gert.ecosystem.host.state import MAX_STATE_BYTES, decode_state
-from gert.errors import GertError, TraceError, UsageError
+from gert.errors import GertError, TraceError, Unavailable, UsageError
 from gert.kernel.agent.ledger import Head
 from gert.kernel.events.chain import AFTER_COMPLETE
 from gert.kernel.events.envelope import Envelope, decode
@@ -78,6 +78,8 @@ class Runs:
         for run_id, read in self._read_newest(since, tenant):
             try:
                 entry = read()
+            except Unavailable:
+                raise
             except GertError as problem:
                 self.problems.append(f"`{run_id}`: {problem.message}")
                 continue

@@ -17,7 +17,7 @@ import msgspec
 from gert.ecosystem.host.database import Database, name_of, open_database
 from gert.ecosystem.host.outcomes import Places
 from gert.ecosystem.host.runs import RUNS, TRACE_FILE
-from gert.errors import DocumentError, TraceError
+from gert.errors import DocumentError, TraceError, Unavailable
 from gert.kernel.events.agent import RunStarted
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode
 from gert.kernel.events.outcomes import Selection
@@ -87,6 +87,8 @@ class Scan:
         name = name_of(database)
         try:
             store = open_database(database, read_only=True)
+        except Unavailable:
+            raise
         except TraceError as error:
             raise DocumentError(error.message, hint=error.hint) from error
         with store, self._skipping(name):
@@ -209,6 +211,8 @@ class Scan:
     def _skipping(self, file: str) -> Iterator[None]:
         try:
             yield
+        except Unavailable:
+            raise  # one that is gone has not only this run
         except TraceError as error:
             self._skip(file, error.message)
         except OSError as problem:

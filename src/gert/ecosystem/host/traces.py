@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from gert.ecosystem.host.database import is_folder_of_runs
 from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.stores.append_file import read_lines
-from gert.errors import Busy, DocumentError, TraceError, UsageError
+from gert.errors import Busy, DocumentError, TraceError, Unavailable, UsageError
 from gert.kernel.agent.ledger import Head
 from gert.kernel.agent.verifying import check_run
 from gert.kernel.events.agent import RunStarted
@@ -239,7 +239,7 @@ def as_document() -> Iterator[None]:
     """A ledger that cannot be read is a document that cannot be read, not a fault of the engine."""
     try:
         yield
-    except Busy:
-        raise  # it can be read, and not now
+    except (Busy, Unavailable):
+        raise  # it may be read, and not now
     except TraceError as error:
         raise DocumentError(error.message, hint=error.hint) from error

@@ -5,7 +5,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final
 
-from gert.errors import TraceError, UsageError
+from gert.errors import Unavailable, UsageError
 
 HELD_INDEX: Final = "calls_held"
 """The index in which no semantic key stands twice."""
@@ -71,22 +71,22 @@ def worded(error: BaseException) -> Exception:
     """What was said, as our own error; nothing of the address is repeated, since it may hold a password."""
     asyncpg = driver()
     if isinstance(error, TimeoutError):
-        return TraceError("the database did not answer in time", hint="is it overloaded, or somebody holding a lock?")
+        return Unavailable("the database did not answer in time", hint="is it overloaded, or somebody holding a lock?")
     if is_transient(error):
-        return TraceError(f"the database cannot be reached: {_said(error)}")
+        return Unavailable(f"the database cannot be reached: {_said(error)}")
     if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):
-        return TraceError(f"the database does not let us in: {_said(error)}")
+        return Unavailable(f"the database does not let us in: {_said(error)}")
     if isinstance(error, asyncpg.InvalidCatalogNameError):
-        return TraceError(f"there is no such database: {_said(error)}")
+        return Unavailable(f"there is no such database: {_said(error)}")
     if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
-        return TraceError("the database cannot be written: it is read-only", hint="is it a replica?")
+        return Unavailable("the database cannot be written: it is read-only", hint="is it a replica?")
     if isinstance(error, asyncpg.InsufficientPrivilegeError):
-        return TraceError(f"the database does not allow it: {_said(error)}")
+        return Unavailable(f"the database does not allow it: {_said(error)}")
     if isinstance(error, asyncpg.DiskFullError):
-        return TraceError("the database cannot be written: no space left on device")
+        return Unavailable("the database cannot be written: no space left on device")
     if isinstance(error, (asyncpg.PostgresError, asyncpg.InterfaceError)):
-        return TraceError(f"the database cannot be used: {_said(error)}")
-    return error if isinstance(error, Exception) else TraceError(_said(error))
+        return Unavailable(f"the database cannot be used: {_said(error)}")
+    return error if isinstance(error, Exception) else Unavailable(_said(error))
 
 
 def is_no_address() -> UsageError:

@@ -37,7 +37,7 @@ PASSED_OVER: Final = {
 @click.option("--until", metavar="WHEN", help="Runs that began until then; a day counts to its end. Days are UTC.")
 @click.option("--runbook", metavar="NAME", help="Runs of this runbook only.")
 @click.option("--mode", type=click.Choice(MODES), default="real", show_default=True, help="Runs of this mode.")
-@click.option("--db", metavar="FILE", help="Read the runs in this SQLite database.")
+@click.option("--db", metavar="FILE", help="Read the runs in this SQLite database, or folder of JSONL.")
 @click.option("--dsn", metavar="DSN", help="Read those in this Postgres ledger; env:NAME for a variable.")
 @click.option("--state-dir", metavar="DIR", help="Where runs are kept; the project or your state folder otherwise.")
 @click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")

@@ -60,7 +60,8 @@ def verify(
     """Check that the record of a run is whole and unchanged: `valid`, or `invalid` and why on standard error.
 
     Keys come from the environment as for `gert trace verify`; where one is set, a record that nobody signed is not
-    valid. Exits with 0 where the record is valid, 1 where it is not, 2 where there is no such run.
+    valid. Exits with 0 where the record is valid, 1 where it is not, 2 where there is no such run, 4 where a server
+    cannot be asked.
     """
     demands = Demands(verification_keys(os.environ, key_id), key_id, require_signature)
     with open_runs(state_dir, db, dsn) as runs:

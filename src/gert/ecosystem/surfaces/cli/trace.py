@@ -72,7 +72,8 @@ def verify(
     """Check that a trace is whole, unchanged, and sealed by a key you trust.
 
     Keys come from the environment: GERT_TRACE_KEY_<ID>, then GERT_TRACE_SIGNING_KEY. Where one is set, a trace
-    without a signature does not pass. Exits with 0 when the trace holds, 1 when it does not, 2 when there is none.
+    without a signature does not pass. Exits with 0 when the trace holds, 1 when it does not, 2 when there is none,
+    4 when a server cannot be asked.
     """
     trace = _trace(file, db, dsn, run_id)
     keys = verification_keys(os.environ, key_id)
