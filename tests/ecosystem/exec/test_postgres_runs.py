@@ -135,6 +135,8 @@ class TestGoingOn:
         ledger.on("exec", ledger.root / "book.yaml").ended(-signal.SIGKILL)
         (row,) = ledger.listed()
         assert row["status"] == "cut-off"
+        shown = ledger.on("run show", row["run_id"], "--json").ended(0).said
+        assert [each["path"] for each in shown["in_doubt"]] == ["last"]
         ledger.mend()
         ledger.on("resume", "--run", row["run_id"]).ended(0)
         assert ledger.noted() == ["one", "after"]

@@ -47,6 +47,81 @@ def abandoned(project: Project, run_id: str, *words: str | Path, **environ: str)
     return project.gert("run", "abandon", run_id, "--reason", "no use", "--as", "kim", *words, **environ)
 
 
+class TestDoubts:
+    """What `gert run show` says of calls that a killed process left without a result."""
+
+    @pytest.fixture
+    def place(self, request: pytest.FixtureRequest, project: Project) -> tuple[str, ...]:
+        return ("--db", str(project.root / "runs.db")) if request.param else ()
+
+    def shown(self, project: Project, run_id: str, *place: str) -> dict[str, Any]:
+        before = snapshot(project.root)
+        said: dict[str, Any] = project.gert("run", "show", run_id, "--json", *place).ended(0).said
+        assert snapshot(project.root) == before
+        return said
+
+    @pytest.mark.parametrize("place", [False, True], ids=["in files", "in a database"], indirect=True)
+    def test_a_call_that_only_the_operator_can_settle_is_named_with_what_to_say(
+        self, place: tuple[str, ...], project: Project
+    ) -> None:
+        project.script("slays", "kill -9 $PPID", contract={"idempotent": False})
+        loop = call("each", "slays", for_each={"over": ["a", "b"], "as": "item"})
+        project.runbook(note("one"), loop, tools=("note", "slays"))
+        project.exec(*place).ended(-signal.SIGKILL)
+        run_id = listed(project, *place)[0]["run_id"]
+        said = self.shown(project, run_id, *place)
+        assert said["in_doubt"] == [
+            {"path": "each[0]", "step_id": "each[0]", "target": "slays:go", "idempotent": False}
+        ]
+        words = "".join(f" {word}" for word in place)
+        assert f"gert resume --run {run_id} --reconcile 'each[0]'=CHOICE{words}" in said["next"]
+        out = project.gert("run", "show", run_id, *place).ended(0).out
+        assert "each[0] (slays:go) was called, and has no result on record" in out
+        assert "success, failed, retry" in out
+        # What is shown is what resume asks for, and takes.
+        assert "`each[0]`" in project.gert("resume", "--run", run_id, *place).ended(3).err
+        project.script("slays", "true", contract={"idempotent": False})
+        words_again = ("--reconcile", "each[0]=success", "--allow-changed", *place)
+        project.gert("resume", "--run", run_id, *words_again).ended(0)
+        assert self.shown(project, run_id, *place)["in_doubt"] == []
+
+    def test_a_call_that_is_made_again_anyway_needs_no_word(self, project: Project) -> None:
+        run_id = cut_off(project, note("one"))
+        said = self.shown(project, run_id)
+        assert [(each["path"], each["idempotent"]) for each in said["in_doubt"]] == [("last", True)]
+        assert f"gert resume --run {run_id}" in said["next"]
+        assert "`gert resume` calls it again" in project.gert("run", "show", run_id).ended(0).out
+
+    def test_side_by_side_all_that_are_open_are_named_and_those_that_ended_are_not(self, project: Project) -> None:
+        up = project.root / "up"
+        project.script("waits", f"touch {up}; sleep 60", contract={"idempotent": False})
+        project.script(
+            "slays", f"while [ ! -e {up} ]; do sleep 0.01; done; kill -9 $PPID", contract={"idempotent": False}
+        )
+        lanes = [{"steps": [call("a", "waits")]}, {"steps": [note("b"), call("c", "slays")]}]
+        project.runbook({"id": "both", "type": "parallel", "branches": lanes}, tools=("note", "waits", "slays"))
+        project.exec().ended(-signal.SIGKILL)
+        said = self.shown(project, project.run().folder.name)
+        assert {each["step_id"] for each in said["in_doubt"]} == {"a", "c"}
+        assert next(each for each in said["next"] if "resume" in each).count("--reconcile ") == 2
+
+    def test_a_run_that_waits_for_an_approval_has_none(self, project: Project) -> None:
+        run_id, _ = waiting(project)
+        assert self.shown(project, run_id)["in_doubt"] == []
+        assert "in doubt" not in project.gert("run", "show", run_id).ended(0).out
+
+    def test_a_run_that_has_ended_has_none(self, project: Project) -> None:
+        run_id = cut_off(project)
+        abandoned(project, run_id).ended(0)
+        assert self.shown(project, run_id)["in_doubt"] == []
+
+    def test_a_torn_line_does_not_keep_it_from_being_said(self, project: Project) -> None:
+        run_id = cut_off(project)
+        with project.run().trace.open("ab") as trace:
+            trace.write(b'{"seq":99,"run_id":"x","ty')
+        assert [each["path"] for each in self.shown(project, run_id)["in_doubt"]] == ["last"]
+
+
 class TestListing:
     def test_each_run_is_listed_as_it_stands_the_newest_first(self, project: Project) -> None:
         project.runbook(note("one"), name="fine")

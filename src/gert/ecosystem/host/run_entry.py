@@ -15,6 +15,7 @@ from gert.ecosystem.host.runs import state_dir, words_for_state
 from gert.ecosystem.host.state import RunState
 from gert.errors import TraceError
 from gert.kernel.agent.ledger import Head
+from gert.kernel.events.doubts import Doubtful
 from gert.kernel.events.envelope import Envelope, parse_timestamp
 from gert.kernel.events.summary import RunSummary
 
@@ -67,6 +68,7 @@ class Entry(msgspec.Struct, kw_only=True):
     head: the end of the run as a ledger keeps it
     state: what it was started with, where that is known
     tickets: requests for approval that the run has not heard the answer of
+    in_doubt: calls nobody knows the result of, where somebody has looked for them
     """
 
     run_id: str
@@ -81,6 +83,7 @@ class Entry(msgspec.Struct, kw_only=True):
     last_type: str | None = None
     standing: Standing = "cut-off"
     tickets: tuple[TicketFile, ...] = ()
+    in_doubt: tuple[Doubtful, ...] = ()
 
     @property
     def tickets_at(self) -> str:

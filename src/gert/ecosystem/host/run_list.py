@@ -25,6 +25,7 @@ from gert.ecosystem.host.state import MAX_STATE_BYTES, decode_state
 from gert.errors import GertError, TraceError, Unavailable, UsageError
 from gert.kernel.agent.ledger import Head
 from gert.kernel.events.chain import AFTER_COMPLETE
+from gert.kernel.events.doubts import calls_in_doubt
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.runbook import ApprovalResolved, RunComplete
 from gert.kernel.events.summary import RunSummary
@@ -112,6 +113,13 @@ class Runs:
             raise TraceError(f"there is no run `{run_id}` in `{self.place.name}`")
         return self._recorded(head)
 
+    def whole_entry(self, run_id: str) -> Entry:
+        """How a run stands, and of one that nobody drives, which calls are in doubt: its record is read for them."""
+        entry = self.entry(run_id)
+        if entry.kind == "runbook" and entry.standing in ("waiting", "cut-off"):
+            entry.in_doubt = tuple(calls_in_doubt(_events(self.lines(entry))))
+        return entry
+
     def is_running(self, entry: Entry) -> bool:
         """Whether a process drives it: that one holds its lock, or its lease where machines share a ledger."""
         if self.place.dsn is not None and self.archive is not None:
@@ -198,6 +206,13 @@ class Runs:
             for file in tickets.all("pending", "approved", "rejected", "expired", on_problem=noted):
                 by_run.setdefault(file.run.run_id, []).append(file)
         return by_run
+
+
+def _events(lines: Iterator[bytes]) -> Iterator[Envelope]:
+    """What can be read; the rest is for whoever verifies."""
+    for line in lines:
+        with suppress(TraceError):
+            yield decode(line)
 
 
 def moment_of(run_id: str) -> datetime | None:

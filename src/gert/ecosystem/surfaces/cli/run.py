@@ -90,7 +90,7 @@ def list_(
 def show(run_id: str, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool) -> int:
     """Show what a run was started with, how it stands or ended, and what to do next."""
     with open_runs(state_dir, db, dsn) as runs:
-        entry = runs.entry(runs.find(run_id))
+        entry = runs.whole_entry(runs.find(run_id))
     if as_json:
         say_json(as_document(entry))
     else:

@@ -1,10 +1,12 @@
 """Runs in words: rows of a list, everything about one of them, and what to do next."""
 
+import shlex
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import click
+import msgspec
 
 from gert.ecosystem.host.abandon import Abandoned
 from gert.ecosystem.host.run_entry import Entry
@@ -25,11 +27,14 @@ from gert.ecosystem.surfaces.cli.phrases import (
 )
 from gert.errors import TraceError
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
+from gert.kernel.events.vocabulary import Reconciliation
 from gert.kernel.foundation.text import printable
 
 HEADINGS: Final = ("run", "runbook", "started", "by", "mode", "status", "outcome", "events", "took")
 SPARE: Final = ("took", "mode", "events", "by", "outcome", "started", "runbook")
 """What a narrow terminal does without, the first first: the id and how the run stands are always shown."""
+
+CHOICES: Final = get_args(Reconciliation)
 
 COLOURS: Final = {
     "running": LIVELY,
@@ -114,6 +119,7 @@ def as_document(entry: Entry) -> dict[str, Any]:
             }
             for file in entry.tickets
         ],
+        "in_doubt": [msgspec.to_builtins(call) for call in entry.in_doubt],
         "last_event": entry.last,
         "end": {
             name: end[name]
@@ -151,6 +157,9 @@ def about(entry: Entry, now: datetime) -> Iterator[str]:
     yield from _end(entry, said)
     for each in said["pending"]:
         yield _line("waits for", f"ticket {each['ticket_id']} of `{each['step_id']}`: {each['status']}")
+    for call in entry.in_doubt:
+        then = "`gert resume` calls it again" if call.idempotent else f"look, and say so: {', '.join(CHOICES)}"
+        yield _line("in doubt", f"{call.path} ({call.target}) was called, and has no result on record; {then}")
     yield from (_line("next", command) for command in said["next"])
 
 
@@ -166,11 +175,17 @@ def commands(entry: Entry) -> Iterator[str]:
     elif entry.standing in ("waiting", "cut-off"):
         of_tickets = words_for_state(entry.tickets_at, entry.place.here)
         yield from (f"gert approve {file.id}{of_tickets}" for file in entry.tickets if file.status == "pending")
-        yield f"gert resume --run {entry.run_id}{where}"
+        yield f"gert resume --run {entry.run_id}{_reconciled(entry)}{where}"
         yield f"gert run abandon {entry.run_id} --reason TEXT{where}"
     elif entry.standing != "completed" and entry.state is not None:
         failed = entry.end.data.get("failed_step") if entry.end is not None else None
         yield f"gert rerun --run {entry.run_id} --from {failed if isinstance(failed, str) else 'STEP'}{where}"
+
+
+def _reconciled(entry: Entry) -> str:
+    """What has to be said of calls before a run can go on; which of the choices, only the operator knows."""
+    open_calls = (call.path for call in entry.in_doubt if not call.idempotent)
+    return "".join(f" --reconcile {shlex.quote(printable(path))}=CHOICE" for path in open_calls)
 
 
 def _about_agent(entry: Entry, said: dict[str, Any], now: datetime) -> Iterator[str]:
