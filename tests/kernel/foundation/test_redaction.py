@@ -1,10 +1,13 @@
 import base64
+import html
 import json
+import shlex
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise, permutations
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from unicodedata import normalize
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -44,6 +47,76 @@ BYTES = SECRET.encode()
 )
 def test_forms_of_a_secret_are_masked_whole(form: str) -> None:
     assert REDACTOR.text(f"before {form} after") == (f"before {PLACEHOLDER} after", 1)
+
+
+ODD = """p@ss'w"ord<&>$x!#\\y"""
+LONG = "ghp_" + "Ab3dEf6hIj9lMn2pQr5tUv8xYz1" * 4
+
+
+def wrapped(text: str, width: int, line_break: str = "\n") -> str:
+    return line_break.join(text[at : at + width] for at in range(0, len(text), width))
+
+
+@pytest.mark.parametrize(
+    ("secret", "form"),
+    [
+        pytest.param(ODD, html.escape(ODD), id="in HTML"),
+        pytest.param(ODD, html.escape(ODD).replace("&#x27;", "&#039;"), id="in HTML, as PHP writes it"),
+        pytest.param(ODD, html.escape(ODD).replace("&#x27;", "&apos;"), id="in XML"),
+        pytest.param(ODD, "".join(c if c.isalnum() else f"&#{ord(c)};" for c in ODD), id="in HTML, by number"),
+        pytest.param(
+            ODD, "".join(c if c.isalnum() else f"&#x{ord(c):X};" for c in ODD), id="in HTML, by number in hex"
+        ),
+        pytest.param(ODD, shlex.quote(ODD)[1:-1], id="in a shell, as Python quotes it"),
+        pytest.param(ODD, ODD.replace("'", "'\\''"), id="in a shell, as `set -x` shows it"),
+        pytest.param(
+            ODD, "".join(c if c.isalnum() else f"\\{c}" for c in ODD), id="in a shell, as `printf %q` writes it"
+        ),
+        pytest.param(ODD, repr(ODD)[1:-1], id="as Python shows it"),
+        pytest.param(ODD, ODD.replace("'", "''"), id="in SQL"),
+        pytest.param(ODD, ODD.replace('"', '""'), id="in CSV"),
+        pytest.param("pässwörd", ascii("pässwörd")[1:-1], id="as Python shows it in ASCII"),
+        pytest.param("pässwörd", repr("pässwörd".encode())[2:-1], id="as Python shows its bytes"),
+        pytest.param("pässwörd", "p\\303\\244ssw\\303\\266rd", id="in octal, as git shows it"),
+        pytest.param("pässwörd", normalize("NFD", "pässwörd"), id="decomposed"),
+        pytest.param(normalize("NFD", "pässwörd"), "pässwörd", id="composed"),
+        pytest.param("pässwörd", "pässwörd".encode("latin-1").decode("utf-8", "replace"), id="in Latin-1"),
+        pytest.param("key-\udcff\udcfe-12", "key-\ufffd\ufffd-12", id="bytes that are no text"),
+        pytest.param("key-\udcff\udcfe-12", b"key-\xff\xfe-12".hex(), id="bytes that are no text, in hex"),
+        pytest.param(LONG, wrapped(base64.b64encode(LONG.encode()).decode(), 76), id="in base64, wrapped"),
+        pytest.param(
+            LONG, wrapped(base64.b64encode(LONG.encode()).decode(), 64, "\r\n"), id="in base64, as mail has it"
+        ),
+        pytest.param(
+            LONG, wrapped(base64.b64encode(LONG.encode()).decode(), 76, "\\n"), id="in base64, wrapped, in JSON"
+        ),
+        pytest.param(LONG, wrapped(LONG.encode().hex(), 60), id="in hex, wrapped as by `xxd -p`"),
+        pytest.param(LONG, LONG.encode().hex(":"), id="in hex, with colons"),
+        pytest.param(LONG, LONG.encode().hex(" ").upper(), id="in hex, with spaces"),
+        pytest.param(LONG, LONG.encode("utf-16-le").decode()[:-1], id="in UTF-16, read as UTF-8"),
+    ],
+)
+def test_what_tools_make_of_a_secret_is_masked_wherever_it_is_cut(secret: str, form: str) -> None:
+    redactor = Redactor([secret])
+    expected = f"before {PLACEHOLDER} after"
+    assert redactor.text(f"before {form} after") == (expected, 1)
+    stream = redactor.stream()
+    assert "".join(map(stream.feed, f"before {form} after")) + stream.close() == expected
+    for cut in range(len(form) + 1):
+        stream = redactor.stream()
+        assert stream.feed(f"before {form[:cut]}") + stream.feed(f"{form[cut:]} after") + stream.close() == expected
+    assert redactor.text(expected) == (expected, 0)
+
+
+@pytest.mark.parametrize(
+    ("form", "most_left"),
+    [
+        pytest.param("".join(f"%{octet:02x}" for octet in LONG.encode()), "%", id="in a URL, letters too"),
+        pytest.param("".join(f"\\x{octet:02x}" for octet in LONG.encode()), "\\x", id="escaped, letters too"),
+    ],
+)
+def test_where_even_letters_are_encoded_little_is_left(form: str, most_left: str) -> None:
+    assert Redactor([LONG]).text(form).value == most_left + PLACEHOLDER
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,11 @@
 """Masking of secrets in everything the world says, once, on the way in.
 
-A secret is masked as it is and in the forms tools print it in: base64 (wherever it starts in the
-encoded bytes), URL-encoded, JSON-escaped, hex. Secrets shorter than four characters occur in ordinary
-text by chance, so they are masked only where they are a whole value, white space around it aside; so is
-what remains of a secret once the placeholder's own letters at its ends are cut away. A line-wrapped
-base64 text is not undone.
+A secret is masked as it is and in the forms tools print it in: base64 (wherever it starts in the encoded bytes,
+and whatever the width of a line), hex, URLs, JSON, HTML, quoted for shells, composed otherwise, in Latin-1 and
+UTF-16. Other encodings (base32, capitals, base64 twice) and a secret printed in pieces are not undone. Secrets
+shorter than four characters occur in ordinary text by chance, so they are masked only where they are a whole
+value, white space around it aside; so is what remains of a secret once the placeholder's own letters at its ends
+are cut away.
 """
 
 import math

@@ -8,6 +8,8 @@ The search follows every spelling at the same time: it never goes back, whatever
 import base64
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache, lru_cache
+from unicodedata import normalize
 
 from gert.kernel.foundation.text import PLACEHOLDER
 
@@ -33,16 +35,36 @@ _END: _Place = (-1, 0, 0, 0)
 
 def forms_of(secret: str) -> Iterator[Form]:
     """Give every form in which a secret is looked for."""
-    lines = {line.strip() for line in secret.splitlines()} if len(secret.splitlines()) > 1 else set()
-    for part in {secret, secret.strip()} | {line for line in lines if len(line) >= _MIN_LINE}:
-        if len(part) >= MIN_LENGTH:
-            yield from _as_text(part)
-            data = part.encode("utf-8", "surrogatepass")
-            yield tuple((spelling,) for spelling in zip(_any_case(data.hex()), strict=True))
-            for encoded in _base64_forms(data):
-                core = _apart_from_placeholder(encoded)
-                if len(core) >= MIN_LENGTH:
-                    yield tuple(((char,),) for char in core)
+    for part in sorted(_parts(secret)):
+        yield from _as_text(part)
+        core = _apart_from_placeholder(part)
+        if len(core) >= MIN_LENGTH and core.isascii():
+            # UTF-16, read as if it were UTF-8.
+            yield (((core[0],),), *((("\0", char),) for char in core[1:]))
+        data = _octets(part)
+        yield (_octet(data[0])[:1], *map(_octet, data[1:]))
+        for encoded in _base64_forms(data):
+            core = _apart_from_placeholder(encoded)
+            if len(core) >= MIN_LENGTH:
+                yield (((core[0],),), *map(_wrapped, core[1:]))
+
+
+def _parts(secret: str) -> set[str]:
+    """The texts that are looked for: the whole, long lines of it, and each as Unicode may also compose it."""
+    lines = secret.splitlines()
+    parts = {secret, secret.strip()}
+    if len(lines) > 1:
+        parts.update(line.strip() for line in lines if len(line.strip()) >= _MIN_LINE)
+    parts.update([normalize(form, part) for part in parts if not part.isascii() for form in ("NFC", "NFD")])
+    return {part for part in parts if len(part) >= MIN_LENGTH}
+
+
+def _octets(part: str) -> bytes:
+    """The bytes of a text; one from the environment may hold some that are no text."""
+    try:
+        return part.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return part.encode("utf-8", "surrogatepass")
 
 
 class Spellings:
@@ -82,7 +104,7 @@ class Spellings:
 
     def held(self, text: str) -> int:
         """Find from where a text could be the beginning of a form that continues."""
-        for at in range(max(0, len(text) - self._longest + 1), len(text)):
+        for at in self._candidates(text, max(0, len(text) - self._longest + 1)):
             state = self._start
             for place in range(at, len(text)):
                 following = self._next(state).get(text[place])
@@ -93,6 +115,17 @@ class Spellings:
                 if state.places:
                     return at
         return len(text)
+
+    def _candidates(self, text: str, since: int) -> Iterator[int]:
+        """Where a form may begin: where its first characters stand, and where the text is too short to say."""
+        if self._prefix is None:
+            return
+        short = max(since, len(text) - _PREFIX + 1)
+        match = self._prefix.search(text, since)
+        while match and match.start() < short:
+            yield match.start()
+            match = self._prefix.search(text, match.start() + 1)
+        yield from range(short, len(text))
 
     def _reach(self, text: str, start: int) -> int:
         """Give the end of the longest form that starts at a place, or 0."""
@@ -152,7 +185,7 @@ class _State:
 
 
 def _as_text(part: str) -> Iterator[Form]:
-    """As it is, URL-encoded or JSON-escaped, character by character."""
+    """As it is or encoded, character by character."""
     cores = [_apart_from_placeholder(piece) for piece in part.split(PLACEHOLDER)]
     for core in cores:
         if len(core) >= MIN_LENGTH:
@@ -174,10 +207,60 @@ _SHORT_ESCAPES = {
 }
 
 
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;"}
+_QUOTED = {"'": ("''", "'\\''", "'\"'\"'"), '"': ('""',)}
+"""How SQL, CSV and shells write a quote inside of quotes."""
+
+_BETWEEN_OCTETS = (":", " ", "-", "%", "\\x", "\n", "\r\n")
+_LINE_BREAKS = ("\n", "\r\n", "\\n")
+
+
+@cache
+def _octet(octet: int) -> Unit:
+    """Two digits in hex, alone or with what stands between two of them in dumps and where all is escaped."""
+    digits = tuple(_any_case(f"{octet:02x}"))
+    return (digits, *((*between, *digits) for between in _BETWEEN_OCTETS))
+
+
+@cache
+def _wrapped(char: str) -> Unit:
+    """A character of base64, which may begin another line."""
+    return ((char,), *((*line_break, char) for line_break in _LINE_BREAKS))
+
+
+@lru_cache(1024)
 def _unit(char: str) -> Unit:
-    """A character as it is, then in a URL and in JSON, once or twice over."""
+    """A character as it is, then as URLs, JSON (once or twice over), HTML, shells and other programs write it."""
     if char.isascii() and char.isalnum():
         return ((char,),)
+    return tuple(dict.fromkeys((*_in_urls_and_json(char), *_in_html(char), *_in_programs(char))))
+
+
+def _in_html(char: str) -> Iterator[Spelling]:
+    number = ord(char)
+    if char in _ENTITIES:
+        yield tuple(_ENTITIES[char])
+    # PHP writes three digits, and others at least two.
+    yield from (tuple(f"&#{number:0{width}d};") for width in (1, 3))
+    for width in (1, 2):
+        yield (*"&#", "xX", *_any_case(f"{number:0{width}x}"), ";")
+
+
+def _in_programs(char: str) -> Iterator[Spelling]:
+    """With a backslash before it, between quotes, and by its bytes; what was no UTF-8 is read as U+FFFD."""
+    yield from map(tuple, _QUOTED.get(char, ()))
+    if char.isascii():
+        yield "\\", char
+    else:
+        yield ("\ufffd",)
+    octets = _octets(char)
+    yield tuple(chars for octet in octets for chars in ("\\", "x", *_any_case(f"{octet:02x}")))
+    yield tuple("".join(f"\\{octet:03o}" for octet in octets))
+    if ord(char) < 256:
+        yield ("\\", "x", *_any_case(f"{ord(char):02x}"))
+
+
+def _in_urls_and_json(char: str) -> tuple[Spelling, ...]:
     octets = [octet.to_bytes().hex() for octet in char.encode("utf-8", "surrogatepass")]
     units = char.encode("utf-16-be", "surrogatepass").hex()
     unicode = "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
@@ -190,7 +273,7 @@ def _unit(char: str) -> Unit:
         *map(_escaped, escapes),
         *(_escaped(escape.replace("\\", "\\\\").replace('"', '\\"')) for escape in escapes),
     ]
-    return tuple(dict.fromkeys([*spellings, _escaped("\\\\\\/")] if char == "/" else spellings))
+    return (*spellings, _escaped("\\\\\\/")) if char == "/" else tuple(spellings)
 
 
 def _encoded(mark: str, octets: list[str]) -> Spelling:
