@@ -10,6 +10,7 @@ from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.journal import Journal, Logged
 from gert.ecosystem.host.options import Executed, Pending, RunOptions
 from gert.ecosystem.host.prepare import Prepared
+from gert.ecosystem.host.rehearing import Rehearing
 from gert.ecosystem.host.runs import state_dir, words_for_state
 from gert.ecosystem.host.settings import notices_for
 from gert.ecosystem.host.stopping import TIMEOUT, Relay, interruptible, limited
@@ -100,6 +101,7 @@ async def conduct(stage: Stage) -> Executed:
             stage.journal,
             max_parallel=stage.options.max_parallel,
             recorded=stage.recorded,
+            on_recorded=Rehearing(stage.environ, stage.prepared.settings).hear,
             on_live=gate.open if stage.on_live is not None else None,
         )
         gate.driver = driver

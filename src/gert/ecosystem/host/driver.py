@@ -72,6 +72,7 @@ class Driver:
     """Drives one run.
 
     recorded: answers that are known; they are given before the world is asked
+    on_recorded: hears each of them with its question before the run does; what it raises stops the run
     on_live: called once when those are used up, with the questions that had been put before and have no answer
     """
 
@@ -82,12 +83,14 @@ class Driver:
         *,
         max_parallel: int = MAX_PARALLEL,
         recorded: Iterable[Logged] = (),
+        on_recorded: Callable[[Ask[Any], AnyAnswer], object] | None = None,
         on_live: Callable[[list[Ask[Any]]], object] | None = None,
     ) -> None:
         self._world = world
         self._journal = journal
         self._lanes = Lanes(max_parallel)
         self._recorded = deque(recorded)
+        self._on_recorded = on_recorded
         self._on_live = on_live
         self._announced: set[str] = set()
         self._parked: dict[str, tuple[Lane, Ask[Any]]] = {}
@@ -194,7 +197,7 @@ class Driver:
             lane = None
             if entry.key in self._parked:
                 lane, ask = self._parked.pop(entry.key)
-                _require_kind(entry, ask)
+                self._recall(entry, ask)
         elif self._parked:
             # The log ends here; what was asked last has no answer in it.
             self._asked += self._parked.values()
@@ -212,6 +215,12 @@ class Driver:
             self._reason = entry.answer.failure.message
             self._lanes.drop_waiting()
         return True
+
+    def _recall(self, entry: Logged, ask: Ask[Any]) -> None:
+        """Refuse a recorded answer that cannot be one to this question."""
+        _require_kind(entry, ask)
+        if self._on_recorded is not None:
+            self._on_recorded(ask, entry.answer)
 
     def _is_cancellation_due(self) -> bool:
         """Whether a cancellation waits; in a log, one comes again after as many turns of lanes as the first time."""
@@ -268,7 +277,7 @@ class Driver:
             if entry.key != ask.key or not entry.at_once:
                 self._parked[ask.key] = (lane, ask)
                 return None
-            _require_kind(entry, ask)
+            self._recall(entry, ask)
             self._recorded.popleft()
             self._journal.log(entry)
             return entry.answer

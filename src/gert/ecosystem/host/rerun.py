@@ -183,7 +183,7 @@ def _answers(entry: Entry) -> list[Logged]:
 def _read(lines: Iterable[bytes], entry: Entry) -> list[Logged]:
     try:
         return list(read_answers(lines))
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise IntegrityError(f"the answers of run `{entry.run_id}` cannot be read") from None
 
 
