@@ -206,6 +206,9 @@ def test_a_failure_does_not_name_it(cage: Cage, action: dict[str, Any], step: di
         pytest.param("  wS4+canary/text\t", "wS4+canary/text", id="white space around it is not printed"),
         pytest.param("wS4+canary/text", "wS4+canary\\/text", id="as JSON with slashes escaped"),
         pytest.param("wS4+canary/text", "d1M0K2NhbmFyeS90ZXh0", id="in base64"),
+        pytest.param("wS4'canary<text", "wS4&#39;canary&lt;text", id="in HTML"),
+        pytest.param("wS4'canary$text", "wS4'\\''canary$text", id="as a shell shows what it does"),
+        pytest.param('{"region": "eu", "private_key": "wS4+canary/text"}', "wS4+canary/text", id="a key in a document"),
     ],
 )
 def test_a_secret_is_known_in_other_clothes(cage: Cage, secret: str, printed: str) -> None:
@@ -262,6 +265,37 @@ def test_nothing_of_gert_is_inherited(cage: Cage, tmp_path: Path) -> None:
     seen = seen_by(cage, declares=[], book=[], **ours)
     assert [name for name in seen if name.startswith("GERT_")] == []
     assert not set(ours.values()) & set(seen.values())
+
+
+def test_the_keys_of_channels_and_notices_are_neither_inherited_nor_shown(cage: Cage) -> None:
+    ours = {
+        name: f"{name.lower()}-canary-4711"
+        for name in ("SLACK_HOOK", "SLACK_SIGNING", "TEAMS_HOOK", "ASK_KEY", "HOOK", "PAGER_KEY")
+    }
+    cage.project.write(
+        "gert-config.yaml",
+        {
+            "approvals": {
+                "slack": {"webhook": "${SLACK_HOOK}", "signing_secret": "${SLACK_SIGNING}"},
+                "teams": {"webhook": "https://teams.example.com/${TEAMS_HOOK}"},
+                "http": {"url": "https://ask.example.com/?key=${ASK_KEY}"},
+            },
+            "on_outcome": {"escalated": {"webhook": "https://hooks.example.com/${HOOK}"}},
+        },
+    )
+    seen = cage.vault / "seen"
+    cage.project.script("look", f"env -0 > {seen}; cat {cage.vault}/ours", extract={"all": {"from": "stdout"}})
+    cage.project.script("pages", f"echo $PAGER_KEY > {cage.vault}/pager", secrets=[{"env": "PAGER_KEY"}])
+    (cage.vault / "ours").write_text("\n".join(ours.values()))
+    notice = {"escalated": {"pagerduty_severity": "error", "pagerduty_routing_key": "${PAGER_KEY}"}}
+    cage.project.runbook(call("look", "look"), call("pages", "pages"), tools=["look", "pages"], on_outcome=notice)
+    ran = cage.project.exec("--verbose", **ours).ended(0)
+    names = {line.split("=", 1)[0] for line in seen.read_text().split("\0")}
+    assert names.isdisjoint(ours)
+    kept = b"".join(path.read_bytes() for path in files_under(cage.project.root / "runs"))
+    assert not [name for name, value in ours.items() if value.encode() in kept or value in ran.out + ran.err]
+    # Whoever declares one has it.
+    assert (cage.vault / "pager").read_text().strip() == ours["PAGER_KEY"]
 
 
 def test_a_tool_without_its_secret_is_not_started(cage: Cage) -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from gert.kernel.foundation.redaction import PLACEHOLDER, Redactor
+from gert.kernel.foundation.redaction import PLACEHOLDER, Redactor, credentials_of, parts_of
 from gert.kernel.foundation.spellings import MIN_LENGTH
 
 SECRET = 'pa"ss/wörd+1'
@@ -411,3 +411,29 @@ def test_text_without_secrets_is_left_alone(secrets: list[str], text: str) -> No
     masked = redactor.text(text)
     assume(masked.masked == 0)
     assert masked.value == text
+
+
+@pytest.mark.parametrize(
+    ("secret", "found"),
+    [
+        pytest.param("plain", [], id="no document"),
+        pytest.param('{"private_key":"a\\nb","project_id":"acme"}', ["a\nb"], id="a key beside a name"),
+        pytest.param(' {"password":"pw-1"}', ["pw-1"], id="space before it"),
+        pytest.param(
+            '{"key_id":"k1","token_uri":"https://h","token_type":"bearer"}', [], id="names that say otherwise"
+        ),
+        pytest.param(
+            '[{"a":{"Client_Secret":["x1","x2"],"region":"eu"}}]', ["x1", "x2"], id="deep inside, and several"
+        ),
+        pytest.param('{"pem":"-----BEGIN KEY-----"}', ["-----BEGIN KEY-----"], id="a key under another name"),
+        pytest.param('{"pin_token":12345}', ["12345"], id="a number"),
+        pytest.param('{"broken', [], id="no JSON"),
+        pytest.param('{"a":' * 300 + "1" + "}" * 300, [], id="nested deeper than anybody looks"),
+    ],
+)
+def test_of_a_document_in_a_variable_the_credentials_are_secret(secret: str, found: list[str]) -> None:
+    assert credentials_of(secret) == [secret, *found]
+
+
+def test_of_a_document_that_is_a_secret_input_everything_is() -> None:
+    assert parts_of(' {"password":"pw-1","region":"eu"}') == [' {"password":"pw-1","region":"eu"}', "pw-1", "eu"]

@@ -26,7 +26,7 @@ from gert.ecosystem.host.options import Executed, RunOptions
 from gert.ecosystem.host.prepare import Prepared
 from gert.ecosystem.host.recent import count_recent
 from gert.ecosystem.host.runs import RunFolder, new_run_id
-from gert.ecosystem.host.settings import where_recorded
+from gert.ecosystem.host.settings import secret_variables, where_recorded
 from gert.ecosystem.host.state import RunState, encode_state
 from gert.ecosystem.host.stopping import Relay
 from gert.ecosystem.host.variables import resolve
@@ -233,7 +233,8 @@ def _bound(program: Program, inputs: ResolvedInputs) -> Iterator[str]:
 
 
 def _ours(prepared: Prepared) -> Iterator[str]:
-    """The variable that holds the address of the ledger: who has it could change what is on record."""
+    """Variables of ours: of the ledger, which whoever has it could change, and of those we tell."""
+    yield from secret_variables(prepared.program.runbook.meta, prepared.settings)
     if isinstance(prepared.database, Dsn) and prepared.database.variable is not None:
         yield prepared.database.variable
 

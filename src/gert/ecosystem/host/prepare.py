@@ -12,14 +12,14 @@ from gert.ecosystem.host.journal import now
 from gert.ecosystem.host.options import MODES, RunOptions
 from gert.ecosystem.host.policies import Floor, floor_for, sound
 from gert.ecosystem.host.runs import new_run_id, state_dir
-from gert.ecosystem.host.settings import Settings, settings_for
+from gert.ecosystem.host.settings import Settings, secret_variables, settings_for
 from gert.ecosystem.host.version import version_line
 from gert.errors import DocumentError, InputError, UsageError
 from gert.kernel.engine.frame import Recent, Setup
 from gert.kernel.engine.inputs import ResolvedInputs
 from gert.kernel.engine.run import secret_names
 from gert.kernel.foundation.duration import parse_duration
-from gert.kernel.foundation.redaction import Redactor, parts_of
+from gert.kernel.foundation.redaction import Redactor, credentials_of, parts_of
 from gert.kernel.runbook.program import Program
 
 
@@ -66,9 +66,11 @@ class Prepared:
             for name, value in self.environ.items()
             if name.startswith("GERT_") and "KEY" in name and not name.endswith("_ID") and "public:" not in value
         ]
+        ours += [self.environ.get(name, "") for name in secret_variables(self.program.runbook.meta, self.settings)]
         if isinstance(self.database, Dsn):
             ours += self.database.passwords
-        declared = [self.environ.get(name, "") for name in secret_names(self.program)]
+        held = (self.environ.get(name, "") for name in secret_names(self.program))
+        declared = [part for value in held for part in credentials_of(value)]
         known = [*declared, *(part for text in inputs.secrets.values() for part in parts_of(text)), *ours]
         # Output is read as UTF-8, whatever it is: a secret that is not has a second look.
         read = [each.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for each in known]

@@ -17,6 +17,7 @@ from gert.ecosystem.host.documents import Checked, Workspace
 from gert.ecosystem.host.facts import facts_for
 from gert.ecosystem.host.files import read_document
 from gert.ecosystem.host.options import RunOptions
+from gert.ecosystem.notify.addresses import references
 from gert.errors import DocumentError, UsageError
 from gert.kernel.engine.run import RunResult
 from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
@@ -71,6 +72,29 @@ def notices_for(meta: RunbookMeta, settings: Settings, result: RunResult) -> lis
         return []
     places = (_notices_of(meta.on_outcome), settings.on_outcome)
     return [place[result.outcome.category] for place in places if result.outcome.category in place]
+
+
+def secret_variables(meta: RunbookMeta, settings: Settings) -> Iterator[str]:
+    """The variables that addresses and keys of channels and notices come from.
+
+    They are nobody's but ours: whoever has the secret that answers are signed with could approve what it does itself.
+    """
+    for text in _addresses(meta, settings):
+        yield from references(text or "")
+
+
+def _addresses(meta: RunbookMeta, settings: Settings) -> Iterator[str | None]:
+    for notice in (*_notices_of(meta.on_outcome).values(), *settings.on_outcome.values()):
+        yield from (notice.webhook, notice.pagerduty_routing_key)
+    said = settings.approvals
+    if said is None:
+        return
+    if said.http is not None:
+        yield from (said.http.url, said.http.status_url)
+    if said.slack is not None:
+        yield from (said.slack.webhook, said.slack.signing_secret)
+    if said.teams is not None:
+        yield said.teams.webhook
 
 
 def _notices_of(block: OnOutcome | None) -> dict[str, OutcomeNotice]:

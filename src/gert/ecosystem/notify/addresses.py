@@ -41,6 +41,11 @@ def expand(text: str, environ: Mapping[str, str]) -> Expanded:
     return Expanded("".join(pieces), tuple(values))
 
 
+def references(text: str) -> list[str]:
+    """The variables a text refers to."""
+    return _REFERENCE.findall(text)
+
+
 def shown(url: str) -> str:
     """An address before it is expanded, without user, query and fragment: what may be recorded."""
     scheme, authority, path = _AUTHORITY.match(url).groups("")  # type: ignore[union-attr]  # it matches any text

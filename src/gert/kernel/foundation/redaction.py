@@ -18,10 +18,12 @@ import msgspec
 from gert.kernel.foundation.spellings import Spellings, forms_of
 from gert.kernel.foundation.text import PLACEHOLDER
 
-__all__ = ["PLACEHOLDER", "Redacted", "RedactingStream", "Redactor", "parts_of"]
+__all__ = ["PLACEHOLDER", "Redacted", "RedactingStream", "Redactor", "credentials_of", "parts_of"]
 
 _MAX_DEPTH = 200
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,4})?\Z")
+_CREDENTIAL = re.compile(r"(?i)key|secret|token|passw|passphrase|pwd|credential|authorization")
+_NO_CREDENTIAL = re.compile(r"(?i)(?:uri|url|id|type|name|email)$")
 _MAX_DIGITS = 4000  # Python refuses to read many more
 
 
@@ -35,12 +37,44 @@ class Redacted(NamedTuple):
 def parts_of(secret: object) -> list[str]:
     """The texts a secret shows itself in: as a whole, and of a list or map, also as JSON, each of its values."""
     if isinstance(secret, str):
-        try:
-            value = msgspec.json.decode(secret) if secret[:1] in ("{", "[") else secret
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-            value = secret
+        value = _as_json(secret)
         return [secret] if isinstance(value, str) else [secret, *_leaves(value, _MAX_DEPTH)]
     return list(_leaves(secret, _MAX_DEPTH))
+
+
+def credentials_of(secret: str) -> list[str]:
+    """The texts a secret variable shows itself in: as a whole, and of JSON, the values that are called credentials.
+
+    Not all of them, as with an input that somebody declared: beside a key such a document names projects and regions,
+    which ordinary inputs name as well.
+    """
+    value = _as_json(secret)
+    return [secret] if isinstance(value, str) else [secret, *_credentials(value, _MAX_DEPTH)]
+
+
+def _credentials(value: object, depth: int) -> Iterable[str]:
+    if depth <= 0:
+        return
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _leaves(item, depth) if _is_credential(str(name)) else _credentials(item, depth - 1)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _credentials(item, depth - 1)
+    elif isinstance(value, str) and "-----BEGIN " in value:
+        yield value
+
+
+def _is_credential(name: str) -> bool:
+    return _CREDENTIAL.search(name) is not None and _NO_CREDENTIAL.search(name) is None
+
+
+def _as_json(secret: str) -> object:
+    """What a text says as JSON, if it is a list or a map; otherwise the text."""
+    try:
+        return msgspec.json.decode(secret) if secret.lstrip()[:1] in ("{", "[") else secret
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return secret
 
 
 def _leaves(value: object, depth: int) -> Iterable[str]:
