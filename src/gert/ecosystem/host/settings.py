@@ -17,7 +17,6 @@ from gert.ecosystem.host.documents import Checked, Workspace
 from gert.ecosystem.host.facts import facts_for
 from gert.ecosystem.host.files import read_document
 from gert.ecosystem.host.options import RunOptions
-from gert.ecosystem.notify.addresses import references
 from gert.errors import DocumentError, UsageError
 from gert.kernel.engine.run import RunResult
 from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
@@ -79,8 +78,12 @@ def secret_variables(meta: RunbookMeta, settings: Settings) -> Iterator[str]:
 
     They are nobody's but ours: whoever has the secret that answers are signed with could approve what it does itself.
     """
-    for text in _addresses(meta, settings):
-        yield from references(text or "")
+    texts = [text for text in _addresses(meta, settings) if text is not None and "${" in text]
+    if texts:
+        from gert.ecosystem.notify.addresses import references  # most runs tell nobody
+
+        for text in texts:
+            yield from references(text)
 
 
 def _addresses(meta: RunbookMeta, settings: Settings) -> Iterator[str | None]:
