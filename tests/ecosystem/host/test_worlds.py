@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from gert.ecosystem.host.intake import Intake
-from gert.ecosystem.host.worlds import DryRun, Probe, Real
-from gert.errors import InputError
+from gert.ecosystem.host.worlds import Detached, DryRun, Probe, Real
+from gert.errors import TraceError
 from gert.kernel.engine.asks import (
     ANSWERS,
     AnyAnswer,
@@ -250,6 +250,21 @@ def real(gives: Any = None, transport: bytes = b"stdio") -> Real:
     )
 
 
+@pytest.mark.parametrize(
+    ("problem", "failure"),
+    [
+        pytest.param(
+            TraceError("`/x/hunter22` is not there"),
+            Failure("transport", "`/x/[REDACTED]` is not there"),
+            id="foreseen",
+        ),
+        pytest.param(ValueError("bad: hunter22"), Failure("internal", "ValueError: bad: [REDACTED]"), id="a bug"),
+    ],
+)
+def test_what_goes_wrong_is_redacted_as_well(problem: Exception, failure: Failure) -> None:
+    assert asyncio.run(real(problem).answer(call())) == ToolAnswer(failure=failure, redacted=1)
+
+
 @EVERY_ASK
 def test_the_real_world_always_has_to_be_asked(ask: Ask[Any], kind: type[AnyAnswer]) -> None:
     assert real().immediate(ask) is None
@@ -301,6 +316,7 @@ def test_the_real_world_cannot_ask(ask: Ask[Any], transport: bytes, failure: Fai
     assert asyncio.run(real(transport=transport).answer(ask)).failure == failure
 
 
-def test_what_a_transport_raises_is_for_the_driver() -> None:
-    with pytest.raises(InputError):
-        asyncio.run(real(InputError("no")).answer(call()))
+@pytest.mark.parametrize("problem", [TimeoutError("too long"), Detached()], ids=["no time left", "set aside"])
+def test_that_there_is_no_answer_yet_is_for_the_driver(problem: Exception) -> None:
+    with pytest.raises(type(problem)):
+        asyncio.run(real(problem).answer(call()))

@@ -13,6 +13,7 @@ import msgspec
 
 from gert.ecosystem.approvals.port import ApprovalProvider, StillOpen
 from gert.ecosystem.host.intake import Intake
+from gert.errors import GertError
 from gert.kernel.engine.asks import (
     ANSWERS,
     AnyAnswer,
@@ -29,6 +30,7 @@ from gert.kernel.engine.asks import (
     SubmitApproval,
     TicketAnswer,
     ToolAnswer,
+    answer_with,
 )
 from gert.kernel.engine.unknown import is_unknown
 from gert.kernel.events.runbook import Failure
@@ -113,8 +115,17 @@ class Real:
         return None
 
     async def answer(self, ask: Ask[Any]) -> AnyAnswer:
-        """Ask, and redact what comes back."""
-        return cast("AnyAnswer", self._intake.take(await self._answers[type(ask)](ask), ask))
+        """Ask, and redact what comes back; what went wrong may repeat what was handed over, too."""
+        try:
+            said = await self._answers[type(ask)](ask)
+        except (Detached, TimeoutError):
+            raise
+        except GertError as error:
+            said = answer_with(ask, Failure("transport", error.message))
+        except Exception as error:
+            # A bug must not pass for an answer: the run ends here, and its trace says why.
+            said = answer_with(ask, Failure("internal", f"{type(error).__name__}: {error}"))
+        return cast("AnyAnswer", self._intake.take(said, ask))
 
     async def _call(self, ask: CallTool) -> ToolAnswer:
         tool = self._program.tool_names[ask.tool].tool
