@@ -137,3 +137,13 @@ def test_a_signature_for_another_ticket_is_none_for_this_one(project: Signed) ->
     project.slip_in(run_id, {"key": "third#2", "answer": {"kind": "approval", "responses": [response]}})
     assert "whose signature does not hold" in project.on("resume", "--run", run_id, "--detach").ended(1).err
     assert project.noted() == ["first", "second"]
+
+
+def test_whoever_abandons_the_run_does_not_seal_what_was_slipped_in(project: Signed) -> None:
+    run_id, _ = project.waiting()
+    project.slip_in(run_id, approval(verified=True))
+    out = project.on("run", "abandon", run_id, "--reason", "odd").ended(0).out
+    assert "the record was closed as it stood" in out
+    exported = project.on("run", "export", run_id).ended(0).out
+    assert "approval_resolved" not in exported
+    project.on("run", "verify", run_id).ended(0)

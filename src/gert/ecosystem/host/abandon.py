@@ -20,6 +20,7 @@ from gert.ecosystem.host.journal import Journal, read_answers
 from gert.ecosystem.host.keys import signing_key
 from gert.ecosystem.host.options import RunOptions
 from gert.ecosystem.host.prepare import Prepared, user_name
+from gert.ecosystem.host.rehearing import Rehearing
 from gert.ecosystem.host.resume import ResumeOptions, changes, load_state, open_record
 from gert.ecosystem.host.run_entry import ABANDONED
 from gert.ecosystem.host.runs import RunFolder, state_dir
@@ -113,15 +114,17 @@ class _Ending:
 
     async def drive(self, environ: Mapping[str, str], key: Any) -> Setup | None:
         """Drive the run again and stop it where its answers end; none where it does not go the same way."""
-        setup = self._setup(environ)
-        if setup is None:
+        prepared = self._prepared(environ)
+        if prepared is None:
             return None
+        setup = self._setup(prepared)
         journal = ContinuedJournal(self._store, self._state.run_id, key=key, has_secrets=bool(setup.secret_inputs))
         driver = Driver(
             _Nobody(self._reason),
             journal,
             max_parallel=self._state.max_parallel,
             recorded=read_answers(self._store.answers(self._state.run_id)),
+            on_recorded=Rehearing(environ, prepared.settings).hear,
             on_live=lambda announced: self._stop(driver, journal, announced),
         )
         try:
@@ -141,7 +144,7 @@ class _Ending:
         self.in_doubt = [ask.path for ask in announced if isinstance(ask, CallTool | CallExtension)]
         driver.cancel(self._reason)
 
-    def _setup(self, environ: Mapping[str, str]) -> Setup | None:
+    def _prepared(self, environ: Mapping[str, str]) -> Prepared | None:
         state = self._state
         # As a dry run: nothing will be called, so no secret has to be there.
         options = RunOptions(file=state.file, mode="dry-run", policies=state.policies, config=state.config)
@@ -149,8 +152,10 @@ class _Ending:
             prepared = Prepared(options, environ)
         except GertError:
             return None
-        if any(changes(prepared, state)):
-            return None
+        return None if any(changes(prepared, state)) else prepared
+
+    def _setup(self, prepared: Prepared) -> Setup:
+        state = self._state
         values = {**state.inputs, **{name: secret_ref(name) for name in state.secret_inputs}}
         return Setup(
             program=prepared.program,

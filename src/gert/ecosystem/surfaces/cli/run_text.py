@@ -221,7 +221,7 @@ def abandoned_lines(ended: Abandoned) -> Iterator[str]:
         steps = plural(ended.finally_steps, "step")
         yield f"{steps} of `finally` did not run: nothing is called for a run that is abandoned"
     if not ended.redriven:
-        yield "its runbook, tools or policies are not what they were: the record was closed as it stood"
+        yield "its runbook, tools, policies or answers are not what they were: the record was closed as it stood"
 
 
 def _inputs(said: dict[str, Any]) -> Iterator[str]:
