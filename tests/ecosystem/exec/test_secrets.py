@@ -154,6 +154,32 @@ def test_the_keys_of_gert_are_masked_even_where_a_tool_reads_the_memory_of_its_p
 
 
 @pytest.mark.parametrize(
+    ("name", "key", "printed"),
+    [
+        pytest.param(
+            "GERT_TRACE_KEY_PROD_ID", "kA5shared-canary", "kA5shared-canary", id="a key whose label ends in id"
+        ),
+        pytest.param("GERT_TRACE_KEY_OLD", "non-public:kB6canary", "non-public:kB6canary", id="a secret called public"),
+        pytest.param(
+            "GERT_APPROVAL_KEY_BOB",
+            "ed25519:QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=",
+            "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=",
+            id="without what says that it is one",
+        ),
+        pytest.param("GERT_TRACE_KEY_OLD", "base64:a0M3LWNhbmFyeS1rZXk=", "kC7-canary-key", id="without its encoding"),
+    ],
+)
+def test_a_key_of_gert_is_masked_whatever_it_is_called(cage: Cage, name: str, key: str, printed: str) -> None:
+    (cage.vault / "printed").write_text(f"before {printed} after\n")
+    cage.project.script("shows", f"cat {cage.vault}/printed", extract={"a": {"from": "stdout"}})
+    cage.project.runbook(call("shows", "shows"), tools=["shows"])
+    ran = cage.project.exec("--verbose", **{name: key}).ended(0)
+    kept = b"".join(path.read_bytes() for path in files_under(cage.project.root / "runs"))
+    assert "before [REDACTED] after" in ran.out
+    assert printed.encode() not in kept
+
+
+@pytest.mark.parametrize(
     ("action", "step"),
     [
         pytest.param({"argv": ["{{ .given }}"]}, {}, id="a program of that name"),

@@ -2,13 +2,18 @@
 
 import getpass
 import os
+from base64 import b64decode
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Final
 
+from gert.ecosystem.executors.environment import OURS
 from gert.ecosystem.host.database import Database, database_for
 from gert.ecosystem.host.documents import Checked, Workspace
 from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.facts import host_name
 from gert.ecosystem.host.journal import now
+from gert.ecosystem.host.keys import SIGNING_KEY_ID
 from gert.ecosystem.host.options import MODES, RunOptions
 from gert.ecosystem.host.policies import Floor, floor_for, sound
 from gert.ecosystem.host.runs import new_run_id, state_dir
@@ -21,6 +26,8 @@ from gert.kernel.engine.run import secret_names
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.redaction import Redactor, credentials_of, parts_of
 from gert.kernel.runbook.program import Program
+
+_KEY_FORMS: Final = ("base64", "ed25519")
 
 
 class Prepared:
@@ -60,12 +67,7 @@ class Prepared:
 
     def redactor(self, inputs: ResolvedInputs) -> Redactor:
         """Everything that must not be shown: declared secrets, secret inputs, our own keys and passwords."""
-        # The label of a key is public, and so is a key that only verifies.
-        ours = [
-            value
-            for name, value in self.environ.items()
-            if name.startswith("GERT_") and "KEY" in name and not name.endswith("_ID") and "public:" not in value
-        ]
+        ours = list(_our_keys(self.environ))
         ours += [self.environ.get(name, "") for name in secret_variables(self.program.runbook.meta, self.settings)]
         if isinstance(self.database, Dsn):
             ours += self.database.passwords
@@ -120,6 +122,21 @@ class Prepared:
                     f"the runbook requires the secret `{secret.env}`",
                     hint=f"set the environment variable: {secret.description or secret.env}",
                 )
+
+
+def _our_keys(environ: Mapping[str, str]) -> Iterator[str]:
+    """Our own keys, with and without what says how they are written; labels and public keys are nobody's secret."""
+    for name, value in environ.items():
+        if not name.startswith(OURS) or "KEY" not in name or name == SIGNING_KEY_ID:
+            continue
+        kind, colon, rest = value.strip().partition(":")
+        if kind == "ed25519-public" and colon:
+            continue
+        yield value
+        if kind in _KEY_FORMS and colon:
+            yield rest
+            with suppress(ValueError):
+                yield b64decode(rest, validate=True).decode("utf-8", "surrogateescape")
 
 
 def _require_sense(options: RunOptions) -> None:
