@@ -147,3 +147,14 @@ def test_whoever_abandons_the_run_does_not_seal_what_was_slipped_in(project: Sig
     exported = project.on("run", "export", run_id).ended(0).out
     assert "approval_resolved" not in exported
     project.on("run", "verify", run_id).ended(0)
+
+
+def test_a_new_run_takes_no_approval_that_nobody_can_check_and_does_not_begin(project: Signed) -> None:
+    run_id = killed_after_approval(project)
+    project.on("resume", "--run", run_id, "--detach").ended(0)
+    before = project.on("run", "list", "--json").ended(0).out
+    ran = project.on("rerun", "--run", run_id, "--from", "last", GERT_APPROVAL_KEY_BOB=OTHER).ended(1)
+    assert "whose signature does not hold" in ran.err
+    assert project.on("run", "list", "--json").ended(0).out == before
+    project.on("rerun", "--run", run_id, "--from", "last").ended(0)
+    assert project.noted() == ["first", "second"]

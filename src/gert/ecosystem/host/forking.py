@@ -92,19 +92,28 @@ def _is(wanted: PathSegment, found: PathSegment) -> bool:
 
 
 async def fork_at(
-    step: StepPlace, setup: Setup, answers: Iterable[Logged], recorded: list[bytes], *, strictly: bool, lanes: int
+    step: StepPlace,
+    setup: Setup,
+    answers: Iterable[Logged],
+    recorded: list[bytes],
+    *,
+    strictly: bool,
+    lanes: int,
+    hear: Callable[[Ask[Any], AnyAnswer], object] = lambda *_: None,
 ) -> Fork:
     """Find where a run is left for a new one.
 
     recorded: the events of the run; the way to the step has to be the one they tell of
     strictly: nothing was changed, so every event has to say the same
+    hear: refuses an answer that a new run must not take
     """
     events = [event for event in map(decode, recorded) if event.type not in BETWEEN]
     first = next((event.seq for event in events if step.covers(event.path)), None)
     if first is None:
         raise UsageError(f"the run never came to `{step.text}`", hint=_came_to(events))
     draft = _Draft(setup)
-    rehearsal = _Rehearsal(draft, answers, step, lanes)
+    heard: list[tuple[Ask[Any], AnyAnswer]] = []
+    rehearsal = _Rehearsal(draft, answers, step, lanes, lambda ask, answer: heard.append((ask, answer)))
     try:
         await rehearsal.drive(run(setup))
     except _Stopped:
@@ -113,6 +122,8 @@ async def fork_at(
         raise _another_way(problem.message) from None
     finally:
         draft.close()
+    for ask, answer in heard:
+        hear(ask, answer)
     said = [decode(line) for line in draft.taken]
     _require_same_way(said, events, first, strictly=strictly)
     if not rehearsal.has_come:
@@ -172,10 +183,17 @@ class _Rehearsal(Driver):
     asked, beside: what is open when no further one can be, from the step on and in other lanes
     """
 
-    def __init__(self, draft: _Draft, answers: Iterable[Logged], step: StepPlace, lanes: int) -> None:
+    def __init__(
+        self,
+        draft: _Draft,
+        answers: Iterable[Logged],
+        step: StepPlace,
+        lanes: int,
+        on_recorded: Callable[[Ask[Any], AnyAnswer], object],
+    ) -> None:
         # Whoever was told to stop had no answer: those are not answers of the world.
         real = [entry for entry in answers if entry.key != CANCEL and not _is_cancelled(entry)]
-        super().__init__(_Silent(), draft, max_parallel=lanes, recorded=real)
+        super().__init__(_Silent(), draft, max_parallel=lanes, recorded=real, on_recorded=on_recorded)
         draft.hears = self._hears
         self._step = step
         self._lane: Lane | None = None

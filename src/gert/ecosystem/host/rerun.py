@@ -20,6 +20,7 @@ from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import ApprovalMode, Executed, RunOptions
 from gert.ecosystem.host.prepare import Prepared
 from gert.ecosystem.host.recent import count_recent
+from gert.ecosystem.host.rehearing import Rehearing
 from gert.ecosystem.host.resume import changes
 from gert.ecosystem.host.run_entry import Entry, Place, place_for
 from gert.ecosystem.host.run_list import Runs
@@ -93,7 +94,8 @@ async def rerun(
 
     async def fork_with(recent: Recent | None) -> Fork:
         given = msgspec.structs.replace(draft, recent=recent)
-        return await fork_at(step, given, source.answers, source.lines, strictly=strictly, lanes=state.max_parallel)
+        lanes, hear = state.max_parallel, Rehearing(environ, prepared.settings).hear
+        return await fork_at(step, given, source.answers, source.lines, strictly=strictly, lanes=lanes, hear=hear)
 
     fork = await fork_with(state.recent or (Recent() if counted is not None else None))
     _require_no_doubt(fork, step)
