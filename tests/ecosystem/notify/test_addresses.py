@@ -2,7 +2,7 @@
 
 import pytest
 
-from gert.ecosystem.notify.addresses import expand, objection, shown
+from gert.ecosystem.notify.addresses import expand, objection, secret_references, shown
 from gert.errors import InputError
 
 ENVIRON = {
@@ -130,3 +130,21 @@ def test_a_reference_that_leads_nowhere_is_named(text: str, message: str) -> Non
 )
 def test_what_is_shown_of_an_address(url: str, expected: str) -> None:
     assert shown(url) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        pytest.param("${HOOK}", ["HOOK"], id="all of it"),
+        pytest.param("${BASE}/services/${TOKEN}", ["BASE", "TOKEN"], id="no scheme"),
+        pytest.param("https://hooks.example.com/${TOKEN}?key=${KEY}#${PART}", ["TOKEN", "KEY", "PART"], id="behind it"),
+        pytest.param("https://${HOST}:${PORT}/${TOKEN}", ["TOKEN"], id="a host is no secret"),
+        pytest.param("https://${USER}:${PASSWORD}@${HOST}/", ["USER", "PASSWORD"], id="who may enter is"),
+        pytest.param("https://${SAME}@${SAME}/", ["SAME"], id="one that is both is"),
+        pytest.param("https://${SAME}/${SAME}", ["SAME"], id="wherever it is"),
+        pytest.param("https://example.com/", [], id="none"),
+        pytest.param("", [], id="nothing"),
+    ],
+)
+def test_variables_that_are_kept_secret(text: str, found: list[str]) -> None:
+    assert secret_references(text) == found

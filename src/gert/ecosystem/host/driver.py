@@ -18,8 +18,8 @@ import msgspec
 from gert.ecosystem.host.collector import settled_heap
 from gert.ecosystem.host.journal import Logged
 from gert.ecosystem.host.lanes import Lane, Lanes
-from gert.ecosystem.host.worlds import Detached, World
-from gert.errors import GertError, IntegrityError, TraceError
+from gert.ecosystem.host.worlds import Detached, World, mishap
+from gert.errors import IntegrityError, TraceError
 from gert.kernel.engine.asks import ANSWERS, AnyAnswer, Ask, PauseAnswer, RunLanes, Said, Steps, answer_with
 from gert.kernel.engine.frame import written
 from gert.kernel.events.runbook import Failure, FinallyStart, RunCancelled
@@ -348,11 +348,8 @@ class Driver:
                 answer = answer_with(
                     ask, Failure("transport", f"the world gave up: {str(error) or 'it took too long'}")
                 )
-        except GertError as error:
-            answer = answer_with(ask, Failure("transport", error.message))
         except Exception as error:
-            # A bug must not pass for an answer: the run ends here, and its trace says why.
-            answer = answer_with(ask, Failure("internal", f"{type(error).__name__}: {error}"))
+            answer = answer_with(ask, mishap(error))
         self._arrive(lane, ask, _lasting(answer, start))
 
     def _arrive(self, lane: Lane, ask: Ask[Any], answer: AnyAnswer) -> None:

@@ -80,10 +80,10 @@ def secret_variables(meta: RunbookMeta, settings: Settings) -> Iterator[str]:
     """
     texts = [text for text in _addresses(meta, settings) if text is not None and "${" in text]
     if texts:
-        from gert.ecosystem.notify.addresses import references  # most runs tell nobody
+        from gert.ecosystem.notify.addresses import secret_references  # most runs tell nobody
 
         for text in texts:
-            yield from references(text)
+            yield from secret_references(text)
 
 
 def _addresses(meta: RunbookMeta, settings: Settings) -> Iterator[str | None]:

@@ -55,6 +55,13 @@ class World(Protocol):
         """Find out."""
 
 
+def mishap(error: Exception) -> Failure:
+    """What went wrong while the world was asked; a bug must not pass for an answer, so it ends the run."""
+    if isinstance(error, GertError):
+        return Failure("transport", error.message)
+    return Failure("internal", f"{type(error).__name__}: {error}")
+
+
 class DryRun:
     """Asks nobody; only previews, which write nothing, are shown where there is somebody to show them."""
 
@@ -120,11 +127,8 @@ class Real:
             said = await self._answers[type(ask)](ask)
         except (Detached, TimeoutError):
             raise
-        except GertError as error:
-            said = answer_with(ask, Failure("transport", error.message))
         except Exception as error:
-            # A bug must not pass for an answer: the run ends here, and its trace says why.
-            said = answer_with(ask, Failure("internal", f"{type(error).__name__}: {error}"))
+            said = answer_with(ask, mishap(error))
         return cast("AnyAnswer", self._intake.take(said, ask))
 
     async def _call(self, ask: CallTool) -> ToolAnswer:

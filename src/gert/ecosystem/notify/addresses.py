@@ -41,9 +41,11 @@ def expand(text: str, environ: Mapping[str, str]) -> Expanded:
     return Expanded("".join(pieces), tuple(values))
 
 
-def references(text: str) -> list[str]:
-    """The variables a text refers to."""
-    return _REFERENCE.findall(text)
+def secret_references(text: str) -> list[str]:
+    """The variables whose values an address or a key keeps to itself: all but those that name a host."""
+    scheme, authority, _ = _AUTHORITY.match(text).groups("")  # type: ignore[union-attr]  # it matches any text
+    host = authority.rpartition("@")[2] if scheme else ""
+    return _REFERENCE.findall(text.replace(host, "", 1))
 
 
 def shown(url: str) -> str:
