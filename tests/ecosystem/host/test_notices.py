@@ -137,6 +137,18 @@ def test_equal_addresses_are_told_once_and_different_ones_each() -> None:
     assert {request.target for request in server.requests} == {"/a", "/b"}
 
 
+def test_behind_one_address_each_key_is_told_once() -> None:
+    """PagerDuty has one address for everybody: the key says whose service it is."""
+    with serving(status(202)) as server:
+        keys = ("${TEAM}", "b" * 32, "a" * 32)
+        sent = told(
+            *(notice_of(webhook=server.url("/enqueue"), pagerduty_routing_key=key) for key in keys),
+            environ={"TEAM": "a" * 32},
+        )
+    assert sorted(request.said["routing_key"] for request in server.requests) == ["a" * 32, "b" * 32]
+    assert [each.url for each in sent] == [server.url("/enqueue")] * 2
+
+
 def test_one_that_fails_does_not_keep_others_from_being_told() -> None:
     with serving(status(404)) as bad, serving(status(200)) as good:
         sent = told(*(notice_of(webhook=each.url()) for each in (bad, good)))

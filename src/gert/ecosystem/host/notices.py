@@ -30,11 +30,15 @@ _LONGEST_SHOWN: Final = 500
 
 
 class _Letter(msgspec.Struct, frozen=True):
-    """A notice on its way: where to, with what, and what may be said about it."""
+    """A notice on its way: where to, with what, and what may be said about it.
+
+    key: what leads it on from there, to one of the services behind an address
+    """
 
     shown: str
     category: OutcomeCategory
     url: str = ""
+    key: str = ""
     body: bytes = b""
     error: str | None = None
 
@@ -91,8 +95,8 @@ async def tell_outcome(
                 trace=trace,
                 moment=moment,
             )
-            url, body = _written(notice, template, payload, environ, redactor, host)
-            letters.append(_Letter(where, outcome.category, url, body))
+            url, key, body = _written(notice, template, payload, environ, redactor, host)
+            letters.append(_Letter(where, outcome.category, url, key, body))
         except GertError as problem:
             letters.append(_Letter(where, outcome.category, error=problem.message))
         except Exception as problem:
@@ -149,8 +153,8 @@ def _written(
     environ: Mapping[str, str],
     redactor: Redactor,
     host: str,
-) -> tuple[str, bytes]:
-    """A notice as it will be sent: where to, and with what."""
+) -> tuple[str, str, bytes]:
+    """A notice as it will be sent: where to, by which key, and with what."""
     url = expand(template, environ)
     key = expand(notice.pagerduty_routing_key or "", environ)
     told = dict(payload)
@@ -161,15 +165,16 @@ def _written(
     told = redactor.also((*url.secrets, *key.secrets)).value(told).value
     if key.text:
         told["routing_key"] = key.text
-    return url.text, encoded(told)
+    return url.text, key.text, encoded(told)
 
 
 def _once(letters: Iterable[_Letter]) -> Iterator[_Letter]:
-    """Each address once: the runbook and the settings may mean the same."""
-    seen: set[str] = set()
+    """Each address once: the runbook and the settings may mean the same; behind one, keys lead to different people."""
+    seen: set[tuple[str, str]] = set()
     for letter in letters:
-        if (letter.url or letter.shown) not in seen:
-            seen.add(letter.url or letter.shown)
+        whom = (letter.url or letter.shown, letter.key)
+        if whom not in seen:
+            seen.add(whom)
             yield letter
 
 
