@@ -369,6 +369,17 @@ def test_no_secret_is_recorded_in_any_form(project: Project, code: int) -> None:
     agrees(project, ran)
 
 
+@pytest.mark.parametrize("where", ["code", "meta"])
+def test_an_outcome_that_names_a_secret_replays_to_the_same(project: Project, where: str) -> None:
+    """Within the run it is a reference, in the record it is masked: both are the same outcome."""
+    outcome = {"category": "resolved", "code": "done", "meta": {}}
+    outcome[where] = "{{ .given }}" if where == "code" else {"given": "{{ .given }}"}
+    inputs = {"given": {"type": "string", "required": True, "secret": True}}
+    project.runbook(note("a"), {"type": "end", "outcome": outcome}, ends=False, inputs=inputs)
+    ran = recorded(project, "--var", f"given={CANARY['given']}")
+    agrees(project, ran)
+
+
 def test_secret_outputs_and_evidence_are_not_recorded(project: Project) -> None:
     project.script(
         "mint",
