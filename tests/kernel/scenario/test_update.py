@@ -74,6 +74,18 @@ def test_what_is_met_is_left_alone(said: dict[str, Any]) -> None:
     assert updates(expectations(**said), played()) == {}
 
 
+@pytest.mark.parametrize("said", [{}, {"expected_outputs": {"a.x": "1"}}, {"must_reach": ["a"]}], ids=str)
+def test_a_test_that_loses_all_it_expected_does_not_pass_whatever_happens(said: dict[str, Any]) -> None:
+    """A broken run must not make a test that accepts every broken run."""
+    seen = play(program(call("a"), governance={"rules": [{"default": "deny"}]}), scenario())[1]
+    assert seen.status == "failed"
+    assert list(differences(expectations(**said), seen, []))
+    changes = updates(expectations(**said), seen)
+    merged = {name: value for name, value in {**said, **changes}.items() if value is not None}
+    assert merged == {"expected_status": "failed"}
+    assert list(differences(expectations(**merged), played(), []))
+
+
 def test_it_is_plain_data() -> None:
     changes, _ = applied(SAID["a nested pattern"])
     assert yaml.safe_load(yaml.safe_dump(changes)) == changes

@@ -11,7 +11,7 @@ from gert.kernel.foundation.canonical import digest
 from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.foundation.text import printable
 from gert.kernel.runbook.documents.expectations import Expectations
-from gert.kernel.scenario.expect import COMPLETED, matches, shown
+from gert.kernel.scenario.expect import COMPLETED, expects, matches, shown
 from gert.kernel.scenario.observed import Observed
 
 NOTHING: Final = "nothing"
@@ -105,7 +105,7 @@ def changes_since(expected: Expectations | None, after: Observed) -> Changes:
     """What is otherwise than a test says; what it says nothing about cannot have changed."""
     second = ending_of(after)
     failure = Changed("failure", NOTHING, _why(after)) if after.failure is not None else None
-    if expected is None:
+    if expected is None or not expects(expected):
         changed = second.status != COMPLETED
         return Changes(
             before=Ending(COMPLETED), after=second, outcome_changed=changed, failure=failure if changed else None

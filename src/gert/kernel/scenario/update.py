@@ -3,7 +3,7 @@
 from typing import Any
 
 from gert.kernel.runbook.documents.expectations import Expectations
-from gert.kernel.scenario.expect import literal, matches
+from gert.kernel.scenario.expect import COMPLETED, expects, literal, matches
 from gert.kernel.scenario.observed import Observed
 
 
@@ -38,6 +38,10 @@ def updates(expected: Expectations, seen: Observed) -> dict[str, Any]:
         old = getattr(expected, name)
         if (list(old) if isinstance(value, list) else dict(old)) != value:
             changes[name] = value or None
+    gone = [name for name, value in changes.items() if value is None]
+    if seen.status != COMPLETED and not expects(expected, without=gone):
+        # Where nothing is expected any more a run has to complete, and this one does not.
+        changes["expected_status"] = seen.status
     return changes
 
 
