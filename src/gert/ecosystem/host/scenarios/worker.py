@@ -78,6 +78,8 @@ async def _work(groups: Sequence[Group], options: SuiteOptions, found: "asyncio.
         process.stdin.write(msgspec.json.encode(Task(tuple(groups), options)))
         process.stdin.close()
         async for line in process.stdout:
+            if not line.endswith(b"\n"):
+                break  # it was ended in the middle of a line
             # A worker takes its runbooks in order, so what comes is always about the first that is left.
             await found.put(msgspec.json.decode(line, type=Book))
             del left[:1]
@@ -94,8 +96,10 @@ async def _work(groups: Sequence[Group], options: SuiteOptions, found: "asyncio.
 def _command() -> list[str]:
     """A worker is this gert, never a module that lies in the working folder: that is whoever's runbooks are tested."""
     where = os.path.dirname(os.path.dirname(os.path.abspath(gert.__file__)))
+    # Ctrl-C reaches every process of a terminal; whoever started this one ends it, and says so once.
+    deaf = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
     start = f"import sys; sys.path.append({where!r}); from gert.ecosystem.host.scenarios.worker import main; main()"
-    return [sys.executable, "-P", "-c", start]
+    return [sys.executable, "-P", "-c", f"{deaf}; {start}"]
 
 
 def _lost(group: Group) -> Book:
