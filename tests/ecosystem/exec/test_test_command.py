@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from gert.ecosystem.surfaces.cli.test import command
+
 from .test_replay_mode import noted, scenario
 from .workbench import END, PATIENCE, Project, Ran, environment, finish, note, snapshot, until
 
-KEYS = ["passed", "failed", "errors", "skipped", "seconds", "stopped", "tests"]
+KEYS = ["passed", "failed", "errors", "skipped", "updated", "seconds", "stopped", "tests"]
 TEST_KEYS = {
     "runbook",
     "scenario",
@@ -372,6 +374,32 @@ def test_loops_without_questions_are_stopped_too(project: Project) -> None:
     assert test["status"] == "cancelled"
 
 
+@pytest.mark.parametrize("words", [[], ["--update"]], ids=["tested", "brought up to date"])
+@pytest.mark.parametrize("status", ["completed", "cancelled", "none"])
+def test_a_run_that_is_cut_short_is_none_to_judge_or_to_expect(project: Project, status: str, words: list[str]) -> None:
+    """How fast a machine is must neither pass a test nor get into one."""
+    endless(project)
+    test = {"expected_status": status} if status != "none" else None
+    folder = scenario(project, tool_responses={"one": noted("1")[0]}, test=test)
+    if test is None:
+        (folder / "test.yaml").unlink()
+    before = snapshot(folder)
+    (found,) = report_of(project, "--timeout", "50ms", *words, code=1)["tests"]
+    assert found["verdict"] == "failed"
+    assert "longer than the timeout" in found["differences"][0]["found"]
+    assert snapshot(folder) == before
+
+
+def test_time_that_is_over_in_the_last_steps_counts_as_well(project: Project) -> None:
+    check = {"id": "c", "type": "assert", "assert": [{"type": "equals", "value": "1", "expected": "1"}]}
+    loop = {"max": 10000, "until": "{{ false }}"}
+    inner = {"id": "i", "type": "repeat", "repeat": loop, "steps": [check]}
+    project.runbook(note("one"), after=[{"id": "o", "type": "repeat", "repeat": loop, "steps": [inner]}])
+    scenario(project, tool_responses={"one": noted("1")[0]}, test={"expected_status": "completed"})
+    (found,) = report_of(project, "--timeout", "50ms", code=1)["tests"]
+    assert (found["verdict"], found["status"]) == ("failed", "completed")
+
+
 # --- several processes
 
 
@@ -547,6 +575,24 @@ def test_coverage_says_what_no_scenario_reaches(project: Project) -> None:
     assert report_of(project, "--coverage")["coverage"][0]["complete"] is True
 
 
+@pytest.mark.parametrize("kind", ["a link to nowhere", "a pipe", "a folder", "no text"])
+def test_coverage_is_told_whatever_else_lies_around(project: Project, kind: str) -> None:
+    fork(project)
+    scenario(project, "bad", tool_responses=BAD)
+    odd = project.root / "odd.yaml"
+    if kind == "a link to nowhere":
+        odd.symlink_to("gone")
+    elif kind == "a pipe":
+        os.mkfifo(odd)
+    elif kind == "a folder":
+        odd.mkdir()
+    else:
+        odd.write_bytes(b"kernel/v0 \xff\xfe")
+    report = report_of(project, "--coverage", "--junit", "report.xml")
+    assert [each["runbook"] for each in report["coverage"]] == ["book.yaml"]
+    assert (project.root / "report.xml").exists()
+
+
 def test_testing_leaves_no_trace(project: Project) -> None:
     chosen(project)
     before = snapshot(project.root)
@@ -578,6 +624,50 @@ def test_an_update_does_not_hide_a_missing_answer(project: Project) -> None:
     before = snapshot(folder)
     project.gert("test", ".", "--update").ended(1)
     assert snapshot(folder) == before
+
+
+def test_what_is_brought_up_to_date_is_no_failure_in_any_report(project: Project) -> None:
+    fork(project)
+    for name in ("a", "b"):
+        scenario(project, name, tool_responses=BAD, test={"expected_code": "other"})
+    report = report_of(project, "--update", "--junit", "report.xml")
+    assert verdicts(report) == {"a": "updated", "b": "updated"}
+    assert (report["passed"], report["failed"], report["errors"], report["updated"]) == (0, 0, 0, 2)
+    root = ElementTree.parse(project.root / "report.xml").getroot()
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("2", "0", "0")
+    assert not list(root.iter("failure"))
+
+
+def test_an_update_is_no_failure_to_stop_at(project: Project) -> None:
+    fork(project)
+    for name in ("a", "b"):
+        scenario(project, name, tool_responses=BAD, test={"expected_code": "other"})
+    report = report_of(project, "--update", "--fail-fast")
+    assert (report["stopped"], report["updated"]) == (False, 2)
+    report_of(project)
+
+
+def test_a_test_that_cannot_be_written_keeps_no_other_from_being_told(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fork(project)
+    for name in ("a", "b", "c"):
+        scenario(project, name, tool_responses=BAD, test={"expected_code": "other"})
+    replace = os.replace
+
+    def refused(source: str, target: str) -> None:
+        if target.endswith("/b/test.yaml"):
+            raise PermissionError(13, "Permission denied")
+        replace(source, target)
+
+    # Within this process: whoever runs the tests may be somebody to whom nothing is refused.
+    monkeypatch.setattr(os, "replace", refused)
+    monkeypatch.chdir(project.root)
+    code = command.main([".", "--update", "--json", "--junit", "report.xml"], standalone_mode=False)
+    report = json.loads(capsys.readouterr().out)
+    assert (code, verdicts(report)) == (1, {"a": "updated", "b": "error", "c": "updated"})
+    assert "permission denied" in next(each["message"] for each in report["tests"] if each["scenario"] == "b")
+    assert len(ElementTree.parse(project.root / "report.xml").findall("*/testcase")) == 3
 
 
 # --- sizes

@@ -10,6 +10,7 @@ import pytest
 from gert.ecosystem.host.scenarios import compare as module
 from gert.ecosystem.host.scenarios.compare import Book, chosen, compare, recorded_run
 from gert.ecosystem.host.scenarios.folders import Folder, is_archived, scenarios_of
+from gert.ecosystem.host.scenarios.suite import run_suite
 from gert.errors import DocumentError, UsageError
 
 ENVIRON = dict(os.environ)
@@ -116,8 +117,8 @@ def test_a_replay_takes_only_so_long(place: Place, monkeypatch: pytest.MonkeyPat
     folder = place.scenario("long", tool_responses={"look": {"stdout": "1"}})
     monkeypatch.setattr(module, "PATIENCE", 0.001)
     (each,) = compare(place.file, [folder], environ=ENVIRON).compared
-    assert each.changes is not None
-    assert each.changes.after.status == "cancelled"
+    assert each.problem == "its replay takes longer than 0.001 seconds"
+    assert not each.is_same
 
 
 @pytest.mark.parametrize(
@@ -156,3 +157,25 @@ def test_a_trace_without_end_is_read_only_so_far(place: Place, monkeypatch: pyte
     place.write("scenarios/book/one/trace.jsonl", (head + '","data":{}}\n') * 30)
     monkeypatch.setattr(module, "MOST_EVENTS", 20)
     assert recorded_run(folder) == (None, None, "`trace.jsonl` has more than 20 events")
+
+
+def test_a_scenario_is_run_by_the_person_it_names_as_in_a_test(place: Place) -> None:
+    rule = {"default": "require-approval", "approvers": ["ann", "bob"], "separation_of_duties": True}
+    place.book(governance={"rules": [rule]})
+    own_word = {"look": {"approved": True, "approver": "ann"}}
+    place.scenario("own", {"expected_status": "failed", "must_not_reach": ["look"]}, actor="ann", approvals=own_word)
+    assert [each.verdict for each in run_suite(place.file)] == ["passed"]
+    (found,) = compare(place.file, scenarios_of(place.file), environ=ENVIRON).compared
+    assert found.is_same, found
+
+
+def test_a_replay_without_end_is_not_taken_for_an_ending(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.05)
+    check = {"id": "c", "type": "assert", "assert": [{"type": "equals", "value": "1", "expected": "1"}]}
+    loop = {"max": 10000, "until": "{{ false }}"}
+    inner = {"id": "i", "type": "repeat", "repeat": loop, "steps": [check]}
+    place.book({"id": "o", "type": "repeat", "repeat": loop, "steps": [inner]})
+    place.scenario("long", {"expected_status": "cancelled"})
+    (found,) = compare(place.file, scenarios_of(place.file), environ=ENVIRON).compared
+    assert not found.is_same
+    assert "takes longer" in (found.problem or "")

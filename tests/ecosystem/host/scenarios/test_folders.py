@@ -1,10 +1,12 @@
 """Where scenarios are found: beside their runbook, each once, and by a name somebody may have misspelt."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.scenarios.curate import entry_of
 from gert.ecosystem.host.scenarios.folders import Folder, find, load, pick, place_of, scenarios_of
 from gert.errors import DocumentError, UsageError
 
@@ -163,3 +165,58 @@ def test_which_run_by_default(project: Path, test: str | None, runs: bool) -> No
     program = workspace.program("one.yaml").program
     assert program is not None
     assert load(workspace, pick("one.yaml", "a"), program).runs_by_default is runs
+
+
+def test_a_scenario_that_is_a_link_is_found_wherever_one_looks_from(project: Path) -> None:
+    write(project / "elsewhere/shared/scenario.yaml", "{}")
+    (project / "scenarios/one/linked").symlink_to(project / "elsewhere/shared")
+    (project / "scenarios/one/circle").symlink_to(project / "scenarios")
+    (project / "scenarios/one/a/within").symlink_to(project / "scenarios/one/a")
+    assert [folder.name for folder in scenarios_of("one.yaml")] == ["a", "b", "linked"]
+    found = [folder for folder in find(["scenarios/one"]) if folder.runbook == "one.yaml"]
+    assert sorted(folder.name for folder in found) == ["a", "b", "linked"]
+
+
+@pytest.mark.parametrize("kind", ["a link to nowhere", "a folder", "a pipe"])
+def test_expectations_that_cannot_be_read_are_not_taken_for_none(project: Path, kind: str) -> None:
+    test = project / "scenarios/one/a/test.yaml"
+    if kind == "a link to nowhere":
+        test.symlink_to("gone")
+    elif kind == "a folder":
+        test.mkdir()
+    else:
+        os.mkfifo(test)
+    workspace = Workspace()
+    program = workspace.program("one.yaml").program
+    assert program is not None
+    with pytest.raises((DocumentError, UsageError)):
+        load(workspace, Folder("scenarios/one/a", "one.yaml"), program)
+    assert entry_of(Folder("scenarios/one/a", "one.yaml")).problem is not None
+
+
+def test_a_scenario_file_that_is_a_pipe_is_not_passed_over(project: Path) -> None:
+    (project / "scenarios/one/a/scenario.yaml").unlink()
+    os.mkfifo(project / "scenarios/one/a/scenario.yaml")
+    assert [folder.name for folder in scenarios_of("one.yaml")] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("place", "counts"), [("scenarios/one", True), ("scenarios/gone/stray", True), ("data", False)]
+)
+def test_a_folder_of_scenarios_that_cannot_be_read_is_said(
+    project: Path, monkeypatch: pytest.MonkeyPatch, place: str, counts: bool
+) -> None:
+    (project / "data").mkdir()
+    real = os.scandir
+
+    def scandir(path: str) -> object:
+        if os.path.normpath(path) == place:
+            raise PermissionError(13, "Permission denied", path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    if not counts:
+        assert len(find(["."])) == 4
+        return
+    with pytest.raises(DocumentError, match="permission denied"):
+        find(["."])

@@ -1,14 +1,20 @@
 """Suites within this process: which scenarios run, what becomes of each, and nothing that one does to another."""
 
+import asyncio
+import signal
+import subprocess
+import time
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
+import msgspec
 import pytest
 
-from gert.ecosystem.host.scenarios import suite
+from gert.ecosystem.host.scenarios import suite, worker
 from gert.ecosystem.host.scenarios.folders import Folder, find
 from gert.ecosystem.host.scenarios.suite import Covered, Group, SuiteOptions, broken, groups_of, run_groups
-from gert.ecosystem.host.scenarios.worker import _command, _lost
+from gert.ecosystem.host.scenarios.worker import Book, _command, _lost
 
 from .test_replay import book, call
 
@@ -39,6 +45,14 @@ def test_what_becomes_of_a_scenario(tmp_path: Path, test: Any, verdict: str) -> 
     book(tmp_path, call("a"), tool_responses=GOOD, test=test)
     tests, _ = run(tmp_path)
     assert tests["case"].verdict == verdict
+
+
+@pytest.mark.parametrize("test", [None, {}, {"golden": True}, {"description": "d", "tags": ["t"]}], ids=str)
+def test_where_nothing_is_expected_a_run_has_to_complete(tmp_path: Path, test: Any) -> None:
+    book(tmp_path, call("a"), tool_responses={"a": {"exit_code": 1}}, test=test)
+    tests, _ = run(tmp_path)
+    assert tests["case"].verdict == "failed"
+    assert "expected_status" in str(tests["case"].differences[0])
 
 
 def test_a_scenario_that_cannot_run_reaches_nothing(tmp_path: Path) -> None:
@@ -98,6 +112,48 @@ def test_what_a_lost_worker_had_to_do_is_told() -> None:
     assert [(each.scenario, each.verdict) for each in lost.tested] == [("1", "error"), ("2", "error")]
     assert lost.covered is None
     assert broken(Folder("x", None), "m", None).runbook == ""
+
+
+def work(monkeypatch: pytest.MonkeyPatch, script: str) -> list[Book]:
+    """What comes of two runbooks, each in a worker that is this shell script."""
+    monkeypatch.setattr(worker, "_command", lambda: ["sh", "-c", script])
+    groups = [Group(name, (Folder(f"x/{name}", name),)) for name in ("a", "b")]
+
+    async def all_of_them() -> list[Book]:
+        return [book async for book in worker.side_by_side(groups, SuiteOptions(), 2)]
+
+    return asyncio.run(all_of_them())
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param("cat > /dev/null; kill -9 $$", id="before a word"),
+        pytest.param('cat > /dev/null; printf \'{"tested": [{"run\'; kill -9 $$', id="in the middle of a line"),
+        pytest.param("exit 3", id="before it has heard what to do"),
+    ],
+)
+def test_a_worker_that_is_killed_leaves_no_half_truths(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    tested = [each for book in work(monkeypatch, script) for each in book.tested]
+    assert sorted((each.scenario, each.verdict) for each in tested) == [("a", "error"), ("b", "error")]
+
+
+def test_a_worker_does_not_hear_the_terminal() -> None:
+    """Ctrl-C reaches all processes of a terminal; one says that it was interrupted, and workers are ended by it."""
+    with subprocess.Popen(_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
+        ignored = Path(f"/proc/{process.pid}/status")
+        deadline = time.monotonic() + 20
+        while not _ignores_interrupts(ignored.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        options = msgspec.json.encode(worker.Task((), SuiteOptions()))
+        assert process.communicate(options, timeout=30) == (b"", b"")
+        assert process.returncode == 0
+
+
+def _ignores_interrupts(status: str) -> bool:
+    mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn:"))
+    return bool(int(mask, 16) & 1 << (signal.SIGINT - 1))
 
 
 def test_a_worker_never_looks_in_the_working_folder() -> None:

@@ -108,7 +108,7 @@ class Book:
         scenario = self.workspace.check(folder.scenario, kind="scenario", runbook=self.program)
         gone = [*_gone(scenario)]
         expected = None
-        if is_file(folder.test):
+        if folder.has_test:
             test = self.workspace.check(folder.test, kind="test", runbook=self.program)
             gone += _gone(test)
             expected = test.document.model
@@ -119,10 +119,13 @@ class Book:
         return Loaded(folder, model, expected), tuple(dict.fromkeys(gone))
 
     async def replay(self, loaded: Loaded, actor: str | None) -> Replayed:
-        """Run it on a scenario, as the person who ran it first."""
+        """Run it on a scenario, as the person it names, or who ran it first."""
         inputs = replayed_inputs(self.program.runbook.meta.inputs, loaded.scenario)
-        setup = self._prepared.setup(inputs, Redactor(), loaded.folder.name)
-        return await replay(loaded, msgspec.structs.replace(setup, actor=actor or TESTER), PATIENCE)
+        setup = self._prepared.setup(inputs, Redactor(), loaded.folder.name, loaded.scenario.actor or actor)
+        ran = await replay(loaded, setup, PATIENCE)
+        if ran.timed_out:
+            raise UsageError(f"its replay takes longer than {PATIENCE:g} seconds")
+        return ran
 
 
 def compare(

@@ -76,7 +76,7 @@ def entry_of(folder: Folder) -> Entry:
     entry = Entry(runbook=folder.runbook, scenario=folder.name, folder=folder.path)
     try:
         scenario = read_map(folder.scenario, "answers")
-        test: Mapping[str, Any] = read_map(folder.test, "expectations") if is_file(folder.test) else {}
+        test: Mapping[str, Any] = read_map(folder.test, "expectations") if folder.has_test else {}
     except GertError as problem:
         return msgspec.structs.replace(entry, problem=problem.message)
     golden = test.get("golden")

@@ -44,6 +44,11 @@ class Folder(msgspec.Struct, frozen=True):
         return os.path.join(self.path, TEST_FILE)
 
     @property
+    def has_test(self) -> bool:
+        """Whether there is one, and be it a link that leads nowhere: that expects something nobody can read."""
+        return os.path.lexists(self.test)
+
+    @property
     def trace(self) -> str:
         """The trace of the run it was recorded from, if it was."""
         return os.path.join(self.path, TRACE_FILE)
@@ -68,7 +73,7 @@ def load(workspace: Workspace, folder: Folder, program: Program) -> Loaded:
         raise UsageError(f"there is no `{SCENARIO_FILE}` in `{folder.path}`")
     scenario = sound(workspace.check(folder.scenario, kind="scenario", runbook=program)).document.model
     expected = None
-    if is_file(folder.test):
+    if folder.has_test:
         expected = sound(workspace.check(folder.test, kind="test", runbook=program)).document.model
     return Loaded(folder, scenario, expected)
 
@@ -102,7 +107,7 @@ def scenarios_of(runbook: str) -> list[Folder]:
     except OSError as problem:
         raise DocumentError(f"`{below}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
     folders = (Folder(os.path.join(below, name), runbook) for name in names)
-    return [folder for folder in folders if is_file(folder.scenario)]
+    return [each for each in folders if os.path.lexists(each.scenario) and not os.path.isdir(each.scenario)]
 
 
 def pick(runbook: str, named: str) -> Folder:
@@ -149,11 +154,22 @@ def _text(path: str) -> str:
 
 
 def _below(top: str) -> Iterator[Folder]:
-    for where, folders, files in os.walk(top):
+    for where, folders, files in os.walk(top, onerror=_unreadable):
         folders[:] = sorted(name for name in folders if is_searched(name))
         if SCENARIO_FILE in files:
             path = os.path.normpath(where)
             yield Folder(path, runbook_of(path))
+        for path in (os.path.normpath(os.path.join(where, name)) for name in folders):
+            # A scenario may be a link, beside its runbook; whatever else is linked may lead in circles.
+            if os.path.islink(path) and (runbook := runbook_of(path)) and is_file(os.path.join(path, SCENARIO_FILE)):
+                yield Folder(path, runbook)
+
+
+def _unreadable(problem: OSError) -> None:
+    """Scenarios in a folder that cannot be read would pass for tested; any other folder is nobody's business here."""
+    folder = os.fsdecode(problem.filename)
+    if SCENARIOS in os.path.abspath(folder).split(os.sep):
+        raise DocumentError(f"`{folder}` cannot be read: {(problem.strerror or str(problem)).lower()}")
 
 
 def _all_of(runbook: str) -> str:

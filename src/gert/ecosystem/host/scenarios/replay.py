@@ -73,6 +73,7 @@ class Replayed(msgspec.Struct, frozen=True):
     missing: what was asked and not answered, in words
     unused: answers nobody asked for
     approved_by_default: steps that needed an approval the scenario says nothing about
+    timed_out: whether it was stopped because its time was over, wherever it was by then
     """
 
     result: RunResult
@@ -80,6 +81,20 @@ class Replayed(msgspec.Struct, frozen=True):
     missing: list[str]
     unused: list[str]
     approved_by_default: list[str]
+    timed_out: bool = False
+
+
+class _Clock:
+    """Stops a replay whose time is over, and knows that it did: what it says of itself may be the scenario's word."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self.is_over = False
+
+    def cancel(self, reason: str) -> None:
+        """Stop what is under way."""
+        self.is_over = True
+        self._driver.cancel(reason)
 
 
 def script_for(scenario: Scenario, setup: Setup) -> Script:
@@ -92,6 +107,7 @@ async def replay(loaded: Loaded, setup: Setup, timeout: float | None = None) -> 
     script = script_for(loaded.scenario, setup)
     seen = Observed(loaded.expected.expected_events if loaded.expected is not None else ())
     driver = Driver(Replay(script), Tape(seen, has_secrets=bool(setup.secret_inputs)))
-    with limited(driver, timeout):
+    clock = _Clock(driver)
+    with limited(clock, timeout):
         result = await driver.drive(run(setup))
-    return Replayed(result, seen, script.missing, list(script.unused()), script.approved_by_default)
+    return Replayed(result, seen, script.missing, list(script.unused()), script.approved_by_default, clock.is_over)

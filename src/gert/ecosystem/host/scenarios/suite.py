@@ -11,7 +11,7 @@ import msgspec
 from msgspec import field
 
 from gert.ecosystem.host.documents import Workspace
-from gert.ecosystem.host.files import is_file, read_document, yaml_files
+from gert.ecosystem.host.files import read_document, yaml_files
 from gert.ecosystem.host.options import RunOptions
 from gert.ecosystem.host.prepare import Prepared
 from gert.ecosystem.host.scenarios.folders import Folder, Loaded, find, is_archived, load
@@ -29,7 +29,8 @@ TESTER = "tester@gert"
 
 _HEAD = 64 * 1024
 
-Verdict = Literal["passed", "failed", "error", "skipped"]
+Verdict = Literal["passed", "failed", "error", "skipped", "updated"]
+"""`updated`: it failed, and its test was brought up to date."""
 
 
 class SuiteOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,9 +118,12 @@ def untested(names: Iterable[str], tested: Collection[str | None]) -> Iterator[C
     workspace = Workspace()
     for name in names:
         for file in yaml_files(name) if os.path.isdir(name) else ():
-            if os.path.abspath(file) in known or b"kernel/v0" not in read_document(file)[:_HEAD]:
+            if os.path.abspath(file) in known:
                 continue
-            program = workspace.check(file).program
+            try:
+                program = workspace.check(file).program if b"kernel/v0" in read_document(file)[:_HEAD] else None
+            except GertError:
+                continue  # what cannot be read is for `gert validate` to say, and no runbook that could be covered
             if program is not None:
                 yield Covered(file, Coverage(program).report())
 
@@ -201,7 +205,7 @@ class _Book:
         return judged
 
     def _judged(self, loaded: Loaded, ran: Replayed, seconds: float) -> Tested:
-        found = list(differences(loaded.expected, ran.seen, ran.missing))
+        found = [*_late(ran), *differences(loaded.expected, ran.seen, ran.missing)]
         outcome = ran.result.outcome
         return _tested(
             loaded,
@@ -247,6 +251,12 @@ def broken(folder: Folder, message: str, hint: str | None, seconds: float = 0.0)
     )
 
 
+def _late(ran: Replayed) -> Iterator[Difference]:
+    """A run that was cut short is none to judge, whatever its test expects of one that is cancelled."""
+    if ran.timed_out:
+        yield Difference("scenario", "an end in time", "that it took longer than the timeout", "`--timeout` sets it")
+
+
 def _notes(loaded: Loaded, ran: Replayed) -> Iterator[str]:
     if loaded.expected is None:
         yield f"there is no `{os.path.basename(loaded.folder.test)}`: it was only seen to complete"
@@ -262,9 +272,9 @@ def _listed(names: list[str]) -> str:
 
 
 def _updates(loaded: Loaded, ran: Replayed) -> dict[str, Any]:
-    if ran.missing:
+    if ran.missing or ran.timed_out:
         return {}  # it is the scenario that has to be mended, not what is expected of it
-    if loaded.expected is None or not is_file(loaded.folder.test):
+    if loaded.expected is None:
         fresh = recorded_test(ran.seen, loaded.scenario.description or loaded.folder.name)
         return {name: value for name, value in fresh.items() if name != "golden"}
     return updates(loaded.expected, ran.seen)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import click
 
-from gert.ecosystem.host.files import is_file, read_map
+from gert.ecosystem.host.files import read_map
 from gert.ecosystem.host.scenarios.curate import Entry
 from gert.ecosystem.host.scenarios.folders import Folder
 from gert.ecosystem.surfaces.cli.output import plural, say
@@ -27,7 +27,7 @@ _NOT_EXPECTED: Final = frozenset({"description", "golden", "extensions", "tags"}
 
 def documents(folder: Folder) -> tuple[Map, Map | None]:
     """What stands in the files of a scenario."""
-    test = read_map(folder.test, "expectations") if is_file(folder.test) else None
+    test = read_map(folder.test, "expectations") if folder.has_test else None
     return read_map(folder.scenario, "answers"), test
 
 

@@ -15,21 +15,26 @@ from gert.ecosystem.surfaces.cli.output import plural, say
 from gert.kernel.foundation.text import printable
 from gert.kernel.scenario.coverage import Part
 
-_MARKS = {"passed": ("✓", "green"), "failed": ("✗", "red"), "error": ("!", "red"), "skipped": ("-", None)}
+_MARKS = {
+    "passed": ("✓", "green"),
+    "failed": ("✗", "red"),
+    "error": ("!", "red"),
+    "skipped": ("-", None),
+    "updated": ("✓", "yellow"),
+}
 _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Report:
     """Everything that was found, told as it comes."""
 
-    def __init__(self, *, quiet: bool = False, verbose: bool = False, updating: bool = False) -> None:
+    def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
         self.tests: list[Tested] = []
         self.coverage: list[Covered] = []
         self.seconds = 0.0
         self.stopped = False
         self._quiet = quiet
         self._verbose = verbose
-        self._updating = updating
         self._runbook: str | None = None
 
     def tested(self, tested: Tested) -> None:
@@ -44,6 +49,10 @@ class Report:
         for line in lines:
             say(line)
 
+    def revise(self, tested: Tested) -> None:
+        """Take what became of the last scenario since it was shown."""
+        self.tests[-1] = tested
+
     def covered(self, covered: Covered) -> None:
         """Take the coverage of a runbook."""
         self.coverage.append(covered)
@@ -53,14 +62,9 @@ class Report:
         return sum(1 for each in self.tests if each.verdict in verdicts)
 
     @property
-    def updated(self) -> int:
-        """How many scenarios were brought up to date."""
-        return sum(1 for each in self.tests if self._updating and each.verdict == "failed" and each.updates)
-
-    @property
     def is_passed(self) -> bool:
         """Whether nothing is wrong; what was brought up to date is not."""
-        return self.count("failed", "error") == self.updated
+        return not self.count("failed", "error")
 
     def _lines(self, tested: Tested) -> Iterator[str]:
         if tested.verdict == "skipped" and not self._verbose:
@@ -87,8 +91,8 @@ class Report:
         if coverage:
             yield from self._coverage()
         counts = [f"{self.count('passed')} passed"]
-        failed = self.count("failed", "error") - self.updated
-        counts += [f"{self.updated} brought up to date"] if self.updated else []
+        failed, updated = self.count("failed", "error"), self.count("updated")
+        counts += [f"{updated} brought up to date"] if updated else []
         counts += [click.style(f"{failed} failed", fg="red")] if failed else []
         skipped = self.count("skipped")
         counts += [f"{skipped} archived (--all runs them)"] if skipped else []
@@ -112,6 +116,7 @@ class Report:
             "failed": self.count("failed"),
             "errors": self.count("error"),
             "skipped": self.count("skipped"),
+            "updated": self.count("updated"),
             "seconds": round(self.seconds, 3),
             "stopped": self.stopped,
             "tests": msgspec.to_builtins(self.tests, enc_hook=str),
@@ -163,7 +168,7 @@ def _case(tested: Tested) -> Iterator[str]:
     stem = os.path.splitext(os.path.basename(tested.runbook))[0]
     head = f"<testcase classname={_attribute(stem)} name={_attribute(tested.scenario)}"
     head += f' time="{tested.seconds:.4f}"'
-    if tested.verdict == "passed":
+    if tested.verdict in ("passed", "updated"):
         yield f"    {head}/>"
         return
     yield f"    {head}>"

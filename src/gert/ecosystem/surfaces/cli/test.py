@@ -6,13 +6,15 @@ import time
 from collections.abc import Iterator
 
 import click
+import msgspec
 
 from gert.ecosystem.host.scenarios.folders import find
 from gert.ecosystem.host.scenarios.suite import Covered, Group, SuiteOptions, Tested, groups_of, run_groups, untested
 from gert.ecosystem.surfaces.cli.output import say, say_json
 from gert.ecosystem.surfaces.cli.suite_report import Report, changes, junit
-from gert.errors import InputError, UsageError
+from gert.errors import GertError, InputError, UsageError
 from gert.kernel.foundation.duration import parse_duration
+from gert.kernel.foundation.text import printable
 
 EXIT_PASSED, EXIT_FAILED = 0, 1
 ENOUGH_FOR_TWO = 8
@@ -79,16 +81,16 @@ def command(
         wants_updates=update,
     )
     groups = groups_of(folders)
-    report = Report(quiet=as_json, verbose=verbose, updating=update)
+    report = Report(quiet=as_json, verbose=verbose)
     started = time.perf_counter()
     for found in _found(groups, options, jobs or _worth(groups)):
         if isinstance(found, Covered):
             report.covered(found)
             continue
         report.tested(found)
-        if update and found.updates:
-            _update(found, say_it=not as_json)
-        if fail_fast and found.verdict in ("failed", "error"):
+        tested = _updated(found, say_it=not as_json) if update and found.updates else found
+        report.revise(tested)
+        if fail_fast and tested.verdict in ("failed", "error"):
             report.stopped = True
             break
     report.seconds = time.perf_counter() - started
@@ -131,6 +133,17 @@ def _found(groups: list[Group], options: SuiteOptions, jobs: int) -> Iterator[Te
 
 def _worth(groups: list[Group]) -> int:
     return min(os.cpu_count() or 1, len(groups) // ENOUGH_FOR_TWO)
+
+
+def _updated(tested: Tested, *, say_it: bool) -> Tested:
+    """The scenario with its test brought up to date; one that cannot be written keeps no other from being told."""
+    try:
+        _update(tested, say_it=say_it)
+    except GertError as problem:
+        if say_it:
+            say(f"      {printable(problem.message)}")
+        return msgspec.structs.replace(tested, verdict="error", message=problem.message, hint=problem.hint)
+    return msgspec.structs.replace(tested, verdict="updated")
 
 
 def _update(tested: Tested, *, say_it: bool) -> None:
