@@ -115,6 +115,97 @@ def test_what_cannot_be_changed_in_place_is_written_anew_and_says_so(
     assert data(result.text) == expected
 
 
+INNER = """\
+must_reach: # in any order
+  # the first
+  - one   # as always
+
+  # the second: {a: 1}
+  - two # sometimes
+expected_outputs:
+    # from the tool
+    a.x: "1"   # was 2
+    a.y: # nested
+        z: 1
+    text: |
+        # no comment
+
+        two
+    # the last
+    last: /x/ # a pattern
+# how it ends
+expected_status: completed
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "before", "after"),
+    [
+        pytest.param({"must_reach": ["two"]}, "  - one   # as always\n", "", id="an item goes"),
+        pytest.param({"must_reach": ["one"]}, "  - two # sometimes\n", "", id="the last item goes"),
+        pytest.param(
+            {"must_reach": ["one", "two", "a: b"]},
+            "  - two # sometimes\n",
+            '  - two # sometimes\n  - "a: b"\n',
+            id="an item comes",
+        ),
+        pytest.param(
+            {"expected_outputs": {"a.x": "3"}}, 'a.x: "1"   # was 2', 'a.x: "3"   # was 2', id="a value changes"
+        ),
+        pytest.param(
+            {"expected_outputs": {"a.y": {"z": [2]}}},
+            "    a.y: # nested\n        z: 1\n",
+            "    a.y: # nested\n      z:\n        - 2\n",
+            id="a nested one",
+        ),
+        pytest.param({"expected_outputs": {"a.x": None}}, '    a.x: "1"   # was 2\n', "", id="a value goes"),
+        pytest.param(
+            {"expected_outputs": {"text": None}},
+            "    text: |\n        # no comment\n\n        two\n",
+            "",
+            id="a text that looks like a comment goes",
+        ),
+        pytest.param(
+            {"expected_outputs": {"last": 1, "new": True}},
+            "    last: /x/ # a pattern\n",
+            "    last: 1 # a pattern\n    new: true\n",
+            id="a value comes",
+        ),
+    ],
+)
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"], ids=["", "windows"])
+def test_comments_between_entries_stay(changes: dict[str, Any], before: str, after: str, line_end: str) -> None:
+    assert INNER.count(before) == 1
+    (key, value), *_ = changes.items()
+    old = data(INNER)[key]
+    if isinstance(value, dict):
+        merged = {**old, **value}
+        value = {name: each for name, each in merged.items() if each is not None}
+    result = edited(INNER.replace("\n", line_end), {key: value})
+    assert result.text == INNER.replace(before, after).replace("\n", line_end)
+    assert not result.rewritten
+
+
+@pytest.mark.parametrize(
+    ("source", "changes", "expected"),
+    [
+        pytest.param("a:\n- x # 1\n# 2\n- y\n", {"a": ["y"]}, "a:\n# 2\n- y\n", id="a list that is not indented"),
+        pytest.param("a:\n  - x\n  - y", {"a": ["x", "y", "z"]}, "a:\n  - x\n  - y\n  - z\n", id="no last line break"),
+        pytest.param("a: [x, # 1\n  y]\nb: 1\n", {"a": ["y"]}, "a: # 1\n  - y\nb: 1\n", id="brackets have no lines"),
+        pytest.param("a:\n  -\n    x\n  - y\n", {"a": ["y"]}, "a:\n  - y\n", id="a dash of its own"),
+        pytest.param("a:\n  - y\n  - x\n", {"a": ["x", "y"]}, "a:\n  - x\n  - y\n", id="another order"),
+        pytest.param("a:\n  - - x\n    - y\n  - z\n", {"a": ["z"]}, "a:\n  - z\n", id="lists in lists"),
+        pytest.param("a:\n  x: 1 # 1\n  y: 2\n", {"a": ["x"]}, "a:\n  - x\n", id="a map becomes a list"),
+        pytest.param("a:\n  x: &m {p: 1}\n  y: *m\n", {"a": {"y": {"p": 1}}}, "a:\n  y:\n    p: 1\n", id="anchors"),
+        pytest.param(
+            "m: &m {x: 1}\na:\n  <<: *m\n  y: 2\n", {"a": {"y": 2}}, "m: &m {x: 1}\na:\n  y: 2\n", id="merged"
+        ),
+    ],
+)
+def test_entries_of_every_shape(source: str, changes: dict[str, Any], expected: str) -> None:
+    assert edited(source, changes).text == expected
+
+
 @pytest.mark.parametrize(
     ("source", "why"),
     [
@@ -248,3 +339,43 @@ def test_an_error_names_the_file(tmp_path: Path) -> None:
     file.write_text("- a\n")
     with pytest.raises(DocumentError, match=r"test\.yaml: expected a map"):
         edit_file(str(file), {"golden": True})
+
+
+@st.composite
+def nested(draw: st.DrawFn) -> tuple[str, Any]:
+    """A key with a map or list in it, and comments between its entries."""
+    if draw(st.booleans()):
+        value: Any = draw(st.dictionaries(KEYS, VALUES, min_size=1, max_size=4))
+        entries = [to_yaml({key: each}) for key, each in value.items()]
+    else:
+        value = draw(st.lists(VALUES, min_size=1, max_size=4))
+        entries = [to_yaml({"k": [each]}).split("\n", 1)[1].replace("\n  ", "\n").removeprefix("  ") for each in value]
+    lines = ["top:"]
+    for entry in entries:
+        lines += [f"  {line}".rstrip(" ") for line in draw(COMMENTS)]
+        lines += [f"  {line}" if line else "" for line in entry.removesuffix("\n").split("\n")]
+    source = "\n".join([*lines, "after: 1", ""])
+    return source, value
+
+
+@given(nested(), st.data())
+@settings(max_examples=400, deadline=None)
+def test_whatever_stands_between_entries_the_data_is_what_was_meant(
+    document: tuple[str, Any], draws: st.DataObject
+) -> None:
+    source, _ = document
+    before = read(source.encode())
+    if before.findings:
+        return  # a comment fell into a text
+    old = before.tree.root["top"]
+    if isinstance(old, dict):
+        gone = draws.draw(st.sets(st.sampled_from(sorted(old))))
+        new: Any = {key: draws.draw(VALUES | st.just(each)) for key, each in old.items() if key not in gone}
+    elif isinstance(old, list):
+        new = [each for each in old if draws.draw(st.booleans())]
+    else:
+        return
+    result = edited(source, {"top": new})
+    assert data(result.text) == {"top": new, "after": 1}
+    if not result.rewritten:
+        assert result.text.endswith("after: 1\n")

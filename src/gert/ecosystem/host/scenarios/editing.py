@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from gert.ecosystem.host.files import read_document
+from gert.ecosystem.host.scenarios.entries import changed_entries, ended_like, line_break, note_of, same
 from gert.errors import DocumentError, UsageError
 from gert.kernel.runbook.reader import read
 from gert.kernel.runbook.tree import Map, Tree
@@ -39,7 +40,7 @@ def edited(source: str, changes: Mapping[str, Any]) -> Edited:
     for text in _attempts(tree, changes):
         if _holds(text, wanted):
             return Edited(text)
-    text = _ended_like(source, to_yaml(wanted))
+    text = ended_like(source, to_yaml(wanted))
     if not _holds(text, wanted):
         raise DocumentError("the document cannot be changed without changing what else it says", hint="edit it by hand")
     return Edited(text, rewritten=True)
@@ -107,8 +108,7 @@ def _tree(source: str) -> Tree:
 def _is_already(root: Map, key: str, value: Any) -> bool:
     if key not in root:
         return value is None
-    # As text: `1` is not `true`, and what is written in another order is meant to be.
-    return value is not None and to_yaml({key: root[key]}) == to_yaml({key: value})
+    return value is not None and same(root[key], value)
 
 
 def _holds(text: str, wanted: Mapping[str, Any]) -> bool:
@@ -125,8 +125,10 @@ def _attempts(tree: Tree, changes: Mapping[str, Any]) -> Iterator[str]:
     blocks = _blocks(tree)
     if blocks is None:
         return
-    yield _replaced(tree, blocks, changes, keeps_notes=True)
-    yield _replaced(tree, blocks, changes, keeps_notes=False)
+    inner = {key: changed_entries(tree, key, blocks[key], changes[key]) for key in changes if key in blocks}
+    yield _replaced(tree, blocks, changes, inner, keeps_notes=True)
+    yield _replaced(tree, blocks, changes, {}, keeps_notes=True)
+    yield _replaced(tree, blocks, changes, {}, keeps_notes=False)
 
 
 def _blocks(tree: Tree) -> dict[str, tuple[int, int]] | None:
@@ -151,16 +153,22 @@ def _is_between(line: str) -> bool:
 
 
 def _replaced(
-    tree: Tree, blocks: Mapping[str, tuple[int, int]], changes: Mapping[str, Any], *, keeps_notes: bool
+    tree: Tree,
+    blocks: Mapping[str, tuple[int, int]],
+    changes: Mapping[str, Any],
+    inner: Mapping[str, str | None],
+    *,
+    keeps_notes: bool,
 ) -> str:
+    """The text with the lines of each key that changes; `inner` where only some of them do."""
     text = tree.text
     parts: list[str] = []
     done = 0
     for key, (begin, end) in blocks.items():
         if key in changes:
-            block = text[begin:end]
+            note = note_of(text[begin:end], tree.root[key]) if keeps_notes else ""
             parts.append(text[done:begin])
-            parts.append(_written(key, changes[key], text, _note(block, tree.root[key]) if keeps_notes else ""))
+            parts.append(inner.get(key) or _written(key, changes[key], text, note))
             done = end
     rest = text[done:]
     added = "".join(_written(key, value, text) for key, value in changes.items() if key not in blocks)
@@ -169,7 +177,7 @@ def _replaced(
     # A document may be ended by three dots; nothing comes after them.
     before, dots, after = _split_end(rest)
     whole = "".join((*parts, before))
-    gap = "" if whole.endswith(("\n", "\r")) or not whole else _break(text)
+    gap = "" if whole.endswith(("\n", "\r")) or not whole else line_break(text)
     return whole + gap + added + dots + after
 
 
@@ -182,28 +190,4 @@ def _written(key: str, value: Any, like: str, note: str = "") -> str:
     if value is None:
         return ""
     first, line_break, rest = to_yaml({key: value}).partition("\n")
-    return _ended_like(like, first + note + line_break + rest)
-
-
-def _note(block: str, value: Any) -> str:
-    """The comment behind a key, with the space before it: what can be cut off its line without changing the value."""
-    line = block.splitlines()[0] if block else ""
-    rest = block[len(line) :]
-    at = line.find("#")
-    while at > 0:
-        before = line[:at].rstrip()
-        if len(before) < at:
-            reading = read((before + rest).encode())
-            root = reading.tree.root
-            if not reading.findings and isinstance(root, Map) and list(root.values()) == [value]:
-                return line[len(before) :]
-        at = line.find("#", at + 1)
-    return ""
-
-
-def _break(text: str) -> str:
-    return "\r\n" if "\r\n" in text else "\n"
-
-
-def _ended_like(text: str, written: str) -> str:
-    return written.replace("\n", _break(text))
+    return ended_like(like, first + note + line_break + rest)
