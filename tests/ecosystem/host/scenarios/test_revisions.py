@@ -92,6 +92,50 @@ def test_without_a_project_what_lies_around_is_taken(repository: Repository, mon
         assert set(files(taken.working)) == {"a.yaml"}
 
 
+def test_links_within_the_project_lead_where_they_led(repository: Repository) -> None:
+    for path, goal in (("tools/t.yaml", "../shared/t.yaml"), ("packs", "shared/deep"), ("again", "packs")):
+        (repository.root / path).parent.mkdir(exist_ok=True)
+        (repository.root / path).symlink_to(goal)
+    repository.write(a="a: 1", shared__t="t: 1", shared__deep__u="u: 1")
+    repository.write(shared__t="t: 2", shared__deep__u="u: 2")
+    with snapshot("a.yaml", "HEAD~1", ENVIRON) as taken:
+        for name, text in (("tools/t.yaml", "t: 1"), ("packs/u.yaml", "u: 1"), ("again/u.yaml", "u: 1")):
+            assert Path(taken.working, name).read_text() == text
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        pytest.param({"l.yaml": "/etc/passwd"}, id="a file elsewhere"),
+        pytest.param({"l": "/etc"}, id="a folder elsewhere"),
+        pytest.param({"l": ".."}, id="above"),
+        pytest.param({"l": "deep/../.."}, id="above, by a way down"),
+        pytest.param({"deep/up": "..", "l": "deep/up/.."}, id="above, by way of another"),
+        pytest.param({"l": "l"}, id="itself"),
+        pytest.param({"l": "m", "m": "l"}, id="each other"),
+        pytest.param({"l": "x" * 4000}, id="a name that is too long"),
+    ],
+)
+def test_no_link_leads_out_of_a_revision(repository: Repository, links: dict[str, str]) -> None:
+    repository.write(a="a: 1", deep__b="b: 1")
+    entries = [("100644", "a.yaml", git(repository.root, "rev-parse", "HEAD:a.yaml"))]
+    deep = [("100644", "b.yaml", git(repository.root, "rev-parse", "HEAD:deep/b.yaml"))]
+    for name, goal in links.items():
+        blob = git(repository.root, "hash-object", "-w", "--stdin", given=goal.encode())
+        (deep if "/" in name else entries).append(("120000", name.rpartition("/")[2], blob))
+    inner = git(repository.root, "mktree", given="".join(f"{m} blob {o}\t{n}\n" for m, n, o in deep).encode())
+    rows = [*(f"{mode} blob {oid}\t{name}\n" for mode, name, oid in entries), f"040000 tree {inner}\tdeep\n"]
+    commit = git(
+        repository.root, "commit-tree", git(repository.root, "mktree", given="".join(rows).encode()), "-m", "x"
+    )
+    with snapshot("a.yaml", commit, ENVIRON) as taken:
+        top = os.path.realpath(taken.working)
+        for where, folders, names in os.walk(top):
+            for name in (*folders, *names):
+                assert (os.path.realpath(os.path.join(where, name)) + os.sep).startswith(top + os.sep)
+        assert files(taken.working) | {"a.yaml": "a: 1", "deep/b.yaml": "b: 1"} == files(taken.working)
+
+
 def test_scenarios_links_and_other_files_are_left_where_they_are(repository: Repository) -> None:
     (repository.root / "link.yaml").symlink_to("/etc/passwd")
     (repository.root / "notes.txt").write_text("x")

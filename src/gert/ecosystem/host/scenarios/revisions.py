@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import msgspec
@@ -25,6 +25,8 @@ PATIENCE: Final = 60.0
 """Seconds git may take for one answer."""
 
 _REGULAR: Final = ("100644", "100755")
+_LINK: Final = "120000"
+_LONGEST_LINK: Final = 4096
 # Where git looks is for us to say: a hook has set these for the repository it runs in.
 _WITHHELD: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_NAMESPACE", "GIT_COMMON_DIR")
 _QUIETLY: Final = {
@@ -45,11 +47,12 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class _Blob(msgspec.Struct, frozen=True):
-    """A file of a revision."""
+    """A file of a revision, or a link."""
 
     path: str
     name: str
     size: int
+    is_link: bool = False
 
 
 @contextmanager
@@ -109,15 +112,33 @@ def _write(git: "_Git", commit: str, target: str) -> None:
                 f"the revision has more than {MOST_FILES} documents or {MOST_BYTES // (1024 * 1024)} MiB of them",
                 hint="put a `gert-project.yaml` into the folder of the runbook, so that only what is below it counts",
             )
+    links: dict[str, bytes] = {}
     try:
         for blob, data in zip(blobs, git.contents(blobs), strict=True):
             path = os.path.join(target, *blob.path.split("/"))
+            if blob.is_link:
+                links[path] = data
+                continue
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "xb") as file:
                 file.write(data)
+        _link(links, target)
     except (OSError, ValueError) as problem:
         why = getattr(problem, "strerror", None) or str(problem)
         raise UsageError(f"the revision cannot be taken out of git: {why.lower()}") from None
+
+
+def _link(links: Mapping[str, bytes], target: str) -> None:
+    """Make links that stay within; after all files, so that none is written through one."""
+    made: list[str] = []
+    for path, goal in links.items():
+        with suppress(OSError, ValueError):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.symlink(os.fsdecode(goal), path)
+            made.append(path)
+    # Only now is it known where each leads, by way of others.
+    for path in [path for path in made if not _is_inside(os.path.realpath(path), target)]:
+        os.unlink(path)
 
 
 class _Git:
@@ -151,15 +172,21 @@ class _Git:
         return done.stdout.decode().strip()
 
     def documents(self, commit: str) -> Iterator[_Blob]:
-        """The YAML files below the folder; scenarios are taken as they are today."""
+        """The YAML files below the folder, and links: to such files, or to folders of them.
+
+        Scenarios are taken as they are today.
+        """
+        suffixes = tuple(suffix.encode() for suffix in YAML_SUFFIXES)
         for line in self._listing(commit).split(b"\0"):
             described, tab, path = line.partition(b"\t")
-            if not tab or not path.endswith(tuple(suffix.encode() for suffix in YAML_SUFFIXES)):
+            shown = os.fsdecode(path)
+            if not tab or not _is_plain(shown) or os.path.basename(shown) in (SCENARIO_FILE, TEST_FILE):
                 continue
             mode, _, name, size = described.decode("ascii").split()
-            shown = os.fsdecode(path)
-            if mode in _REGULAR and _is_plain(shown) and os.path.basename(shown) not in (SCENARIO_FILE, TEST_FILE):
+            if mode in _REGULAR and path.endswith(suffixes):
                 yield _Blob(shown, name, int(size))
+            elif mode == _LINK and int(size) <= _LONGEST_LINK:
+                yield _Blob(shown, name, int(size), is_link=True)
 
     def contents(self, blobs: list[_Blob]) -> Iterator[bytes]:
         """What is in them, in order."""
