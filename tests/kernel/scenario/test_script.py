@@ -153,3 +153,31 @@ def test_an_approval_that_is_not_written_is_given_by_people_who_may(rule: dict[s
     assert result.status == "completed"
     assert script.approved_by_default == ["a"]
     assert {each.lower() for each in heard} == people
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        pytest.param(True, None, id="all of it"),
+        pytest.param(["b", "a"], None, id="each item, in any order"),
+        pytest.param(["a", 7, "b"], None, id="and more"),
+        pytest.param(["a"], "rejected", id="an item that was left open"),
+        pytest.param([], "rejected", id="nothing of it"),
+        pytest.param(False, "rejected", id="a no"),
+        pytest.param({"a": True}, "evidence", id="what is no checklist"),
+        pytest.param("a, b", "evidence", id="a text"),
+    ],
+)
+def test_a_checklist_counts_when_a_person_could_have_gone_on(given: Any, kind: str | None) -> None:
+    """A scenario in which somebody says no must not pass for one in which they said yes."""
+    piece = {"kind": "checklist", "name": "c", "items": ["a", "b"]}
+    made = program({"id": "m", "type": "manual", "instructions": "look", "required_evidence": [piece]})
+    result, _, _ = play(made, scenario(evidence={"m": {"c": given}}))
+    assert (result.failure.kind if result.failure is not None else None) == kind
+
+
+def test_a_checklist_that_was_masked_on_record_is_taken_as_it_is() -> None:
+    piece = {"kind": "checklist", "name": "c", "items": ["the key is k3y", "b"]}
+    made = program({"id": "m", "type": "manual", "instructions": "look", "required_evidence": [piece]})
+    given = {"c": ["the key is [REDACTED]", "b"], "redacted": 1}
+    assert play(made, scenario(evidence={"m": given}))[0].status == "completed"

@@ -199,7 +199,7 @@ class Script:
             if name not in beside
         }
         try:
-            failure = _refused(beside)
+            failure = _refused(beside) or (_unconfirmed(ask, given) if REDACTED not in beside else None)
             duration = _seconds(str(beside[DURATION])) if DURATION in beside else 0.0
             redacted = int(beside.get(REDACTED, 0))
         except (TypeError, ValueError, GertError) as problem:
@@ -281,6 +281,20 @@ def _refused(beside: Mapping[str, Any]) -> Failure | None:
         return None
     reason = beside[REJECT]
     return Failure("rejected", "rejected without a reason" if reason is True else str(reason))
+
+
+def _unconfirmed(ask: CollectEvidence, given: Mapping[str, Any]) -> Failure | None:
+    """What a person left open in a checklist: nobody gets past that in a real run either."""
+    for each in ask.evidence:
+        if each.kind != "checklist" or each.name not in given:
+            continue
+        done = given[each.name] or ()
+        if not isinstance(done, list | tuple):
+            return Failure("evidence", f"expected `true` or the items of `{each.name}` that are done")
+        left = next((item for item in each.items if item not in map(str, done)), None)
+        if left is not None:
+            return Failure("rejected", f"`{left}` of `{each.name}` was not confirmed")
+    return None
 
 
 def _exit(name: str, code: int | None, block: ResponseBlock) -> Failure | None:
