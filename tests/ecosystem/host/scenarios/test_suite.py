@@ -4,6 +4,8 @@ import asyncio
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -128,8 +130,8 @@ def work(monkeypatch: pytest.MonkeyPatch, script: str) -> list[Book]:
 @pytest.mark.parametrize(
     "script",
     [
-        pytest.param("cat > /dev/null; kill -9 $$", id="before a word"),
-        pytest.param('cat > /dev/null; printf \'{"tested": [{"run\'; kill -9 $$', id="in the middle of a line"),
+        pytest.param("read -r task; kill -9 $$", id="before a word"),
+        pytest.param('read -r task; printf \'{"tested": [{"run\'; kill -9 $$', id="in the middle of a line"),
         pytest.param("exit 3", id="before it has heard what to do"),
     ],
 )
@@ -138,17 +140,44 @@ def test_a_worker_that_is_killed_leaves_no_half_truths(monkeypatch: pytest.Monke
     assert sorted((each.scenario, each.verdict) for each in tested) == [("a", "error"), ("b", "error")]
 
 
+@contextmanager
+def worker_process() -> Iterator["subprocess.Popen[bytes]"]:
+    """A worker that has begun, and was not told yet what to do."""
+    with subprocess.Popen(_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
+        status = Path(f"/proc/{process.pid}/status")
+        deadline = time.monotonic() + 20
+        while not _ignores_interrupts(status.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        yield process
+
+
+def told(process: "subprocess.Popen[bytes]", *groups: Group) -> None:
+    assert process.stdin is not None
+    process.stdin.write(msgspec.json.encode(worker.Task(groups, SuiteOptions(timeout=30.0))) + b"\n")
+    process.stdin.flush()
+
+
 def test_a_worker_does_not_hear_the_terminal() -> None:
     """Ctrl-C reaches all processes of a terminal; one says that it was interrupted, and workers are ended by it."""
-    with subprocess.Popen(_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
-        ignored = Path(f"/proc/{process.pid}/status")
-        deadline = time.monotonic() + 20
-        while not _ignores_interrupts(ignored.read_text()) and time.monotonic() < deadline:
-            time.sleep(0.02)
+    with worker_process() as process:
         process.send_signal(signal.SIGINT)
-        options = msgspec.json.encode(worker.Task((), SuiteOptions()))
-        assert process.communicate(options, timeout=30) == (b"", b"")
-        assert process.returncode == 0
+        told(process)
+        assert process.wait(30) == 0
+        assert process.communicate() == (b"", b"")
+
+
+def test_a_worker_ends_with_its_suite_however_that_ended(tmp_path: Path) -> None:
+    """Killed, a suite can end nobody; its end of the pipe is closed all the same."""
+    loop = {"max": 10000, "until": "{{ false }}"}
+    inner = {"id": "i", "type": "repeat", "repeat": loop, "steps": [call("a")]}
+    file = book(tmp_path, {"id": "o", "type": "repeat", "repeat": loop, "steps": [inner]}, tool_responses=GOOD)
+    with worker_process() as process:
+        told(process, Group(file, tuple(find([file]))))
+        assert process.stdin is not None
+        process.stdin.close()
+        process.stdin = None
+        assert process.wait(20) == 1
+        assert process.communicate() == (b"", b"")
 
 
 def _ignores_interrupts(status: str) -> bool:

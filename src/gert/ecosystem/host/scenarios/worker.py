@@ -1,11 +1,13 @@
 """A process that tests some runbooks of a suite: told which on standard input, it tells what it found line by line.
 
-It is started by `gert test` itself, and speaks nothing but JSON.
+It is started by `gert test` itself, and speaks nothing but JSON. Standard input stays open for as long as somebody
+wants to know: when it ends, so does the worker, in whichever way its suite came to an end.
 """
 
 import asyncio
 import os
 import sys
+import threading
 from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 
@@ -32,8 +34,9 @@ class Book(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    """Do what standard input says."""
-    task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
+    """Do what standard input says, while somebody is there to be told."""
+    task = msgspec.json.decode(sys.stdin.buffer.readline(), type=Task)
+    threading.Thread(target=_end_with_suite, daemon=True).start()
     for group in task.groups:
         found = list(run_groups([group], task.options))
         book = Book(
@@ -42,6 +45,13 @@ def main() -> None:
         )
         sys.stdout.buffer.write(msgspec.json.encode(book, enc_hook=str) + b"\n")
         sys.stdout.buffer.flush()
+
+
+def _end_with_suite() -> None:
+    # Not through a buffer: its lock would still be held when this process ends by itself.
+    while os.read(0, 1):
+        pass
+    os._exit(1)
 
 
 async def side_by_side(groups: Sequence[Group], options: SuiteOptions, jobs: int) -> AsyncGenerator[Book, None]:
@@ -75,8 +85,7 @@ async def _work(groups: Sequence[Group], options: SuiteOptions, found: "asyncio.
         )
         if process.stdin is None or process.stdout is None:
             return
-        process.stdin.write(msgspec.json.encode(Task(tuple(groups), options)))
-        process.stdin.close()
+        process.stdin.write(msgspec.json.encode(Task(tuple(groups), options)) + b"\n")
         async for line in process.stdout:
             if not line.endswith(b"\n"):
                 break  # it was ended in the middle of a line
@@ -90,6 +99,8 @@ async def _work(groups: Sequence[Group], options: SuiteOptions, found: "asyncio.
         if process is not None and process.returncode is None:
             process.kill()
             await process.wait()
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
         await found.put(None)
 
 
