@@ -91,6 +91,15 @@ def test_text_that_looks_like_a_pattern_is_expected_as_text(text: str) -> None:
     assert not matches(literal(text), "x" + text)
 
 
+@pytest.mark.parametrize("letter", ["x", "+", "\n", "é"])
+@pytest.mark.parametrize("length", [490, 998, 999, 1000, 5000])
+def test_a_long_text_that_looks_like_a_pattern_is_still_an_expectation(letter: str, length: int) -> None:
+    text = f"/a{letter * length}b/"
+    assert matches(literal(text), text)
+    for other in (text + "x", "x" + text, text.replace("a", "c"), text.replace("b", "c")):
+        assert not matches(literal(text), other)
+
+
 def test_every_difference_is_named_in_the_order_of_the_document() -> None:
     answers = scenario(tool_responses={"a": {"stdout": "x=1"}})
     _, seen, script = play(program(call("a")), answers, ("step_retry a",))

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from gert.kernel.foundation.names import did_you_mean
-from gert.kernel.foundation.patterns import compile_pattern
+from gert.kernel.foundation.patterns import MAX_PATTERN, compile_pattern
 from gert.kernel.foundation.text import printable
 from gert.kernel.foundation.values import show
 from gert.kernel.runbook.documents.expectations import Expectations
@@ -17,6 +17,7 @@ from gert.kernel.template import render_text
 COMPLETED: Final = "completed"
 _EXPECTATIONS: Final = tuple(name for name in Expectations.fields if name.startswith(("expected_", "must_")))
 _MAX_SHOWN: Final = 200
+_BOTH_ENDS: Final = MAX_PATTERN // 5
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -142,10 +143,18 @@ def matches(want: Any, found: Any) -> bool:
 def literal(value: Any) -> Any:
     """A value as an expectation of just that; text such as `/opt/c++/` would pass for a pattern."""
     if _is_pattern(value):
-        return f"/^{re.escape(value)}$/"
+        return _spelt_out(value)
     if isinstance(value, Mapping):
         return {name: literal(each) for name, each in value.items()}
     return [literal(each) for each in value] if isinstance(value, list) else value
+
+
+def _spelt_out(text: str) -> str:
+    """A pattern that matches just a text; of one that is longer than patterns may be, how it begins and ends."""
+    pattern = f"^{re.escape(text)}$"
+    if len(pattern) > MAX_PATTERN:
+        pattern = f"^{re.escape(text[:_BOTH_ENDS])}(?s:.*){re.escape(text[-_BOTH_ENDS:])}$"
+    return f"/{pattern}/"
 
 
 def shown(value: Any) -> str:
