@@ -1,5 +1,6 @@
 """`gert scenario`: made from stubs or from a run, promoted, demoted, listed and shown."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -8,6 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
+
+from gert.ecosystem.host.scenarios import retrace as retrace_module
+from gert.ecosystem.host.scenarios.folders import Folder
+from gert.ecosystem.host.scenarios.retrace import retrace
+from gert.ecosystem.host.scenarios.scaffold import require_free
+from gert.errors import UsageError
 
 from .workbench import Project, call, events_in, note, snapshot
 
@@ -141,6 +148,22 @@ def test_a_failed_run_becomes_a_scenario_too(project: Project) -> None:
     test = data(of_book(project, "bad-day") / "test.yaml")
     assert (test["expected_status"], test["golden"]) == ("failed", False)
     assert "✓ same" in project.gert("diff", "book.yaml", "--all").ended(0).out
+
+
+def test_a_scenario_of_somebody_else_is_not_taken_for_ones_own(ran: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two make one of the same name at once: the second is told that it made none."""
+    first = of_book(ran, "x")
+    free = require_free
+
+    def taken_meanwhile(folder: Folder) -> None:
+        free(folder)
+        shutil.copytree(ran.root / "recorded/friday", first)
+
+    monkeypatch.setattr(retrace_module, "require_free", taken_meanwhile)
+    made = retrace(str(ran.root / "book.yaml"), "x", str(ran.run().folder), dict(os.environ))
+    with pytest.raises(UsageError, match="makes no scenario"):
+        asyncio.run(made)
+    assert snapshot(first) == snapshot(ran.root / "recorded/friday")
 
 
 def test_a_run_of_another_runbook_is_refused_unless_forced(ran: Project) -> None:

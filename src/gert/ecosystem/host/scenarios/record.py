@@ -53,10 +53,14 @@ def _is_writable(path: str) -> bool:
 
 
 class Recording:
-    """What a run was asked, kept while it runs."""
+    """What a run was asked, kept while it runs.
+
+    is_written: whether the folder is the scenario of this run, and nobody else's
+    """
 
     def __init__(self, folder: str, runbook: str) -> None:
         self.folder = folder
+        self.is_written = False
         self._runbook = runbook
         self.asks: dict[str, Ask[Any]] = {}
 
@@ -84,6 +88,7 @@ class Recording:
                     TRACE_FILE: b"".join(line + b"\n" for line in lines),
                 },
             )
+            self.is_written = True
             return Recorded(self.folder, await self._differs(setup, seen))
         except GertError as problem:
             # The run is over and recorded; that it makes no scenario must not change how it ended.

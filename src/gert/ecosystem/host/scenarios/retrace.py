@@ -93,7 +93,7 @@ async def retrace(runbook: str, name: str, folder: str, environ: Mapping[str, st
     store = MemoryStore()
     store.append(setup.run_id, 1, events, answers)
     recorded = await recording.write(setup, store)
-    if not is_file(target.scenario):
+    if not recording.is_written:
         raise UsageError(f"run `{state.run_id}` makes no scenario: {recorded.differs}")
     return recorded
 
