@@ -536,6 +536,8 @@ def test_a_junit_report_that_cannot_be_written_is_a_complaint(project: Project, 
     ran = project.gert("test", ".", "--junit", path).ended(2)
     assert ran.err.count("error:") == 1
     assert "cannot be written" in ran.err
+    assert " passed" in ran.out.splitlines()[-1]
+    assert project.gert("test", ".", "--json", "--junit", path).ended(2).said["tests"]
 
 
 def test_nothing_that_is_shown_steers_the_terminal(project: Project) -> None:

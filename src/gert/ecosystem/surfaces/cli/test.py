@@ -100,13 +100,14 @@ def command(
     if coverage and not scenarios and not tags:
         for uncovered in untested(names or (".",), {group.runbook for group in groups}):
             report.covered(uncovered)
-    if junit_file is not None:
-        _write(junit_file, junit(report))
     if as_json:
         say_json(report.as_json(coverage=coverage))
     else:
         for line in report.summary(coverage=coverage):
             say(line)
+    # Last: that one report cannot be written must not cost the other.
+    if junit_file is not None:
+        _write(junit_file, junit(report))
     return EXIT_PASSED if report.is_passed else EXIT_FAILED
 
 
