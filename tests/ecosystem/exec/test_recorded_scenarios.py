@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,21 @@ from gert.kernel.runbook.reader import read
 
 from .canaries import found_in
 from .test_replay_mode import manual
-from .workbench import END, Project, Ran, call, events_in, finish, mode_of, note, of_type, snapshot, until
+from .workbench import (
+    END,
+    PATIENCE,
+    Project,
+    Ran,
+    call,
+    environment,
+    events_in,
+    finish,
+    mode_of,
+    note,
+    of_type,
+    snapshot,
+    until,
+)
 
 PLACE = "scenarios/book/kept"
 
@@ -470,6 +485,23 @@ def test_the_folder_is_made(project: Project, place: str) -> None:
     project.runbook(note("one"))
     project.exec(f"--record={place}").ended(0)
     assert (project.root / place / "scenario.yaml").is_file()
+
+
+def test_the_folder_one_works_in_may_be_the_empty_one(project: Project) -> None:
+    project.runbook(note("one"))
+    (project.root / "here").mkdir()
+    ended = subprocess.run(
+        [sys.executable, "-m", "gert", "exec", "../book.yaml", "--record", ".", "--json"],
+        cwd=project.root / "here",
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    said = Ran(ended.returncode, ended.stdout.decode(), ended.stderr.decode()).ended(0).said
+    assert said["scenario"] == {"folder": ".", "differs": None}
+    assert (project.root / "here/scenario.yaml").is_file()
 
 
 def test_an_empty_folder_is_used(project: Project) -> None:

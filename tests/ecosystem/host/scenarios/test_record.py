@@ -61,6 +61,60 @@ def test_a_folder_is_written_whole_for_its_owner(tmp_path: Path) -> None:
     assert below(tmp_path / "a/b") == ["kept", *(f"kept/{name}" for name in FILES)]
 
 
+@pytest.mark.parametrize("way", ["by its name", "by a link"])
+def test_an_empty_folder_is_filled_and_stays_the_one_it_is(tmp_path: Path, way: str) -> None:
+    """Somebody may stand in it, as with `--record .`."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "link").symlink_to("kept")
+    before = (tmp_path / "kept").stat().st_ino
+    write_folder(str(tmp_path / ("kept" if way == "by its name" else "link")), FILES)
+    assert (tmp_path / "kept").stat().st_ino == before
+    assert {each.name: each.read_bytes() for each in (tmp_path / "kept").iterdir()} == FILES
+    assert not any(each.stat().st_mode & 0o077 for each in (tmp_path / "kept").iterdir())
+    assert (tmp_path / "link").is_symlink()
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_a_failure_half_way_leaves_an_empty_folder_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    (tmp_path / "kept").mkdir()
+    calls: list[int] = []
+
+    def full(number: int) -> None:
+        calls.append(number)
+        if len(calls) > at:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UsageError):
+        write_folder(str(tmp_path / "kept"), FILES)
+    assert below(tmp_path) == ["kept"]
+
+
+def test_of_two_who_fill_a_folder_at_once_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kept").mkdir()
+    listdir = os.listdir
+
+    def slowly(path: str) -> list[str]:
+        found = listdir(path)
+        if not found:
+            monkeypatch.setattr(os, "listdir", listdir)
+            write_folder(path, FILES)
+        return found
+
+    monkeypatch.setattr(os, "listdir", slowly)
+    with pytest.raises(UsageError, match="file exists"):
+        write_folder(str(tmp_path / "kept"), dict.fromkeys(FILES, b"other"))
+    assert {each.name: each.read_bytes() for each in (tmp_path / "kept").iterdir()} == FILES
+
+
+def test_a_way_down_and_up_again_is_read_one_way(tmp_path: Path) -> None:
+    """Before the run nothing is there, and afterwards only what was written."""
+    chosen = recording_folder(str(tmp_path / "gone/../kept"), "book.yaml", "run-1", {})
+    assert chosen == str(tmp_path / "kept")
+
+
 @pytest.mark.parametrize("there", ["a file", "a folder with something in it"])
 def test_what_came_meanwhile_is_not_overwritten(tmp_path: Path, there: str) -> None:
     place = tmp_path / "kept"

@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
@@ -33,6 +33,8 @@ def recording_folder(chosen: str | None, runbook: str, run_id: str, environ: Map
         if environ.get("GERT_AUTO_RECORD", "").strip().lower() not in _YES:
             return None
         return place_of(runbook, run_id).path
+    # One reading of `a/../b`, before the run and after it, whether or not there is an `a`.
+    chosen = os.path.normpath(chosen)
     try:
         taken = os.path.lexists(chosen) and (not os.path.isdir(chosen) or bool(os.listdir(chosen)))
     except OSError as problem:
@@ -119,30 +121,58 @@ async def replay_again(folder: Folder, setup: Setup) -> Replayed:
 
 
 def write_folder(path: str, files: Mapping[str, bytes]) -> None:
-    """Write files into a new folder that appears whole; only its owner can read it."""
+    """Write files into a new folder that appears whole, or into an empty one; only its owner can read it."""
     target = os.path.abspath(path)
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        temporary = tempfile.mkdtemp(dir=os.path.dirname(target), prefix=".recording-")
+        if os.path.isdir(target) and not os.listdir(target):
+            _fill(target, files)
+        else:
+            _appear(target, files)
     except OSError as problem:
         raise _unwritable(path, problem) from None
+
+
+def _appear(target: str, files: Mapping[str, bytes]) -> None:
+    temporary = tempfile.mkdtemp(dir=os.path.dirname(target), prefix=".recording-")
     try:
         for name, data in files.items():
             _write(os.path.join(temporary, name), data)
-        if os.path.isdir(target) and not os.listdir(target):
-            os.rmdir(target)
         os.rename(temporary, target)
-    except OSError as problem:
-        raise _unwritable(path, problem) from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def _fill(target: str, files: Mapping[str, bytes]) -> None:
+    """Fill a folder that is there, and stays the one it is: somebody may work in it, or have linked to it.
+
+    The first file is whoever's comes first; the answers come last, so that nobody finds half a scenario.
+    """
+    written: list[str] = []
+    try:
+        for name in sorted(files, key=lambda name: name == SCENARIO_FILE):
+            with open(os.path.join(target, name), "xb", opener=_for_owner) as file:
+                written.append(file.name)
+                _keep(file, files[name])
+    except OSError:
+        for path in written:
+            os.unlink(path)
+        raise
+
+
 def _write(path: str, data: bytes) -> None:
     with open(path, "xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        _keep(file, data)
+
+
+def _keep(file: BinaryIO, data: bytes) -> None:
+    file.write(data)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _unwritable(path: str, problem: OSError) -> UsageError:
