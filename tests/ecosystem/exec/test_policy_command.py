@@ -131,6 +131,7 @@ def test_the_report_for_machines(project: Project) -> None:
     cases(project, GOOD, BAD, {"name": "broken", "tool": "gone.tool.yaml"})
     said = project.gert("policy", "test", "--json", "--coverage").ended(1).said
     assert (said["passed"], said["failed"], said["errors"]) == (1, 1, 1)
+    assert not said.keys() & {"skipped", "updated"}
     good, bad, broken = said["tests"]
     assert good["case"] == "pods need approval"
     assert good["found"]["rules"] == ["floor rule 2 `ask` (writes: [pods])"]

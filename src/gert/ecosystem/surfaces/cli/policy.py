@@ -74,7 +74,7 @@ def test(
     covered = suite.coverage() if coverage else []
     if as_json:
         document = report.as_json(coverage=False) | {"tests": [_case_json(case) for case in cases]}
-        del document["skipped"]
+        del document["skipped"], document["updated"]
         say_json(document | ({"coverage": [_covered_json(each) for each in covered]} if coverage else {}))
     else:
         for line in (*coverage_lines(covered), *report.summary(coverage=False)):
