@@ -31,6 +31,11 @@ class Meter:
         self.max_depth = budget.max_depth
         self.offset = 0
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether a limit has been exceeded."""
+        return self.steps < 0 or self.characters < 0
+
     def step(self, count: int = 1) -> None:
         """Spend steps."""
         self.steps -= count

@@ -40,7 +40,7 @@ from gert.kernel.runbook.kinds import (
 from gert.kernel.runbook.model import Decoder, Kind, Model, Schema, describe, listing, optional, required
 from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.tree import Map, Seq
-from gert.kernel.template import Template, condition
+from gert.kernel.template import Budget, Template, condition
 
 EVIDENCE_KINDS: Final = ("text", "checklist", "attachment")
 DEFAULT_ARM: Final = "default"
@@ -63,6 +63,9 @@ ASSERTIONS: Final[dict[str, bool]] = {
     "not_empty": False,
 }
 PATTERN_ASSERTIONS: Final = frozenset({"matches", "not_matches"})
+
+# What a template that reads nothing may cost where it is evaluated to judge a document, which may hold thousands.
+AT_A_GLANCE: Final = Budget(max_steps=100, max_output=1000)
 
 
 class Step(Model):
@@ -311,7 +314,7 @@ class Arm(Model):
         if self.is_default or self.condition.references:
             return self.is_default
         try:
-            return condition(self.condition, {})
+            return condition(self.condition, {}, AT_A_GLANCE)
         except TemplateEvalError:
             return False
 

@@ -7,13 +7,24 @@ from gert.errors import GertError
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.foundation.values import coerce
 from gert.kernel.runbook.documents.modifiers import NextBlock
-from gert.kernel.runbook.documents.steps import Arm, BranchStep, EndStep, Lane, ParallelStep, RepeatStep, Step
+from gert.kernel.runbook.documents.steps import (
+    AT_A_GLANCE,
+    Arm,
+    BranchStep,
+    EndStep,
+    Lane,
+    ParallelStep,
+    RepeatStep,
+    Step,
+)
 from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.program import Program, StepList, inner_lists, walk
 from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain.reach import Flow, is_guarded
-from gert.kernel.template import Template, evaluate, templates_in, truth
+from gert.kernel.template import Template, templates_in, truth
+from gert.kernel.template.budget import Meter
+from gert.kernel.template.evaluator import evaluated
 
 MOST_JUMPS: Final = 10_000
 
@@ -95,10 +106,12 @@ def _constant_bound(program: Program, bound: Template, path: Path, least: int, r
     names = {reference.path[0] if reference.path else None for reference in bound.references}
     if not names <= constants.keys() or any(True for name in names for _ in templates_in(constants[str(name)])):
         return
+    meter = Meter(AT_A_GLANCE)
     try:
-        value = coerce(evaluate(bound, constants), "int")
+        value = coerce(evaluated(bound, constants, meter), "int")
     except GertError as problem:
-        yield error(rule, path, f"`max` must be a whole number: {problem.message}")
+        if not meter.is_spent:  # what takes longer is left to the run
+            yield error(rule, path, f"`max` must be a whole number: {problem.message}")
         return
     if not least <= value <= MOST_JUMPS:
         yield error(rule, path, f"`max` must be from {least} to {MOST_JUMPS}; `{bound.source}` is {value}")
