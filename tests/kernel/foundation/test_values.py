@@ -2,11 +2,12 @@ import json
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gert.errors import InputError, PatternError
 from gert.kernel.foundation.canonical import MAX_INTEGER, canonical
+from gert.kernel.foundation.secret_refs import defused, secret_ref
 from gert.kernel.foundation.values import TYPE_NAMES, coerce, fits, objection, show
 
 
@@ -130,11 +131,13 @@ def test_what_is_coerced_fits_and_stays(value: object, type_name: str) -> None:
 
 
 @given(json_values)
+@example([secret_ref("token")])
 def test_a_value_comes_back_from_its_text(value: object) -> None:
     type_name = next(name for name in TYPE_NAMES if fits(value, name))
     text = value if isinstance(value, str) else json.dumps(value)
     if type_name != "any":
-        assert coerce(text, type_name) == value
+        # What marks a reference to a secret does not come back out of JSON.
+        assert coerce(text, type_name) == (value if isinstance(value, str) else defused(value))
 
 
 @given(st.text(max_size=8), st.sampled_from(TYPE_NAMES))

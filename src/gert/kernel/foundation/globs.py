@@ -16,6 +16,7 @@ _MAX_TEXT = 1024
 _MAX_DEPTH = 200
 
 States = frozenset[int]
+_NOWHERE: States = frozenset()
 
 
 def split_path(path: str) -> tuple[str, ...]:
@@ -26,11 +27,13 @@ def split_path(path: str) -> tuple[str, ...]:
 class Glob:
     """One parsed glob; `start`, `step` and `covers` let a walk over a tree match as it descends."""
 
-    __slots__ = ("_segments", "text")
+    __slots__ = ("_head", "_segments", "text")
 
     def __init__(self, text: str, segments: tuple[str, ...]) -> None:
         self.text = text
         self._segments = segments
+        # Most globs begin with a name, and most paths with another one.
+        self._head = segments[0] if "*" not in segments[0] else None
 
     def __repr__(self) -> str:
         return f"Glob({self.text!r})"
@@ -61,17 +64,20 @@ class Glob:
         """Tell whether the node read so far, or one above it, is matched."""
         return len(self._segments) in states
 
-    def matches(self, path: str) -> bool:
+    def matches(self, path: str | tuple[str, ...]) -> bool:
         """Tell whether the glob covers a path: matches it, or a node above it."""
         return self.covers(self._after(path))
 
-    def leads_into(self, path: str) -> bool:
+    def leads_into(self, path: str | tuple[str, ...]) -> bool:
         """Tell whether the glob could match something at or below a path."""
         return bool(self._after(path))
 
-    def _after(self, path: str) -> States:
+    def _after(self, path: str | tuple[str, ...]) -> States:
+        segments = split_path(path) if isinstance(path, str) else path
+        if self._head is not None and segments[0] != self._head:
+            return _NOWHERE
         states = self.start()
-        for segment in split_path(path):
+        for segment in segments:
             states = self.step(states, segment)
         return states
 
@@ -115,15 +121,17 @@ class Visibility:
 
     def sees(self, path: str) -> bool:
         """Tell whether the node at a path is visible in its own right."""
-        if any(glob.matches(path) for glob in self.deny):
+        segments = split_path(path)
+        if any(glob.matches(segments) for glob in self.deny):
             return False
-        return self.allow is None or any(glob.matches(path) for glob in self.allow)
+        return self.allow is None or any(glob.matches(segments) for glob in self.allow)
 
     def sees_into(self, path: str) -> bool:
         """Tell whether something at or below a path may be visible: a denied node hides its subtree."""
-        if any(glob.matches(path) for glob in self.deny):
+        segments = split_path(path)
+        if any(glob.matches(segments) for glob in self.deny):
             return False
-        return self.allow is None or any(glob.leads_into(path) for glob in self.allow)
+        return self.allow is None or any(glob.leads_into(segments) for glob in self.allow)
 
 
 def filter_view(tree: Mapping[str, Any], visibility: Visibility) -> dict[str, Any]:

@@ -66,8 +66,11 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
 def _unlike(name: str, word: str) -> int:
     """How much of two words differs between where they begin and end alike."""
     shorter = min(len(name), len(word))
-    start = next((i for i in range(shorter) if name[i] != word[i]), shorter)
-    end = next((i for i in range(shorter - start) if name[-1 - i] != word[-1 - i]), shorter - start)
+    start = end = 0
+    while start < shorter and name[start] == word[start]:
+        start += 1
+    while end < shorter - start and name[-1 - end] == word[-1 - end]:
+        end += 1
     return max(len(name), len(word)) - start - end
 
 

@@ -28,12 +28,13 @@ def clashes(case: Case) -> Iterator[Finding]:
     """D12: two lanes that set the same name would overwrite each other; there is no silent precedence."""
     for block in _blocks(case.program):
         owner: dict[tuple[str, ...], int] = {}
+        names = block.names
         for index, lane in enumerate(block.branches):
             for step, place in _escaping(case.program, lane.steps):
                 first = owner.setdefault(place, index)
                 if first != index:
                     where = f" in the scope `{'/'.join(place[:-1])}`" if place[:-1] else ""
-                    message = f"{_called(block, first)} and {_called(block, index)} both set `{place[-1]}`{where}"
+                    message = f"lane `{names[first]}` and lane `{names[index]}` both set `{place[-1]}`{where}"
                     hint = "give the outputs different names, or keep them in different scopes"
                     yield error("D12", step.path, message, hint)
 
@@ -71,6 +72,7 @@ def conflicts(case: Case) -> Iterator[Finding]:
     for block in _blocks(case.program):
         writers: defaultdict[str, list[int]] = defaultdict(list)
         touching: defaultdict[str, list[int]] = defaultdict(list)
+        called = block.names
         for index, lane in enumerate(block.branches):
             reads, writes = _resources(case.program, lane)
             for tag in writes:
@@ -80,8 +82,8 @@ def conflicts(case: Case) -> Iterator[Finding]:
         for tag in sorted(writers):
             if len(touching[tag]) > 1:
                 others = [index for index in touching[tag] if index != writers[tag][0]]
-                names = listing((_name(block, index) for index in others), 4)
-                message = f"lane `{_name(block, writers[tag][0])}` writes `{tag}`, which {names} also use"
+                names = listing((called[index] for index in others), 4)
+                message = f"lane `{called[writers[tag][0]]}` writes `{tag}`, which {names} also use"
                 yield warning("D13", block.at("branches"), message, "these lanes will run one after the other")
 
 
@@ -100,11 +102,3 @@ def _blocks(program: Program) -> Iterator[ParallelStep]:
     for step in program.steps:
         if isinstance(step, ParallelStep):
             yield step
-
-
-def _name(block: ParallelStep, index: int) -> str:
-    return block.names[index]
-
-
-def _called(block: ParallelStep, index: int) -> str:
-    return f"lane `{_name(block, index)}`"
