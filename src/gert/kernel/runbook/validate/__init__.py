@@ -53,6 +53,7 @@ RUNBOOK_RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
     variables.variables,
     state.constants,
     state.exports,
+    state.scopes,
     state.visibility,
     contracts.tightening,
     contracts.parameters,

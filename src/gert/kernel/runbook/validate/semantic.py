@@ -1,5 +1,6 @@
 """The semantic phase: the JSON Schema that `gert schema` exports, applied to the document as written."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final, TypeAlias
@@ -32,6 +33,8 @@ def semantic(document: Document) -> Iterator[Finding]:
 
 def _findings(problem: Any, tree: Tree) -> Iterator[Finding]:
     path: Path = tuple(problem.instance_path)
+    if _is_text_all_the_same(problem, tree):
+        return
     if problem.kind.name == "anyOf" and (chosen := _chosen(problem)) is not None:
         for inner in chosen:
             yield from _findings(inner, tree)
@@ -42,6 +45,17 @@ def _findings(problem: Any, tree: Tree) -> Iterator[Finding]:
     else:
         rule, message, hint = say(problem, tree.value_at(path))
         yield error(rule, path, message, hint)
+
+
+def _is_text_all_the_same(problem: Any, tree: Tree) -> bool:
+    """Whether a field of text holds what JSON has no number for, such as `1e400`: there it is what its author wrote.
+
+    Anywhere else the structural phase has refused it.
+    """
+    if problem.kind.name != "type" or "number" not in map(str, problem.kind.types):
+        return False
+    value = tree.value_at(tuple(problem.instance_path))
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def _chosen(problem: Any) -> list[Any] | None:

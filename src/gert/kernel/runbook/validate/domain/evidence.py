@@ -6,7 +6,6 @@ from typing import Final
 from gert.errors import GertError
 from gert.kernel.foundation.patterns import compile_pattern
 from gert.kernel.foundation.text import a_noun
-from gert.kernel.foundation.values import coerce
 from gert.kernel.runbook.documents.steps import (
     ASSERTIONS,
     PATTERN_ASSERTIONS,
@@ -17,6 +16,7 @@ from gert.kernel.runbook.documents.steps import (
 from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.template import templates_in
+from gert.kernel.template.values import as_number
 
 NUMERIC: Final = frozenset({"greater_than", "greater_or_equal", "less_than", "less_or_equal"})
 
@@ -40,9 +40,7 @@ def _assertion(assertion: AssertionBlock) -> Iterator[Finding]:
         if assertion.type in PATTERN_ASSERTIONS:
             yield from bad_pattern("D36", expected.source, assertion.at("expected"))
         elif assertion.type in NUMERIC:
-            try:
-                coerce(expected.source, "float")
-            except GertError:
+            if as_number(expected.source.strip()) is None:
                 message = f"`{assertion.type}` compares numbers, and `{expected.source}` is none"
                 yield error("D36", assertion.at("expected"), message)
     if not any(True for _ in templates_in(assertion.value)):

@@ -11,9 +11,11 @@ from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.domain.names import Binding, Names
 from gert.kernel.runbook.validate.domain.shapes import ANYTHING, Dead
 from gert.kernel.template import Template
+from gert.kernel.template.tree import Output, Text
 
 ANY_SEGMENT: Final = "*"
 ARCHIVE: Final = "repeat"
+DEEPEST: Final = 50
 
 # How many scopes below a path are looked at; beyond that one of them is taken to be filled.
 MOST_BELOW: Final = 50
@@ -21,6 +23,18 @@ MOST_BELOW: Final = 50
 
 def scope_key(scope: Template) -> tuple[str, ...]:
     """The segments of a scope as written; a templated one may be anything, even where it contains a separator."""
+    return tuple(part for part in _segments(scope) if part)
+
+
+def is_path(scope: Template) -> bool:
+    """Whether no segment of a scope is empty, whatever its templates give; too many are none, either."""
+    if not scope.is_text and any(not isinstance(each, Text | Output) for each in scope.statements):
+        return True  # which of its separators are there, nobody knows
+    segments = _segments(scope)
+    return all(segments) and len(segments) <= DEEPEST
+
+
+def _segments(scope: Template) -> tuple[str, ...]:
     marked = scope.source.replace("{{", "\x01").replace("}}", "\x02")
     parts, current, inside = [], "", 0
     for character in marked:
@@ -31,7 +45,7 @@ def scope_key(scope: Template) -> tuple[str, ...]:
         else:
             current += character
     parts.append(current)
-    return tuple(ANY_SEGMENT if "\x01" in part else part for part in parts if part)
+    return tuple(ANY_SEGMENT if "\x01" in part else part for part in parts)
 
 
 class _Node:

@@ -42,7 +42,22 @@ class Items(Shape, frozen=True):
 
 
 ANYTHING: Final = Shape()
+TEXT: Final = Scalar("string")
+A_LIST: Final = Items(ANYTHING)
+A_MAP: Final = Keyed(ANYTHING)
 SCALARS: Final = frozenset({"string", "int", "float", "bool"})
+NOTHING: Final = "value"
+_TYPES: Final[Mapping[type, str]] = {str: "string", bool: "bool", int: "int", float: "float"}
+
+# What can become a value of each type, if not of every value; texts can become anything (`foundation.values.coerce`).
+_BECOMES: Final[Mapping[str, frozenset[str]]] = {
+    "string": frozenset({"int", "float", "bool"}),
+    "int": frozenset({"int", "float"}),
+    "float": frozenset({"int", "float"}),
+    "bool": frozenset({"bool"}),
+    "list": frozenset({"list"}),
+    "object": frozenset({"object"}),
+}
 
 
 class Dead(msgspec.Struct, frozen=True):
@@ -54,10 +69,12 @@ class Dead(msgspec.Struct, frozen=True):
 
 
 def shape_of_parameter(parameter: Parameter) -> Shape:
-    """What a declared type says."""
+    """What a declared type says; of a secret, templates see a text that stands for it."""
     if parameter.type in SCALARS:
-        return Scalar(parameter.type)
-    return Items(ANYTHING) if parameter.type == "list" else ANYTHING
+        return TEXT if parameter.secret else Scalar(parameter.type)
+    if parameter.secret:
+        return ANYTHING
+    return {"list": A_LIST, "object": A_MAP}.get(parameter.type, ANYTHING)
 
 
 def shape_of_value(value: Any) -> Shape:
@@ -69,7 +86,22 @@ def shape_of_value(value: Any) -> Shape:
     if isinstance(value, Sequence) and not isinstance(value, str):
         shapes = [shape_of_value(item) for item in value]
         return Items(shapes[0] if shapes and all(shape == shapes[0] for shape in shapes) else ANYTHING)
-    return Scalar("string") if isinstance(value, str) else Scalar("value")
+    return Scalar(_TYPES.get(type(value), NOTHING))
+
+
+def noun_of(shape: Shape) -> str | None:
+    """What a shape is called, in the words of declared types; None where it may be anything, or is nothing."""
+    if isinstance(shape, Items):
+        return "list"
+    if isinstance(shape, Record | Keyed):
+        return "object"
+    return shape.type if isinstance(shape, Scalar) and shape.type != NOTHING else None
+
+
+def never_fits(shape: Shape, type_name: str) -> bool:
+    """Whether no value of a shape can be given where a type is declared."""
+    noun = noun_of(shape)
+    return noun not in {None, "string"} and type_name in _BECOMES and noun not in _BECOMES[type_name]
 
 
 def follow(shape: Shape, rest: Sequence[Any], said: str) -> Shape | Dead:

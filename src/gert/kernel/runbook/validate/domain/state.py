@@ -18,6 +18,7 @@ from gert.kernel.runbook.program import step_lists
 from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain.parallel import global_names
+from gert.kernel.runbook.validate.domain.scopes import is_path
 from gert.kernel.runbook.validate.domain.templates import templates_of
 
 # How many earlier owners of a name are compared, so that checking stays linear.
@@ -72,6 +73,14 @@ def exclusive(one: Step, other: Step, branches: set[Path]) -> bool:
         if here != there:
             return depth > 0 and one.path[depth - 1] == "branches" and one.path[: depth - 1] in branches
     return False
+
+
+def scopes(case: Case) -> Iterator[Finding]:
+    """D47: a scope is a path of names, as far as it can be told before templates are rendered."""
+    for step in case.program.steps:
+        if step.scope is not None and not is_path(step.scope):
+            message = f"`{shorten(step.scope.source)}` is not the path of a scope"
+            yield error("D47", step.at("scope"), message, "write for example `round/0`")
 
 
 def visibility(case: Case) -> Iterator[Finding]:

@@ -1,9 +1,10 @@
 """Tools: declared, found, sound, and called the way their contracts ask."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from gert.errors import GertError, PatternError
+from gert.kernel.foundation.globs import split_path
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.foundation.values import coerce, objection
 from gert.kernel.governance.contract import Contract, Parameter
@@ -15,6 +16,7 @@ from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.tools import name_of
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.template import Template, templates_in
+from gert.kernel.template.tree import Output, Text
 
 
 def found(case: Case) -> Iterator[Finding]:
@@ -93,12 +95,13 @@ def inputs(case: Case) -> Iterator[Finding]:
             continue
         given = {name for name, value in step.inputs.items() if value is not None}
         complete = True
-        for source, path in step.spread:
+        # The last source that has a key decides, unless the step gives it itself.
+        for source, path in reversed(step.spread):
             keys = _keys_of(case.program, source)
             complete = complete and keys is not None
             yield from _spread(contract, source, keys, path, step)
-            yield from _spread_values(contract, case.program.runbook.meta.constants.get(source), path, given)
-            given.update(keys or ())
+            yield from _spread_values(contract, _constant(case.program, source), path, given)
+            given.update(keys or (), _facts(case.program, source))
         yield from _given(contract, step, case.program.inputs_of(step), given if complete else None)
 
 
@@ -127,10 +130,15 @@ def _undeclared(name: str, callee: str, known: Iterable[str], path: Path) -> Fin
     return warning("D21", path, f"{callee} declares no input `{shorten(name)}`", hint, on_key=True)
 
 
+# What JSON of these types begins with.
+_BRACKETS: Final = {"list": "[", "object": "{"}
+_FACTS: Final = frozenset({"status", "exit_code", "retry_count"})
+
+
 def misfit(value: Any, parameter: Parameter) -> str | None:
     """Why a literal value cannot be given for a parameter; templates are judged when they are rendered."""
     if any(True for _ in templates_in(value)):
-        if parameter.type in {"list", "object"} and isinstance(value, Template) and not value.is_value:
+        if isinstance(value, Template) and parameter.type in _BRACKETS and not _may_be_json(value, parameter.type):
             return f"expected {parameter.type}, found text with a template in it"
         return None
     try:
@@ -148,6 +156,16 @@ def misfit(value: Any, parameter: Parameter) -> str | None:
         return problem.message
 
 
+def _may_be_json(template: Template, type_name: str) -> bool:
+    """Whether a template may render to JSON of a type; space around it does not count."""
+    parts = [part for part in template.statements if not (isinstance(part, Text) and part.text.isspace())]
+    first = parts[0] if parts else None
+    if isinstance(first, Text):
+        return first.text.lstrip().startswith(_BRACKETS[type_name])
+    # One value after another is no JSON; what `if` and its like give, nobody knows.
+    return len(parts) == 1 or not all(isinstance(part, Text | Output) for part in parts)
+
+
 def told(why: str | None, parameter: Parameter) -> str | None:
     """Why a value does not fit, without the value where it is secret: findings end up in logs."""
     return "the value does not fit, and is not shown because it is secret" if why and parameter.secret else why
@@ -155,13 +173,30 @@ def told(why: str | None, parameter: Parameter) -> str | None:
 
 def _keys_of(program: Program, source: str) -> set[str] | None:
     """The keys a source spreads, where they are known before the run."""
-    constant = program.runbook.meta.constants.get(source)
+    constant = _constant(program, source)
     if isinstance(constant, Mapping):
-        return set(constant)
+        return {key for key, value in constant.items() if value is not None}
     producer = program.by_id.get(source)
     if producer is not None and producer.for_each is None:
         return set(program.outputs_of(producer)) if program.contract_of(producer) is not None else None
     return None
+
+
+def _constant(program: Program, source: str) -> Any:
+    """The constant a source names, or what is inside of one; None where it names something else."""
+    head, *rest = split_path(source)
+    found: Any = program.runbook.meta.constants.get(head)
+    for segment in rest:
+        found = found.get(segment) if isinstance(found, Mapping) else None
+    return found
+
+
+def _facts(program: Program, source: str) -> frozenset[str]:
+    """What gert itself says of a step, which is handed over where the contract asks for it by that name."""
+    producer = program.by_id.get(source)
+    if producer is None or producer.for_each is not None:
+        return frozenset()
+    return _FACTS if isinstance(producer, ToolStep | ExtensionStep) else _FACTS - {"exit_code"}
 
 
 def _spread_values(contract: Contract, source: Any, path: Path, given: set[str]) -> Iterator[Finding]:

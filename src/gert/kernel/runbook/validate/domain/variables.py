@@ -7,6 +7,7 @@ names; after them a name is certain if every way through sets it. A loop body is
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from gert.kernel.foundation.globs import split_path
 from gert.kernel.foundation.text import a_noun
 from gert.kernel.runbook.documents.steps import (
     AssertStep,
@@ -24,16 +25,18 @@ from gert.kernel.runbook.validate.domain.known import Known, Marks, subjects
 from gert.kernel.runbook.validate.domain.scopes import ANY_SEGMENT, ARCHIVE, Scopes, scope_key
 from gert.kernel.runbook.validate.domain.shapes import (
     ANYTHING,
-    SCALARS,
     Items,
     Keyed,
     Record,
     Scalar,
     Shape,
+    never_fits,
+    noun_of,
     shape_of_parameter,
     shape_of_value,
 )
 from gert.kernel.runbook.validate.domain.templates import templates_of
+from gert.kernel.runbook.validate.domain.tools import misfit, told
 from gert.kernel.template import Template, templates_in
 
 STATUS: Final = Scalar("string")
@@ -58,6 +61,7 @@ class _Walk:
         self.program = case.program
         self.flow = case.flow
         self.known = Known(case.program)
+        self.constants: dict[str, Shape] = {}
         self.findings: list[Finding] = []
 
     def run(self) -> None:
@@ -67,7 +71,8 @@ class _Walk:
             known.names.bind(name, shape_of_parameter(block.parameter()))
         for name, value in meta.constants.items():
             self.check_value(value, ("meta", "constants", name))
-            known.names.bind(name, shape_of_value(value))
+            self.constants[name] = shape_of_value(value)
+            known.names.bind(name, self.constants[name])
         before = known.mark()
         self.list(self.program.runbook.steps)
         if not self.program.runbook.finally_:
@@ -148,21 +153,33 @@ class _Walk:
             if parameter is None or found is None:
                 continue
             shape, said = found
-            is_single = parameter.type in SCALARS
-            wrong_list = isinstance(shape, Items) and (is_single or parameter.type == "object")
-            wrong_scalar = isinstance(shape, Scalar) and shape.type != "string" and parameter.type in {"list", "object"}
-            if wrong_list or wrong_scalar:
-                noun = a_noun(shape.type) if isinstance(shape, Scalar) else "a list"
-                message = f"the input `{name}` takes {parameter.type}, and `{said}` is {noun}"
-                self.findings.append(error("D20", step.at("inputs", name), message))
+            why = None
+            if never_fits(shape, parameter.type):
+                why = f" takes {parameter.type}, and `{said}` is {_called(shape)}"
+            elif (constant := self.constant(shape, said)) is not None:
+                why = told(misfit(constant, parameter), parameter)
+                why = why and f": `{said}` does not fit: {why}"
+            if why is not None:
+                self.findings.append(error("D20", step.at("inputs", name), f"the input `{name}`{why}"))
+
+    def constant(self, shape: Shape, said: str) -> Any:
+        """The value of a constant a name stands for; None where it stands for something else, or has templates."""
+        head, *rest = split_path(said.removeprefix("."))
+        found: Any = self.program.runbook.meta.constants.get(head)
+        binding = self.known.names.get(head)
+        if not isinstance(shape, Scalar) or binding is None or binding.shape is not self.constants.get(head):
+            return None  # an item of a loop may go by the same name
+        for segment in rest:
+            found = found[segment] if isinstance(found, Mapping) else None
+        return None if isinstance(found, Template) else found
 
     def check_items(self, step: Step) -> None:
         """D20: a loop goes over a list, or text to be split."""
         found = self.known.shape_of(step.for_each.over) if step.for_each is not None else None
         if step.for_each is not None and found is not None:
             shape, said = found
-            if isinstance(shape, Scalar) and shape.type in {"int", "float", "bool"}:
-                message = f"`over` takes a list, and `{said}` is {a_noun(shape.type)}"
+            if never_fits(shape, "list"):
+                message = f"`over` takes a list, and `{said}` is {_called(shape)}"
                 self.findings.append(error("D20", step.for_each.at("over"), message))
 
     def arms(self, step: BranchStep) -> None:
@@ -266,6 +283,11 @@ class _Walk:
         """Check every template in a nested value."""
         for below, template in templates_in(value):
             self.check(template, path + below, step)
+
+
+def _called(shape: Shape) -> str:
+    noun = noun_of(shape) or "value"
+    return "a map" if noun == "object" else a_noun(noun)
 
 
 def _back_edges(steps: Sequence[Step], index_of: Mapping[str, int]) -> dict[int, int]:
