@@ -154,6 +154,11 @@ class Bool(Kind):
         return {"type": "boolean"}
 
 
+def whole(value: Any) -> Any:
+    """A number such as `3.0` as the integer it is to a schema; everything else as it is."""
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
 class Int(Kind):
     """A whole number; its range is checked by the schema."""
 
@@ -163,7 +168,8 @@ class Int(Kind):
         self.extra = extra
 
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> int:
-        """Take an integer."""
+        """Take an integer, however it is written."""
+        value = whole(value)
         if type(value) is int:
             check_numbers(doc, value, (*path, key))
             return value
@@ -218,6 +224,7 @@ class IntOrTemplate(Kind):
 
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> Any:
         """Take an integer or parse a template."""
+        value = whole(value)
         if type(value) is int:
             check_numbers(doc, value, (*path, key))
             return value
@@ -357,7 +364,11 @@ class Choice(Kind):
 
     def schema(self, defs: dict[str, Schema]) -> Schema:
         """Any of the forms."""
-        return {"anyOf": [kind.schema(defs) for kind in self.kinds.values()]}
+        return {"anyOf": [kind.schema(defs) or _FORMS_OF[form] for form, kind in self.kinds.items()]}
+
+
+# What a form is to a schema, for kinds that take any.
+_FORMS_OF: Final[Mapping[type, Schema]] = {Map: {"type": "object"}, Seq: {"type": "array"}}
 
 
 TEMPLATE: Final = TemplateText()

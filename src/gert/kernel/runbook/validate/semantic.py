@@ -52,6 +52,8 @@ def _is_text_all_the_same(problem: Any, tree: Tree) -> bool:
 
     Anywhere else the structural phase has refused it.
     """
+    if problem.kind.name == "anyOf":
+        return any(each and all(_is_text_all_the_same(inner, tree) for inner in each) for each in problem.kind.context)
     if problem.kind.name != "type" or "number" not in map(str, problem.kind.types):
         return False
     value = tree.value_at(tuple(problem.instance_path))

@@ -39,10 +39,9 @@ def _assertion(assertion: AssertionBlock) -> Iterator[Finding]:
     elif expected is not None and expected.is_text:
         if assertion.type in PATTERN_ASSERTIONS:
             yield from bad_pattern("D36", expected.source, assertion.at("expected"))
-        elif assertion.type in NUMERIC:
-            if as_number(expected.source.strip()) is None:
-                message = f"`{assertion.type}` compares numbers, and `{expected.source}` is none"
-                yield error("D36", assertion.at("expected"), message)
+        elif assertion.type in NUMERIC and as_number(expected.source.strip()) is None:
+            message = f"`{assertion.type}` compares numbers, and `{expected.source}` is none"
+            yield error("D36", assertion.at("expected"), message)
     if not any(True for _ in templates_in(assertion.value)):
         yield warning(
             "D36",

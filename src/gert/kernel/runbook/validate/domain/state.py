@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 
 from gert.errors import GertError
-from gert.kernel.foundation.globs import Visibility, parse_glob
+from gert.kernel.foundation.globs import Visibility, parse_glob, split_path
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.runbook.documents.runbook import Runbook
-from gert.kernel.runbook.documents.steps import BranchStep, Step
+from gert.kernel.runbook.documents.steps import BranchStep, ExtensionStep, Step, ToolStep
 from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.program import step_lists
@@ -126,14 +126,23 @@ def _blind(step: Step, items: frozenset[str], allow: Visibility, deny: Visibilit
         for reference in template.references:
             # What a computed key picks is unknown, but it is below what stands before it.
             words = [str(segment) for segment in takewhile(lambda each: isinstance(each, str), reference.path)]
-            if not words or words[0] in items:
-                continue
-            # `.id.x` and `.step.id.x` are the same record, so what hides one hides both.
-            names = (".".join(words), ".".join(words[1:]) if words[0] == "step" else ".".join(["step", *words]))
-            if not any(map(_sees(allow), filter(None, names))) or not all(map(_sees(deny), filter(None, names))):
-                message = f"{step.label} reads `.{'.'.join(words)}`, which its `visibility` hides"
-                finding = error("D31", path, message, "allow it, or do not read it")
-                yield msgspec.structs.replace(finding, offset=reference.offset)
+            if words and words[0] not in items and _is_hidden(words, allow, deny):
+                yield msgspec.structs.replace(_hidden(step, words, path), offset=reference.offset)
+    for source, path in step.spread if isinstance(step, ToolStep | ExtensionStep) else ():
+        words = list(split_path(source))
+        if words[0] not in items and _is_hidden(words, allow, deny):
+            yield _hidden(step, words, path)
+
+
+def _is_hidden(words: list[str], allow: Visibility, deny: Visibility) -> bool:
+    # `.id.x` and `.step.id.x` are the same record, so what hides one hides both.
+    names = (".".join(words), ".".join(words[1:]) if words[0] == "step" else ".".join(["step", *words]))
+    return not any(map(_sees(allow), filter(None, names))) or not all(map(_sees(deny), filter(None, names)))
+
+
+def _hidden(step: Step, words: list[str], path: Path) -> Finding:
+    message = f"{step.label} reads `.{'.'.join(words)}`, which its `visibility` hides"
+    return error("D31", path, message, "allow it, or do not read it")
 
 
 def _sees(sight: Visibility) -> Callable[[str], bool]:
