@@ -141,7 +141,7 @@ class WideAuthor(Author):
         else:
             self.learn_tool(step)
         if "for_each" in step:
-            known.lists.append(f".{name}")
+            known.lists.append(f"values .{name}" if "key" in step["for_each"] else f".{name}")
             return
         if step["type"] == "repeat":
             known.values.append(f"len .scope.repeat.{name}")
@@ -180,7 +180,9 @@ class WideAuthor(Author):
         name = self.chance.choice(["f-value", "pure", "probe", "change", "f-silent", "f-config"])
         self.tools.add(name)
         step: Step = {"tool": name}
-        value = "{{ " + self.chance.choice(self.known.values) + " }}"
+        chosen = self.chance.choice(self.known.values)
+        # Behind a call nobody knows what it is, so that a run finds out what does not fit.
+        value = "{{ default 0 " + chosen + " }}" if chosen in (".xs", ".given") else "{{ " + chosen + " }}"
         if name in ("f-value", "pure"):
             step |= {"inputs_from": "given"} if self.often(0.4) else {"inputs": {"of": value}}
         elif name == "probe" and self.often(0.7):
