@@ -102,6 +102,9 @@ class TestAnchors:
     def test_a_quoted_merge_key_is_just_a_key(self) -> None:
         assert root("'<<': 1\n") == {"<<": 1}
 
+    def test_an_alias_of_a_number_is_a_key_as_it_is_written(self) -> None:
+        assert read(b"a: &k 0x1F\nb: { *k : 2 }\n").tree.root["b"] == {"0x1F": 2}
+
     def test_an_alias_may_be_a_key(self) -> None:
         assert root("- &k name\n- {*k : 1}\n") == ["name", {"name": 1}]
 
@@ -150,6 +153,24 @@ def test_an_alias_bomb_is_defused() -> None:
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
     [finding] = read("\n".join(lines).encode()).findings
     assert finding.rule == "Y01"
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        pytest.param(b"x" * 1000, id="a long text"),
+        pytest.param(b"[" + b"y" * 1000 + b"]", id="a list with a long text"),
+        pytest.param(b"{k: &b " + b"z" * 400 + b", l: *b, m: *b}", id="a map with aliases of a text inside"),
+    ],
+)
+def test_aliases_cannot_repeat_a_text_without_end(named: bytes) -> None:
+    limits = Limits(size=4000)
+    sound = b"a: &a " + named + b"\nb: [*a, *a]\n"
+    assert read(sound, limits).findings == []
+    [finding] = read(b"a: &a " + named + b"\nb: [*a, *a, *a, *a, *a]\n", limits).findings
+    assert finding.rule == "Y01"
+    assert "of text" in finding.message
+    assert finding.line == 2
 
 
 def test_aliases_cannot_hide_depth() -> None:

@@ -129,25 +129,27 @@ _FORBIDDEN: Final = "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\
 
 
 class _Anchored(msgspec.Struct):
-    """A node that aliases may name: its value, its source text, and how large and deep it is in full."""
+    """A node that aliases may name: its value, its source text, and how large, deep and long it is in full."""
 
     value: Any
     text: str | None
     weight: int
     height: int
+    length: int
     open: bool = False
 
 
 class _Frame:
     """A collection under construction."""
 
-    __slots__ = ("anchor", "before", "height", "is_map", "key", "key_at", "merges", "node")
+    __slots__ = ("anchor", "before", "height", "is_map", "key", "key_at", "merges", "node", "repeated")
 
-    def __init__(self, node: Map | Seq, anchor: _Anchored | None, before: int) -> None:
+    def __init__(self, node: Map | Seq, anchor: _Anchored | None, before: int, repeated: int) -> None:
         self.node = node
         self.is_map = type(node) is Map
         self.anchor = anchor
         self.before = before
+        self.repeated = repeated
         self.height = 0
         self.key: str | None = None
         self.key_at = 0
@@ -167,6 +169,7 @@ class _Builder:
         self.anchors: dict[str, _Anchored] = {}
         self.stack: list[_Frame] = []
         self.weight = 0
+        self.repeated = 0  # characters that aliases stand for
 
     def say(self, rule: str, message: str, hint: str | None, index: int) -> None:
         """Note a problem at a character of the source."""
@@ -221,7 +224,7 @@ class _Builder:
             elif kind is yaml.SequenceStartEvent:
                 self._open(event, Seq(event.start_mark.index))
             elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
-                root = self._close(root)
+                root = self._close(event, root)
             elif kind is yaml.AliasEvent:
                 root = self._alias(event, root)
             elif kind is yaml.DocumentStartEvent:
@@ -256,7 +259,7 @@ class _Builder:
             if resolved is not value:
                 value, text = resolved, value
         if event.anchor is not None:
-            self.anchors[event.anchor] = _Anchored(value, text, 1, 0)
+            self.anchors[event.anchor] = _Anchored(value, text, 1, 0, len(event.value))
         if not self.stack:
             self.tree.start = index
             return value
@@ -316,16 +319,17 @@ class _Builder:
             )
         anchor = None
         if event.anchor is not None:
-            anchor = self.anchors[event.anchor] = _Anchored(node, None, 0, 0, open=True)
-        self.stack.append(_Frame(node, anchor, before))
+            anchor = self.anchors[event.anchor] = _Anchored(node, None, 0, 0, 0, open=True)
+        self.stack.append(_Frame(node, anchor, before, self.repeated))
 
-    def _close(self, root: Any) -> Any:
+    def _close(self, event: Any, root: Any) -> Any:
         frame = self.stack.pop()
         if frame.merges:
             self._merge(frame)
         if frame.anchor is not None:
             frame.anchor.weight = self.weight - frame.before
             frame.anchor.height = frame.height + 1
+            frame.anchor.length = event.end_mark.index - frame.node.start + self.repeated - frame.repeated
             frame.anchor.open = False
         if not self.stack:
             self.tree.start = frame.node.start
@@ -343,15 +347,17 @@ class _Builder:
         if anchored.open:
             raise _Refusal("Y08", f"`*{shorten(event.anchor)}` stands inside what it names", None, index=index)
         self._count(anchored.weight, index)
+        self._repeat(anchored.length, index)
         if len(self.stack) + anchored.height > self.limits.depth:
             self._too_deep(index)
         if not self.stack:
             return anchored.value
         frame = self.stack[-1]
         if frame.is_map and frame.key is None:
-            if not isinstance(anchored.value, str):
+            key = anchored.value if isinstance(anchored.value, str) else anchored.text
+            if key is None:
                 raise _Refusal("Y07", "a key must be a single word or text", None, index=index)
-            self._key(frame, anchored.value, index, plain=False)
+            self._key(frame, key, index, plain=False)
         else:
             frame.height = max(frame.height, anchored.height)
             self._put(frame, anchored.value, anchored.text, index)
@@ -382,6 +388,14 @@ class _Builder:
                 "use fewer aliases, or split it up",
                 index=index,
             )
+
+    def _repeat(self, length: int, index: int) -> None:
+        """A text is one value however long it is, and what stands for it is read as often as it stands there."""
+        self.repeated += length
+        if self.repeated > self.limits.size:
+            size = self.limits.size // (1024 * 1024)
+            hint = "use fewer aliases, or split it up"
+            raise _Refusal("Y01", f"the document expands to more than {size} MiB of text", hint, index=index)
 
     def _too_deep(self, index: int) -> None:
         self.stack.clear()  # a path of that length helps nobody
