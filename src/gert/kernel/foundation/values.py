@@ -32,6 +32,16 @@ def coerce(value: object, type_name: str) -> Any:
     return coerced
 
 
+def typed(value: Any, type_name: str) -> Any:
+    """The value as the declared type where it becomes one, as it is otherwise; nothing stays nothing."""
+    if value is None or fits(value, type_name):
+        return value
+    try:
+        return coerce(value, type_name)
+    except InputError:
+        return value
+
+
 def fits(value: object, type_name: str) -> bool:
     """Tell whether a value already is of the declared type."""
     row = _TYPES.get(type_name)

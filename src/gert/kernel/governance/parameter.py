@@ -5,7 +5,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from gert.kernel.foundation.values import TYPE_NAMES, TypeName
+from gert.kernel.foundation.values import TYPE_NAMES, TypeName, typed
 
 ParameterType: TypeAlias = TypeName
 PARAMETER_TYPES: Final = TYPE_NAMES
@@ -66,10 +66,11 @@ def narrowed(outer: Parameter, inner: Parameter) -> Parameter:
     reported by `widenings`.
     """
     default_from = inner if inner.has_default else outer
+    type_name = inner.type if outer.type == "any" else outer.type
     return Parameter(
-        type=inner.type if outer.type == "any" else outer.type,
+        type=type_name,
         required=outer.required or inner.required,
-        default=default_from.default,
+        default=typed(default_from.default, type_name),
         has_default=default_from.has_default,
         description=_later(outer.description, inner.description),
         enum=_common(outer.enum, inner.enum),

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from gert.errors import InputError
-from gert.kernel.foundation.values import coerce, fits
+from gert.kernel.foundation.values import typed
 from gert.kernel.governance.contract import PARAMETER_TYPES, Declared, Parameter
 from gert.kernel.runbook.kinds import (
     BOOL,
@@ -58,10 +57,10 @@ class ParameterBlock(Model):
         return Parameter(
             type=self.type,  # type: ignore[arg-type]
             required=self.required,
-            default=_typed(self.default, self.type),
+            default=typed(self.default, self.type),
             has_default=self.has_default,
             description=self.description,
-            enum=None if self.enum is None else tuple(_typed(choice, self.type) for choice in self.enum),
+            enum=None if self.enum is None else tuple(typed(choice, self.type) for choice in self.enum),
             pattern=self.pattern,
             min=self.min,
             max=self.max,
@@ -106,16 +105,6 @@ class ContractBlock(Model):
             inputs={name: block.parameter() for name, block in self.inputs.items()},
             outputs={name: block.parameter() for name, block in self.outputs.items()},
         )
-
-
-def _typed(value: Any, type_name: str) -> Any:
-    """A value as its declared type, as a value that is given would become it; D43 says where it cannot."""
-    if value is None or fits(value, type_name):
-        return value
-    try:
-        return coerce(value, type_name)
-    except InputError:
-        return value
 
 
 def _tags(listed: tuple[str, ...] | None) -> frozenset[str] | None:

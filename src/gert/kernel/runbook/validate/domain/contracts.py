@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.governance.contract import Parameter
+from gert.kernel.governance.parameter import narrowed
 from gert.kernel.governance.tighten import Relaxation, relaxations
 from gert.kernel.runbook.documents.contract import ContractBlock, ParameterBlock
 from gert.kernel.runbook.documents.modifiers import RetryBlock
@@ -26,6 +27,9 @@ def tightening(case: Case) -> Iterator[Finding]:
             yield relaxed(step.contract, relaxation)
         yield from taken_back(base.inputs, step.contract.inputs, f"the tool `{step.tool}`")
         yield from taken_back(base.outputs, step.contract.outputs, f"the tool `{step.tool}`")
+        # A default that is inherited counts where nothing else is given.
+        own = {n: b for n, b in step.contract.inputs.items() if b.has_default or not (n in step.inputs or step.spread)}
+        yield from replaced_defaults(base.inputs, own, f"the tool `{step.tool}`")
 
 
 def relaxed(block: ContractBlock, relaxation: Relaxation) -> Finding:
@@ -43,6 +47,26 @@ def taken_back(
             if getattr(outer[name], key) and key in inner[name].said and not getattr(inner[name], key):
                 message = f"`{key}` may only go from false to true; {parent_name} says true"
                 yield error("D32", inner[name].at(key), message)
+
+
+def replaced_defaults(
+    outer: Mapping[str, Parameter], inner: Mapping[str, ParameterBlock], parent_name: str
+) -> Iterator[Finding]:
+    """D43: what stands in for a value is held to every layer, as a value is. D32: nothing is no value."""
+    for name, block in inner.items():
+        parameter = block.parameter()
+        merged = narrowed(outer[name], parameter) if name in outer else parameter
+        if name not in outer or not merged.has_default:
+            continue
+        path = block.at("default") if block.has_default else block.path
+        if merged.default is None:
+            if outer[name].must_be_given:
+                message = f"`{name}` is required by {parent_name}, and nothing is no value"
+                yield error("D32", path, message, "leave `default` out, or give one")
+        elif block.has_default and misfit(block.default, parameter):
+            continue  # its own limits say so
+        elif (why := told(misfit(merged.default, merged), merged)) is not None:
+            yield error("D43", path, f"the default does not fit: {why}")
 
 
 def parameters(case: Case) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from gert.kernel.runbook.validate.domain.contracts import (
     contract_limits,
     old_words,
     relaxed,
+    replaced_defaults,
     taken_back,
     unsafe_retry,
     waits,
@@ -112,6 +113,7 @@ def _action_contract(tool: Tool, action: ActionBlock) -> Iterator[Finding]:
         yield relaxed(action.contract, relaxation)
     yield from taken_back(outer.inputs, action.contract.inputs, "the tool")
     yield from taken_back(outer.outputs, action.contract.outputs, "the tool")
+    yield from replaced_defaults(outer.inputs, action.contract.inputs, "the tool")
 
 
 def _reserved(block: ContractBlock) -> Iterator[Finding]:
