@@ -5,7 +5,7 @@ from typing import Final
 
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.governance.contract import resolve
-from gert.kernel.governance.decide import decide
+from gert.kernel.governance.decide import decide, person_key
 from gert.kernel.governance.rules import is_unconditional, shadowed, takes_part
 from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.documents.governance import GovernanceBlock, MatchBlock, RuleBlock
@@ -61,12 +61,13 @@ def flat_groups(groups: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
 def rules(governance: GovernanceBlock, groups: Mapping[str, tuple[str, ...]], facts: Facts) -> Iterator[Finding]:
     """D38: a rule is well formed. D39: a rule can be reached. D40: a group is known."""
     sound = True
+    all_groups = {**(facts.groups or {}), **groups}
     for rule in governance.rules:
         for finding in _well_formed(rule):
             sound = False
             yield finding
         yield from _groups(rule, groups, facts)
-        yield from _enough_people(rule, {**(facts.groups or {}), **groups})
+        yield from _enough_people(rule, all_groups)
     if sound:
         yield from _reachable(governance)
 
@@ -116,15 +117,24 @@ def _plain_tags(block: MatchBlock) -> Iterator[Finding]:
 
 
 def _enough_people(rule: RuleBlock, groups: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
-    """D38: as many people may approve as must; unknown groups may hold any number."""
+    """D38: as many people may approve as must, and are asked in the end."""
+    needed = rule.min_approvers or 0
+    if (count := _count(rule.approvers, groups, needed)) < needed:
+        yield error("D38", rule.at("min_approvers"), f"`min_approvers` is {needed}, and only {count} may approve")
+    if (count := _count(rule.escalate_to, groups, needed)) < needed:
+        message = f"`min_approvers` is {needed}, and only {count} {'is' if count == 1 else 'are'} asked in the end"
+        yield warning("D38", rule.at("escalate_to"), message)
+
+
+def _count(listed: tuple[str, ...] | None, groups: Mapping[str, tuple[str, ...]], enough: int) -> int:
+    """How many different people are listed; enough where nobody is, and where an unknown group may hold any number."""
     people: set[str] = set()
-    for entry in rule.approvers or ():
+    for entry in listed or ():
         if entry.startswith(GROUP) and entry.removeprefix(GROUP) not in groups:
-            return
-        people.update(groups[entry.removeprefix(GROUP)] if entry.startswith(GROUP) else (entry,))
-    if rule.approvers and rule.min_approvers and len(people) < rule.min_approvers:
-        message = f"`min_approvers` is {rule.min_approvers}, and only {len(people)} may approve"
-        yield error("D38", rule.at("min_approvers"), message)
+            return enough
+        members = groups[entry.removeprefix(GROUP)] if entry.startswith(GROUP) else (entry,)
+        people.update(map(person_key, members))
+    return len(people) if listed else enough
 
 
 def _reachable(governance: GovernanceBlock) -> Iterator[Finding]:
@@ -147,7 +157,7 @@ def _groups(rule: RuleBlock, groups: Mapping[str, tuple[str, ...]], facts: Facts
         for index, entry in enumerate(getattr(rule, name) or ()):
             group = entry.removeprefix(GROUP)
             if entry.startswith(GROUP) and group not in known:
-                guess = did_you_mean(group, known)
+                guess = did_you_mean(group, sorted(known))
                 hint = (
                     f"did you mean `group:{guess}`?" if guess else "define it under `groups` in a policy or the project"
                 )
