@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from gert.kernel.foundation.globs import split_path
 from gert.kernel.foundation.text import a_noun
+from gert.kernel.runbook.documents.modifiers import ForEachBlock
 from gert.kernel.runbook.documents.steps import (
     AssertStep,
     BranchStep,
@@ -25,6 +26,7 @@ from gert.kernel.runbook.validate.domain.known import Known, Marks, subjects
 from gert.kernel.runbook.validate.domain.scopes import ANY_SEGMENT, ARCHIVE, Scopes, scope_key
 from gert.kernel.runbook.validate.domain.shapes import (
     ANYTHING,
+    TEXT,
     Items,
     Keyed,
     Record,
@@ -112,9 +114,9 @@ class _Walk:
         """Check what a step reads, then add what it sets."""
         if step.for_each is not None:
             self.check_value(step.for_each.over, step.for_each.at("over"), step)
-            self.check_items(step)
+            item = self.check_items(step.for_each)
             before = self.known.mark()
-            self.known.names.bind(step.for_each.as_, ANYTHING)
+            self.known.names.bind(step.for_each.as_, item)
             self.check(step.for_each.key, step.for_each.at("key"), step)
             self.body(step)
             _, _, filled = self.known.undo(before)
@@ -133,6 +135,7 @@ class _Walk:
             self.check(template, path, step)
         if step.next is not None and isinstance(step.next.max, Template):
             self.check(step.next.max, step.next.at("max"), step)
+            self.check_bound(step.next.max, step.next.at("max"), "D08")
         if isinstance(step, ToolStep | ExtensionStep):
             for source, path in step.spread:
                 self.findings += self.known.source(source, path)
@@ -173,14 +176,30 @@ class _Walk:
             found = found[segment] if isinstance(found, Mapping) else None
         return None if isinstance(found, Template) else found
 
-    def check_items(self, step: Step) -> None:
-        """D20: a loop goes over a list, or text to be split."""
-        found = self.known.shape_of(step.for_each.over) if step.for_each is not None else None
-        if step.for_each is not None and found is not None:
+    def check_items(self, loop: ForEachBlock) -> Shape:
+        """D20: a loop goes over a list, or text to be split. Returns what is known of its items."""
+        over = loop.over
+        if isinstance(over, list):
+            shape = shape_of_value(over)
+        elif over.is_text:
+            shape = TEXT
+        elif (found := self.known.shape_of(over)) is None:
+            return ANYTHING
+        else:
             shape, said = found
             if never_fits(shape, "list"):
                 message = f"`over` takes a list, and `{said}` is {_called(shape)}"
-                self.findings.append(error("D20", step.for_each.at("over"), message))
+                self.findings.append(error("D20", loop.at("over"), message))
+        if isinstance(shape, Items):
+            return shape.item
+        return TEXT if shape == TEXT else ANYTHING
+
+    def check_bound(self, bound: Template, path: Path, rule: str) -> None:
+        """D08, D14: a bound that is nothing but a name is a number, or text that may spell one."""
+        found = self.known.shape_of(bound)
+        if found is not None and never_fits(found[0], "int"):
+            message = f"`max` takes a whole number, and `{found[1]}` is {_called(found[0])}"
+            self.findings.append(error(rule, path, message))
 
     def arms(self, step: BranchStep) -> None:
         """Each arm starts from the same names; what all that go on have set is certain afterwards."""
@@ -213,6 +232,7 @@ class _Walk:
         """A body is an overlay: only what it exports survives it, into the next iteration and beyond."""
         if isinstance(step.repeat.max, Template):
             self.check(step.repeat.max, step.repeat.at("max"), step)
+            self.check_bound(step.repeat.max, step.repeat.at("max"), "D14")
         exports: dict[str, Shape] = {}
         for inner in walk(step.body):
             exports.update(self.exported(inner))
