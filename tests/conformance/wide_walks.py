@@ -170,7 +170,9 @@ class WideAuthor(Author):
         if self.often(0.5):
             loop["over"] = self.chance.choice(OVER)
         if self.often(0.3):
-            loop["key"] = self.chance.choice(["{{ .n }}", "{{ .n.id }}", "{{ toJson .n }}", "k/{{ .n }}[0]"])
+            # An id that only a run can miss: validation knows what the items of most lists are.
+            keys = ["{{ .n }}", "{{ (fromJson (toJson .n)).id }}", "{{ toJson .n }}", "k/{{ .n }}[0]"]
+            loop["key"] = self.chance.choice(keys)
         return loop
 
     def tool(self, depth: int) -> Step:
