@@ -137,8 +137,19 @@ def _link(links: Mapping[str, bytes], target: str) -> None:
             os.symlink(os.fsdecode(goal), path)
             made.append(path)
     # Only now is it known where each leads, by way of others.
-    for path in [path for path in made if not _is_inside(os.path.realpath(path), target)]:
+    for path in [path for path in made if not _stays(path, target)]:
         os.unlink(path)
+
+
+def _stays(link: str, target: str) -> bool:
+    """Whether a link can be followed, if only to something that is not there, and never out of the target."""
+    try:
+        os.stat(link)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return False
+    return _is_inside(os.path.realpath(link), target)
 
 
 class _Git:
