@@ -126,7 +126,7 @@ def test_no_glob_takes_exponential_time() -> None:
 
 def test_two_stars_in_a_row_are_the_same_as_once() -> None:
     many = parse_glob(".".join(["**"] * 340))
-    with quickly():
+    with quickly(1):
         assert many.matches(".".join(["a"] * 2000))
         assert not parse_glob(".".join([*["**"] * 340, "b"])).matches(".".join(["a"] * 2000))
     assert many == parse_glob("**")

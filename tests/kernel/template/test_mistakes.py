@@ -184,7 +184,7 @@ def test_hints_in_words(source: str, message: str, hint: str) -> None:
     ],
 )
 def test_a_hint_is_short_and_found_quickly(source: str) -> None:
-    with quickly():
+    with quickly(2):
         error = mistake(source)
     assert len(error.message) + len(error.hint or "") < 600
     assert "\n" not in error.message + (error.hint or "")
