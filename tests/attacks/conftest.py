@@ -1,0 +1,13 @@
+"""What the attacks share."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.ecosystem.exec.workbench import Project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """An empty project."""
+    return Project(tmp_path / "project")
