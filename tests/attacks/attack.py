@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-
 from tests.ecosystem.exec.workbench import Project
 
 

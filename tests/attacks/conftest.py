@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from tests.ecosystem.exec.workbench import Project
 
 
