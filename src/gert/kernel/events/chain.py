@@ -42,6 +42,7 @@ class _Link(msgspec.Struct, kw_only=True, gc=False):
     principal: Principal | None = None
     tenant: str | None = None
     path: str | None = None
+    answers: str | None = None
     prev_hash: str
     data: msgspec.Raw
 

@@ -27,7 +27,11 @@ _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(?:\d{3})?Z\Z", r
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One event as it stands in a trace; without a principal, the kernel itself acted."""
+    """One event as it stands in a trace; without a principal, the kernel itself acted.
+
+    answers: `N:HASH`, the number of answers the run had taken, and the rolling hash over them; on the first event
+        after an answer
+    """
 
     # 0 means the trace does not number its events; gert always does, from 1 on.
     seq: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -37,6 +41,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     principal: Principal | None = None
     tenant: str | None = None
     path: str | None = None
+    answers: str | None = None
     prev_hash: str
     data: dict[str, Any]
 
@@ -73,6 +78,7 @@ def encode_payload(
     prev_hash: str,
     tenant: str | None = None,
     data: msgspec.Raw | None = None,
+    answers: str | None = None,
 ) -> bytes:
     """Give the line of an event as `encode` would, in one pass.
 
@@ -81,7 +87,7 @@ def encode_payload(
     data: the payload, where it was encoded before
     """
     said = payload if data is None else data
-    line = _encode(_Line(seq, run_id, payload.type, timestamp, principal, tenant, path, prev_hash, said))
+    line = _encode(_Line(seq, run_id, payload.type, timestamp, principal, tenant, path, answers, prev_hash, said))
     if len(line) > MAX_LINE_BYTES:
         raise TraceError(f"the event `{payload.type}` is too large: expected at most {MAX_LINE_BYTES} bytes")
     return line
@@ -139,6 +145,7 @@ class _Line(msgspec.Struct, omit_defaults=True, gc=False):
     principal: Principal | None = None
     tenant: str | None = None
     path: str | None = None
+    answers: str | None = None
     prev_hash: str = ""
     data: Payload | msgspec.Raw | None = None
 
@@ -147,7 +154,7 @@ _ENCODER = msgspec.json.Encoder(enc_hook=plain)
 _encode = _ENCODER.encode
 _DECODER = msgspec.json.Decoder(Envelope)
 _TEXTS = ("run_id", "type", "timestamp", "prev_hash")
-_OPTIONAL_TEXTS = ("tenant", "path")
+_OPTIONAL_TEXTS = ("tenant", "path", "answers")
 
 
 def _check(event: Envelope) -> None:

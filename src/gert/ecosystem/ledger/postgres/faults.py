@@ -1,21 +1,15 @@
-"""What asyncpg and Postgres say when something is wrong: what may be tried again, and how it reads."""
+"""The errors of asyncpg and Postgres: which may be tried again, and how they read."""
 
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import Final
 
 from gert.errors import Unavailable, UsageError
-
-HELD_INDEX: Final = "calls_held"
-"""The index in which no semantic key stands twice."""
-
-EVENTS_INDEX: Final = "events_pkey"
 
 
 @cache
 def driver() -> ModuleType:
-    """Import asyncpg, which only those who use Postgres need."""
+    """Import asyncpg, which only a ledger on Postgres needs."""
     try:
         return import_module("asyncpg")
     except ImportError:
@@ -34,7 +28,7 @@ def is_transient(error: BaseException) -> bool:
         (
             OSError,
             asyncpg.PostgresConnectionError,
-            # Somebody was told goodbye while he had nothing to ask, and asks before the line is dead.
+            # The server said goodbye to an idle connection, and the next statement came before it was closed.
             asyncpg.InternalClientError,
             asyncpg.AdminShutdownError,
             asyncpg.CrashShutdownError,
@@ -45,37 +39,35 @@ def is_transient(error: BaseException) -> bool:
 
 
 def is_undone(error: BaseException) -> bool:
-    """Whether the server took a statement back for the sake of another one, or of a cancellation that came late."""
+    """Whether the server undid a transaction: for the sake of another one, or because both wrote the same key."""
     asyncpg = driver()
-    return isinstance(error, (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.QueryCanceledError))
-
-
-def violated(error: BaseException) -> str | None:
-    """The index a statement would have put something into twice."""
-    if isinstance(error, driver().UniqueViolationError):
-        return str(getattr(error, "constraint_name", None) or "")
-    return None
+    return isinstance(
+        error,
+        (
+            asyncpg.DeadlockDetectedError,
+            asyncpg.SerializationError,
+            asyncpg.QueryCanceledError,
+            asyncpg.UniqueViolationError,
+        ),
+    )
 
 
 def is_doubtful(error: BaseException) -> bool:
-    """Whether a change may have happened although this was said."""
+    """Whether a change may have been committed although this was raised."""
     return isinstance(error, TimeoutError) or is_transient(error)
 
 
-def may_pass(error: BaseException) -> bool:
-    """Whether an append may succeed, or be refused for its own reasons, when the run is looked at again."""
-    return is_doubtful(error) or is_undone(error) or violated(error) in (HELD_INDEX, EVENTS_INDEX)
-
-
 def worded(error: BaseException) -> Exception:
-    """What was said, as our own error; nothing of the address is repeated, since it may hold a password."""
+    """The error as one of gert; nothing of the address is repeated, since it may hold a password."""
     asyncpg = driver()
     if isinstance(error, TimeoutError):
-        return Unavailable("the database did not answer in time", hint="is it overloaded, or somebody holding a lock?")
+        return Unavailable(
+            "the database did not answer in time", hint="is it overloaded, or does another session hold a lock?"
+        )
     if is_transient(error):
         return Unavailable(f"the database cannot be reached: {_said(error)}")
     if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):
-        return Unavailable(f"the database does not let us in: {_said(error)}")
+        return Unavailable(f"the database refused the login: {_said(error)}")
     if isinstance(error, asyncpg.InvalidCatalogNameError):
         return Unavailable(f"there is no such database: {_said(error)}")
     if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
@@ -90,7 +82,7 @@ def worded(error: BaseException) -> Exception:
 
 
 def is_no_address() -> UsageError:
-    """Say that an address is none, without repeating it."""
+    """The error for an address that cannot be read; it is not repeated."""
     return UsageError(
         "the address of the database cannot be read", hint="expected postgresql://user@host:5432/database"
     )

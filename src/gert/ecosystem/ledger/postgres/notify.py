@@ -1,8 +1,8 @@
-"""News between processes: who wrote to a run tells the others, beside the append and never in it.
+"""Notifications between processes: which runs were written, sent beside the append and never inside it.
 
-A notification in the transaction of an append would make all commits of a database wait for each other. So they go
-out a moment later on a connection of their own, one for all runs written meanwhile. One that is lost is made up for
-by those who wait: they look now and then.
+A notification in the transaction of an append would make all commits of a database wait for each other. So they are
+sent a moment later on a connection of their own, one for all runs written meanwhile. A lost one does no harm: waiting
+callers also look now and then.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from gert.ecosystem.stores.waiting import Waiting
+from gert.ecosystem.ledger.waiting import Waiting
 
 PAUSE: Final = 0.02
 """Seconds between two notifications of one process."""
@@ -21,8 +21,8 @@ _NOTIFY: Final = "SELECT pg_notify($1, run) FROM unnest($2::text[]) AS run"
 Connect = Callable[[], Awaitable[Any]]
 
 
-class Telling:
-    """Tells other processes which runs were written."""
+class Notifier:
+    """Notifies other processes which runs were written."""
 
     def __init__(self, connect: Connect, channel: str) -> None:
         self._connect = connect
@@ -33,17 +33,17 @@ class Telling:
 
     @property
     def pid(self) -> int | None:
-        """Who tells, as the server knows it."""
+        """The server process behind the connection that notifies."""
         return self._connection.get_server_pid() if self._connection is not None else None
 
     def wrote(self, run_id: str) -> None:
-        """Tell of a run soon."""
+        """Notify others of a run soon."""
         self._written.add(run_id)
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._tell_on())
+            self._task = asyncio.get_running_loop().create_task(self._send_on())
 
     async def close(self, timeout: float) -> None:
-        """Tell what is left to tell, and let go."""
+        """Send what is left, then disconnect."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -51,22 +51,22 @@ class Telling:
         with suppress(Exception):
             async with asyncio.timeout(timeout):
                 if self._written:
-                    await self._tell()
+                    await self._send()
                 if self._connection is not None:
                     await self._connection.close()
         self._drop()
 
-    async def _tell_on(self) -> None:
+    async def _send_on(self) -> None:
         while self._written:
             try:
-                await self._tell()
+                await self._send()
             except Exception:
-                # Nobody is told this time; those who wait look for themselves.
+                # Not sent this time; waiting callers look for themselves.
                 self._drop()
             await asyncio.sleep(PAUSE)
         self._task = None
 
-    async def _tell(self) -> None:
+    async def _send(self) -> None:
         runs, self._written = list(self._written), set()
         if self._connection is None or self._connection.is_closed():
             self._connection = await self._connect()
@@ -84,8 +84,8 @@ class Telling:
             connection.terminate()
 
 
-class Listening:
-    """Hears which runs other processes have written: one connection for all who wait."""
+class Listener:
+    """Listens for the runs other processes write: one connection for all waiting callers."""
 
     def __init__(self, connect: Connect, channel: str, waiting: Waiting, is_own: Callable[[int], bool]) -> None:
         self._connect = connect
@@ -100,7 +100,7 @@ class Listening:
             self._task = asyncio.get_running_loop().create_task(self._listen_on())
 
     async def close(self) -> None:
-        """Listen no longer."""
+        """Stop listening."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -114,7 +114,7 @@ class Listening:
                 connection = await self._connect()
                 await self._listen(connection)
                 rest = PAUSE
-            except Exception:  # noqa: S110 - the server is away; those who wait look for themselves meanwhile
+            except Exception:  # noqa: S110 - the server is away; waiting callers look for themselves meanwhile
                 pass
             finally:
                 if connection is not None:
@@ -127,7 +127,7 @@ class Listening:
         lost = asyncio.Event()
         connection.add_termination_listener(lambda _: lost.set())
         await connection.add_listener(self._channel, self._hear)
-        # What was written before we listened, nobody told us.
+        # No notification came for what was written before.
         self._waiting.wake()
         await lost.wait()
 

@@ -1,13 +1,14 @@
-"""The names things are looked up by: one rule for all ledgers, so that what one of them keeps every other would.
+"""Limits on the names that things are looked up by: one rule for all ledgers.
 
-Postgres keeps no NUL in a text and no long text in an index, and half a character is text nowhere.
+Postgres stores no NUL in a text and no long text in an index, and a lone surrogate cannot be encoded anywhere.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
-from gert.errors import InputError
-from gert.kernel.agent.ledger import Call, Expect
+from gert.errors import InputError, RunError
+from gert.kernel.foundation.names import is_run_id
+from gert.kernel.ledger.record import Call, Expect
 
 MAX_NAME_BYTES: Final = 2000
 """With the id of its run it must fit into a third of a page, which is what Postgres allows in an index."""
@@ -19,14 +20,20 @@ _SHORT: Final = 500
 """So many characters fit, whatever they are."""
 
 
+def check_run_id(run_id: str) -> None:
+    """Refuse what cannot name a run: RunError."""
+    if not is_run_id(run_id):
+        raise RunError(f"`{run_id}` is not a run id", hint="letters, digits and ._:@+=~- only")
+
+
 def check_name(what: str, name: str | None) -> None:
-    """Refuse a name that not every ledger could keep and find: InputError."""
+    """Refuse a name that not every ledger can store and find: InputError."""
     if name is not None and (size := _size(what, name)) > MAX_NAME_BYTES:
         raise InputError(f"the {what} is too long: expected at most {MAX_NAME_BYTES} bytes, found {size}")
 
 
 def check_tool(tenant: str | None, name: str, semantic_key: str | None) -> None:
-    """Refuse what a call of a tool could not be found by: InputError."""
+    """Refuse names a tool call could not be found by: InputError."""
     found = {"tenant": tenant or "", "tool name": name, "semantic key": semantic_key or ""}
     for what, text in found.items():
         check_name(what, text)
@@ -38,8 +45,8 @@ def check_tool(tenant: str | None, name: str, semantic_key: str | None) -> None:
 
 
 def check_call(call: Call) -> None:
-    """Refuse a request that could not be kept and found: InputError."""
-    # Nearly all are short and plain: one look is enough for all that is said of them.
+    """Refuse a request that could not be stored and found: InputError."""
+    # Nearly all are short and plain: one check is enough.
     text = f"{call.key}{call.name}{call.tenant}{call.semantic_key}"
     if len(text) <= _SHORT and text.isascii() and "\0" not in text:
         return
@@ -47,24 +54,24 @@ def check_call(call: Call) -> None:
     if call.kind == "tool" or call.semantic_key is not None:
         check_tool(call.tenant, call.name, call.semantic_key)
     else:
-        # Nobody looks for it, and the reason of a pause may be long.
+        # It is not looked up, and the reason of a pause may be long.
         check_name("tenant", call.tenant)
         _size(f"name of the {call.kind}", call.name)
 
 
 def check_expects(expects: Sequence[Expect]) -> None:
-    """Refuse beliefs about keys that cannot be: InputError."""
+    """Refuse expectations about keys that cannot exist: InputError."""
     for key, _ in expects:
         check_name("step key", key)
 
 
 def _size(what: str, text: str) -> int:
-    """How many bytes a text has that a ledger can keep."""
+    """The number of bytes of a text that a ledger can store."""
     if "\0" in text:
-        raise InputError(f"the {what} holds a NUL character, which cannot be kept")
+        raise InputError(f"the {what} holds a NUL character, which cannot be stored")
     if text.isascii():
         return len(text)
     try:
         return len(text.encode())
     except UnicodeEncodeError:
-        raise InputError(f"the {what} holds half a character, which cannot be written down") from None
+        raise InputError(f"the {what} holds a lone surrogate, which cannot be encoded") from None

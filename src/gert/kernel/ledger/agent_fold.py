@@ -48,7 +48,7 @@ class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.unblock_key if self.unblock_key.startswith("approval:") else f"unblock:{self.unblock_key}"
 
 
-class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
+class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag="agent"):
     """How a run stands.
 
     asleep: how the harness put it down; None while one has it, or none ever had

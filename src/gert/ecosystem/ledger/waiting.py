@@ -3,10 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import suppress
-from typing import Any
 
 from gert.errors import GertError, TraceError
-from gert.kernel.agent.ledger import Written
 
 Look = Callable[[Sequence[str]], Awaitable[Hashable]]
 
@@ -19,11 +17,6 @@ class Waiting:
         self._waiters: dict[str, set[asyncio.Event]] = {}
         self._looking: asyncio.Task[None] | None = None
         self._closed = False
-
-    def done(self, result: Any) -> None:
-        """Take note of something that was written."""
-        if self._waiters and isinstance(result, Written):
-            self._wake(result.batch.head.run_id)
 
     def wake(self, run_id: str | None = None) -> None:
         """Take note of what somebody else has written, to one run or to any."""

@@ -1,0 +1,265 @@
+"""The ledger on Postgres: durable, for many processes on many machines.
+
+An append locks the row of its run in one transaction. Reads are tried again on a new connection when one breaks; a
+transaction whose commit may have been lost looks first whether it was.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from datetime import datetime
+from typing import Any, Final, Self, TypeVar
+
+from gert.ecosystem.ledger import sql
+from gert.ecosystem.ledger.ledger import SqlLedger
+from gert.ecosystem.ledger.postgres.faults import driver, is_doubtful, is_no_address, is_transient, is_undone, worded
+from gert.ecosystem.ledger.postgres.notify import Listener, Notifier
+from gert.ecosystem.ledger.postgres.schema import check_ledger, check_name, make_ledger
+from gert.ecosystem.ledger.transactions import Change, Dialect, Transaction
+from gert.errors import GertError, UsageError
+from gert.kernel.foundation.signature import Key, Keys
+from gert.kernel.ledger.record import Batch, Written
+from gert.kernel.ledger.seal import Sealer
+
+T = TypeVar("T")
+
+POLL_INTERVAL: Final = 2.0
+"""How often, in seconds, a waiting caller looks for itself: notifications may be lost."""
+
+LONGEST_REST: Final = 1.0
+_LAST_NOTICES: Final = 1.0
+_NOW: Final = "to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
+_COUNTS: Final = (
+    "SELECT run_id, count, (SELECT coalesce(max(id), 0) FROM inbox WHERE inbox.run_id = runs.run_id)"
+    " FROM runs WHERE run_id = ANY($1::text[]) ORDER BY run_id"
+)
+_NO_KEYS: Final = Keys()
+
+
+class PostgresLedger(SqlLedger):
+    """Runs in one schema of a database; its tables are created if they are not there, unless it is only to be read.
+
+    It connects when it is first used.
+
+    dsn: the address of the database, as `postgresql://user@host/database`
+    schema: where in the database the ledger is
+    command_timeout_seconds: how long to wait for an answer, and for a connection when all are in use
+    max_retry_attempts: how often something is tried when connections break
+    retry_backoff_seconds: how long to rest after the first of these; twice as long after each further one
+    key, keys: what seals the head of a run on every append, and what seals are checked with
+    clock: stamps events; a clock of the caller's own also decides about leases, which otherwise go by the server's
+    """
+
+    backend: sql.Backend = "postgres"
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        schema: str = "gert",
+        min_pool_size: int = 1,
+        max_pool_size: int = 10,
+        command_timeout_seconds: float = 30.0,
+        max_retry_attempts: int = 5,
+        retry_backoff_seconds: float = 0.02,
+        read_only: bool = False,
+        key: Key | None = None,
+        keys: Keys = _NO_KEYS,
+        clock: Callable[[], datetime] | None = None,
+        ids: Callable[[], str] | None = None,
+        poll_interval: float = POLL_INTERVAL,
+    ) -> None:
+        if not 0 <= min_pool_size <= max_pool_size or max_pool_size < 1:
+            raise UsageError(f"expected a pool of 1 or more connections, found {min_pool_size} to {max_pool_size}")
+        driver()
+        self._dsn = dsn
+        self._schema = check_name(schema)
+        self._sizes = (min_pool_size, max_pool_size)
+        self._timeout = command_timeout_seconds
+        self._attempts = max(1, max_retry_attempts)
+        self._backoff = retry_backoff_seconds
+        self._pool: Any = None
+        self._opening: asyncio.Lock | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_durable = True
+        now = _NOW if clock is None else "NULL"
+        lock = f"{sql.LOCK.replace(' FROM runs', f', {now} FROM runs')} FOR UPDATE OF runs"
+        now_query = f"SELECT {_NOW}" if clock is None else None
+        dialect = Dialect(
+            lock=lock, now=now_query, serialize="SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))"
+        )
+        super().__init__(
+            dialect, Sealer(key, keys), read_only=read_only, clock=clock, ids=ids, poll_interval=poll_interval
+        )
+        channel = f"{schema}_written"
+        self._notifier = Notifier(self._connect, channel)
+        self._listener = Listener(self._connect, channel, self._waiting, lambda pid: pid == self._notifier.pid)
+
+    @property
+    def durable(self) -> bool:
+        """Whether what was appended survives a loss of power, as far as the server says."""
+        return self._is_durable
+
+    async def __aenter__(self) -> Self:
+        self._check_usable()
+        await self._retried(self._opened, lambda _: False)
+        return self
+
+    # --- connections
+
+    async def _opened(self) -> Any:
+        """The pool; a broken one was given up before."""
+        if self._opening is None:
+            self._opening = asyncio.Lock()
+        async with self._opening:
+            if self._pool is None:
+                least, most = self._sizes
+                self._pool = await driver().create_pool(
+                    min_size=least, max_size=most, connect=self._connect, reset=_keep, **self._options()
+                )
+            return self._pool
+
+    async def _connect(self, *_: Any, **options: Any) -> Any:
+        """A new connection to a ledger that is there; the first one creates it."""
+        options.pop("loop", None)
+        try:
+            connection = await driver().connect(self._dsn, **{**self._options(), **options})
+        except ValueError:
+            # Its message may quote the address, and with it a password.
+            raise is_no_address() from None
+        try:
+            await (check_ledger if self._read_only else make_ledger)(connection, self._schema)
+            await self._be_durable(connection)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+    def _options(self) -> dict[str, Any]:
+        settings = {
+            "search_path": self._schema,
+            "application_name": "gert",
+            "default_transaction_isolation": "read committed",
+            "jit": "off",
+            # Plans are made while a ledger is small and kept while it grows: they go by its indexes from the start.
+            "enable_seqscan": "off",
+        }
+        if self._read_only:
+            settings["default_transaction_read_only"] = "on"
+        return {
+            "timeout": self._timeout,
+            "command_timeout": self._timeout,
+            "server_settings": settings,
+            "max_cached_statement_lifetime": 0,
+        }
+
+    async def _be_durable(self, connection: Any) -> None:
+        """An append is durable when it returns, whatever is usual in this database."""
+        row = await connection.fetchrow("SELECT current_setting('fsync'), current_setting('synchronous_commit')")
+        self._is_durable = row[0] == "on"
+        if row[1] == "off" and not self._read_only:
+            await connection.execute("SET synchronous_commit = on")
+
+    def _give_up(self, pool: Any) -> None:
+        """Trust no connection of a pool any more; the next statement connects anew."""
+        if pool is not None and self._pool is pool:
+            self._pool = None
+            pool.terminate()
+
+    # --- statements
+
+    async def _rows(self, statement: str, *values: Any, heavy: bool = False) -> Sequence[Sequence[Any]]:
+        async def read() -> list[tuple[Any, ...]]:
+            pool = await self._opened()
+            try:
+                async with pool.acquire(timeout=self._timeout) as connection:
+                    return [tuple(row) for row in await connection.fetch(statement, *values)]
+            except Exception as error:
+                if is_transient(error):
+                    self._give_up(pool)
+                raise
+
+        return await self._retried(read, lambda error: is_transient(error) or is_undone(error))
+
+    async def _transact(self, begin: Callable[[Batch | None], Transaction[T]]) -> T:
+        # A task: a cancelled caller does not undo a change that was asked for.
+        task = asyncio.get_running_loop().create_task(self._changed(begin))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
+
+    async def _changed(self, begin: Callable[[Batch | None], Transaction[T]]) -> T:
+        attempted: list[Batch] = []
+
+        async def change() -> T:
+            pool = await self._opened()
+            try:
+                async with pool.acquire(timeout=self._timeout) as connection, connection.transaction():
+                    result = await _run(connection, begin(attempted[-1] if attempted else None))
+                    if isinstance(result, Written):
+                        attempted.append(result.batch)
+                    return result
+            except Exception as error:
+                if is_transient(error):
+                    self._give_up(pool)
+                raise
+
+        return await self._retried(change, lambda error: is_doubtful(error) or is_undone(error))
+
+    async def _retried(self, attempt: Callable[[], Awaitable[T]], may_pass: Callable[[BaseException], bool]) -> T:
+        for number in range(1, self._attempts + 1):
+            try:
+                return await attempt()
+            except GertError:
+                raise
+            except Exception as error:
+                if number == self._attempts or not may_pass(error):
+                    raise worded(error) from error
+            await asyncio.sleep(min(LONGEST_REST, self._backoff * 2 ** (number - 1)))
+        raise AssertionError("unreachable")
+
+    # --- following
+
+    def _listen(self) -> None:
+        self._listener.start()
+
+    def _wrote(self, run_id: str) -> None:
+        super()._wrote(run_id)
+        self._notifier.wrote(run_id)
+
+    async def _look(self, run_ids: Sequence[str]) -> Hashable:
+        return tuple(await self._rows(_COUNTS, list(run_ids)))
+
+    # --- life
+
+    async def _close(self) -> None:
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._listener.close()
+        await self._notifier.close(_LAST_NOTICES)
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            try:
+                async with asyncio.timeout(self._timeout):
+                    await pool.close()
+            except Exception:
+                pool.terminate()
+
+
+async def _run(connection: Any, transaction: Transaction[T]) -> T:
+    """Run the statements of a transaction, one after the other."""
+    rows: Any = None
+    while True:
+        try:
+            statement = transaction.send(rows)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if isinstance(statement, Change) and len(statement.rows) > 1:
+            await connection.executemany(statement.sql, statement.rows)
+            rows = ()
+        else:
+            values = statement.rows[0] if isinstance(statement, Change) else statement.values
+            rows = [tuple(row) for row in await connection.fetch(statement.sql, *values)]
+
+
+async def _keep(_: Any) -> None:
+    """Connections are given back as they are: no statement changes their settings, and a reset costs a round trip."""

@@ -1,0 +1,55 @@
+"""Rows of a ledger as the kernel knows them."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from gert.errors import TraceError
+from gert.kernel.events.envelope import format_timestamp, parse_timestamp
+from gert.kernel.ledger.agent_fold import Snapshot
+from gert.kernel.ledger.record import NEVER, Head, Holder, Lease
+from gert.kernel.ledger.runbook_fold import RunbookSnapshot
+
+_SNAPSHOT: Final = msgspec.json.Decoder(Snapshot | RunbookSnapshot)
+_HOLDER: Final = msgspec.json.Decoder(Holder)
+HEAD_WIDTH: Final = 11
+_UNREADABLE: Final = (msgspec.MsgspecError, TypeError, UnicodeDecodeError, RecursionError)
+
+
+def head_of(row: Sequence[Any]) -> Head:
+    """The head of a run from `sql.HEAD_COLUMNS`."""
+    run_id, kind, tenant, count, hashed, answers, answers_hash, snapshot, started_at, updated_at, seal = row
+    return Head(
+        run_id, kind, tenant, count, hashed, answers, answers_hash, _snapshot(snapshot, run_id), started_at,
+        updated_at, seal,
+    )  # fmt: skip
+
+
+def lease_of(run_id: str, row: Sequence[Any]) -> Lease | None:
+    """A lease from `sql.LEASE_COLUMNS`, as it was last written; None where no worker ever had one."""
+    worker_id, token, expires, seconds, holder = row
+    if not token:
+        return None
+    try:
+        process = None if holder is None else _HOLDER.decode(holder)
+    except _UNREADABLE:
+        process = None
+    return Lease(run_id, worker_id, token, NEVER if expires is None else parse_timestamp(expires), seconds, process)
+
+
+def lease_values(lease: Lease) -> tuple[Any, ...]:
+    """The values of `sql.SET_LEASE`."""
+    expires = format_timestamp(lease.expires_at) if lease.worker_id is not None else None
+    holder = msgspec.json.encode(lease.holder) if lease.holder is not None else None
+    return lease.run_id, lease.worker_id, lease.token, expires, lease.seconds, holder
+
+
+def _snapshot(data: Any, run_id: str) -> Snapshot | RunbookSnapshot | None:
+    if data is None:
+        return None
+    try:
+        found: Snapshot | RunbookSnapshot = _SNAPSHOT.decode(data)
+    except _UNREADABLE:
+        raise TraceError(f"the snapshot of run `{run_id}` cannot be read") from None
+    return found

@@ -1,0 +1,241 @@
+"""The tables of a ledger and every statement on them, written once for SQLite and Postgres.
+
+Placeholders are numbered as Postgres numbers them; `for_sqlite` gives the same statement to SQLite. Times are text,
+in UTC with microseconds, so that they sort alike everywhere; text columns sort by bytes.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Final, Literal
+
+from gert.kernel.events.chain import GENESIS
+
+Backend = Literal["sqlite", "postgres"]
+
+SCHEMA_VERSION: Final = 4
+
+_TYPES: Final[Mapping[Backend, Mapping[str, str]]] = {
+    "sqlite": {"bytes": "BLOB", "number": "INTEGER", "serial": "INTEGER PRIMARY KEY AUTOINCREMENT", "real": "REAL"},
+    "postgres": {
+        "bytes": "BYTEA",
+        "number": "BIGINT",
+        "serial": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        "real": "DOUBLE PRECISION",
+    },
+}
+
+# Stored in the order of their keys, where that spares a second tree; lines are long and stay out of it.
+_KEYED: Final[Mapping[Backend, str]] = {"sqlite": " WITHOUT ROWID", "postgres": ""}
+_COLLATION: Final[Mapping[Backend, str]] = {"sqlite": "", "postgres": ' COLLATE "C"'}
+
+_TABLES: Final = {
+    "meta": "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL){keyed}",
+    # One row for each run: its head, its snapshot, and who drives it. An append and a change of the lease change the
+    # same row, so one of them is first.
+    "runs": """CREATE TABLE runs (
+        run_id TEXT{c} PRIMARY KEY, kind TEXT NOT NULL, tenant TEXT{c}, count {number} NOT NULL, hash TEXT NOT NULL,
+        answers {number} NOT NULL, answers_hash TEXT NOT NULL, snapshot {bytes}, started_at TEXT{c} NOT NULL,
+        updated_at TEXT{c} NOT NULL, seal TEXT, status TEXT,
+        lease_worker TEXT, lease_token {number} NOT NULL DEFAULT 0, lease_expires TEXT{c},
+        lease_seconds {real} NOT NULL DEFAULT 0, lease_holder {bytes}
+    ){keyed}""",
+    "events": """CREATE TABLE events (
+        run_id TEXT{c} NOT NULL, seq {number} NOT NULL, type TEXT NOT NULL, timestamp TEXT{c} NOT NULL,
+        summary_type TEXT{c}, line {bytes} NOT NULL,
+        PRIMARY KEY (run_id, seq)
+    )""",
+    "answers": """CREATE TABLE answers (
+        run_id TEXT{c} NOT NULL, n {number} NOT NULL, line {bytes} NOT NULL,
+        PRIMARY KEY (run_id, n)
+    )""",
+    "calls": """CREATE TABLE calls (
+        run_id TEXT{c} NOT NULL, seq {number} NOT NULL, kind TEXT NOT NULL, key TEXT{c} NOT NULL, name TEXT{c} NOT NULL,
+        tenant TEXT{c} NOT NULL, timestamp TEXT{c} NOT NULL, input_hash TEXT NOT NULL, semantic_key TEXT{c},
+        outcome TEXT NOT NULL, done_seq {number}, drift TEXT NOT NULL, held {number} NOT NULL,
+        PRIMARY KEY (run_id, seq)
+    ){keyed}""",
+    "tickets": """CREATE TABLE tickets (
+        ticket_id TEXT{c} PRIMARY KEY, run_id TEXT{c} NOT NULL, seq {number} NOT NULL, step_id TEXT NOT NULL,
+        created_at TEXT{c} NOT NULL, expires_at TEXT{c}, status TEXT NOT NULL, done_seq {number}
+    ){keyed}""",
+    "inbox": """CREATE TABLE inbox (
+        id {serial}, run_id TEXT{c} NOT NULL, kind TEXT NOT NULL, received_at TEXT{c} NOT NULL, body {bytes} NOT NULL,
+        ticket_id TEXT{c}, taken {number}
+    )""",
+    "documents": "CREATE TABLE documents (digest TEXT{c} PRIMARY KEY, body {bytes} NOT NULL)",
+    "output": """CREATE TABLE output (
+        id {serial}, run_id TEXT{c} NOT NULL, key TEXT{c} NOT NULL, stream TEXT NOT NULL, text TEXT NOT NULL
+    )""",
+    "claims": "CREATE TABLE claims (id {serial}, key TEXT{c} NOT NULL, at TEXT{c} NOT NULL, run_id TEXT{c} NOT NULL)",
+}
+
+_INDEXES: Final = (
+    "CREATE INDEX events_by_summary ON events (run_id, summary_type, seq) WHERE summary_type IS NOT NULL",
+    # None by the time of the last event: every append would have to change it, and there are few runs to an event.
+    "CREATE INDEX runs_by_tenant ON runs (tenant, started_at)",
+    "CREATE INDEX calls_by_key ON calls (run_id, key, seq)",
+    "CREATE INDEX calls_by_name ON calls (tenant, name, timestamp) WHERE kind = 'tool'",
+    "CREATE INDEX calls_by_semantic ON calls (tenant, name, semantic_key) WHERE semantic_key IS NOT NULL",
+    # Two calls with one semantic key are never both open or done.
+    "CREATE UNIQUE INDEX calls_held ON calls (tenant, name, semantic_key) WHERE held = 1",
+    "CREATE INDEX tickets_by_run ON tickets (run_id, status)",
+    "CREATE INDEX tickets_by_status ON tickets (status, created_at)",
+    "CREATE INDEX inbox_by_run ON inbox (run_id, id)",
+    "CREATE INDEX output_by_run ON output (run_id, id)",
+    "CREATE INDEX claims_by_key ON claims (key, at)",
+)
+
+
+def schema(backend: Backend) -> tuple[str, ...]:
+    """The statements that make an empty ledger."""
+    kinds = {"c": _COLLATION[backend], "keyed": _KEYED[backend], **_TYPES[backend]}
+    return (*(text.format(**kinds) for text in _TABLES.values()), *_INDEXES)
+
+
+def tables() -> frozenset[str]:
+    """The names of all tables."""
+    return frozenset(_TABLES)
+
+
+_PLACE: Final = re.compile(r"\$(\d+)(?:::\w+(?:\[\])?)?")
+
+
+@cache
+def for_sqlite(statement: str) -> str:
+    """The same statement for SQLite, without the types that Postgres wants to know."""
+    return _PLACE.sub(r"?\1", statement)
+
+
+# --- the head of a run and its lease
+
+HEAD_COLUMNS: Final = "run_id, kind, tenant, count, hash, answers, answers_hash, snapshot, started_at, updated_at, seal"
+LEASE_COLUMNS: Final = "lease_worker, lease_token, lease_expires, lease_seconds, lease_holder"
+
+HEAD: Final = f"SELECT {HEAD_COLUMNS} FROM runs WHERE run_id = $1 AND count > 0"
+STATUS: Final = "SELECT status FROM runs WHERE run_id = $1"
+COUNT: Final = "SELECT count FROM runs WHERE run_id = $1"
+LEASE: Final = f"SELECT {LEASE_COLUMNS} FROM runs WHERE run_id = $1"
+LOCK: Final = f"SELECT {HEAD_COLUMNS}, {LEASE_COLUMNS} FROM runs WHERE run_id = $1"
+"""On Postgres `FOR UPDATE` is added; on SQLite the transaction holds the database already."""
+
+LAST_LINE: Final = "SELECT line FROM events WHERE run_id = $1 AND seq = $2"
+LAST_SEQ: Final = "SELECT coalesce(max(seq), 0) FROM events WHERE run_id = $1"
+# A run has a row before it has events where its lease was taken first.
+TOUCH: Final = (
+    "INSERT INTO runs (run_id, kind, count, hash, answers, answers_hash, started_at, updated_at)"
+    f" VALUES ($1, 'agent', 0, '{GENESIS}', 0, '{GENESIS}', '', '') ON CONFLICT (run_id) DO NOTHING"
+)
+SET_HEAD: Final = (
+    "UPDATE runs SET kind = $2, tenant = $3, count = $4, hash = $5, answers = $6, answers_hash = $7, snapshot = $8,"
+    " started_at = $9, updated_at = $10, seal = $11, status = $12 WHERE run_id = $1"
+)
+# Columns of an index are left alone: SQLite would write the index again, whether it changed or not.
+MOVE_HEAD: Final = (
+    "UPDATE runs SET count = $2, hash = $3, answers = $4, answers_hash = $5, snapshot = $6, updated_at = $7,"
+    " seal = $8, status = $9 WHERE run_id = $1"
+)
+SET_LEASE: Final = (
+    "UPDATE runs SET lease_worker = $2, lease_token = $3, lease_expires = $4, lease_seconds = $5, lease_holder = $6"
+    " WHERE run_id = $1"
+)
+
+# --- what an append writes
+
+ADD_EVENT: Final = (
+    "INSERT INTO events (run_id, seq, type, timestamp, summary_type, line) VALUES ($1, $2, $3, $4, $5, $6)"
+)
+ADD_ANSWER: Final = "INSERT INTO answers (run_id, n, line) VALUES ($1, $2, $3)"
+CALL_COLUMNS: Final = (
+    "run_id, seq, kind, key, name, tenant, timestamp, input_hash, semantic_key, outcome, done_seq, drift"
+)
+ADD_CALL: Final = (
+    f"INSERT INTO calls ({CALL_COLUMNS}, held) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+)
+# A call that turns out to have happened after all holds its key again, unless another has it by now.
+END_CALL: Final = """
+UPDATE calls SET outcome = coalesce($3::text, outcome), done_seq = coalesce($4::bigint, done_seq),
+    drift = coalesce($5::text, drift),
+    held = CASE WHEN $3::text IS NULL THEN held WHEN $6::bigint = 0 OR semantic_key IS NULL THEN 0
+        WHEN held = 1 THEN 1
+        WHEN EXISTS (
+            SELECT 1 FROM calls AS other WHERE other.tenant = calls.tenant AND other.name = calls.name
+                AND other.semantic_key = calls.semantic_key AND other.held = 1
+        ) THEN 0 ELSE 1 END
+WHERE run_id = $1 AND seq = $2
+"""
+TICKET_COLUMNS: Final = "ticket_id, run_id, seq, step_id, created_at, expires_at, status, done_seq"
+ADD_TICKET: Final = f"INSERT INTO tickets ({TICKET_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"
+END_TICKET: Final = (
+    "UPDATE tickets SET status = $3, done_seq = $4"
+    " WHERE run_id = $1 AND status = 'pending' AND ($2::text IS NULL OR ticket_id = $2)"
+)
+TAKE: Final = "UPDATE inbox SET taken = $3 WHERE run_id = $1 AND id = $2 AND taken IS NULL"
+ADD_DOCUMENT: Final = "INSERT INTO documents (digest, body) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING"
+DROP_OUTPUT: Final = "DELETE FROM output WHERE run_id = $1 AND key = $2"
+
+# --- what others write
+
+MESSAGE_COLUMNS: Final = "id, run_id, kind, received_at, body, ticket_id, taken"
+POST: Final = (
+    "INSERT INTO inbox (run_id, kind, received_at, body, ticket_id) VALUES ($1, $2, $3, $4, $5)"
+    f" RETURNING {MESSAGE_COLUMNS}"
+)
+ADD_OUTPUT: Final = "INSERT INTO output (run_id, key, stream, text) VALUES ($1, $2, $3, $4)"
+COUNT_CLAIMS: Final = "SELECT count(*) FROM claims WHERE key = $1 AND at >= $2"
+ADD_CLAIM: Final = "INSERT INTO claims (key, at, run_id) VALUES ($1, $2, $3)"
+PRUNE_CLAIMS: Final = "DELETE FROM claims WHERE key = $1 AND at < $2"
+
+# --- reading
+
+LINES: Final = "SELECT line FROM events WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3"
+LAST_LINES: Final = "SELECT line FROM events WHERE run_id = $1 ORDER BY seq DESC LIMIT $2"
+EVENTS: Final = (
+    "SELECT seq, type, timestamp, summary_type, line FROM events WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3"
+)
+ANSWERS: Final = "SELECT line FROM answers WHERE run_id = $1 AND n > $2 ORDER BY n LIMIT $3"
+DOCUMENT: Final = "SELECT body FROM documents WHERE digest = $1"
+# In two steps: in one, SQLite may go through every call of the run in order.
+CALLS: Final = (
+    f"SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 AND seq IN"
+    " (SELECT seq FROM calls WHERE run_id = $1 AND key = $2 ORDER BY seq DESC LIMIT $3) ORDER BY seq DESC"
+)
+ALL_CALLS: Final = f"SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3"
+LAST_CALL: Final = "SELECT coalesce(max(seq), 0) FROM calls WHERE run_id = $1 AND key = $2"
+OPEN_CALLS: Final = f"SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 AND outcome = 'open' ORDER BY seq LIMIT $2"
+_HOLDING: Final = "('open', 'success', 'unknown_outcome')"
+_SAME: Final = f"SELECT {CALL_COLUMNS} FROM calls WHERE tenant = $1 AND name = $2 AND semantic_key = $3"
+HOLDERS: Final = f"{_SAME} AND outcome IN {_HOLDING} ORDER BY held DESC, timestamp, seq"
+HOLDER: Final = (
+    f"{_SAME} ORDER BY CASE WHEN outcome IN {_HOLDING} THEN 1 ELSE 0 END DESC, held DESC,"
+    " timestamp DESC, seq DESC LIMIT 1"
+)
+SUMMARY: Final = (
+    "SELECT line FROM events WHERE run_id = $1 AND summary_type = $2 AND summary_type IS NOT NULL"
+    " ORDER BY seq DESC LIMIT $3"
+)
+SUMMARIES: Final = "SELECT line FROM events WHERE run_id = $1 AND summary_type IS NOT NULL ORDER BY seq DESC LIMIT $2"
+# From each type straight to the next one: a run may have thousands of summaries of a few types.
+LATEST_SUMMARIES: Final = """
+WITH RECURSIVE kind(t) AS (
+    SELECT min(summary_type) FROM events WHERE run_id = $1 AND summary_type >= $2 AND summary_type IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(summary_type) FROM events WHERE run_id = $1 AND summary_type > t AND summary_type IS NOT NULL)
+    FROM kind WHERE t IS NOT NULL AND substr(t, 1, length($2)) = $2
+)
+SELECT (SELECT line FROM events WHERE run_id = $1 AND summary_type = t AND summary_type IS NOT NULL
+        ORDER BY seq DESC LIMIT 1)
+FROM kind WHERE t IS NOT NULL AND substr(t, 1, length($2)) = $2 ORDER BY t
+"""
+MESSAGES: Final = (
+    f"SELECT {MESSAGE_COLUMNS} FROM inbox WHERE run_id = $1 AND id > $2 AND ($3::text IS NULL OR ticket_id = $3)"
+    " ORDER BY id LIMIT 10000"
+)
+LAST_MESSAGE: Final = "SELECT coalesce(max(id), 0) FROM inbox WHERE run_id = $1"
+OUTPUT: Final = (
+    "SELECT id, key, stream, text FROM output WHERE run_id = $1 AND id > $2 AND ($3::text IS NULL OR key = $3)"
+    " ORDER BY id LIMIT 1000"
+)
+RUN_OF: Final = "SELECT kind, status FROM runs WHERE run_id = $1 AND count > 0"
+SCHEMA: Final = "SELECT value FROM meta WHERE key = 'schema_version'"
+PAGE_SIZES: Final = "SELECT length(line) FROM events WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3"

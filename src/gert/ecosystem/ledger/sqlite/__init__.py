@@ -1,0 +1,1 @@
+"""The ledger in a SQLite file: the embedded default."""

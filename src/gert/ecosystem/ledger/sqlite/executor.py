@@ -1,0 +1,289 @@
+"""Runs the transactions and reads of one SQLite file beside an event loop.
+
+Transactions that wait share one commit. One that waits for nothing is committed on the event loop's own thread as
+long as the disk is quick: handing work to a thread and back takes longer than such a commit.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Lock, Thread
+from time import monotonic, perf_counter
+from typing import Any, Final, TypeVar
+
+from gert.ecosystem.ledger import sql
+from gert.ecosystem.ledger.sqlite.file import (
+    MEMORY,
+    FileGuard,
+    is_busy,
+    open_reader,
+    open_writer,
+    retried,
+    roll_back,
+    worded,
+)
+from gert.ecosystem.ledger.transactions import Change, Transaction
+from gert.errors import TraceError
+
+T = TypeVar("T")
+
+LOOK_EVERY: Final = 0.05
+"""How long, in seconds, a ledger whose file was taken away may be written on: looking costs an eighth of a commit."""
+
+QUICK_SECONDS: Final = 0.002
+"""How long a commit may keep the event loop waiting."""
+
+_MOST_TOGETHER: Final = 256
+
+
+class _Task:
+    """A transaction, and the future that waits for its result."""
+
+    __slots__ = ("begin", "error", "future", "loop", "result")
+
+    def __init__(self, begin: Callable[[], Transaction[Any]], loop: asyncio.AbstractEventLoop) -> None:
+        self.begin = begin
+        self.loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def settle(self) -> None:
+        """Hand the result to the caller, on its event loop."""
+        if self.future.done():
+            return
+        if self.error is None:
+            self.future.set_result(self.result)
+        else:
+            self.future.set_exception(self.error)
+
+
+class _HalfDone(Exception):
+    """A transaction failed after it had changed something: the commit it shared has to be done again without it."""
+
+
+class Executor:
+    """One connection that writes, one that reads on the event loop, and one that reads on a thread.
+
+    patience: how long to wait for other processes, in seconds
+    """
+
+    def __init__(self, path: str, *, sync: bool, read_only: bool, patience: float) -> None:
+        self.path = path
+        self._patience = patience
+        self._alone = read_only
+        self._writing = Lock()
+        self._reading = Lock()
+        self._writer: sqlite3.Connection | None = None
+        self._near: sqlite3.Connection | None = None
+        self._far: sqlite3.Connection | None = None
+        self._guard: FileGuard | None = None
+        self._took = 0.0
+        self._queue: SimpleQueue[_Task | None] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._queued = 0
+        try:
+            if read_only:
+                self._near = open_reader(path, alone=True, patience=patience)
+            else:
+                self._writer = open_writer(path, sync=sync, patience=patience)
+        except sqlite3.Error as error:
+            raise worded(path, error) from error
+        if path == MEMORY:
+            self._near = self._far = self._writer
+            self._reading = self._writing
+        elif not read_only:
+            self._guard = FileGuard(path, every=LOOK_EVERY)
+
+    # --- reading
+
+    def read(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        """The rows of a statement, on the calling thread."""
+        with self._worded():
+            if self._near is None:
+                self._near = open_reader(self.path, alone=self._alone)
+            with self._reading if self._near is self._writer else _UNLOCKED:
+                return self._near.execute(sql.for_sqlite(statement), values).fetchall()
+
+    async def read_far(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        """The rows of a statement that may give many, on a thread."""
+        return await asyncio.to_thread(self._read_far, statement, values)
+
+    def _read_far(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        with self._worded(), self._reading:
+            if self._far is None:
+                self._far = open_reader(self.path, alone=self._alone, patience=self._patience)
+            return self._far.execute(sql.for_sqlite(statement), values).fetchall()
+
+    def version(self) -> int:
+        """A number that changes whenever another connection has written."""
+        return int(self.read("PRAGMA data_version", ())[0][0])
+
+    # --- writing
+
+    async def transact(self, begin: Callable[[], Transaction[T]]) -> T:
+        """Run a transaction; it is committed when this returns, and even if the caller is cancelled."""
+        loop = asyncio.get_running_loop()
+        task = _Task(begin, loop)
+        if not self._queued and self._took < QUICK_SECONDS and self._writing.acquire(blocking=False):
+            try:
+                is_done = self._commit([task], patience=0.0)
+            finally:
+                self._writing.release()
+            if is_done:
+                if task.error is not None:
+                    raise task.error
+                await asyncio.sleep(0)
+                result: T = task.result
+                return result
+        self._enqueue(task)
+        return await task.future  # type: ignore[no-any-return]
+
+    def _enqueue(self, task: _Task) -> None:
+        self._queued += 1
+        if self._thread is None:
+            self._thread = Thread(target=self._work, name="gert-ledger", daemon=True)
+            self._thread.start()
+        self._queue.put(task)
+
+    def _work(self) -> None:
+        """Commit what waits, together, until there is nothing more to come."""
+        is_over = False
+        while not is_over:
+            tasks: list[_Task] = []
+            while len(tasks) < _MOST_TOGETHER and (not tasks or not self._queue.empty()):
+                task = self._queue.get()
+                if task is None:
+                    is_over = True
+                    break
+                tasks.append(task)
+            if not tasks:
+                return
+            with self._writing:
+                try:
+                    self._commit(tasks, patience=self._patience)
+                except BaseException as error:
+                    for task in tasks:
+                        task.error = error
+            # An event loop that was closed has no caller that waits.
+            with suppress(RuntimeError):
+                tasks[0].loop.call_soon_threadsafe(self._settle, tasks)
+
+    def _settle(self, tasks: Sequence[_Task]) -> None:
+        self._queued -= len(tasks)
+        for task in tasks:
+            task.settle()
+
+    def _commit(self, tasks: Sequence[_Task], *, patience: float) -> bool:
+        """Run transactions in one commit; False where another process has the database and there is no time to wait.
+
+        Each fails for its own reasons; where one fails halfway, the commit is undone and each is run alone.
+        """
+        writer = self._writer
+        if writer is None:
+            raise TraceError("the ledger is open only for reading")
+        began = perf_counter()
+        try:
+            retried(lambda: writer.execute("BEGIN IMMEDIATE"), monotonic() + patience)
+        except sqlite3.Error as error:
+            if is_busy(error) and not patience:
+                return False
+            for task in tasks:
+                task.error = worded(self.path, error)
+            return True
+        try:
+            if self._guard is not None:
+                self._guard.require()
+            for task in tasks:
+                self._run(writer, task)
+            writer.execute("COMMIT")
+        except BaseException as error:
+            roll_back(writer)
+            if len(tasks) > 1 and isinstance(error, (_HalfDone, sqlite3.Error)):
+                for task in tasks:
+                    task.error = task.result = None
+                    self._commit([task], patience=self._patience)
+            else:
+                self._fail(tasks, error)
+        self._took = perf_counter() - began
+        return True
+
+    def _fail(self, tasks: Sequence[_Task], error: BaseException) -> None:
+        if isinstance(error, _HalfDone) and error.__cause__ is not None:
+            error = error.__cause__
+        for task in tasks:
+            task.error = worded(self.path, error) if isinstance(error, sqlite3.Error) else error
+
+    def _run(self, writer: sqlite3.Connection, task: _Task) -> None:
+        """Run one transaction; what it refuses before it changes anything concerns its own caller alone."""
+        changed = False
+        transaction = task.begin()
+        rows: Any = None
+        try:
+            while True:
+                statement = transaction.send(rows)
+                if isinstance(statement, Change):
+                    changed = True
+                    rows = self._change(writer, statement)
+                else:
+                    rows = writer.execute(sql.for_sqlite(statement.sql), statement.values).fetchall()
+        except StopIteration as end:
+            task.result = end.value
+        except sqlite3.Error:
+            raise
+        except BaseException as error:
+            if changed:
+                raise _HalfDone from error
+            task.error = error
+
+    @staticmethod
+    def _change(writer: sqlite3.Connection, change: Change) -> Sequence[Sequence[Any]]:
+        statement = sql.for_sqlite(change.sql)
+        if len(change.rows) == 1:
+            return writer.execute(statement, change.rows[0]).fetchall()
+        writer.executemany(statement, change.rows)
+        return ()
+
+    # --- life
+
+    async def close(self) -> None:
+        """Commit what waits, and close the connections."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._queue.put(None)
+            await asyncio.to_thread(thread.join)
+        # Readers first: SQLite takes its log back into the file with the last connection, if that one may write.
+        # Otherwise the latest commits would stand beside the file, and a copy of it would lack them.
+        for connection in (self._near, self._far, self._writer):
+            if connection is not None:
+                connection.close()
+        self._near = self._far = self._writer = None
+
+    def _worded(self) -> "_Worded":
+        return _Worded(self.path)
+
+
+class _Worded:
+    """Turns what SQLite raises into an error of gert."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, sqlite3.Error):
+            raise worded(self._path, error) from error
+
+
+class _Unlocked:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None: ...
+
+
+_UNLOCKED: Final = _Unlocked()

@@ -1,0 +1,71 @@
+"""The ledger in a SQLite file: durable, for many processes on one machine. `:memory:` is a ledger for tests."""
+
+from collections.abc import Callable, Hashable, Sequence
+from datetime import datetime
+from os import PathLike, fspath
+from typing import Any, Final, TypeVar
+
+from gert.ecosystem.ledger import sql
+from gert.ecosystem.ledger.ledger import SqlLedger
+from gert.ecosystem.ledger.sqlite.executor import Executor
+from gert.ecosystem.ledger.transactions import Dialect, Transaction
+from gert.kernel.foundation.signature import Key, Keys
+from gert.kernel.ledger.record import Batch
+from gert.kernel.ledger.seal import Sealer
+
+T = TypeVar("T")
+
+POLL_INTERVAL: Final = 0.2
+PATIENCE: Final = 60.0
+_DIALECT: Final = Dialect(lock=sql.LOCK.replace(" FROM runs", ", NULL FROM runs"))
+_NO_KEYS: Final = Keys()
+
+
+class SqliteLedger(SqlLedger):
+    """Runs in a SQLite file, which is made if it is not there, unless it is only to be read.
+
+    sync: every append is on disk before it returns; without, a loss of power may take the last of them
+    patience: how long to wait for other processes, in seconds
+    key, keys: what seals the head of a run on every append, and what seals are checked with
+    """
+
+    backend: sql.Backend = "sqlite"
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        sync: bool = True,
+        read_only: bool = False,
+        patience: float = PATIENCE,
+        key: Key | None = None,
+        keys: Keys = _NO_KEYS,
+        clock: Callable[[], datetime] | None = None,
+        ids: Callable[[], str] | None = None,
+        poll_interval: float = POLL_INTERVAL,
+    ) -> None:
+        self.path = fspath(path)
+        self._sync = sync
+        self._executor = Executor(self.path, sync=sync, read_only=read_only, patience=patience)
+        super().__init__(
+            _DIALECT, Sealer(key, keys), read_only=read_only, clock=clock, ids=ids, poll_interval=poll_interval
+        )
+
+    @property
+    def durable(self) -> bool:
+        """Whether what was appended survives a loss of power."""
+        return self._sync
+
+    async def _rows(self, statement: str, *values: Any, heavy: bool = False) -> Sequence[Sequence[Any]]:
+        if heavy:
+            return await self._executor.read_far(statement, values)
+        return self._executor.read(statement, values)
+
+    async def _transact(self, begin: Callable[[Batch | None], Transaction[T]]) -> T:
+        return await self._executor.transact(lambda: begin(None))
+
+    async def _look(self, run_ids: Sequence[str]) -> Hashable:
+        return self._executor.version()
+
+    async def _close(self) -> None:
+        await self._executor.close()

@@ -1,0 +1,261 @@
+"""Every change to a ledger as a transaction that names its statements and performs none of them.
+
+A transaction is a generator: it yields statements and is sent their rows. SQLite runs it on a thread, Postgres on an
+event loop, each inside one database transaction; so an append is written once for both. Everything that may refuse
+is decided before the first `Change`.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+
+from gert.ecosystem.ledger import sql
+from gert.ecosystem.ledger.rows import HEAD_WIDTH, head_of, lease_of, lease_values
+from gert.errors import RunError, TraceError
+from gert.kernel.events.envelope import format_timestamp, parse_timestamp
+from gert.kernel.foundation.canonical import sha256_hex
+from gert.kernel.ledger.append_rules import check_follows, rival, settled
+from gert.kernel.ledger.leases import IsGone, acquired, check_fence, released, renewed
+from gert.kernel.ledger.record import (
+    HOLDING,
+    Batch,
+    Call,
+    CallEnd,
+    Expect,
+    Head,
+    Held,
+    Lease,
+    Message,
+    MessageKind,
+    Output,
+    Overtaken,
+    Write,
+    Written,
+)
+from gert.kernel.ledger.seal import Sealer, encode_snapshot
+
+T = TypeVar("T")
+
+
+class Read(NamedTuple):
+    """A statement that reads."""
+
+    sql: str
+    values: Sequence[Any]
+
+
+class Change(NamedTuple):
+    """A statement that writes, once for each row of values; a single row may return rows."""
+
+    sql: str
+    rows: Sequence[Sequence[Any]]
+
+
+Transaction: TypeAlias = Generator[Read | Change, Sequence[Sequence[Any]], T]
+
+
+class Dialect(NamedTuple):
+    """Where the backends differ.
+
+    lock: reads the head and the lease of a run and keeps others from changing them; the last column is the time by
+        the server's clock, or NULL where the caller's clock decides
+    now: reads the server's clock, where there is one
+    serialize: makes transactions with equal first values wait for each other, where the database does not anyway
+    """
+
+    lock: str
+    now: str | None = None
+    serialize: str | None = None
+
+
+class Terms(NamedTuple):
+    """What every append of one ledger goes by.
+
+    stamp: the time as events carry it
+    """
+
+    dialect: Dialect
+    sealer: Sealer
+    clock: Callable[[], datetime]
+    stamp: Callable[[], str]
+
+
+class _Locked(NamedTuple):
+    head: Head
+    lease: Lease | None
+    now: datetime
+
+
+def _lock(run_id: str, dialect: Dialect, clock: Callable[[], datetime]) -> Transaction[_Locked]:
+    rows = yield Read(dialect.lock, (run_id,))
+    if not rows:
+        yield Change(sql.TOUCH, ((run_id,),))
+        rows = yield Read(dialect.lock, (run_id,))
+    *columns, server_time = rows[0]
+    now = clock() if server_time is None else parse_timestamp(server_time)
+    return _Locked(head_of(columns[:HEAD_WIDTH]), lease_of(run_id, columns[HEAD_WIDTH:]), now)
+
+
+def append(
+    terms: Terms,
+    run_id: str,
+    write: Write,
+    expects: Sequence[Expect],
+    fence: int | None,
+    *,
+    adopt: bool = False,
+    attempted: Batch | None = None,
+) -> Transaction[Written | Overtaken | Held]:
+    """Append what `write` makes of the head of the run.
+
+    attempted: a batch of which it is not known whether it was committed
+    """
+    head, lease, now = yield from _lock(run_id, terms.dialect, terms.clock)
+    if attempted is not None and (yield from _is_there(head, attempted)):
+        return Written(attempted)
+    yield from _check_head(head, terms.sealer, adopt=adopt)
+    extended = check_fence(head, lease, fence, now)
+    for key, last_seq in expects:
+        [(found,)] = yield Read(sql.LAST_CALL, (run_id, key))
+        if found != last_seq:
+            return Overtaken(key)
+    batch = write(head, terms.stamp())
+    check_follows(head, batch)
+    calls, ends = settled(batch)
+    other = yield from _rival(run_id, calls, ends)
+    if other is not None:
+        return Held(other)
+    if not batch.events and not batch.answers and not batch.documents:
+        return Written(batch)
+    batch = batch._replace(head=terms.sealer.seal(batch.head))
+    if extended is not None:
+        yield Change(sql.SET_LEASE, (lease_values(extended),))
+    yield from _put(head, batch, calls, ends)
+    return Written(batch)
+
+
+def _is_there(head: Head, attempted: Batch) -> Transaction[bool]:
+    """Whether a batch was committed although its connection broke: the chain then goes through its head."""
+    wanted = attempted.head
+    if head.count < wanted.count or head.answers < wanted.answers:
+        return False
+    if head.answers == wanted.answers and head.answers_hash != wanted.answers_hash:
+        return False
+    rows = yield Read(sql.LAST_LINE, (head.run_id, wanted.count))
+    return bool(rows) and sha256_hex(bytes(rows[0][0])) == wanted.hash
+
+
+def _check_head(head: Head, sealer: Sealer, *, adopt: bool) -> Transaction[None]:
+    """Refuse to append after a head that is not the end of its events, or that was not sealed by our key."""
+    if sealer.knows(head):
+        return
+    [(last,)] = yield Read(sql.LAST_SEQ, (head.run_id,))
+    if last != head.count:
+        raise TraceError(
+            f"run `{head.run_id}` does not end where it should: expected {head.count} events, found {last}",
+            hint="nothing is added to it; `gert run verify-ledger` says more",
+        )
+    rows = (yield Read(sql.LAST_LINE, (head.run_id, head.count))) if head.count else ()
+    sealer.check(head, bytes(rows[0][0]) if rows else None, adopt=adopt)
+
+
+def _rival(run_id: str, calls: Sequence[Call], ends: Sequence[CallEnd]) -> Transaction[Call | None]:
+    holders: dict[int, list[Call]] = {}
+    for call in calls:
+        if call.held:
+            rows = yield Read(sql.HOLDERS, (call.tenant, call.name, call.semantic_key))
+            holders[call.seq] = [Call(*row) for row in rows]
+    return rival(run_id, calls, ends, lambda call: holders[call.seq]) if holders else None
+
+
+def _put(before: Head, batch: Batch, calls: Sequence[Call], ends: Sequence[CallEnd]) -> Transaction[None]:
+    head, run_id = batch.head, batch.head.run_id
+    if batch.documents:
+        yield Change(sql.ADD_DOCUMENT, batch.documents)
+    if batch.answers:
+        yield Change(sql.ADD_ANSWER, [(run_id, n, line) for n, line in enumerate(batch.answers, before.answers + 1)])
+    if batch.events:
+        yield Change(sql.ADD_EVENT, [(run_id, *event) for event in batch.events])
+    status = head.snapshot.status if head.snapshot is not None else None
+    moved = (head.count, head.hash, head.answers, head.answers_hash, encode_snapshot(head), head.updated_at, head.seal)
+    if before.count:
+        yield Change(sql.MOVE_HEAD, ((run_id, *moved, status),))
+    else:
+        *first, updated_at, seal = moved
+        row = (run_id, head.kind, head.tenant, *first, head.started_at, updated_at, seal, status)
+        yield Change(sql.SET_HEAD, (row,))
+    if ends:
+        # One change a call: a later event about it supplements the earlier one.
+        yield Change(sql.END_CALL, [(run_id, *end, int(end.outcome in HOLDING)) for end in ends])
+    if calls:
+        yield Change(sql.ADD_CALL, [(*msgspec.structs.astuple(call), int(call.held)) for call in calls])
+    if batch.tickets:
+        yield Change(sql.ADD_TICKET, [msgspec.structs.astuple(ticket) for ticket in batch.tickets])
+    if batch.ticket_ends:
+        yield Change(sql.END_TICKET, [(run_id, *end) for end in batch.ticket_ends])
+    if batch.taken:
+        yield Change(sql.TAKE, [(run_id, message, head.count) for message in batch.taken])
+    if batch.finished:
+        yield Change(sql.DROP_OUTPUT, [(run_id, key) for key in batch.finished])
+
+
+# --- leases
+
+
+def acquire(terms: Terms, wanted: Lease, is_gone: IsGone) -> Transaction[Lease | None]:
+    """Take or renew a lease."""
+    _, lease, now = yield from _lock(wanted.run_id, terms.dialect, terms.clock)
+    return (yield from _set(acquired(lease, wanted, now, is_gone)))
+
+
+def renew(terms: Terms, run_id: str, worker_id: str, seconds: float) -> Transaction[Lease | None]:
+    """Extend a lease."""
+    _, lease, now = yield from _lock(run_id, terms.dialect, terms.clock)
+    return (yield from _set(renewed(lease, worker_id, seconds, now)))
+
+
+def release(terms: Terms, run_id: str, worker_id: str) -> Transaction[bool]:
+    """Give a lease back."""
+    _, lease, now = yield from _lock(run_id, terms.dialect, terms.clock)
+    return (yield from _set(released(lease, worker_id, now))) is not None
+
+
+def _set(lease: Lease | None) -> Transaction[Lease | None]:
+    if lease is not None:
+        yield Change(sql.SET_LEASE, (lease_values(lease),))
+    return lease
+
+
+# --- what others write
+
+
+def post(terms: Terms, run_id: str, kind: MessageKind, body: bytes, ticket_id: str | None) -> Transaction[Message]:
+    """Leave a message for a run."""
+    rows = yield Read(sql.RUN_OF, (run_id,))
+    if not rows:
+        raise RunError(f"there is no run `{run_id}`", hint="`gert run list` shows the runs of this ledger")
+    received_at = format_timestamp(terms.clock())
+    if terms.dialect.now is not None:
+        [(received_at,)] = yield Read(terms.dialect.now, ())
+    [found] = yield Change(sql.POST, ((run_id, kind, received_at, body, ticket_id),))
+    return Message(*found)
+
+
+def write_output(run_id: str, pieces: Sequence[Output]) -> Transaction[None]:
+    """Keep what running steps print."""
+    yield Change(sql.ADD_OUTPUT, [(run_id, *piece) for piece in pieces])
+
+
+def claim(terms: Terms, key: str, limit: int, since: datetime, run_id: str) -> Transaction[int | None]:
+    """Count one more use of a key, unless as many as the limit were counted already."""
+    if terms.dialect.serialize is not None:
+        yield Read(terms.dialect.serialize, (key,))
+    begin = format_timestamp(since)
+    [(used,)] = yield Read(sql.COUNT_CLAIMS, (key, begin))
+    if used >= limit:
+        return None
+    yield Change(sql.PRUNE_CLAIMS, ((key, begin),))
+    yield Change(sql.ADD_CLAIM, ((key, format_timestamp(terms.clock()), run_id),))
+    return int(used) + 1

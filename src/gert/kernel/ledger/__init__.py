@@ -1,0 +1,1 @@
+"""The ledger: the one port that runs of every kind are recorded through, its rules, folds and verification."""

@@ -1,0 +1,87 @@
+"""The rules of leases: who may take, extend and give one back, and who may append under it."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from gert.errors import InputError, LeaseLost
+from gert.kernel.ledger.limits import check_name
+from gert.kernel.ledger.record import NEVER, Head, Holder, Lease
+
+MAX_TTL: Final = timedelta(days=366).total_seconds()
+
+IsGone = Callable[[Holder], bool]
+"""Whether a process is known to have ended; only a process of the same host can tell."""
+
+
+def holds(lease: Lease | None, now: datetime) -> Lease | None:
+    """The lease, if a worker holds it."""
+    return lease if lease is not None and lease.worker_id is not None and lease.expires_at > now else None
+
+
+def acquired(lease: Lease | None, wanted: Lease, now: datetime, is_gone: IsGone) -> Lease | None:
+    """The lease after a worker asks for it; None where another worker holds it.
+
+    wanted: the run, worker, duration and process that ask; the rest is set here
+    """
+    until = _until(wanted.worker_id, wanted.seconds, now)
+    held = holds(lease, now)
+    if held is not None and held.worker_id != wanted.worker_id and not (held.holder and is_gone(held.holder)):
+        return None
+    is_renewal = held is not None and held.worker_id == wanted.worker_id
+    token = lease.token if lease is not None else 0
+    return msgspec.structs.replace(wanted, token=token if is_renewal else token + 1, expires_at=until)
+
+
+def renewed(lease: Lease | None, worker_id: str, seconds: float, now: datetime) -> Lease | None:
+    """The lease after its holder extends it; None where the worker does not hold it."""
+    until = _until(worker_id, seconds, now)
+    held = holds(lease, now)
+    if held is None or held.worker_id != worker_id:
+        return None
+    return msgspec.structs.replace(held, expires_at=until, seconds=seconds)
+
+
+def released(lease: Lease | None, worker_id: str, now: datetime) -> Lease | None:
+    """The lease after its holder gives it back, which keeps its token; None where it was not held."""
+    check_name("worker id", worker_id)
+    held = holds(lease, now)
+    if held is None or held.worker_id != worker_id:
+        return None
+    return Lease(held.run_id, None, held.token, NEVER)
+
+
+def check_fence(head: Head, lease: Lease | None, fence: int | None, now: datetime) -> Lease | None:
+    """Refuse an append without the lease, or under one that another worker has taken since: LeaseLost.
+
+    The lease as the append leaves it: one that ran out and that no other worker took is renewed, so that a process
+    that was frozen for a while goes on. None where the lease stays as it is.
+    """
+    held = holds(lease, now)
+    if fence is None:
+        if held is not None:
+            raise LeaseLost(
+                f"worker `{held.worker_id}` drives run `{head.run_id}` until {held.expires_at.isoformat()}",
+                hint="wait for it to end, or acquire the lease first",
+            )
+        if head.kind == "runbook" and head.count:
+            raise LeaseLost(f"run `{head.run_id}` is appended to only under its lease")
+        return None
+    if lease is None or lease.token != fence or lease.worker_id is None:
+        raise LeaseLost(
+            f"another process has taken over run `{head.run_id}`", hint="it goes on there; nothing was written here"
+        )
+    if held is not None:
+        return None
+    return msgspec.structs.replace(lease, expires_at=now + timedelta(seconds=lease.seconds))
+
+
+def _until(worker_id: str | None, seconds: float, now: datetime) -> datetime:
+    if not worker_id:
+        raise InputError("a worker needs a name to hold a lease")
+    check_name("worker id", worker_id)
+    if not 0 < seconds <= MAX_TTL:
+        raise InputError(f"expected a lease of more than 0 and at most {MAX_TTL:.0f} seconds, found {seconds}")
+    return now + timedelta(seconds=seconds)

@@ -1,0 +1,212 @@
+"""The port: what every ledger promises to everything that records or reads a run.
+
+A ledger is dumb. It keeps lines beside the few columns they are looked up by, and hands the head of a run to the
+function that appends: number, previous hash and everything derived from them are computed while no other process
+can append.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Protocol, Self
+
+from gert.kernel.ledger.record import (
+    ANY_RUN,
+    Call,
+    Event,
+    Expect,
+    Head,
+    Held,
+    Lease,
+    Message,
+    MessageKind,
+    Output,
+    Overtaken,
+    RunFilter,
+    SchemaInfo,
+    TicketRow,
+    TicketStatus,
+    Write,
+    Written,
+)
+
+
+class Ledger(Protocol):
+    """Records runs of every kind. It belongs to the event loop that uses it first.
+
+    A lease that is acquired here is remembered here: whatever appends through this object appends under it.
+    """
+
+    @property
+    def durable(self) -> bool:
+        """Whether what was appended survives a loss of power."""
+        ...
+
+    def now(self) -> datetime:
+        """The time as this ledger stamps events."""
+        ...
+
+    def new_id(self) -> str:
+        """A new unique id; ids sort by time."""
+        ...
+
+    # --- changes
+
+    async def append(
+        self, run_id: str, write: Write, *, expects: Sequence[Expect] = (), adopt: bool = False
+    ) -> Written | Overtaken | Held:
+        """Append what `write` makes of the head of the run; durable when this returns.
+
+        A run that is not there has a head of count 0. Cancelling does not undo an append that was asked for: it is
+        finished, and `close` waits for it. Names that cannot be stored are refused: InputError. A lease that another
+        process has taken: LeaseLost. A head whose seal does not hold: IntegrityError.
+
+        adopt: continue a run that is not sealed although this ledger is written with a key
+        """
+        ...
+
+    async def post(self, run_id: str, kind: MessageKind, body: bytes, ticket_id: str | None = None) -> Message:
+        """Leave a message for a run; needs no lease. Refused where there is no such run."""
+        ...
+
+    async def write_output(self, run_id: str, pieces: Sequence[Output]) -> None:
+        """Keep what running steps print, for others to watch."""
+        ...
+
+    async def claim(self, key: str, limit: int, since: datetime, run_id: str) -> int | None:
+        """Count one more use of `key`; None where `limit` were counted since that time already."""
+        ...
+
+    # --- leases
+
+    async def acquire(self, run_id: str, worker_id: str, ttl_seconds: float) -> Lease | None:
+        """Take the lease of a run, or renew it; None where another worker holds it."""
+        ...
+
+    async def renew(self, run_id: str, worker_id: str, ttl_seconds: float) -> Lease | None:
+        """Extend a lease that is still held; None where it is not."""
+        ...
+
+    async def release(self, run_id: str, worker_id: str) -> bool:
+        """Give a lease back; False where it was not held."""
+        ...
+
+    async def lease(self, run_id: str) -> Lease | None:
+        """The lease of a run, if a worker holds it now."""
+        ...
+
+    # --- one run
+
+    async def head(self, run_id: str) -> Head | None:
+        """The head of a run, or None where it has no events."""
+        ...
+
+    async def lines(self, run_id: str, since: int = 0, limit: int = 1000) -> list[bytes]:
+        """The lines of a run after the number `since`, `limit` at most."""
+        ...
+
+    async def last_lines(self, run_id: str, limit: int) -> list[bytes]:
+        """The last lines of a run, the very last first."""
+        ...
+
+    async def lines_at(self, run_id: str, seqs: Sequence[int]) -> dict[int, bytes]:
+        """The lines of these numbers; those that are not there are left out."""
+        ...
+
+    async def events(self, run_id: str, since: int = 0, limit: int = 1000) -> list[Event]:
+        """Whole rows of events after the number `since`, for verification."""
+        ...
+
+    async def answers(self, run_id: str, since: int = 0, limit: int = 1000) -> list[bytes]:
+        """The answers of a run after the number `since`, in order."""
+        ...
+
+    async def documents(self, digests: Sequence[str]) -> dict[str, bytes]:
+        """Stored documents by digest; those that are not there are left out."""
+        ...
+
+    async def calls(self, run_id: str, key: str, limit: int = 100) -> list[Call]:
+        """The requests under a key, the newest first."""
+        ...
+
+    async def open_calls(self, run_id: str, limit: int = 1000) -> list[Call]:
+        """The requests without an end, the oldest first."""
+        ...
+
+    async def all_calls(self, run_id: str, since: int = 0, limit: int = 1000) -> list[Call]:
+        """All requests of a run after the number `since`, for verification."""
+        ...
+
+    async def summary(self, run_id: str, summary_type: str) -> bytes | None:
+        """The line of the newest summary of a type."""
+        ...
+
+    async def summaries(self, run_id: str, summary_type: str | None = None, limit: int = 20) -> list[bytes]:
+        """The lines of the newest summaries, the newest first."""
+        ...
+
+    async def latest_summaries(self, run_id: str, prefix: str) -> list[bytes]:
+        """The line of the newest summary of each type that begins with `prefix`, by type."""
+        ...
+
+    async def messages(self, run_id: str, *, ticket_id: str | None = None, since: int = 0) -> list[Message]:
+        """The messages to a run after the id `since`, in the order they were received."""
+        ...
+
+    async def output(self, run_id: str, key: str | None = None, since: int = 0) -> tuple[int, list[Output]]:
+        """What running steps printed after the number `since`, and the number to go on from."""
+        ...
+
+    # --- many runs
+
+    async def runs(self, chosen: RunFilter = ANY_RUN) -> list[Head]:
+        """Runs by filter, the last written first."""
+        ...
+
+    async def tickets(
+        self, *statuses: TicketStatus, run_id: str | None = None, prefix: str | None = None, limit: int = 1000
+    ) -> list[TicketRow]:
+        """Tickets by status, run or beginning of their id, the oldest first."""
+        ...
+
+    async def holder(self, tenant: str, name: str, semantic_key: str) -> Call | None:
+        """The call that holds a semantic key, or else the newest that had it."""
+        ...
+
+    async def count_calls(
+        self, name: str, *, run_id: str | None = None, tenant: str | None = None, since: datetime | None = None
+    ) -> int:
+        """How often a tool was requested, in a run or by a tenant."""
+        ...
+
+    async def schema_info(self) -> SchemaInfo:
+        """What the database says of itself."""
+        ...
+
+    # --- following
+
+    async def wait(self, run_id: str, after: int, timeout: float) -> bool:
+        """Wait until a run has more than `after` events, at most `timeout` seconds; whether it has."""
+        ...
+
+    async def wait_for_message(self, run_id: str, after: int, timeout: float) -> bool:
+        """Wait until a run has a message with an id above `after`, at most `timeout` seconds; whether it has."""
+        ...
+
+    def stream(
+        self, run_id: str, since: int = 0, *, follow: bool = False, idle_timeout: float | None = None
+    ) -> AsyncIterator[bytes]:
+        """The lines of a run after `since`; with `follow` also those to come, until none came for `idle_timeout`."""
+        ...
+
+    # --- life
+
+    async def close(self) -> None:
+        """Finish what was begun, then close files, threads and connections; closing twice is closing once."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...

@@ -1,0 +1,228 @@
+"""What events project to: the calls they open and end, the tickets they open and close, the folded snapshot.
+
+One projection serves the append that writes these rows and the verification that computes them again.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gert.errors import TraceError
+from gert.kernel.events.agent import (
+    ContextRead,
+    ModelCompleted,
+    ModelFailed,
+    ModelRequested,
+    PauseRequested,
+    ReplayedWithDrift,
+    ResumeRequested,
+    RunSummary,
+    ToolCompleted,
+    ToolRequested,
+    WorkflowStepCompleted,
+    WorkflowStepFailed,
+    WorkflowStepRequested,
+)
+from gert.kernel.events.payload import Payload
+from gert.kernel.events.runbook import (
+    ApprovalResolved,
+    ApprovalSubmitted,
+    RunComplete,
+    RunStart,
+    StepComplete,
+    StepStart,
+)
+from gert.kernel.foundation.canonical import sha256_hex
+from gert.kernel.ledger import agent_fold, runbook_fold
+from gert.kernel.ledger.agent_fold import Snapshot
+from gert.kernel.ledger.record import Call, CallEnd, CallKind, CallOutcome, Head, TicketEnd, TicketRow
+from gert.kernel.ledger.runbook_fold import CALLING, RunbookSnapshot, target_of
+
+
+class Projection:
+    """The derived rows of a run, from its head on.
+
+    For a run of an agent a call ends where an event names its number; a step of a runbook ends where an event has
+    the path of its start, so the open calls of a runbook come from its snapshot.
+    """
+
+    def __init__(self, head: Head) -> None:
+        self._run_id = head.run_id
+        self.kind = head.kind
+        self.tenant = head.tenant
+        self.snapshot = head.snapshot
+        self.calls: list[Call] = []
+        self.ends: list[CallEnd] = []
+        self.tickets: list[TicketRow] = []
+        self.ticket_ends: list[TicketEnd] = []
+
+    def add(self, payload: Payload, seq: int, timestamp: str, path: str | None = None) -> None:
+        """Take one more event."""
+        if seq == 1:
+            self.kind = "runbook" if isinstance(payload, RunStart) else self.kind
+        if self.kind == "runbook":
+            self._add_runbook(payload, seq, timestamp, path)
+        else:
+            self._add_agent(payload, seq, timestamp)
+
+    def clear(self) -> None:
+        """Forget the rows so far; the snapshot stays."""
+        for rows in (self.calls, self.ends, self.tickets, self.ticket_ends):
+            rows.clear()
+
+    def _add_agent(self, payload: Payload, seq: int, timestamp: str) -> None:
+        before = self.snapshot if isinstance(self.snapshot, Snapshot) else Snapshot()
+        self.snapshot = agent_fold.fold(before, payload, seq)
+        opened = opened_by(payload, seq, self._run_id, self.tenant or "", timestamp)
+        if opened is not None:
+            self.calls.append(opened)
+        self.ends.extend(ended_by(payload, seq))
+
+    def _add_runbook(self, payload: Payload, seq: int, timestamp: str, path: str | None) -> None:
+        before = self.snapshot if isinstance(self.snapshot, RunbookSnapshot) else RunbookSnapshot()
+        match payload:
+            case StepStart() if payload.step_type in CALLING:
+                call = Call(self._run_id, seq, "tool", f"tool:{path}", target_of(payload), "", timestamp)
+                self.calls.append(call)
+            case StepComplete():
+                outcome = _outcome_of(payload)
+                self.ends += (CallEnd(each.seq, outcome, seq, None) for each in before.open if each.path == path)
+            case ApprovalSubmitted():
+                self.tickets.append(
+                    TicketRow(payload.ticket_id, self._run_id, seq, payload.step_id, timestamp, payload.expires_at)
+                )
+            case ApprovalResolved():
+                self.ticket_ends.append(TicketEnd(payload.ticket_id, payload.status, seq))
+            case RunComplete():
+                self.ends += (CallEnd(each.seq, "unknown_outcome", seq, None) for each in before.open)
+                self.ticket_ends.append(TicketEnd(None, "abandoned", seq))
+            case _:
+                pass
+        self.snapshot = runbook_fold.fold(before, payload, seq, path)
+
+
+def _outcome_of(said: StepComplete) -> CallOutcome:
+    """How the call of a step ended, in the words of calls."""
+    if said.status == "success":
+        return "success"
+    kind = said.failure.kind if said.failure is not None else ""
+    if kind in ("timeout", "cancelled", "unknown_outcome"):
+        return kind
+    return "failed"
+
+
+def summary_type_of(payload: Payload) -> str | None:
+    """The type a summary is found by."""
+    return payload.summary_type if isinstance(payload, RunSummary) else None
+
+
+def key_of(kind: CallKind, step_key: str | None, input_hash: str) -> str:
+    """What a request is found by: its step key, or what it asks."""
+    return f"{kind}:{step_key}" if step_key is not None else f"{kind}#{input_hash}"
+
+
+def tool_hash(tool_name: str, arguments_json: str) -> str:
+    """The hash of a tool call: which tool, and its canonical arguments."""
+    return sha256_hex(msgspec.json.encode((tool_name, arguments_json)))
+
+
+def idempotency_key(run_id: str, tool_name: str, seq: int) -> str:
+    """The key a tool is handed, from the number of the `tool_requested` itself."""
+    return sha256_hex(f"{run_id}:{tool_name}:{seq}".encode())
+
+
+def opened_by(payload: Payload, seq: int, run_id: str, tenant: str, moment: str) -> Call | None:
+    """The request an event makes, if it makes one."""
+    make = _OPENS.get(type(payload))
+    if make is None:
+        return None
+    kind, step_key, name, input_hash, semantic_key = make(payload)
+    key = key_of(kind, step_key, input_hash)
+    call = Call(run_id, seq, kind, key, name, tenant, moment, input_hash, semantic_key)
+    # What was read is known at once: it is asked and answered by one event.
+    return msgspec.structs.replace(call, outcome="success", done_seq=seq) if kind == "read" else call
+
+
+def ended_by(payload: Payload, seq: int) -> Sequence[CallEnd]:
+    """What an event says about requests made before."""
+    make = _ENDS.get(type(payload))
+    return () if make is None else make(payload, seq)
+
+
+def event_id(run_id: str, seq: int) -> str:
+    """The id of an event: nobody else can have it, and everybody finds the event by it."""
+    return f"{run_id}#{seq}"
+
+
+def seq_of(event: str) -> int:
+    """The number in the id of an event."""
+    number = event.rpartition("#")[2]
+    if not number.isdecimal():
+        raise TraceError(f"`{event}` is not the id of an event")
+    return int(number)
+
+
+_Opens = tuple[CallKind, str | None, str, str, str | None]
+
+
+def _opens_model(said: ModelRequested) -> _Opens:
+    return "model", said.step_key, said.model, said.input_hash, None
+
+
+def _opens_tool(said: ToolRequested) -> _Opens:
+    hashed = said.input_hash or tool_hash(said.tool_name, said.arguments_json)
+    return "tool", said.step_key, said.tool_name, hashed, said.semantic_idempotency_key
+
+
+def _opens_workflow(said: WorkflowStepRequested) -> _Opens:
+    step_key = said.step_key if said.step_key is not None else str(said.step_index)
+    return "workflow", step_key, said.step_name, "", None
+
+
+def _opens_read(said: ContextRead) -> _Opens:
+    return "read", said.step_key, said.source, "", None
+
+
+def _opens_pause(said: PauseRequested) -> _Opens:
+    return "pause", said.step_key, said.reason, "", None
+
+
+_OPENS: Mapping[type[Payload], Callable[[Any], _Opens]] = {
+    ModelRequested: _opens_model,
+    ToolRequested: _opens_tool,
+    WorkflowStepRequested: _opens_workflow,
+    ContextRead: _opens_read,
+    PauseRequested: _opens_pause,
+}
+
+
+def _ends_tool(said: ToolCompleted, seq: int) -> Sequence[CallEnd]:
+    return (CallEnd(said.request_seq, said.outcome, seq, None),)
+
+
+def _ends_well(said: ModelCompleted | WorkflowStepCompleted, seq: int) -> Sequence[CallEnd]:
+    return (CallEnd(said.request_seq, "success", seq, None),)
+
+
+def _ends_badly(said: ModelFailed | WorkflowStepFailed, seq: int) -> Sequence[CallEnd]:
+    return (CallEnd(said.request_seq, said.reason, seq, None),)
+
+
+def _ends_pauses(said: ResumeRequested, seq: int) -> Sequence[CallEnd]:
+    return tuple(CallEnd(pause, "success", seq, None) for pause in said.pause_seqs)
+
+
+def _notes_drift(said: ReplayedWithDrift, _: int) -> Sequence[CallEnd]:
+    return (CallEnd(seq_of(said.source_model_requested_event_id), None, None, said.input_hash),)
+
+
+_ENDS: Mapping[type[Payload], Callable[[Any, int], Sequence[CallEnd]]] = {
+    ToolCompleted: _ends_tool,
+    ModelCompleted: _ends_well,
+    WorkflowStepCompleted: _ends_well,
+    ModelFailed: _ends_badly,
+    WorkflowStepFailed: _ends_badly,
+    ResumeRequested: _ends_pauses,
+    ReplayedWithDrift: _notes_drift,
+}

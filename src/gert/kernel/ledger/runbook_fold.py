@@ -1,0 +1,197 @@
+"""What the events of a runbook run fold to: its status, what it waits for, its open calls and how it ended.
+
+The snapshot is kept in the head and folded in the append itself, so that listing a run costs the same however long
+it is, and verification can compute it again.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from gert.kernel.events.payload import Payload
+from gert.kernel.events.runbook import (
+    ApprovalResolved,
+    ApprovalSubmitted,
+    BreakGlass,
+    ContractViolation,
+    Failure,
+    OutcomeResolved,
+    RunCancelled,
+    RunComplete,
+    RunStart,
+    StepComplete,
+    StepRetry,
+    StepStart,
+)
+
+ABANDONED: Final = "abandoned: "
+"""How the reason of a run that was ended by hand begins."""
+
+CALLING: Final = frozenset({"tool", "extension"})
+"""Types of steps that call something outside; the outcome of such a call can be unknown."""
+
+MOST_LISTED: Final = 100
+"""Violations and overrides that are told apart in one run."""
+
+RunbookStatus = Literal["running", "waiting", "completed", "failed", "error", "cancelled", "abandoned"]
+
+
+class OpenCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A call that was announced and has no result yet.
+
+    target: the tool or extension, with its action
+    idempotent: a resume makes it again; otherwise the operator says what became of it
+    """
+
+    seq: int
+    path: str
+    step_id: str
+    target: str
+    idempotent: bool = False
+
+
+class RunbookSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag="runbook"):
+    """The state of a runbook run.
+
+    open: calls without a result; of a run that no process drives, their outcome is unknown
+    tickets: ids of open approval requests
+    violations, overrides: how often each kind happened at each step, as `kind step`
+    """
+
+    runbook: str = ""
+    mode: str = "real"
+    actor: str = ""
+    scenario: str | None = None
+    parent_run_id: str | None = None
+    last_type: str = ""
+    open: tuple[OpenCall, ...] = ()
+    tickets: tuple[str, ...] = ()
+    ended: RunbookStatus | None = None
+    claimed: tuple[str, str] | None = None
+    duration: str = ""
+    waited: str = ""
+    failure_kind: str | None = None
+    failure: str | None = None
+    failed_step: str | None = None
+    violations: dict[str, int] = msgspec.field(default_factory=dict)
+    overrides: dict[str, int] = msgspec.field(default_factory=dict)
+
+    @property
+    def status(self) -> RunbookStatus:
+        """What the run is doing, or how it ended."""
+        if self.ended is not None:
+            return self.ended
+        return "waiting" if self.tickets and not self.open else "running"
+
+    @property
+    def outcome(self) -> tuple[str, str] | None:
+        """Category and code of a completed run; a dry run claims none."""
+        return self.claimed if self.ended == "completed" and self.mode != "dry-run" else None
+
+
+def fold(snapshot: RunbookSnapshot, payload: Payload, seq: int, path: str | None) -> RunbookSnapshot:
+    """The snapshot after one more event."""
+    change = _CHANGES.get(type(payload))
+    changes = {} if change is None else change(snapshot, payload, seq, path or "")
+    return msgspec.structs.replace(snapshot, last_type=payload.type, **changes)
+
+
+def _started(_: RunbookSnapshot, said: RunStart, __: int, ___: str) -> dict[str, Any]:
+    return {
+        "runbook": said.runbook,
+        "mode": said.mode,
+        "actor": said.actor,
+        "scenario": said.scenario,
+        "parent_run_id": said.parent_run_id,
+    }
+
+
+def _step_started(snapshot: RunbookSnapshot, said: StepStart, seq: int, path: str) -> dict[str, Any]:
+    if said.step_type not in CALLING:
+        return {}
+    return {"open": (*snapshot.open, OpenCall(seq, path, said.step_id, target_of(said), is_idempotent(said)))}
+
+
+def target_of(said: StepStart) -> str:
+    """The tool and action, or the extension, that a step calls."""
+    if said.tool:
+        return f"{said.tool}:{said.action}" if said.action else said.tool
+    return said.extension or said.step_type
+
+
+def is_idempotent(said: StepStart) -> bool:
+    """Whether the contract of a step allows to call it again."""
+    return said.contract_summary.get("idempotent") is True
+
+
+def _step_ended(snapshot: RunbookSnapshot, _: StepComplete, __: int, path: str) -> dict[str, Any]:
+    left = tuple(call for call in snapshot.open if call.path != path)
+    return {"open": left} if len(left) != len(snapshot.open) else {}
+
+
+def _asked(snapshot: RunbookSnapshot, said: ApprovalSubmitted, _: int, __: str) -> dict[str, Any]:
+    return {"tickets": (*snapshot.tickets, said.ticket_id)}
+
+
+def _resolved(snapshot: RunbookSnapshot, said: ApprovalResolved, _: int, __: str) -> dict[str, Any]:
+    return {"tickets": tuple(each for each in snapshot.tickets if each != said.ticket_id)}
+
+
+def _violated(snapshot: RunbookSnapshot, said: ContractViolation, _: int, __: str) -> dict[str, Any]:
+    return {"violations": _counted(snapshot.violations, f"{said.kind} {said.step_id}")}
+
+
+def _overridden(snapshot: RunbookSnapshot, said: BreakGlass, _: int, __: str) -> dict[str, Any]:
+    return {"overrides": _counted(snapshot.overrides, f"{said.actor} {said.step_id}")}
+
+
+def _counted(counts: Mapping[str, int], name: str) -> dict[str, int]:
+    if name not in counts and len(counts) >= MOST_LISTED:
+        return dict(counts)
+    return {**counts, name: counts.get(name, 0) + 1}
+
+
+def _ended_with(_: RunbookSnapshot, said: OutcomeResolved, __: int, ___: str) -> dict[str, Any]:
+    outcome = said.structured_outcome
+    return {"claimed": (outcome.category, outcome.code)}
+
+
+def _cancelled(_: RunbookSnapshot, __: RunCancelled, ___: int, ____: str) -> dict[str, Any]:
+    return {"tickets": ()}
+
+
+def _complete(_: RunbookSnapshot, said: RunComplete, __: int, ___: str) -> dict[str, Any]:
+    failure = said.failure
+    changes: dict[str, Any] = {
+        "ended": _how(said.status, failure),
+        "duration": said.duration,
+        "tickets": (),
+        "open": (),
+        "failure_kind": failure.kind if failure is not None else None,
+        "failure": failure.message if failure is not None else None,
+        "failed_step": said.failed_step,
+    }
+    if said.outcome is not None:
+        changes["claimed"] = (said.outcome.category, said.outcome.code)
+    return changes
+
+
+def _how(status: str, failure: Failure | None) -> str:
+    is_abandoned = status == "cancelled" and failure is not None and failure.message.startswith(ABANDONED)
+    return "abandoned" if is_abandoned else status
+
+
+_CHANGES: Final[Mapping[type[Payload], Callable[[RunbookSnapshot, Any, int, str], dict[str, Any]]]] = {
+    RunStart: _started,
+    StepStart: _step_started,
+    StepRetry: lambda *_: {},
+    StepComplete: _step_ended,
+    ApprovalSubmitted: _asked,
+    ApprovalResolved: _resolved,
+    ContractViolation: _violated,
+    BreakGlass: _overridden,
+    OutcomeResolved: _ended_with,
+    RunCancelled: _cancelled,
+    RunComplete: _complete,
+}
