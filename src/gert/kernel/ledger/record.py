@@ -45,6 +45,16 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
     seal: str | None = None
 
     @property
+    def agent(self) -> Snapshot | None:
+        """The snapshot of an agent run."""
+        return self.snapshot if isinstance(self.snapshot, Snapshot) else None
+
+    @property
+    def runbook(self) -> RunbookSnapshot | None:
+        """The snapshot of a runbook run."""
+        return self.snapshot if isinstance(self.snapshot, RunbookSnapshot) else None
+
+    @property
     def status(self) -> str:
         """What listings show and filter by."""
         return self.snapshot.status if self.snapshot is not None else ""
