@@ -27,12 +27,15 @@ def acquired(lease: Lease | None, wanted: Lease, now: datetime, is_gone: IsGone)
     wanted: the run, worker, duration and process that ask; the rest is set here
     """
     until = _until(wanted.worker_id, wanted.seconds, now)
+    if lease is None:
+        return msgspec.structs.replace(wanted, token=1, expires_at=until)
     held = holds(lease, now)
     if held is not None and held.worker_id != wanted.worker_id and not (held.holder and is_gone(held.holder)):
         return None
-    is_renewal = held is not None and held.worker_id == wanted.worker_id
-    token = lease.token if lease is not None else 0
-    return msgspec.structs.replace(wanted, token=token if is_renewal else token + 1, expires_at=until)
+    # A process that goes on under a lease that ran out keeps its token; another one of the same name gets a new one.
+    is_same = lease.worker_id == wanted.worker_id and lease.holder == wanted.holder
+    keeps = is_same and (held is not None or wanted.holder is not None)
+    return msgspec.structs.replace(wanted, token=lease.token if keeps else lease.token + 1, expires_at=until)
 
 
 def renewed(lease: Lease | None, worker_id: str, seconds: float, now: datetime) -> Lease | None:

@@ -1,0 +1,128 @@
+"""The mirror of a run: its lines in a JSONL file, byte for byte those of the ledger.
+
+It is written at every commit, synced when the run ends or is resumed, and never read to decide anything. A mirror
+that cannot be written does not stop the run: the ledger has everything, and `gert trace export` writes it again.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from gert.ecosystem.ledger.folders import sync_folder_of
+from gert.errors import TraceError, UsageError
+from gert.kernel.events.envelope import MAX_LINE_BYTES, decode
+
+ASIDE: Final = ".aside"
+_FLAGS: Final = (
+    os.O_RDWR | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+)
+_MODE: Final = 0o600
+
+
+class Mirror:
+    """One file that only grows.
+
+    problem: why it is not complete, if it is not
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.problem: str | None = None
+        self._fd = _open(path)
+
+    @classmethod
+    def begin(cls, path: str) -> "Mirror":
+        """The mirror of a new run; a file that holds something else is refused: UsageError."""
+        mirror = cls(path)
+        if os.fstat(mirror._fd).st_size:
+            found = mirror._first_run()
+            mirror.close()
+            what = f"already holds run `{found}`" if found else "is not empty"
+            raise UsageError(f"`{path}` {what}", hint="choose another file for the trace")
+        return mirror
+
+    @classmethod
+    def complete(cls, path: str, lines: Iterable[bytes]) -> "Mirror":
+        """The mirror of a run that is resumed, brought up to what the ledger has.
+
+        A file that is not the beginning of that is moved aside and written again.
+        """
+        mirror = cls(path)
+        rest = mirror._missing(lines)
+        if rest is None:
+            mirror.close()
+            os.replace(path, path + ASIDE)
+            mirror = cls(path)
+            mirror.problem = f"`{path}` was not a copy of the ledger; it was moved to `{path}{ASIDE}` and written again"
+            rest = list(lines)
+        mirror.write(rest)
+        return mirror
+
+    def write(self, lines: Sequence[bytes]) -> None:
+        """Add lines; after a failure the mirror stays as it is."""
+        if not lines or self._fd < 0 or self.problem is not None and self._is_broken:
+            return
+        data = memoryview(b"\n".join(lines) + b"\n")
+        try:
+            while data:
+                data = data[os.write(self._fd, data) :]
+        except OSError as problem:
+            self._is_broken = True
+            self.problem = f"`{self.path}` is not complete: {(problem.strerror or str(problem)).lower()}"
+
+    def close(self) -> None:
+        """Make the file durable, and close it."""
+        if self._fd < 0:
+            return
+        try:
+            os.fsync(self._fd)
+            sync_folder_of(self.path)
+        except OSError as problem:
+            self.problem = f"`{self.path}` may not be complete: {(problem.strerror or str(problem)).lower()}"
+        finally:
+            os.close(self._fd)
+            self._fd = -1
+
+    _is_broken = False
+
+    def _missing(self, lines: Iterable[bytes]) -> list[bytes] | None:
+        """The lines that the file lacks; None where it holds something else."""
+        missing: list[bytes] = []
+        with open(self._fd, "rb", closefd=False) as file:
+            file.seek(0)
+            for line in lines:
+                found = b"" if missing else file.read(len(line) + 1)
+                if found and found != line + b"\n":
+                    return None
+                if not found:
+                    missing.append(line)
+            return None if file.read(1) else missing
+
+    def _first_run(self) -> str | None:
+        with open(self._fd, "rb", closefd=False) as file:
+            file.seek(0)
+            try:
+                return decode(file.readline(MAX_LINE_BYTES)).run_id
+            except TraceError:
+                return None
+
+
+def _open(path: str) -> int:
+    try:
+        descriptor = os.open(path, _FLAGS | os.O_CREAT, _MODE)
+    except FileNotFoundError:
+        raise UsageError(f"there is no folder `{os.path.dirname(path)}`") from None
+    except OSError as problem:
+        reason = "is a symbolic link" if os.path.islink(path) else f"cannot be opened: {_why(problem)}"
+        raise UsageError(f"`{path}` {reason}") from None
+    except ValueError:
+        raise UsageError(f"`{path}` is not a path") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UsageError(f"`{path}` is not a regular file")
+    return descriptor
+
+
+def _why(problem: OSError) -> str:
+    return (problem.strerror or str(problem)).lower()
