@@ -88,7 +88,9 @@ def by_place(lines: list[bytes]) -> dict[str | None, list[dict[str, Any]]]:
     for line in lines:
         said = unstamped(line)
         del said["seq"]
-        said["data"].pop("duration", None)
+        for timed in (said["data"], *said["data"].get("branch_outcomes", ())):
+            timed.pop("duration", None)
+            timed.pop("waited", None)
         places.setdefault(said["path"], []).append(said)
     return places
 

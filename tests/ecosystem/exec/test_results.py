@@ -200,6 +200,7 @@ def test_json_is_the_only_thing_on_standard_output(project: Project) -> None:
         "mode": "real",
         "status": "completed",
         "duration": said["duration"],
+        "waited": 0.0,
         "outcome": {"category": "resolved", "code": "done"},
         "events": len(events),
         "trace": str(run.trace),

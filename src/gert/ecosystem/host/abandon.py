@@ -7,7 +7,6 @@ an end. Where that cannot be done, because the runbook is not what it was, the r
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
-from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
@@ -22,15 +21,17 @@ from gert.ecosystem.host.options import RunOptions
 from gert.ecosystem.host.prepare import Prepared, user_name
 from gert.ecosystem.host.rehearing import Rehearing
 from gert.ecosystem.host.resume import ResumeOptions, changes, load_state, open_record
+from gert.ecosystem.host.run_clock import RunClock
 from gert.ecosystem.host.run_entry import ABANDONED
 from gert.ecosystem.host.runs import RunFolder, state_dir
 from gert.ecosystem.host.state import RunState
 from gert.ecosystem.stores.port import Store
 from gert.errors import Busy, GertError, IntegrityError, UsageError
 from gert.kernel.engine.asks import AnyAnswer, Ask, CallExtension, CallTool, Said, answer_with
-from gert.kernel.engine.frame import Setup, written
+from gert.kernel.engine.clock import merged, written, written_wait
+from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.run import run
-from gert.kernel.events.envelope import decode, parse_timestamp
+from gert.kernel.events.envelope import decode
 from gert.kernel.events.runbook import Failure, RunCancelled, RunComplete
 from gert.kernel.events.vocabulary import RunStatus
 from gert.kernel.foundation.secret_refs import secret_ref
@@ -108,6 +109,7 @@ class _Ending:
         self._state = state
         self._store = store
         self._reason = reason
+        self._clock = RunClock(store.events(state.run_id))
         self.events = 0
         self.in_doubt: list[str] = []
         self.status: RunStatus = "cancelled"
@@ -126,6 +128,7 @@ class _Ending:
             recorded=read_answers(self._store.answers(self._state.run_id)),
             on_recorded=Rehearing(environ, prepared.settings).hear,
             on_live=lambda announced: self._stop(driver, journal, announced),
+            clock=self._clock,
         )
         try:
             self.status = (await driver.drive(run(setup))).status
@@ -187,15 +190,11 @@ class _Ending:
         self.events = journal.events
 
     def _complete(self) -> RunComplete:
-        first = last = ""
-        for line in self._store.events(self._state.run_id):
-            last = decode(line).timestamp
-            first = first or last
-        spent = parse_timestamp(last) - parse_timestamp(first)
         return RunComplete(
             status="cancelled",
             mode=self._state.mode,
-            duration=written(max(spent, timedelta()).total_seconds()),
+            duration=written(self._clock.age),
+            waited=written_wait(sum(end - begin for begin, end in merged(self._clock.idle()))),
             failure=Failure("cancelled", self._reason),
         )
 

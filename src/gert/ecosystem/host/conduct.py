@@ -11,6 +11,7 @@ from gert.ecosystem.host.journal import Journal, Logged
 from gert.ecosystem.host.options import Executed, Pending, RunOptions
 from gert.ecosystem.host.prepare import Prepared
 from gert.ecosystem.host.rehearing import Rehearing
+from gert.ecosystem.host.run_clock import RunClock
 from gert.ecosystem.host.runs import state_dir, words_for_state
 from gert.ecosystem.host.settings import notices_for
 from gert.ecosystem.host.stopping import TIMEOUT, Relay, interruptible, limited
@@ -43,6 +44,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
     timeout: seconds the run may still take
     recorded: answers that are known; `on_live` is called when they are used up
+    clock: of a run that is resumed; any other begins now
     """
 
     options: RunOptions
@@ -59,6 +61,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     recording: "Recording | None" = None
     recorded: Iterable[Logged] = ()
     on_live: Callable[[list[Ask[Any]]], object] | None = None
+    clock: RunClock | None = None
 
 
 class _Gate:
@@ -103,6 +106,8 @@ async def conduct(stage: Stage) -> Executed:
             recorded=stage.recorded,
             on_recorded=Rehearing(stage.environ, stage.prepared.settings).hear,
             on_live=gate.open if stage.on_live is not None else None,
+            # In a replay and in a dry run nothing is waited for: time passes as the answers say.
+            clock=stage.clock or RunClock() if stage.setup.mode in ("real", "probe") else None,
         )
         gate.driver = driver
         steps = run(stage.setup)

@@ -92,6 +92,7 @@ async def tell_outcome(
                 run_id=run_id,
                 outcome=msgspec.convert(masked(msgspec.to_builtins(outcome, enc_hook=str)), type(outcome)),
                 duration=result.duration,
+                waited=result.waited,
                 trace=trace,
                 moment=moment,
             )

@@ -12,7 +12,7 @@ from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.worlds import PROBED_EFFECTS
 from gert.kernel.engine.inputs import Given
 from gert.kernel.engine.run import RunResult
-from gert.kernel.events.runbook import Failure, Outcome
+from gert.kernel.events.runbook import DeniedStep, Failure, Outcome
 from gert.kernel.events.vocabulary import RunMode, RunStatus
 from gert.kernel.foundation.secret_refs import masked
 
@@ -126,12 +126,17 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
         """Every outcome a dry run found."""
         return self.result.reachable_outcomes if self.result is not None else ()
 
+    @property
+    def denied(self) -> tuple[DeniedStep, ...]:
+        """The steps that policy denies on ways a dry run or a probe explored."""
+        return self.result.denied if self.result is not None else ()
+
     def as_json(self) -> dict[str, Any]:
         """The result as machines read it."""
         said: dict[str, Any] = {"status": "waiting", "pending": msgspec.to_builtins(self.pending)}
         if self.result is not None:
             said = masked(msgspec.to_builtins(self.result, enc_hook=str))
-            said["duration"] = round(self.result.duration, 3)
+            said["duration"], said["waited"] = round(self.result.duration, 3), round(self.result.waited, 3)
         return {
             "run_id": self.run_id,
             "runbook": self.runbook,

@@ -128,7 +128,8 @@ async def rerun(
                 trace=trace_of(run_options, folder),
                 timeout=prepared.timeout,
                 relay=relay,
-                recorded=fork.answers,
+                # What is taken over, is taken at the beginning: this run did not wait for it.
+                recorded=[_at_beginning(entry) for entry in fork.answers],
                 on_live=_say(journal, forked, setup.actor),
             )
         )
@@ -223,6 +224,10 @@ async def _inputs(
 
 def _plain(inputs: ResolvedInputs) -> dict[str, Any]:
     return {name: value for name, value in inputs.values.items() if name not in inputs.secrets}
+
+
+def _at_beginning(entry: Logged) -> Logged:
+    return msgspec.structs.replace(entry, answer=msgspec.structs.replace(entry.answer, at=0.0, idle=()))
 
 
 def _require_no_doubt(fork: Fork, step: StepPlace) -> None:

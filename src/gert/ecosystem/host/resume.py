@@ -26,6 +26,7 @@ from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import ApprovalMode, Executed, RunOptions
 from gert.ecosystem.host.prepare import Prepared, user_name
 from gert.ecosystem.host.reconciling import Reconciled, settle_doubts
+from gert.ecosystem.host.run_clock import RunClock
 from gert.ecosystem.host.runs import RunFolder, state_dir
 from gert.ecosystem.host.state import MAX_STATE_BYTES, RunState, decode_state
 from gert.ecosystem.host.stopping import Relay
@@ -137,6 +138,7 @@ async def resume(
                 relay=relay,
                 recorded=answers,
                 on_live=go_live,
+                clock=RunClock(store.events(state.run_id)),
             )
         )
 

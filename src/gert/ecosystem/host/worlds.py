@@ -2,7 +2,8 @@
 
 real       asks processes and people
 dry-run    asks nobody: everything is unknown, and says so
-probe      asks tools that write nothing and touch only what is allowed; everything else is unknown
+probe      asks tools that write nothing and touch only what is allowed, as long as no write was left out before;
+           everything else is unknown
 """
 
 import asyncio
@@ -187,6 +188,8 @@ class Probe:
         """What is not asked is unknown."""
         if isinstance(ask, Pause):
             return None
+        if isinstance(ask, CallTool) and ask.after_skipped_write and self.may_run(ask.contract):
+            return ToolAnswer(assumed="after_skipped_write")
         # Asked with something unknown, a tool would answer a question nobody asks.
         if isinstance(ask, CallTool) and self.may_run(ask.contract) and not is_unknown(ask.inputs):
             return None

@@ -28,7 +28,7 @@ _ENCODER: Final = msgspec.json.Encoder(enc_hook=str)
 
 
 def payload_of(
-    *, runbook: str, run_id: str, outcome: Outcome, duration: float, trace: str | None, moment: datetime
+    *, runbook: str, run_id: str, outcome: Outcome, duration: float, waited: float, trace: str | None, moment: datetime
 ) -> dict[str, Any]:
     """The fields every webhook gets."""
     code = _cut(outcome.code, _LONGEST_CODE)
@@ -38,6 +38,7 @@ def payload_of(
         "run_id": run_id,
         "outcome": {"category": outcome.category, "code": code, "meta": shortened(outcome.meta)},
         "duration": took,
+        "waited": duration_of(waited),
         "trace": trace,
         "timestamp": moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         "text": printable(f"{runbook}: {outcome.category} ({code}) after {took}, run {run_id}").translate(_SLACK),
@@ -58,7 +59,7 @@ def pagerduty_event(payload: Mapping[str, Any], severity: str, host: str) -> dic
             "severity": severity,
             "timestamp": payload["timestamp"],
             "component": runbook,
-            "custom_details": {name: payload[name] for name in ("run_id", "outcome", "duration", "trace")},
+            "custom_details": {name: payload[name] for name in ("run_id", "outcome", "duration", "waited", "trace")},
         },
     }
 

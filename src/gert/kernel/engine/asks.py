@@ -27,15 +27,19 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
     """What every answer may say.
 
     duration: seconds it took
+    at: when the run took it, in seconds since its first event; only scripted answers do not say
+    idle: intervals in which no process drove the run, on the first answer after a resume
     failure: why there is no good answer; its kind decides whether the step failed or could not execute
     redacted: how many secrets were masked in it
     assumed: why nobody was asked, so that nothing in it is known
     """
 
     duration: float = 0.0
+    at: float | None = None
+    idle: tuple[tuple[float, float], ...] = ()
     failure: Failure | None = None
     redacted: int = 0
-    assumed: Literal["dry_run", "probe"] | None = None
+    assumed: Literal["dry_run", "probe", "after_skipped_write"] | None = None
 
 
 class ToolAnswer(Answer, frozen=True, kw_only=True, tag="tool"):
@@ -124,12 +128,16 @@ class Ask(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class CallTool(Ask[ToolAnswer], frozen=True, kw_only=True):
-    """Call an action of a tool."""
+    """Call an action of a tool.
+
+    after_skipped_write: a step before it that may write was only assumed, so the tool would read another world
+    """
 
     tool: str
     action: str
     inputs: dict[str, Any]
     contract: Contract
+    after_skipped_write: bool = False
 
 
 class CallPreview(Ask[ToolAnswer], frozen=True, kw_only=True):

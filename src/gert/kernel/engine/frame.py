@@ -1,14 +1,14 @@
 """Where a step runs: the run it belongs to, its lane's state, and its place; what kinds use to render and to say."""
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import timedelta
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import field
 
 from gert.errors import CanonicalError, TemplateError, TemplateEvalError
-from gert.kernel.engine.asks import Answer, Ask, Said, Steps
+from gert.kernel.engine.asks import Answer, Ask, AwaitApproval, CollectEvidence, Said, Steps
+from gert.kernel.engine.clock import Clock
 from gert.kernel.engine.plan import Planner
 from gert.kernel.engine.results import NEVER_CONTINUED, Result
 from gert.kernel.engine.state import State
@@ -24,10 +24,9 @@ from gert.kernel.engine.unknown import (
 from gert.kernel.engine.view import visible
 from gert.kernel.events.path import child, item
 from gert.kernel.events.payload import Payload
-from gert.kernel.events.runbook import Outcome
+from gert.kernel.events.runbook import DeniedStep, Outcome
 from gert.kernel.events.vocabulary import RunMode, SkipReason
 from gert.kernel.foundation.canonical import require_canonical
-from gert.kernel.foundation.duration import MAX_SECONDS, format_duration
 from gert.kernel.foundation.globs import Visibility
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.governance.rules import Policy
@@ -88,12 +87,14 @@ class Run:
         "_remembered",
         "actor",
         "assumption",
+        "denied",
         "glass_broken",
         "guesses",
         "outcomes",
         "plan",
         "program",
         "setup",
+        "skipped_write",
     )
 
     def __init__(self, setup: Setup) -> None:
@@ -104,9 +105,13 @@ class Run:
         """Why something in the state is unknown; nothing is, until an answer was assumed."""
         self.glass_broken = 0
         """How many decisions were overridden in an emergency."""
+        self.skipped_write = False
+        """Whether a step that may write was only assumed, on any way."""
         self.guesses = 0
         """How many steps were assumed to have gone well so far, and how many ways to fail may not be taken."""
         self.outcomes: list[Outcome] = []
+        self.denied: list[DeniedStep] = []
+        """Steps that policy denied, on any way that was gone."""
         self.plan = Planner(setup.program, setup.policies).plan
         self._executed: dict[str, int] = {}
         self._executions: dict[int, int] = {}
@@ -116,6 +121,11 @@ class Run:
         """Note an outcome that can be reached, if there is one."""
         if outcome is not None and outcome not in self.outcomes:
             self.outcomes.append(outcome)
+
+    def deny(self, path: str, refusal: Result) -> None:
+        """Note a step that policy denied; where ways are explored, it may be gone through more than once."""
+        if refusal.failure is not None and all(each.path != path for each in self.denied):
+            self.denied.append(DeniedStep(path, refusal.failure.message))
 
     def doubt(self, result: Result) -> None:
         """Note how a way ended that may not be taken: its outcome can be reached, and the blocks around may fail."""
@@ -152,25 +162,6 @@ class Run:
         if earlier is None and len(given) < _MOST_REMEMBERED:
             given[inputs] = outputs
         return earlier
-
-
-class Clock:
-    """How long the world has taken to answer in one lane; time passes nowhere else."""
-
-    __slots__ = ("spent",)
-
-    def __init__(self) -> None:
-        self.spent = 0.0
-
-    def since(self, start: float) -> str:
-        """The time since a moment, as events carry it."""
-        return written(self.spent - start)
-
-
-def written(seconds: float) -> str:
-    """Seconds as events carry them, to the millisecond."""
-    milliseconds = round(min(seconds, MAX_SECONDS) * 1000)
-    return format_duration(timedelta(milliseconds=milliseconds)) if milliseconds > 0 else "0s"
 
 
 class Strand(msgspec.Struct, frozen=True, kw_only=True):
@@ -278,14 +269,17 @@ class Frame(msgspec.Struct, frozen=True):
 
     def ask(self, question: Ask[A]) -> Steps[A]:
         """Put a question; the time it takes passes in this lane."""
+        asked = self.clock.now
         answer: A = yield question
-        return self.heard(answer)
+        self.heard(answer)
+        if isinstance(question, AwaitApproval | CollectEvidence):
+            self.clock.wait(asked)
+        return answer
 
     def heard(self, answer: A) -> A:
         """Take note of an answer: its time passes, and what was assumed is unknown from now on."""
-        # Answers are data, and may say they took longer than any clock holds.
-        self.strand.clock.spent += min(answer.duration, MAX_SECONDS)
-        if answer.assumed is not None:
+        self.strand.clock.pass_to(answer.at, answer.duration, answer.idle)
+        if answer.assumed is not None and self.strand.run.assumption is None:
             self.strand.run.assumption = answer.assumed
         return answer
 

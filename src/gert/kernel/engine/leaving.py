@@ -7,6 +7,7 @@ import msgspec
 
 from gert.errors import InputError
 from gert.kernel.engine.asks import Said
+from gert.kernel.engine.clock import written_wait
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.handover import shown_inputs
 from gert.kernel.engine.plan import Terms
@@ -118,6 +119,7 @@ def completes(step: Step, result: Result, frame: Frame, start: float) -> Said:
         step_id=frame.step_id,
         status=result.status,
         duration=frame.strand.clock.since(start),
+        waited=written_wait(frame.strand.clock.waited(start)),
         outputs=result.outputs if step.executes else {},
         exit_code=result.exit_code,
     )

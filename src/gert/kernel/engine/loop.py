@@ -7,7 +7,7 @@ import msgspec
 
 from gert.errors import TemplateEvalError
 from gert.kernel.engine.asks import RunLanes, Steps
-from gert.kernel.engine.frame import Clock, Frame
+from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
 from gert.kernel.engine.unknown import UNKNOWN, Guarded, Unknown, UnknownRead
 from gert.kernel.events.runbook import Failure, ForEachItem, ForEachStart
@@ -128,14 +128,21 @@ def _side_by_side(
 ) -> Steps[list[Result]]:
     """All items at once, each on its own copy of the state; iterations of one loop never conflict."""
     frames = [
-        frame.each(block.as_, each.value, each.index, each.key, len(items), frame.state.fork(), Clock())
+        frame.each(block.as_, each.value, each.index, each.key, len(items), frame.state.fork(), frame.clock.lane())
         for each in items
     ]
-    lanes = tuple(_run_item(each, inside, run_item) for each, inside in zip(items, frames, strict=True))
+    lanes = tuple(_run_lane(each, inside, run_item) for each, inside in zip(items, frames, strict=True))
     ended: tuple[Result | None, ...] = yield RunLanes(lanes, (frozenset(),) * len(lanes))
-    frame.clock.spent += max((inside.clock.spent for inside in frames), default=0.0)
+    frame.clock.join(inside.clock for inside in frames)
     results = [each if each is not None else failed("cancelled", "the item was not started") for each in ended]
     return [_collected(result, inside, frame) for result, inside in zip(results, frames, strict=True)]
+
+
+def _run_lane(each: Item, frame: Frame, run_item: RunItem) -> Steps[Result]:
+    frame.clock.begin()
+    result = yield from _run_item(each, frame, run_item)
+    frame.clock.end()
+    return result
 
 
 def _run_item(each: Item, frame: Frame, run_item: RunItem) -> Steps[Result]:

@@ -6,13 +6,15 @@ import msgspec
 
 from gert.errors import GertError
 from gert.kernel.engine.asks import Said, Steps
-from gert.kernel.engine.frame import Clock, Frame, Run, Setup, Strand
+from gert.kernel.engine.clock import Clock, Timeline, written, written_wait
+from gert.kernel.engine.frame import Frame, Run, Setup, Strand
 from gert.kernel.engine.handover import said
 from gert.kernel.engine.results import Result, failed
 from gert.kernel.engine.state import State
 from gert.kernel.engine.unknown import plain
 from gert.kernel.engine.walk import run_list
 from gert.kernel.events.runbook import (
+    DeniedStep,
     Failure,
     FinallyComplete,
     FinallyStart,
@@ -28,14 +30,20 @@ from gert.kernel.template import render_value
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended."""
+    """How a run ended.
+
+    duration: seconds from its first to its last event
+    waited: the part of them in which something waited for people, a free lane or a resume
+    """
 
     status: RunStatus
     duration: float
+    waited: float = 0.0
     outcome: Outcome | None = None
     failure: Failure | None = None
     failed_step: str | None = None
     reachable_outcomes: tuple[Outcome, ...] = ()
+    denied: tuple[DeniedStep, ...] = ()
     finally_failure: Failure | None = None
 
 
@@ -48,7 +56,7 @@ def run(setup: Setup) -> Steps[RunResult]:
         # Of a secret this is the reference, which is written as a placeholder.
         yield Said(InputResolved(name=name, source=source, value=setup.inputs.get(name)), None, None)
     state = State({**setup.inputs, **constants})
-    frame = Frame(Strand(run=context, state=state, clock=Clock()))
+    frame = Frame(Strand(run=context, state=state, clock=Clock(Timeline())))
     steps = setup.program.runbook.steps
     result = flaw if flaw is not None else (yield from run_list(steps, frame))
     if not result.stops:
@@ -60,11 +68,13 @@ def run(setup: Setup) -> Steps[RunResult]:
     after = yield from _finally(setup.program, frame, status)
     ended = RunResult(
         status=status,
-        duration=frame.clock.spent,
+        duration=frame.clock.now,
+        waited=frame.clock.waited(0.0),
         outcome=None if setup.explores or status != "completed" else result.outcome,
         failure=result.failure if status != "completed" else None,
         failed_step=result.failed_step if status != "completed" else None,
         reachable_outcomes=tuple(_told(each) for each in context.outcomes) if setup.explores else (),
+        denied=tuple(context.denied) if setup.explores else (),
         finally_failure=after,
     )
     yield Said(_run_complete(ended, frame, setup), None, None)
@@ -103,6 +113,9 @@ def _finally(program: Program, frame: Frame, status: RunStatus) -> Steps[Failure
     steps = program.runbook.finally_
     if not steps:
         return None
+    if frame.run.skipped_write:
+        # On which way the run came here, is not known.
+        frame.state.skip_write()
     yield Said(FinallyStart(status=status, step_count=len(steps)), None, None)
     result = yield from run_list(steps, frame.inside("finally"), to_the_end=True)
     failure = None if result.continued else result.failure
@@ -147,11 +160,13 @@ def _run_complete(ended: RunResult, frame: Frame, setup: Setup) -> RunComplete:
     return RunComplete(
         status=ended.status,
         mode=setup.mode,
-        duration=frame.clock.since(0.0),
+        duration=written(ended.duration),
+        waited=written_wait(ended.waited),
         outcome=ended.outcome,
         failure=ended.failure,
         failed_step=ended.failed_step,
         reachable_outcomes=ended.reachable_outcomes,
+        denied=ended.denied,
         finally_failure=ended.finally_failure,
         break_glass=frame.run.glass_broken,
     )

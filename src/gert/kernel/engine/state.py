@@ -19,7 +19,9 @@ REPEAT = "repeat"
 class Changes:
     """What was set since a fork: names, records by step id, scopes, and which names were exported."""
 
-    __slots__ = ("dropped", "executions", "exports", "loops", "names", "records", "scopes", "shadowed")
+    __slots__ = (
+        "dropped", "executions", "exports", "loops", "names", "records", "scopes", "shadowed", "skipped_write",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {}
@@ -31,6 +33,7 @@ class Changes:
         self.shadowed: set[str] = set()
         self.loops: set[str] = set()
         self.executions: dict[int, int] = {}
+        self.skipped_write = False
 
     def archive(self) -> dict[str, Any]:
         """What an iteration leaves behind: its names, and its records by step id."""
@@ -40,7 +43,7 @@ class Changes:
 class State:
     """Names, records and scopes at one point of one lane."""
 
-    __slots__ = ("bare", "changes", "counts", "executions", "loops", "root", "shadowed")
+    __slots__ = ("bare", "changes", "counts", "executions", "loops", "root", "shadowed", "skipped_write")
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self.root: dict[str, Any] = {**names, STEP: {}, SCOPE: {}}
@@ -53,6 +56,8 @@ class State:
         self.loops: set[str] = set()
         # Where outcomes are explored: how often each step has executed on any way that leads here.
         self.executions: dict[int, int] = {}
+        # A step that may write was only assumed on a way that leads here: the world is not as the run would have it.
+        self.skipped_write = False
         self.changes: Changes | None = None
 
     def fork(self) -> "State":
@@ -64,6 +69,7 @@ class State:
         copy.shadowed = set(self.shadowed)
         copy.loops = set(self.loops)
         copy.executions = dict(self.executions)
+        copy.skipped_write = self.skipped_write
         copy.changes = Changes()
         return copy
 
@@ -173,6 +179,12 @@ class State:
         if self.changes is not None:
             self.changes.executions[step] = count
 
+    def skip_write(self) -> None:
+        """Note that a step which may write was only assumed."""
+        self.skipped_write = True
+        if self.changes is not None:
+            self.changes.skipped_write = True
+
     # --- joining
 
     def merge(self, changes: Changes) -> None:
@@ -193,7 +205,9 @@ class State:
             self.export(name, value)
 
     def take_lasting(self, changes: Changes) -> None:
-        """Take over what was forgotten and set in scopes, and how often steps have executed."""
+        """Take over what was forgotten and set in scopes, how often steps have executed, and skipped writes."""
+        if changes.skipped_write:
+            self.skip_write()
         for step, count in changes.executions.items():
             self.set_executions(step, max(count, self.executions.get(step, 0)))
         for scope in changes.dropped:
@@ -226,6 +240,8 @@ class State:
             both = [each.records.get(step_id, (UNKNOWN, UNKNOWN)) for each in changed]
             records = _agreed([record for record, _ in both], certain=certain)
             self._set_records(step_id, records, _agreed([own for _, own in both], certain=certain))
+        if any(each.skipped_write for each in changed):
+            self.skip_write()
         for each in changed:
             self._mark(shadowed=each.shadowed, loops=each.loops)
 

@@ -8,7 +8,8 @@ import msgspec
 from gert.errors import GertError, InputError
 from gert.kernel.engine.approving import approve, previewed
 from gert.kernel.engine.asks import Pause, Steps
-from gert.kernel.engine.frame import Frame, RunBlock, questions, written
+from gert.kernel.engine.clock import written
+from gert.kernel.engine.frame import Frame, RunBlock, questions
 from gert.kernel.engine.govern import broken_glass, permit
 from gert.kernel.engine.handover import inputs_for, said
 from gert.kernel.engine.kinds.assertion import run_assert
@@ -62,7 +63,7 @@ def _run_each(step: Step, block: ForEachBlock, frame: Frame, run_block: RunBlock
     def run_item(inside: Frame) -> Steps[Result]:
         return _run_once(step, inside, run_block)
 
-    start = frame.clock.spent
+    start = frame.clock.now
     yield starts(step, frame)
     try:
         result = yield from _run_block(step, frame, lambda inside: run_loop(step, block, inside, run_item))
@@ -88,7 +89,7 @@ def _run_once(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
 
 
 def _run_guarded(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
-    start = frame.strand.clock.spent
+    start = frame.strand.clock.now
     try:
         holds = frame.holds(step.when)
     except GertError as error:
@@ -140,7 +141,7 @@ def _run_block(step: Step, frame: Frame, run: Callable[[Frame], Steps[Result]]) 
 
 
 def _run(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
-    start = frame.strand.clock.spent
+    start = frame.strand.clock.now
     plan = frame.strand.run.plan(step)
     try:
         if plan is None:
@@ -183,6 +184,7 @@ def _execute(step: Step, frame: Frame, plan: Plan) -> Steps[Result]:
         yield frame.say(glass, frame.run.actor)
         refusal = None
     if refusal is not None:
+        frame.run.deny(frame.path or "", refusal)
         return refusal
     names = questions(frame)
     scope = scope_of(step, frame) if step.scope is not None else None

@@ -42,7 +42,7 @@ FailureKind = Literal[
 ]
 """What went wrong in a step or a run (kernel-v0 §9.5)."""
 
-SkipReason = Literal["when_false", "governance_denied", "approval_rejected", "dry_run", "probe"]
+SkipReason = Literal["when_false", "governance_denied", "approval_rejected", "dry_run", "probe", "after_skipped_write"]
 """Why a step did not execute."""
 
 RiskLevel = Literal["low", "medium", "high", "critical"]

@@ -21,8 +21,8 @@ from gert.ecosystem.surfaces.cli.phrases import (
     LIVELY,
     LONGEST_NAME,
     clip,
-    duration_text,
     elapsed,
+    took_text,
     value_text,
 )
 from gert.errors import TraceError
@@ -88,6 +88,7 @@ def as_row(entry: Entry) -> dict[str, Any]:
         "outcome": {"category": summary.category, "code": summary.code} if summary is not None and ended else None,
         "events": entry.events,
         "duration": _seconds(entry),
+        "waited": _waited(entry),
         "tickets": [file.id for file in entry.tickets],
         "trace": entry.trace,
         "db": entry.place.db,
@@ -233,7 +234,9 @@ def _inputs(said: dict[str, Any]) -> Iterator[str]:
 def _end(entry: Entry, said: dict[str, Any]) -> Iterator[str]:
     end = said["end"] or {}
     if entry.end is not None:
-        yield _line("took", duration_text(str(entry.end.data.get("duration", ""))))
+        end_data = entry.end.data
+        waited = end_data.get("waited")
+        yield _line("took", took_text(str(end_data.get("duration", "")), None if waited is None else str(waited)))
     if said["outcome"]:
         yield _line("outcome", f"{said['outcome']['category']}: {said['outcome']['code']}")
     for title, name in (("failed at", "failed_step"), ("because", "failure"), ("finally", "finally_failure")):
@@ -263,6 +266,12 @@ def _seconds(entry: Entry) -> float | None:
     except TraceError:
         return None
     return round(max(covered.total_seconds(), 0.0), 3)
+
+
+def _waited(entry: Entry) -> float | None:
+    """How much of that it waited; unknown until it has ended."""
+    summary = entry.summary if entry.kind == "runbook" else None
+    return round(summary.waited, 3) if summary is not None and summary.waited is not None else None
 
 
 def _ago(moment: datetime | None, now: datetime) -> str:

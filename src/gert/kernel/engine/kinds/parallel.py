@@ -6,7 +6,8 @@ from typing import Any, Final
 import msgspec
 
 from gert.kernel.engine.asks import RunLanes, Steps
-from gert.kernel.engine.frame import Clock, Frame, RunBlock
+from gert.kernel.engine.clock import written, written_wait
+from gert.kernel.engine.frame import Frame, RunBlock
 from gert.kernel.engine.lanes import touched_by, turns
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, block_result, failed
 from gert.kernel.events.runbook import BranchOutcome, ParallelFork, ParallelMerge
@@ -29,11 +30,15 @@ def run_parallel(step: ParallelStep, frame: Frame, run_block: RunBlock) -> Steps
             serialized=waits.contending,
         )
     )
-    frames = [frame.inside(label, frame.state.fork(), Clock()) for label in labels]
-    lanes = tuple(run_block(lane.steps, inside) for lane, inside in zip(step.branches, frames, strict=True))
+    frames = [frame.inside(label, frame.state.fork(), frame.clock.lane()) for label in labels]
+    clocks = [inside.clock for inside in frames]
+    lanes = tuple(
+        _in_turn(run_block(lane.steps, inside), inside, [frames[earlier] for earlier in before])
+        for lane, inside, before in zip(step.branches, frames, waits.after, strict=True)
+    )
     ended: tuple[Result | None, ...] = yield RunLanes(lanes, waits.after)
     results = [each if each is not None else failed("cancelled", "the lane was not started") for each in ended]
-    frame.clock.spent += longest([each.clock.spent for each in frames], waits.after)
+    frame.clock.join(clocks)
     merged: dict[str, Any] = {}
     for inside in frames:
         if inside.state.changes is not None:
@@ -46,6 +51,8 @@ def run_parallel(step: ParallelStep, frame: Frame, run_block: RunBlock) -> Steps
             label=step.branches[index].label,
             outcome=result.outcome,
             failure=result.failure,
+            duration=written(clocks[index].ended - clocks[index].started) if clocks[index].has_begun else None,
+            waited=written_wait(clocks[index].waited(clocks[index].started, clocks[index].ended)),
         )
         for index, result in enumerate(results)
     )
@@ -85,9 +92,11 @@ def _shown(merged: dict[str, Any]) -> dict[str, Any]:
     return {name: digest_value(value) for name, value in merged.items()}
 
 
-def longest(spent: list[float], after: tuple[frozenset[int], ...]) -> float:
-    """How long lanes take together when each waits for its turn."""
-    done: list[float] = []
-    for index, own in enumerate(spent):
-        done.append(own + max((done[earlier] for earlier in after[index]), default=0.0))
-    return max(done, default=0.0)
+def _in_turn(lane: Steps[Result], frame: Frame, before: list[Frame]) -> Steps[Result]:
+    """Run a lane after those it waits for, and note when it began and ended."""
+    frame.clock.begin(earlier.clock for earlier in before)
+    if any(earlier.state.skipped_write for earlier in before):
+        frame.state.skip_write()
+    result = yield from lane
+    frame.clock.end()
+    return result

@@ -23,6 +23,7 @@ def run_tool(step: ToolStep, frame: Frame, plan: Plan, inputs: dict[str, Any], n
             action=plan.terms.action or "",
             inputs=inputs,
             contract=plan.terms.contract,
+            after_skipped_write=frame.state.skipped_write,
         )
     )
     frame.heard(answer)

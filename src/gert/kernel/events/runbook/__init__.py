@@ -28,6 +28,7 @@ from gert.kernel.events.runbook.governance import (
 )
 from gert.kernel.events.runbook.parts import (
     BranchOutcome,
+    DeniedStep,
     Failure,
     Outcome,
 )
@@ -74,6 +75,7 @@ __all__ = [
     "BreakGlass",
     "ContractEvaluated",
     "ContractViolation",
+    "DeniedStep",
     "Failure",
     "FinallyComplete",
     "FinallyStart",

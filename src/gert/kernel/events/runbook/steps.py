@@ -34,6 +34,8 @@ class StepStart(Payload, frozen=True, kw_only=True):
 class StepComplete(Payload, frozen=True, kw_only=True):
     """A step ended.
 
+    duration: from its first to its last event
+    waited: the part of `duration` in which something in it waited for people, a free lane or a resume
     outputs: the declared outputs, redacted
     failure: present when the status is `failed` or `error`, or the step was denied
     reason: why the step was skipped
@@ -47,6 +49,7 @@ class StepComplete(Payload, frozen=True, kw_only=True):
     step_id: str
     status: StepStatus
     duration: str
+    waited: str | None = None
     outputs: dict[str, Any] = field(default_factory=dict)
     failure: Failure | None = None
     reason: SkipReason | None = None

@@ -5,7 +5,7 @@ from typing import Final
 
 from gert.ecosystem.surfaces.cli import phrases as say
 from gert.ecosystem.surfaces.cli.output import plural
-from gert.ecosystem.surfaces.cli.phrases import STATUS, Subject, Wording, Words, clip, columns, duration_text
+from gert.ecosystem.surfaces.cli.phrases import STATUS, Subject, Wording, Words, clip, columns, duration_text, took_text
 from gert.kernel.events import runbook as says
 
 SKIPPED_BECAUSE: Final[Mapping[str, str]] = {
@@ -14,6 +14,7 @@ SKIPPED_BECAUSE: Final[Mapping[str, str]] = {
     "approval_rejected": "approval rejected",
     "dry_run": "not run: dry-run",
     "probe": "not run: probe",
+    "after_skipped_write": "not run: after a write that was left out",
 }
 
 REFUSALS: Final = ("governance_denied", "approval_rejected")
@@ -29,7 +30,7 @@ def _step_complete(step: says.StepComplete, about: Subject) -> Words:
         icon, colour = say.REFUSED, say.BAD
     why = SKIPPED_BECAUSE[step.reason] if step.reason else "skipped" if step.status == "skipped" else ""
     tries = f"after {step.attempts} attempts" if step.attempts > 1 else ""
-    took = "" if step.status == "skipped" else duration_text(step.duration)
+    took = "" if step.status == "skipped" else took_text(step.duration, step.waited)
     notes = say.failure_lines(step.failure)
     if step.continued:
         notes = (*notes, "the run goes on: `continue_on_fail`")
