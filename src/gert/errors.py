@@ -14,6 +14,7 @@
     │   └── Unavailable             the server that keeps the record cannot be asked
     ├── IntegrityError          a chain, seal or signature does not hold
     ├── InDoubt                 a call may have happened, and only the operator can say
+    │   └── OutputsMissing          it succeeded, and outputs it must have are not given
     ├── AgentError              a durable agent run
     │   ├── RunError                the run is not there, there already, or belongs to another tenant
     │   ├── RunBlocked              the run is paused or blocked
@@ -36,6 +37,8 @@
 
 Messages are lower case, one line, without a final period; the user's words stand in backticks.
 """
+
+from collections.abc import Sequence
 
 
 class GertError(Exception):
@@ -101,6 +104,14 @@ class IntegrityError(GertError):
 
 class InDoubt(GertError):
     """A call may have happened, and only the operator can say."""
+
+
+class OutputsMissing(InDoubt):
+    """A call is reconciled as a success, and outputs it must have are not given; `missing` says which."""
+
+    def __init__(self, message: str, *, missing: Sequence[object], hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.missing = missing
 
 
 class AgentError(GertError, RuntimeError):

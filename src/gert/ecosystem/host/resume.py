@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import field
@@ -20,24 +20,26 @@ from gert.ecosystem.host.driver import Suspended
 from gert.ecosystem.host.execute import everyone, resolvers, world_for
 from gert.ecosystem.host.facts import host_name
 from gert.ecosystem.host.files import read_bounded
+from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.journal import Logged, now, read_answers
 from gert.ecosystem.host.keys import signing_key
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import ApprovalMode, Executed, RunOptions
 from gert.ecosystem.host.prepare import Prepared, user_name
-from gert.ecosystem.host.reconciling import Reconciled, settle_doubts
+from gert.ecosystem.host.reconciling import Missing, Reconciled, settle_doubts
 from gert.ecosystem.host.run_clock import RunClock
 from gert.ecosystem.host.runs import RunFolder, state_dir
 from gert.ecosystem.host.state import MAX_STATE_BYTES, RunState, decode_state
 from gert.ecosystem.host.stopping import Relay
 from gert.ecosystem.host.variables import resolve
 from gert.ecosystem.host.version import version_line
+from gert.ecosystem.inputs.prompt import PromptResolver
 from gert.ecosystem.stores.jsonl import JsonlStore
 from gert.ecosystem.stores.port import Store
-from gert.errors import Busy, DocumentError, IntegrityError, UsageError
+from gert.errors import Busy, DocumentError, IntegrityError, OutputsMissing, UsageError
 from gert.kernel.engine.asks import Ask, AwaitApproval, Said
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.inputs import Given, ResolvedInputs
+from gert.kernel.engine.inputs import PROMPT, Given, InputBinding, ResolvedInputs
 from gert.kernel.events.chain import read_chain
 from gert.kernel.events.envelope import decode, parse_timestamp
 from gert.kernel.events.runbook import FinallyStart, RunResumed
@@ -53,7 +55,8 @@ class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Which run goes on, and how.
 
     given: secret inputs that cannot be found again
-    reconcile: what became of calls nobody knows the result of, by step; under `*` what holds for all others
+    reconcile: what became of calls without a recorded result, by step; under `*` what holds for all others
+    reconcile_outputs: what such calls gave that succeeded, each as `STEP.name=value`
     ticket: go on only if the run waits for this one
     allow_changed: the runbook, a tool or a policy was changed, and the run goes on with what is there now
     """
@@ -66,6 +69,7 @@ class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     actor: str | None = None
     given: Mapping[str, Given] = field(default_factory=dict)
     reconcile: Mapping[str, Reconciliation] = field(default_factory=dict)
+    reconcile_outputs: tuple[str, ...] = ()
     allow_changed: bool = False
     approvals: ApprovalMode | None = None
     sync: bool = True
@@ -79,10 +83,43 @@ async def resume(
     environ: Mapping[str, str] | None = None,
     relay: Relay | None = None,
 ) -> Executed:
-    """Go on with a run; what keeps it from going on is raised, and nothing is changed by it."""
+    """Go on with a run; what keeps it from going on is raised, and nothing is changed by it.
+
+    At a terminal, outputs that a reconciled call must have are asked for.
+    """
     environ = dict(os.environ) if environ is None else environ
     observers = tuple(observers)
     console = console if console is not None else Console.standard(*everyone(observers))
+    while True:
+        try:
+            return await _resume(options, observers, console, environ, relay)
+        except OutputsMissing as problem:
+            if not console.interactive:
+                raise
+            given = await _ask_for(problem, console)
+            options = msgspec.structs.replace(options, reconcile_outputs=(*options.reconcile_outputs, *given))
+
+
+async def _ask_for(problem: OutputsMissing, console: Console) -> list[str]:
+    """Ask the operator for the outputs of calls that succeeded; raise the problem where one is not given."""
+    missing = cast("list[Missing]", problem.missing)
+    bindings = [
+        InputBinding(name=f"{path}.{name}", source=PROMPT, path="", parameter=parameter)
+        for path, name, parameter in missing
+    ]
+    values = (await PromptResolver(console).resolve(bindings)).values
+    if len(values) < len(bindings):
+        raise problem
+    return [f"{name}={value}" for name, value in values.items()]
+
+
+async def _resume(
+    options: ResumeOptions,
+    observers: tuple[Observer, ...],
+    console: Console,
+    environ: Mapping[str, str],
+    relay: Relay | None,
+) -> Executed:
     state, folder = load_state(options, environ)
     with ExitStack() as held:
         store = held.enter_context(open_record(options, state, folder, held, environ))
@@ -98,7 +135,7 @@ async def resume(
         inputs = await _inputs(prepared, state, options, environ, console)
         redactor = prepared.redactor(inputs)
         setup = _setup(prepared, state, inputs)
-        cast = world_for(prepared, setup, inputs, redactor, observers, console, state.working)
+        world = world_for(prepared, setup, inputs, redactor, observers, console, state.working)
         answers = _answers(store, state)
         resumed = RunResumed(
             actor=options.actor or user_name(),
@@ -117,7 +154,7 @@ async def resume(
             observers=observers,
             has_secrets=bool(inputs.secrets),
         )
-        reconciled = Reconciled(cast.world)
+        reconciled = Reconciled(world.world, Intake(redactor))
         timeout = _time_left(prepared, state, store)
         waits = run.approvals == "detach" and (timeout is None or timeout > 0)
         tickets = tickets_for_run(prepared.state, environ, prepared.settings) if waits else None
@@ -128,7 +165,7 @@ async def resume(
                 options=run,
                 prepared=prepared,
                 setup=setup,
-                cast=msgspec.structs.replace(cast, world=reconciled),
+                cast=msgspec.structs.replace(world, world=reconciled),
                 store=store,
                 journal=journal,
                 redactor=redactor,
@@ -153,7 +190,7 @@ def _go_live(
                 f"the run does not wait for the ticket `{options.ticket}`",
                 hint=f"it waits for {', '.join(f'`{ticket}`' for ticket in waited)}" if waited else None,
             )
-        choices = settle_doubts(announced, options.reconcile)
+        choices = settle_doubts(announced, options.reconcile, options.reconcile_outputs)
         unsupported = journal.unsupported()
         is_as_it_was = journal.repeats and not unsupported
         if tickets is not None and is_as_it_was and announced and all(_is_open(tickets, ask) for ask in announced):

@@ -49,6 +49,7 @@ class ToolAnswer(Answer, frozen=True, kw_only=True, tag="tool"):
     stdout, stderr: the last part of what it printed
     again: the outputs of a second execution with equal inputs, where there was one
     principal: who an extension says acted
+    reconciled: the operator says that it succeeded, and which outputs it gave
     """
 
     outputs: dict[str, Any] = field(default_factory=dict)
@@ -57,6 +58,7 @@ class ToolAnswer(Answer, frozen=True, kw_only=True, tag="tool"):
     stderr: str = ""
     again: dict[str, Any] | None = None
     principal: Principal | None = None
+    reconciled: bool = False
 
 
 class EvidenceAnswer(Answer, frozen=True, kw_only=True, tag="evidence"):

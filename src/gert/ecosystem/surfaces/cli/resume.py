@@ -24,10 +24,19 @@ CHOICES = get_args(Reconciliation)
     help="What became of a call nobody knows the result of: success, failed or retry.",
 )
 @click.option(
+    "--reconcile-output",
+    "outputs",
+    multiple=True,
+    metavar="STEP.NAME=VALUE",
+    help="An output of a call that is reconciled as a success; required ones are asked for at a terminal.",
+)
+@click.option(
     "--input", "inputs", multiple=True, metavar="NAME=VALUE", help="A secret input that has to be given again."
 )
 @going_on
-def command(run_id: str, ticket: str | None, reconcile: tuple[str, ...], **shared: Any) -> Going:
+def command(
+    run_id: str, ticket: str | None, reconcile: tuple[str, ...], outputs: tuple[str, ...], **shared: Any
+) -> Going:
     """Go on with a run: recorded answers first, the live world after; no step that has completed runs twice.
 
     A call that was announced and has no recorded result is made again only if its contract is idempotent; otherwise you
@@ -36,7 +45,8 @@ def command(run_id: str, ticket: str | None, reconcile: tuple[str, ...], **share
     called wrongly, 3 when the run failed or is in doubt.
     """
     choices = dict(_choice(text) for text in reconcile)
-    return partial(resume, ResumeOptions(run_id=run_id, ticket=ticket, reconcile=choices, **shared))
+    options = ResumeOptions(run_id=run_id, ticket=ticket, reconcile=choices, reconcile_outputs=outputs, **shared)
+    return partial(resume, options)
 
 
 def _choice(text: str) -> tuple[str, Reconciliation]:
