@@ -176,6 +176,7 @@ class _Ending:
             groups=prepared.groups,
             break_glass=state.break_glass,
             recent=state.recent,
+            parent_run_id=state.parent_run_id,
         )
 
     def close(self, key: Any) -> None:

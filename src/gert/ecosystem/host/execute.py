@@ -10,6 +10,7 @@ from gert.ecosystem.approvals.port import ApprovalProvider, Channel
 from gert.ecosystem.approvals.provider import TicketApprovals
 from gert.ecosystem.approvals.terminal import TerminalApprovals
 from gert.ecosystem.approvals.ticket_file import RunRef
+from gert.ecosystem.executors.environment import PARENT_RUN
 from gert.ecosystem.executors.stdio import Stdio
 from gert.ecosystem.host.approvals import tickets_for_run
 from gert.ecosystem.host.conduct import Cast, Stage, conduct
@@ -168,7 +169,8 @@ def world_for(
             observer.printed(path, stream, text)
 
     stdio = Stdio(
-        environment=prepared.environ,
+        # A gert that a tool calls says which run started its run.
+        environment={**prepared.environ, PARENT_RUN: setup.run_id},
         secrets=inputs.secrets,
         redactor=redactor,
         withheld=frozenset((*secret_names(program), *_bound(program, inputs), *_ours(prepared))),
@@ -298,6 +300,7 @@ def _state(options: RunOptions, setup: Setup, prepared: Prepared, working: str, 
         max_parallel=options.max_parallel,
         timeout=options.timeout,
         recent=setup.recent,
+        parent_run_id=setup.parent_run_id,
     )
 
 

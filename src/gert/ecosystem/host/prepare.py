@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
-from gert.ecosystem.executors.environment import OURS
+from gert.ecosystem.executors.environment import OURS, PARENT_RUN
 from gert.ecosystem.host.database import Database, database_for
 from gert.ecosystem.host.documents import Checked, Workspace
 from gert.ecosystem.host.dsn import Dsn
@@ -24,6 +24,7 @@ from gert.kernel.engine.frame import Recent, Setup
 from gert.kernel.engine.inputs import ResolvedInputs
 from gert.kernel.engine.run import secret_names
 from gert.kernel.foundation.duration import parse_duration
+from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.foundation.redaction import Redactor, credentials_of, parts_of
 from gert.kernel.runbook.program import Program
 
@@ -110,10 +111,16 @@ class Prepared:
             groups=self.groups,
             explores=self.options.mode in ("dry-run", "probe"),
             scenario=scenario,
+            parent_run_id=self._parent_run(),
             break_glass=self.options.break_glass,
             # A replay must come to the same whatever ran today: it has no earlier runs.
             recent=Recent() if self.options.mode == "replay" else recent,
         )
+
+    def _parent_run(self) -> str | None:
+        """The run whose tool called this gert; a replay comes to the same wherever it runs."""
+        parent = self.environ.get(PARENT_RUN, "")
+        return parent if is_safe_name(parent) and self.options.mode != "replay" else None
 
     def _require_secrets(self) -> None:
         for secret in self.program.runbook.meta.secrets:

@@ -89,7 +89,7 @@ async def rerun(
     inputs = await _inputs(prepared, state, options, environ, console)
     redactor = prepared.redactor(inputs)
     counted = count_recent(prepared.program, prepared.floor.policies, prepared.state, prepared.database, now())
-    draft = prepared.setup(inputs, redactor)
+    draft = msgspec.structs.replace(prepared.setup(inputs, redactor), parent_run_id=state.run_id)
     strictly = not changed and _plain(inputs) == state.inputs
 
     async def fork_with(recent: Recent | None) -> Fork:

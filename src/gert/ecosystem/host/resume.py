@@ -388,6 +388,7 @@ def _setup(prepared: Prepared, state: RunState, inputs: ResolvedInputs) -> Setup
         groups=prepared.groups,
         break_glass=state.break_glass,
         recent=state.recent,
+        parent_run_id=state.parent_run_id,
     )
 
 

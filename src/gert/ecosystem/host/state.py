@@ -43,6 +43,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     tool_hashes: dict[str, str] = field(default_factory=dict)
     policy_hashes: dict[str, str] = field(default_factory=dict)
     inputs: dict[str, Any] = field(default_factory=dict)
+    parent_run_id: str | None = None
     input_sources: dict[str, str] = field(default_factory=dict)
     secret_inputs: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()

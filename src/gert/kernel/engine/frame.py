@@ -56,6 +56,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     explores: outcomes are looked for, and none is claimed
     groups: people by group, for approvals
     break_glass: why governance is overridden in an emergency, where its rules allow that
+    parent_run_id: the run that started this one, if a run did
     recent: what `max_per_hour` counts beside the run itself; none where nobody counted
     """
 
@@ -74,6 +75,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     explores: bool = False
     scenario: str | None = None
+    parent_run_id: str | None = None
     break_glass: str | None = None
     recent: Recent | None = None
 

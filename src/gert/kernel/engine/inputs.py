@@ -25,6 +25,8 @@ ENV: Final = "env"
 FILE: Final = "file"
 PROMPT: Final = "prompt"
 PROVIDER: Final = "provider/"
+UNSET: Final = "unset"
+"""The source of an optional input whose binding has no value."""
 
 _MAX_TOLD: Final = 10
 
@@ -72,6 +74,7 @@ class ResolvedInputs(msgspec.Struct, frozen=True):
     """The inputs of a run, in the order of their declaration.
 
     values: what state holds; for a secret, the reference to it
+    sources: where each value is from; `unset` for an optional input that its source has no value for
     secrets: the values of secrets as text, for whoever redacts and starts processes
     """
 
@@ -94,6 +97,7 @@ class _Resolution:
     def __init__(self, inputs: Mapping[str, InputBlock]) -> None:
         self.parameters = {name: block.parameter() for name, block in inputs.items()}
         self.found: dict[str, tuple[Any, str]] = {}
+        self.unset: set[str] = set()
         self.problems: list[_Problem] = []
 
     def take(self, name: str, value: Any, source: str) -> None:
@@ -113,6 +117,8 @@ class _Resolution:
         elif parameter.required:
             hint = _how_to_give(name, parameter, binding)
             self.problems.append(_Problem(f"no value for required input `{name}`", hint))
+        elif binding is not None:
+            self.unset.add(name)
 
     def settle(self, binding: InputBinding, answer: BatchAnswer) -> None:
         """Take what a resolver says of one binding; a failure is not a missing value, so no default hides it."""
@@ -129,6 +135,8 @@ class _Resolution:
         """Everything in the order of declaration, secrets apart."""
         resolved = ResolvedInputs({}, {}, {})
         for name, parameter in self.parameters.items():
+            if name in self.unset:
+                resolved.sources[name] = UNSET
             if name not in self.found:
                 continue
             value, resolved.sources[name] = self.found[name]

@@ -146,6 +146,7 @@ def _run_start(setup: Setup, constants: dict[str, Any]) -> RunStart:
         secrets=tuple(secret_names(setup.program)),
         extensions=runbook.meta.extensions,
         scenario=setup.scenario,
+        parent_run_id=setup.parent_run_id,
     )
 
 

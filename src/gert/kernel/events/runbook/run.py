@@ -21,7 +21,7 @@ class RunStart(Payload, frozen=True, kw_only=True):
     input_sources: where each input came from, by input name
     secrets: the names of declared secrets, never their values
     scenario: the scenario that answers, in a replay
-    parent_run_id: the run that started this one, if a run did
+    parent_run_id: the run that started this one: the one it is a rerun of, or the one whose tool called gert
     """
 
     type: ClassVar[str] = "run_start"
@@ -44,9 +44,10 @@ class RunStart(Payload, frozen=True, kw_only=True):
 
 
 class InputResolved(Payload, frozen=True, kw_only=True):
-    """An input got its value; one event per input, after `run_start`.
+    """An input got its value, or its source has none; one event per input, after `run_start`.
 
-    source: `cli`, `env/NAME`, `file/PATH`, `prompt`, `provider/NAME.PATH` or `default`
+    source: `cli`, `env/NAME`, `file/PATH`, `prompt`, `provider/NAME.PATH`, `default`, or `unset` where an optional
+        input has no value in its source
     """
 
     type: ClassVar[str] = "input_resolved"
