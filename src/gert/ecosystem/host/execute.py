@@ -11,7 +11,6 @@ from gert.ecosystem.approvals.provider import TicketApprovals
 from gert.ecosystem.approvals.terminal import TerminalApprovals
 from gert.ecosystem.approvals.ticket_file import RunRef
 from gert.ecosystem.executors.environment import PARENT_RUN
-from gert.ecosystem.executors.stdio import Stdio
 from gert.ecosystem.host.approvals import tickets_for_run
 from gert.ecosystem.host.conduct import Cast, Stage, conduct
 from gert.ecosystem.host.console import Console
@@ -30,6 +29,7 @@ from gert.ecosystem.host.runs import RunFolder, new_run_id
 from gert.ecosystem.host.settings import secret_variables, where_recorded
 from gert.ecosystem.host.state import RunState, encode_state
 from gert.ecosystem.host.stopping import Relay
+from gert.ecosystem.host.supported import TRANSPORTS, require_supported
 from gert.ecosystem.host.variables import resolve
 from gert.ecosystem.host.worlds import DryRun, Probe, Real, World
 from gert.ecosystem.inputs import Resolvers
@@ -72,6 +72,8 @@ async def execute(
     environ = dict(os.environ) if environ is None else environ
     observers = tuple(observers)
     prepared = Prepared(options, environ)
+    if options.mode != "replay":
+        require_supported(prepared.program)
     console = console if console is not None else Console.standard(*everyone(observers))
     loaded = _scenario(prepared)
     declared = prepared.program.runbook.meta.inputs
@@ -168,16 +170,19 @@ def world_for(
         for observer in observers:
             observer.printed(path, stream, text)
 
-    stdio = Stdio(
-        # A gert that a tool calls says which run started its run.
-        environment={**prepared.environ, PARENT_RUN: setup.run_id},
-        secrets=inputs.secrets,
-        redactor=redactor,
-        withheld=frozenset((*secret_names(program), *_bound(program, inputs), *_ours(prepared))),
-        working=working,
-        on_output=printed if observers else None,
-        platform=platform(),
-    )
+    transports = {
+        name: transport(
+            # A gert that a tool calls says which run started its run.
+            environment={**prepared.environ, PARENT_RUN: setup.run_id},
+            secrets=inputs.secrets,
+            redactor=redactor,
+            withheld=frozenset((*secret_names(program), *_bound(program, inputs), *_ours(prepared))),
+            working=working,
+            on_output=printed if observers else None,
+            platform=platform(),
+        )
+        for name, transport in TRANSPORTS.items()
+    }
     givers: list[EvidenceGiver] = []
     if options.evidence:
         file = EvidenceFile(options.evidence, setup.actor)
@@ -188,13 +193,18 @@ def world_for(
     real = Real(
         program,
         Intake(redactor),
-        transports={"stdio": stdio},
+        transports=transports,
         approvals=approvals,
         collect=lambda ask: collect(ask, *givers),
     )
     worlds: dict[str, World] = {"dry-run": DryRun(real), "probe": Probe(real, options.probe_effects)}
+
+    def abort() -> None:
+        for transport in transports.values():
+            transport.kill_all()
+
     settle = approvals.settle if isinstance(approvals, TicketApprovals) else None
-    return Cast(world=worlds.get(setup.mode, real), abort=stdio.kill_all, settle=settle)
+    return Cast(world=worlds.get(setup.mode, real), abort=abort, settle=settle)
 
 
 def _approvals(prepared: Prepared, setup: Setup, console: Console) -> ApprovalProvider:

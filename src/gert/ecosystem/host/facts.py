@@ -5,6 +5,7 @@ import socket
 import sys
 from typing import Final
 
+from gert.ecosystem.host.supported import SUPPORTED
 from gert.kernel.runbook.documents.project import Project
 from gert.kernel.runbook.validate.facts import Facts
 
@@ -30,4 +31,5 @@ def facts_for(project: Project | None) -> Facts:
         environment=os.environ,
         providers=project.providers if project is not None else None,
         groups=project.groups if project is not None else None,
+        supported=SUPPORTED,
     )

@@ -28,6 +28,7 @@ from gert.ecosystem.host.runs import RunFolder
 from gert.ecosystem.host.settings import where_recorded
 from gert.ecosystem.host.state import RunState
 from gert.ecosystem.host.stopping import Relay
+from gert.ecosystem.host.supported import require_supported
 from gert.ecosystem.host.variables import resolve
 from gert.ecosystem.stores.append_file import read_lines
 from gert.ecosystem.stores.batch import MAX_ANSWER_BYTES
@@ -79,6 +80,7 @@ async def rerun(
     state = source.state
     run_options = _options(options, state)
     prepared = Prepared(run_options, environ)
+    require_supported(prepared.program)
     changed = list(changes(prepared, state))
     if changed and not options.allow_changed:
         raise IntegrityError(

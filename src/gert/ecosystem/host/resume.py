@@ -31,6 +31,7 @@ from gert.ecosystem.host.run_clock import RunClock
 from gert.ecosystem.host.runs import RunFolder, state_dir
 from gert.ecosystem.host.state import MAX_STATE_BYTES, RunState, decode_state
 from gert.ecosystem.host.stopping import Relay
+from gert.ecosystem.host.supported import require_supported
 from gert.ecosystem.host.variables import resolve
 from gert.ecosystem.host.version import version_line
 from gert.ecosystem.inputs.prompt import PromptResolver
@@ -126,6 +127,7 @@ async def _resume(
         _require_unfinished(store, state)
         run = _options(options, state)
         prepared = Prepared(run, environ)
+        require_supported(prepared.program)
         changed = list(changes(prepared, state))
         if changed and not options.allow_changed:
             raise IntegrityError(

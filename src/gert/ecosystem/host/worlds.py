@@ -14,6 +14,7 @@ import msgspec
 
 from gert.ecosystem.approvals.port import ApprovalProvider, StillOpen
 from gert.ecosystem.host.intake import Intake
+from gert.ecosystem.host.supported import CallsTools
 from gert.errors import GertError
 from gert.kernel.engine.asks import (
     ANSWERS,
@@ -36,7 +37,6 @@ from gert.kernel.engine.asks import (
 from gert.kernel.engine.unknown import is_unknown
 from gert.kernel.events.runbook import Failure
 from gert.kernel.governance.contract import UNKNOWN, Contract
-from gert.kernel.runbook.documents.tool import ActionBlock, Tool
 from gert.kernel.runbook.program import Program
 
 PROBED_EFFECTS: Final = frozenset({"network"})
@@ -82,13 +82,6 @@ class DryRun:
         if self._previews is None:
             return ANSWERS[type(ask)](assumed="dry_run")
         return await self._previews.answer(ask)
-
-
-class CallsTools(Protocol):
-    """A transport."""
-
-    async def call(self, tool: Tool, action_name: str, action: ActionBlock, ask: CallTool) -> ToolAnswer:
-        """Call an action."""
 
 
 class Real:

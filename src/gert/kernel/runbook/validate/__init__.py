@@ -17,6 +17,7 @@ from gert.kernel.runbook.validate.domain import (
     flow,
     governance,
     identity,
+    installation,
     parallel,
     secrets,
     state,
@@ -67,6 +68,7 @@ RUNBOOK_RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
     environment.platforms,
     environment.bindings,
     environment.inputs,
+    installation.runnable,
 )
 
 

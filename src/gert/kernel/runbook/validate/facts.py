@@ -6,6 +6,14 @@ from typing import Final
 import msgspec
 
 
+class Supported(msgspec.Struct, frozen=True, kw_only=True):
+    """What the installation can run, by name: transports of tools, extensions, and providers of inputs."""
+
+    transports: Container[str]
+    extensions: Container[str]
+    providers: Container[str]
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The system, the names of the environment variables that are set, and what the project configures.
 
@@ -16,6 +24,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     environment: Container[str] | None = None
     providers: Container[str] | None = None
     groups: Mapping[str, tuple[str, ...]] | None = None
+    supported: Supported | None = None
     absent: Container[str] = frozenset()
     """Paths a project or configuration names that lead nowhere."""
 

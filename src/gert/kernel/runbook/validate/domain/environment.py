@@ -108,6 +108,9 @@ def _binding(block: InputBlock, case: Case) -> Iterator[Finding]:
         )
     elif case.facts.providers is not None and provider not in case.facts.providers:
         yield warning("D42", path, f"no provider `{provider}` is configured", "add it under `providers` in the project")
+    elif case.facts.supported is not None and provider not in case.facts.supported.providers:
+        message = f"this installation cannot ask the provider `{provider}`"
+        yield warning("D48", path, message, "give the input with --var or --input")
 
 
 def inputs(case: Case) -> Iterator[Finding]:

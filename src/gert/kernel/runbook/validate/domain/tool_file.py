@@ -22,6 +22,7 @@ from gert.kernel.runbook.validate.domain.contracts import (
 )
 from gert.kernel.runbook.validate.domain.evidence import bad_pattern
 from gert.kernel.runbook.validate.domain.identity import RESERVED
+from gert.kernel.runbook.validate.domain.installation import tool_runnable
 from gert.kernel.runbook.validate.domain.secrets import on_command_line
 from gert.kernel.runbook.validate.facts import Facts
 from gert.kernel.template import Template
@@ -40,6 +41,7 @@ TRANSPORT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 def tool_file(tool: Tool, facts: Facts) -> Iterator[Finding]:
     """Every rule for a tool document."""
     yield from _meta(tool, facts)
+    yield from tool_runnable(tool, facts)
     yield from _contract(tool)
     for name, action in tool.actions.items():
         contract = resolve(declared(tool.contract), declared(action.contract))
