@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from gert.kernel.foundation.duration import MAX_SECONDS, format_duration
 
@@ -86,6 +86,8 @@ class Clock:
 
     def waited(self, start: float, end: float | None = None) -> float:
         """The seconds since a moment in which something here waited for people, a free lane or a resume."""
+        if not self._waits and not self._timeline.idle:
+            return 0.0
         until = self.now if end is None else end
         found = [(max(a, start), min(b, until)) for a, b in self._timeline.idle]
         for begin, stop in reversed(self._waits):
@@ -108,6 +110,10 @@ def merged(intervals: Iterable[Interval]) -> list[Interval]:
     return found
 
 
+_SHORTEST: Final = 0.001
+"""Waits that are written down: events carry milliseconds."""
+
+
 def written(seconds: float) -> str:
     """Seconds as events carry them, to the millisecond."""
     milliseconds = round(min(seconds, MAX_SECONDS) * 1000)
@@ -116,4 +122,4 @@ def written(seconds: float) -> str:
 
 def written_wait(seconds: float) -> str | None:
     """Seconds of waiting as events carry them; nothing where there was none."""
-    return None if (text := written(seconds)) == "0s" else text
+    return written(seconds) if seconds >= _SHORTEST else None

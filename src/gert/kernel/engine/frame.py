@@ -25,6 +25,7 @@ from gert.kernel.engine.view import visible
 from gert.kernel.events.path import child, item
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import DeniedStep, Outcome
+from gert.kernel.events.summary import without_item
 from gert.kernel.events.vocabulary import RunMode, SkipReason
 from gert.kernel.foundation.canonical import require_canonical
 from gert.kernel.foundation.globs import Visibility
@@ -112,8 +113,8 @@ class Run:
         self.guesses = 0
         """How many steps were assumed to have gone well so far, and how many ways to fail may not be taken."""
         self.outcomes: list[Outcome] = []
-        self.denied: list[DeniedStep] = []
-        """Steps that policy denied, on any way that was gone."""
+        self.denied: dict[str, DeniedStep] = {}
+        """Steps that policy denied on any way; of the items of a loop, the first."""
         self.plan = Planner(setup.program, setup.policies).plan
         self._executed: dict[str, int] = {}
         self._executions: dict[int, int] = {}
@@ -126,8 +127,8 @@ class Run:
 
     def deny(self, path: str, refusal: Result) -> None:
         """Note a step that policy denied; where ways are explored, it may be gone through more than once."""
-        if refusal.failure is not None and all(each.path != path for each in self.denied):
-            self.denied.append(DeniedStep(path, refusal.failure.message))
+        if refusal.failure is not None:
+            self.denied.setdefault(without_item(path), DeniedStep(path, refusal.failure.message))
 
     def doubt(self, result: Result) -> None:
         """Note how a way ended that may not be taken: its outcome can be reached, and the blocks around may fail."""

@@ -74,7 +74,7 @@ def run(setup: Setup) -> Steps[RunResult]:
         failure=result.failure if status != "completed" else None,
         failed_step=result.failed_step if status != "completed" else None,
         reachable_outcomes=tuple(_told(each) for each in context.outcomes) if setup.explores else (),
-        denied=tuple(context.denied) if setup.explores else (),
+        denied=tuple(context.denied.values()) if setup.explores else (),
         finally_failure=after,
     )
     yield Said(_run_complete(ended, frame, setup), None, None)
