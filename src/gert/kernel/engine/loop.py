@@ -5,14 +5,14 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from gert.errors import TemplateEvalError
+from gert.errors import InputError, TemplateEvalError
 from gert.kernel.engine.asks import RunLanes, Steps
 from gert.kernel.engine.frame import Clock, Frame
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
 from gert.kernel.engine.unknown import UNKNOWN, Guarded, Unknown, UnknownRead
 from gert.kernel.events.runbook import Failure, ForEachItem, ForEachStart
 from gert.kernel.foundation.secret_refs import is_marked
-from gert.kernel.foundation.values import show
+from gert.kernel.foundation.values import coerce, show
 from gert.kernel.runbook.documents.modifiers import ForEachBlock
 from gert.kernel.runbook.documents.steps import Step
 from gert.kernel.template import Template, render
@@ -212,7 +212,7 @@ def _values(block: ForEachBlock, frame: Frame) -> list[Any] | Unknown:
     if isinstance(value, Unknown):
         return value
     if isinstance(value, str):
-        value = [piece.strip() for piece in value.split(",") if piece.strip()]
+        value = _as_list(value)
     if value is None:
         value = []
     if not isinstance(value, list | tuple):
@@ -220,6 +220,15 @@ def _values(block: ForEachBlock, frame: Frame) -> list[Any] | Unknown:
     if len(value) > MAX_ITEMS:
         raise TemplateEvalError(f"`over` has {len(value)} items, and a loop takes at most {MAX_ITEMS}")
     return list(value)
+
+
+def _as_list(text: str) -> Any:
+    """The list a JSON text spells; other text is never split, because only its author knows where (DECISIONS 63)."""
+    try:
+        return coerce(text, "list")
+    except InputError:
+        hint = "use `lines: true` where the text is extracted, or `split`, as in `{{ split \",\" .names }}`"
+        raise TemplateEvalError(f"`over` takes a list, found the text {show(text)}", hint=hint) from None
 
 
 def _key(block: ForEachBlock, value: Any, frame: Frame) -> str:

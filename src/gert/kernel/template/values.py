@@ -26,6 +26,12 @@ class Missing:
 
 MISSING: Final = Missing()
 
+
+class Ordered(dict[str, Any]):
+    """A map that keeps the order of its keys wherever it is walked or printed: the keyed result of a loop."""
+
+    __slots__ = ()
+
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:(\.)[0-9]*)?|(\.)[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 _LONGEST_NUMBER = 400
 
@@ -37,7 +43,7 @@ def is_nothing(value: Any) -> bool:
 
 def is_map(value: Any) -> bool:
     """Is it a map?"""
-    return type(value) is dict or isinstance(value, Mapping)  # the second question alone is slow
+    return isinstance(value, dict) or isinstance(value, Mapping)  # noqa: SIM101 - the second question alone is slow
 
 
 def is_list(value: Any) -> bool:
@@ -115,7 +121,7 @@ def list_of(value: Any, meter: Meter, name: str) -> list[Any] | tuple[Any, ...]:
 
 def field(value: Any, segment: str) -> Any:
     """One step of a path; where it leads nowhere the value is missing."""
-    if type(value) is dict or isinstance(value, Mapping):
+    if isinstance(value, dict) or isinstance(value, Mapping):  # noqa: SIM101 - as above
         return value.get(segment, MISSING)
     if isinstance(value, list | tuple) and segment.isdecimal() and segment.isascii() and len(segment) < 10:
         index = int(segment)
