@@ -15,6 +15,7 @@ from gert.kernel.engine.kinds.assertion import run_assert
 from gert.kernel.engine.kinds.branch import run_branch
 from gert.kernel.engine.kinds.end import run_end
 from gert.kernel.engine.kinds.extension import run_extension
+from gert.kernel.engine.kinds.group import run_group
 from gert.kernel.engine.kinds.manual import run_manual
 from gert.kernel.engine.kinds.parallel import run_parallel
 from gert.kernel.engine.kinds.repeat import run_repeat
@@ -45,6 +46,7 @@ DIRECT: Final[Mapping[str, Direct]] = {
     "branch": run_branch,
     "parallel": run_parallel,
     "repeat": run_repeat,
+    "group": run_group,
     "end": run_end,
 }
 

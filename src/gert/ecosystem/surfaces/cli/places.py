@@ -24,7 +24,7 @@ _BENEATH: Final = (
     says.InputResolved, says.ApprovalSubmitted, says.ApprovalResponse, says.ApprovalEscalated, says.ApprovalResolved,
     says.PreviewCaptured, says.StepRetry, says.RedactionApplied, says.ContractViolation, says.ScopeExport,
     says.BranchEnter, says.BranchExit, says.ParallelFork, says.ParallelMerge,
-    says.RepeatStart, says.RepeatIteration,
+    says.RepeatStart, says.RepeatIteration, says.GroupStart, says.GroupComplete,
 )  # fmt: skip
 
 

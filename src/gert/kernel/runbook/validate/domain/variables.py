@@ -16,6 +16,7 @@ from gert.kernel.runbook.documents.steps import (
     AssertStep,
     BranchStep,
     ExtensionStep,
+    GroupStep,
     ParallelStep,
     RepeatStep,
     Step,
@@ -147,6 +148,8 @@ class _Walk:
             self.lanes(step)
         elif isinstance(step, RepeatStep):
             self.iterations(step)
+        elif isinstance(step, GroupStep):
+            self.group(step)
 
     def check_types(self, step: ToolStep | ExtensionStep) -> None:
         """D20: an input that is handed a name as it is, is handed something of its type."""
@@ -235,6 +238,12 @@ class _Walk:
             gathered.append(self.known.undo(before))
         for made in gathered:
             self.known.absorb(made, certain=step.when is None)
+
+    def group(self, step: GroupStep) -> None:
+        """The steps of a group set names as if they stood outside it, where the group runs."""
+        before = self.known.mark()
+        self.list(step.steps)
+        self.known.absorb(self.known.undo(before), certain=step.when is None)
 
     def iterations(self, step: RepeatStep) -> None:
         """A body is an overlay: only what it exports survives it, into the next iteration and beyond."""
