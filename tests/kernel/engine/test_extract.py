@@ -46,7 +46,9 @@ STDOUT = {"from": "stdout"}
         pytest.param(STDOUT, "string", " a\n\r\n\n", " a", id="without all newlines at its end, Windows ones too"),
         pytest.param(STDOUT, "string", "\n", "", id="a newline alone is the empty text"),
         pytest.param(STDOUT, "string", "a\nb \n", "a\nb ", id="with its spaces and the newlines inside"),
-        pytest.param({**STDOUT, "trim": False}, "string", "a\n\n", "a\n\n", id="with its newlines where `trim` is false"),
+        pytest.param(
+            {**STDOUT, "trim": False}, "string", "a\n\n", "a\n\n", id="with its newlines where `trim` is false"
+        ),
         pytest.param({**STDOUT, "pattern": "(?s)b(.*)"}, "any", "abc\n", "c", id="a match loses them too"),
         pytest.param({**STDOUT, "lines": True}, "list", "a, b\nc\r\n\nd\n\n", ["a, b", "c", "", "d"], id="as lines"),
         pytest.param({**STDOUT, "lines": True}, "any", "", [], id="no lines in nothing"),

@@ -403,7 +403,7 @@ def test_there_is_a_source_for_each_input_with_a_value() -> None:
     ],
 )
 def test_which_text_is_split_into_a_list(value: str, source: str, items: list[str] | None) -> None:
-    inputs = {"names": InputBlock(type="list")}
+    inputs = declared("names: {type: list}")
     resolving = resolve_inputs(inputs, {"names": Given(value, source)})
     if items is None:
         with pytest.raises(InputError, match="expected a list"):
@@ -415,7 +415,7 @@ def test_which_text_is_split_into_a_list(value: str, source: str, items: list[st
 
 
 def test_a_list_in_the_environment_is_split_on_commas() -> None:
-    resolving = resolve_inputs({"names": InputBlock(type="list", from_="env/NAMES")}, {})
+    resolving = resolve_inputs(declared("names: {type: list, from: env/NAMES}"), {})
     batch = next(resolving)
     with pytest.raises(StopIteration) as done:
         resolving.send(BatchAnswer({"names": "a, b"}))

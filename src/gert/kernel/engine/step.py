@@ -25,6 +25,7 @@ from gert.kernel.engine.loop import DuplicateKey, run_loop
 from gert.kernel.engine.plan import Plan
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
 from gert.kernel.engine.state import State
+from gert.kernel.engine.stored import outputs_of
 from gert.kernel.engine.unknown import UNKNOWN
 from gert.kernel.events.runbook import ContractEvaluated, StepRetry, VisibilityApplied
 from gert.kernel.foundation.canonical import digest_value
@@ -73,6 +74,7 @@ def _run_each(step: Step, block: ForEachBlock, frame: Frame, run_block: RunBlock
     except GertError as error:
         result = _without_items(step, frame, failed("evaluation", said(error)))
     result = settled(step, result, frame)
+    yield from frame.warned()
     yield completes(step, result, frame, start)
     return result
 
@@ -95,6 +97,7 @@ def _run_guarded(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]
         holds = frame.holds(step.when)
     except GertError as error:
         result = settled(step, failed("evaluation", said(error)), frame)
+        yield from frame.warned()
         yield completes(step, result, frame, start)
         return result
     if holds is None:
@@ -104,6 +107,7 @@ def _run_guarded(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]
     if step.for_each is None and step.id is not None:
         frame.state.set_status(step.id, "skipped")
     result = Result(status="skipped", reason="when_false")
+    yield from frame.warned()
     yield completes(step, result, frame, start)
     return result
 
@@ -122,7 +126,7 @@ def _doubted(result: Result, frame: Frame, state: State) -> Result:
     return Result(
         status="skipped",
         reason=frame.run.assumption,
-        outputs=dict.fromkeys(result.outputs, UNKNOWN),
+        outputs=outputs_of(result.outputs).like(dict.fromkeys(result.outputs, UNKNOWN)),
         assumed=True,
         doubtful=True,
     )
@@ -157,6 +161,7 @@ def _run(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
     except GertError as error:
         result = failed("evaluation", said(error))
     result = settled(step, result, frame)
+    yield from frame.warned()
     yield completes(step, result, frame, start)
     return result
 
@@ -201,6 +206,8 @@ def _execute(step: Step, frame: Frame, plan: Plan) -> Steps[Result]:
         result = yield from _attempts(step, frame, plan, inputs, names)
     else:
         result = yield from ACT[step.type](step, frame, plan, inputs, names)
+    if result.outputs:
+        result = msgspec.structs.replace(result, outputs=outputs_of(result.outputs))
     exported = keep(step, result, frame, scope)
     if exported is not None:
         yield exported

@@ -30,7 +30,7 @@ def without_trailing_newlines(text: str) -> str:
 
 
 def lines_of(text: str, *, trim: bool = True) -> list[str]:
-    """The lines of a text, empty ones at its end only without `trim`; a carriage return before a newline is part of it."""
+    """The lines of a text, which end with a newline or a Windows one; `trim` leaves out empty lines at its end."""
     kept = without_trailing_newlines(text) if trim else text.removesuffix("\n")
     return [line.removesuffix("\r") for line in kept.split("\n")] if text and (kept or not trim) else []
 

@@ -6,7 +6,16 @@ from typing import Any
 import msgspec
 
 from gert.kernel.events.path import child, split
-from gert.kernel.runbook.documents.steps import Arm, BranchStep, EndStep, GroupStep, Lane, ParallelStep, RepeatStep, Step
+from gert.kernel.runbook.documents.steps import (
+    Arm,
+    BranchStep,
+    EndStep,
+    GroupStep,
+    Lane,
+    ParallelStep,
+    RepeatStep,
+    Step,
+)
 from gert.kernel.runbook.program import Program
 from gert.kernel.scenario.observed import Observed
 

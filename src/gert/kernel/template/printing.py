@@ -125,7 +125,7 @@ def sorted_items(value: Mapping[Any, Any], meter: Meter) -> list[tuple[str, Any]
     """A map's entries in the order of their keys, which are text; a keyed result's in the order of its items."""
     meter.step(len(value))
     entries = [(key if isinstance(key, str) else written(key, meter), of) for key, of in value.items()]
-    return entries if isinstance(value, Ordered) else sorted(entries, key=_key)
+    return entries if isinstance(value, Ordered) or getattr(value, "is_ordered", False) else sorted(entries, key=_key)
 
 
 def _key(entry: tuple[str, Any]) -> str:

@@ -45,6 +45,7 @@ from gert.kernel.events.runbook.run import (
     WebhookSent,
 )
 from gert.kernel.events.runbook.steps import (
+    MissingKey,
     RedactionApplied,
     ScopeExport,
     StepComplete,
@@ -57,7 +58,7 @@ from gert.kernel.events.runbook.steps import (
 EVENTS: tuple[type[Payload], ...] = (
     RunStart, InputResolved, RunResumed, RunForked, RunCancelled, FinallyStart, FinallyComplete, RunComplete,
     WebhookSent,
-    StepStart, StepComplete, StepRetry, StepReconciled, RedactionApplied, VisibilityApplied, ScopeExport,
+    StepStart, StepComplete, StepRetry, StepReconciled, RedactionApplied, VisibilityApplied, MissingKey, ScopeExport,
     BranchEnter, BranchExit, ParallelFork, ParallelMerge, ForEachStart, ForEachItem, RepeatStart,
     RepeatIteration, GroupStart, GroupComplete, NextTaken, OutcomeResolved,
     ContractEvaluated, GovernanceDecision, ContractViolation, PreviewCaptured,
@@ -85,6 +86,7 @@ __all__ = [
     "GroupComplete",
     "GroupStart",
     "InputResolved",
+    "MissingKey",
     "NextTaken",
     "Outcome",
     "OutcomeResolved",
