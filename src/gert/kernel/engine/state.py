@@ -105,7 +105,7 @@ class State:
         """Set the results of a loop: a list, or a map by the keys of its items; `.step` also has its status."""
         places = (step_id,), (STEP, step_id)
         counts = facts_of({"retry_count": self.counts[step_id]} if step_id in self.counts else {}, *places)
-        facts = facts_of({"status": status}, (STEP, step_id)).joined(counts)
+        facts = facts_of({"status": status}, *places).joined(counts)
         shown: Keyed | Results
         own: Record
         if isinstance(results, Mapping):
