@@ -1,6 +1,7 @@
 """Where a step runs: the run it belongs to, its lane's state, and its place; what kinds use to render and to say."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -24,7 +25,7 @@ from gert.kernel.engine.unknown import (
 from gert.kernel.engine.view import visible
 from gert.kernel.events.path import child, item
 from gert.kernel.events.payload import Payload
-from gert.kernel.events.runbook import DeniedStep, Outcome
+from gert.kernel.events.runbook import DeniedStep, MissingKey, Outcome
 from gert.kernel.events.summary import without_item
 from gert.kernel.events.vocabulary import RunMode, SkipReason
 from gert.kernel.foundation.canonical import require_canonical
@@ -32,6 +33,7 @@ from gert.kernel.foundation.globs import Visibility
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.documents.steps import Step
+from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.program import Program
 from gert.kernel.template import Template, condition, evaluate, render, render_value
 from gert.kernel.template import render_text as text_of
@@ -39,6 +41,8 @@ from gert.kernel.template import render_text as text_of
 A = TypeVar("A", bound=Answer)
 
 _MOST_REMEMBERED = 256
+_MOST_WARNINGS = 100
+_MOST_KEYS = 20
 
 
 class Recent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -93,11 +97,14 @@ class Run:
         "denied",
         "glass_broken",
         "guesses",
+        "missing",
         "outcomes",
         "plan",
         "program",
+        "reader",
         "setup",
         "skipped_write",
+        "warnings",
     )
 
     def __init__(self, setup: Setup) -> None:
@@ -116,9 +123,24 @@ class Run:
         self.denied: dict[str, DeniedStep] = {}
         """Steps that policy denied on any way; of the items of a loop, the first."""
         self.plan = Planner(setup.program, setup.policies).plan
+        self.reader: tuple[str, str] = ("", "")
+        """Where the template stands that is evaluated now: path and step id."""
+        self.missing: dict[str, list[MissingKey]] = {}
+        """Keys that templates have looked for in vain, by the path of their step, until they are on record."""
+        self.warnings: dict[tuple[str, str], str] = {}
         self._executed: dict[str, int] = {}
         self._executions: dict[int, int] = {}
         self._remembered: dict[str, dict[bytes, dict[str, Any]]] = {}
+
+    def miss(self, loop: str, key: str, keys: Iterable[str]) -> None:
+        """Note that the result of a keyed loop has no such key; each is a warning once."""
+        if (loop, key) in self.warnings or len(self.warnings) >= _MOST_WARNINGS:
+            return
+        path, step_id = self.reader
+        known = tuple(islice(keys, _MOST_KEYS))
+        listed = f"it has {listing(known)}" if known else "it has none"
+        self.warnings[loop, key] = f"`.{loop}` has no key `{key}`, read by `{step_id}`; {listed}"
+        self.missing.setdefault(path, []).append(MissingKey(step_id=step_id, loop=loop, key=key, keys=known))
 
     def reach(self, outcome: Outcome | None) -> None:
         """Note an outcome that can be reached, if there is one."""
@@ -298,8 +320,18 @@ class Frame(msgspec.Struct, frozen=True):
         view = None if visibility is None else visible(self.state.root, visibility, self.strand.items)
         return Frame(self.strand, self.path, self.key, self.step_id, view, principal)
 
+    def reads(self) -> None:
+        """Note that what is read from the state now, is read here."""
+        self.strand.run.reader = (self.path or "", self.step_id)
+
+    def warned(self) -> Iterator[Said]:
+        """The warnings about this place that are not on record yet."""
+        for missing in self.run.missing.pop(self.path or "", ()):
+            yield self.say(missing)
+
     def render(self, compiled: Any) -> Any:
         """A value with its templates evaluated; what depends on something unknown is unknown itself."""
+        self.reads()
         if self.run.assumption is not None and any_reads_unknown(compiled, self.data):
             return self._render_unknown(compiled)
         value = evaluate(compiled, self.data) if type(compiled) is Template else render_value(compiled, self.data)
@@ -309,6 +341,7 @@ class Frame(msgspec.Struct, frozen=True):
 
     def render_text(self, template: Template) -> str:
         """A template as text."""
+        self.reads()
         if self.run.assumption is not None and reads_unknown(template, self.data):
             shown = self._shown(template)
             return shown if isinstance(shown, str) else text_of(shown)
@@ -318,6 +351,7 @@ class Frame(msgspec.Struct, frozen=True):
         """Whether a condition of flow holds, on all of the state; None when it depends on something unknown."""
         if template is None:
             return True
+        self.reads()
         if self.run.assumption is not None and reads_unknown(template, self.state.root):
             try:
                 return condition(template, Guarded(self.state.root))
@@ -329,6 +363,7 @@ class Frame(msgspec.Struct, frozen=True):
         """A number that may be a template; None when it is unknown."""
         if isinstance(limit, int):
             return limit
+        self.reads()
         if self.run.assumption is not None and reads_unknown(limit, self.state.root):
             return None
         value = evaluate(limit, self.state.root)

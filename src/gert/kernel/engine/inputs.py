@@ -103,7 +103,7 @@ class _Resolution:
     def take(self, name: str, value: Any, source: str) -> None:
         """Keep a value if it fits."""
         try:
-            self.found[name] = fit(value, self.parameters[name]), source
+            self.found[name] = fit(_split(value, self.parameters[name], source), self.parameters[name]), source
         except InputError as problem:
             self.problems.append(_Problem(f"input `{name}` from {_said(source)}: {problem.message}", problem.hint))
 
@@ -171,6 +171,14 @@ def resolve_inputs(
     if resolution.problems:
         raise _everything(resolution.problems)
     return resolution.result()
+
+
+def _split(value: Any, parameter: Parameter, source: str) -> Any:
+    """A list that a person or an environment can only give as text, split on commas (DECISIONS 63)."""
+    is_typed = source in ("cli", PROMPT) or source.startswith(f"{ENV}/")
+    if parameter.type != "list" or not isinstance(value, str) or not is_typed or value.lstrip()[:1] in ("[", "{"):
+        return value
+    return [piece.strip() for piece in value.split(",") if piece.strip()]
 
 
 def fit(value: Any, parameter: Parameter) -> Any:

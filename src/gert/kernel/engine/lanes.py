@@ -4,9 +4,25 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from gert.kernel.engine.results import Result, failed
+from gert.kernel.engine.state import REPEAT, Changes
 from gert.kernel.governance.contract import Tags
 from gert.kernel.runbook.documents.steps import Step
 from gert.kernel.runbook.program import Program, walk
+
+
+class Clash(msgspec.Struct, frozen=True):
+    """Two steps of different lanes that wrote one scope path."""
+
+    scope: str
+    first: str
+    second: str
+
+    def failed(self, *, continued: bool = False) -> Result:
+        """How the second lane ends."""
+        message = f"`{self.first}` and `{self.second}` run at the same time and both write the scope `{self.scope}`"
+        hint = "give each of them a scope of its own"
+        return failed("evaluation", f"{message} ({hint})", failed_step=self.second, continued=continued)
 
 
 class Touched(msgspec.Struct, frozen=True):
@@ -23,6 +39,39 @@ def touched_by(steps: tuple[Step, ...], program: Program) -> Touched:
         frozenset().union(*(contract.reads for contract in contracts)),
         frozenset().union(*(contract.writes for contract in contracts)),
     )
+
+
+class Claims:
+    """Which scope paths the lanes of a block have written: two lanes never write one (DECISIONS 67).
+
+    Archives of repeated blocks are not among them: gert writes those, and each run of a block replaces the last.
+    """
+
+    def __init__(self) -> None:
+        self._scopes: dict[tuple[str, ...], str] = {}
+        # Paths that hold a value, and paths that lead to a scope: one lane must not make the one of another's other.
+        self._values: dict[tuple[str, ...], str] = {}
+        self._above: dict[tuple[str, ...], str] = {}
+
+    def clash(self, changes: Changes) -> Clash | None:
+        """Why what a further lane wrote meets what another has; otherwise it is noted."""
+        written = {path: who for path, who in changes.writers.items() if path[0] != REPEAT and path in changes.scopes}
+        for path, writer in written.items():
+            values = [(*path, name) for name in changes.scopes[path]]
+            above = [path[:length] for length in range(1, len(path) + 1)]
+            met = (
+                (self._scopes, path),
+                *((self._above, each) for each in values),
+                *((self._values, each) for each in above),
+            )
+            for known, place in met:
+                if place in known:
+                    return Clash("/".join(place), known[place], writer)
+        for path, writer in written.items():
+            self._scopes[path] = writer
+            self._values.update(((*path, name), writer) for name in changes.scopes[path])
+            self._above.update((path[:length], writer) for length in range(1, len(path) + 1))
+        return None
 
 
 class Turns(msgspec.Struct, frozen=True):

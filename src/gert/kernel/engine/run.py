@@ -45,6 +45,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     reachable_outcomes: tuple[Outcome, ...] = ()
     denied: tuple[DeniedStep, ...] = ()
     finally_failure: Failure | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def run(setup: Setup) -> Steps[RunResult]:
@@ -55,7 +56,7 @@ def run(setup: Setup) -> Steps[RunResult]:
     for name, source in setup.input_sources.items():
         # Of a secret this is the reference, which is written as a placeholder.
         yield Said(InputResolved(name=name, source=source, value=setup.inputs.get(name)), None, None)
-    state = State({**setup.inputs, **constants})
+    state = State({**setup.inputs, **constants}, context.miss)
     frame = Frame(Strand(run=context, state=state, clock=Clock(Timeline())))
     steps = setup.program.runbook.steps
     result = flaw if flaw is not None else (yield from run_list(steps, frame))
@@ -66,6 +67,9 @@ def run(setup: Setup) -> Steps[RunResult]:
     if status == "cancelled" and result.failure is not None:
         yield Said(RunCancelled(reason=result.failure.message), None, None)
     after = yield from _finally(setup.program, frame, status)
+    for path, missing in context.missing.items():
+        for each in missing:
+            yield Said(each, path or None, None)
     ended = RunResult(
         status=status,
         duration=frame.clock.now,
@@ -76,6 +80,7 @@ def run(setup: Setup) -> Steps[RunResult]:
         reachable_outcomes=tuple(_told(each) for each in context.outcomes) if setup.explores else (),
         denied=tuple(context.denied.values()) if setup.explores else (),
         finally_failure=after,
+        warnings=tuple(context.warnings.values()),
     )
     yield Said(_run_complete(ended, frame, setup), None, None)
     return ended

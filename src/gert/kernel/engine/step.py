@@ -16,6 +16,7 @@ from gert.kernel.engine.kinds.assertion import run_assert
 from gert.kernel.engine.kinds.branch import run_branch
 from gert.kernel.engine.kinds.end import run_end
 from gert.kernel.engine.kinds.extension import run_extension
+from gert.kernel.engine.kinds.group import run_group
 from gert.kernel.engine.kinds.manual import run_manual
 from gert.kernel.engine.kinds.parallel import run_parallel
 from gert.kernel.engine.kinds.repeat import run_repeat
@@ -25,6 +26,7 @@ from gert.kernel.engine.loop import DuplicateKey, run_loop
 from gert.kernel.engine.plan import Plan
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
 from gert.kernel.engine.state import State
+from gert.kernel.engine.stored import outputs_of
 from gert.kernel.engine.unknown import UNKNOWN
 from gert.kernel.events.runbook import ContractEvaluated, StepRetry, VisibilityApplied
 from gert.kernel.foundation.canonical import digest_value
@@ -46,6 +48,7 @@ DIRECT: Final[Mapping[str, Direct]] = {
     "branch": run_branch,
     "parallel": run_parallel,
     "repeat": run_repeat,
+    "group": run_group,
     "end": run_end,
 }
 
@@ -72,6 +75,7 @@ def _run_each(step: Step, block: ForEachBlock, frame: Frame, run_block: RunBlock
     except GertError as error:
         result = _without_items(step, frame, failed("evaluation", said(error)))
     result = settled(step, result, frame)
+    yield from frame.warned()
     yield completes(step, result, frame, start)
     return result
 
@@ -94,6 +98,7 @@ def _run_guarded(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]
         holds = frame.holds(step.when)
     except GertError as error:
         result = settled(step, failed("evaluation", said(error)), frame)
+        yield from frame.warned()
         yield completes(step, result, frame, start)
         return result
     if holds is None:
@@ -103,6 +108,7 @@ def _run_guarded(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]
     if step.for_each is None and step.id is not None:
         frame.state.set_status(step.id, "skipped")
     result = Result(status="skipped", reason="when_false")
+    yield from frame.warned()
     yield completes(step, result, frame, start)
     return result
 
@@ -121,7 +127,7 @@ def _doubted(result: Result, frame: Frame, state: State) -> Result:
     return Result(
         status="skipped",
         reason=frame.run.assumption,
-        outputs=dict.fromkeys(result.outputs, UNKNOWN),
+        outputs=outputs_of(result.outputs).like(dict.fromkeys(result.outputs, UNKNOWN)),
         assumed=True,
         doubtful=True,
     )
@@ -156,6 +162,7 @@ def _run(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
     except GertError as error:
         result = failed("evaluation", said(error))
     result = settled(step, result, frame)
+    yield from frame.warned()
     yield completes(step, result, frame, start)
     return result
 
@@ -201,6 +208,8 @@ def _execute(step: Step, frame: Frame, plan: Plan) -> Steps[Result]:
         result = yield from _attempts(step, frame, plan, inputs, names)
     else:
         result = yield from ACT[step.type](step, frame, plan, inputs, names)
+    if result.outputs:
+        result = msgspec.structs.replace(result, outputs=outputs_of(result.outputs))
     exported = keep(step, result, frame, scope)
     if exported is not None:
         yield exported

@@ -8,7 +8,7 @@ import msgspec
 from gert.kernel.engine.asks import RunLanes, Steps
 from gert.kernel.engine.clock import written, written_wait
 from gert.kernel.engine.frame import Frame, RunBlock
-from gert.kernel.engine.lanes import touched_by, turns
+from gert.kernel.engine.lanes import Claims, touched_by, turns
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, block_result, failed
 from gert.kernel.events.runbook import BranchOutcome, ParallelFork, ParallelMerge
 from gert.kernel.foundation.canonical import digest_value
@@ -40,8 +40,12 @@ def run_parallel(step: ParallelStep, frame: Frame, run_block: RunBlock) -> Steps
     results = [each if each is not None else failed("cancelled", "the lane was not started") for each in ended]
     frame.clock.join(clocks)
     merged: dict[str, Any] = {}
-    for inside in frames:
-        if inside.state.changes is not None:
+    claims = Claims()
+    for index, inside in enumerate(frames):
+        clash = claims.clash(inside.state.changes) if inside.state.changes is not None else None
+        if clash is not None:
+            results[index] = results[index] if results[index].failure is not None else clash.failed()
+        elif inside.state.changes is not None:
             merged.update(inside.state.changes.names)
             frame.state.merge(inside.state.changes)
     outcomes = tuple(

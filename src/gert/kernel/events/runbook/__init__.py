@@ -12,6 +12,8 @@ from gert.kernel.events.runbook.flow import (
     BranchExit,
     ForEachItem,
     ForEachStart,
+    GroupComplete,
+    GroupStart,
     NextTaken,
     OutcomeResolved,
     ParallelFork,
@@ -44,6 +46,7 @@ from gert.kernel.events.runbook.run import (
     WebhookSent,
 )
 from gert.kernel.events.runbook.steps import (
+    MissingKey,
     RedactionApplied,
     ScopeExport,
     StepComplete,
@@ -56,9 +59,9 @@ from gert.kernel.events.runbook.steps import (
 EVENTS: tuple[type[Payload], ...] = (
     RunStart, InputResolved, RunResumed, RunForked, RunCancelled, FinallyStart, FinallyComplete, RunComplete,
     WebhookSent,
-    StepStart, StepComplete, StepRetry, StepReconciled, RedactionApplied, VisibilityApplied, ScopeExport,
+    StepStart, StepComplete, StepRetry, StepReconciled, RedactionApplied, VisibilityApplied, MissingKey, ScopeExport,
     BranchEnter, BranchExit, ParallelFork, ParallelMerge, ForEachStart, ForEachItem, RepeatStart,
-    RepeatIteration, NextTaken, OutcomeResolved,
+    RepeatIteration, GroupStart, GroupComplete, NextTaken, OutcomeResolved,
     ContractEvaluated, GovernanceDecision, ContractViolation, PreviewCaptured,
     ApprovalSubmitted, ApprovalResponse, ApprovalEscalated, ApprovalResolved, BreakGlass,
 )  # fmt: skip
@@ -82,7 +85,10 @@ __all__ = [
     "ForEachItem",
     "ForEachStart",
     "GovernanceDecision",
+    "GroupComplete",
+    "GroupStart",
     "InputResolved",
+    "MissingKey",
     "NextTaken",
     "Outcome",
     "OutcomeResolved",

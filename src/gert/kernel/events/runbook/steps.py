@@ -115,6 +115,20 @@ class VisibilityApplied(Payload, frozen=True, kw_only=True):
     deny: tuple[str, ...] = ()
 
 
+class MissingKey(Payload, frozen=True, kw_only=True):
+    """A warning: a template read a key that the result of a keyed loop does not have, and got nothing.
+
+    loop: the step whose result it is
+    keys: the first keys there are
+    """
+
+    type: ClassVar[str] = "missing_key"
+    step_id: str
+    loop: str
+    key: str
+    keys: tuple[str, ...] = ()
+
+
 class ScopeExport(Payload, frozen=True, kw_only=True):
     """Variables of a step or scope became global."""
 

@@ -7,6 +7,7 @@ from gert.kernel.runbook.documents.contract import ContractBlock
 from gert.kernel.runbook.documents.modifiers import RetryBlock
 from gert.kernel.runbook.documents.shared import SECRETS, SecretBlock
 from gert.kernel.runbook.kinds import (
+    BOOL,
     ENVIRONMENT_NAME,
     EXTENSIONS,
     IDENTIFIER,
@@ -46,6 +47,8 @@ class ExtractBlock(Model):
     json_path: str | None = optional(
         Word("a path such as `a.b[0]`", pattern=JSON_PATH), "path into JSON: `a.b[0].c`", key="path"
     )
+    trim: bool = optional(BOOL, "remove newlines at the end of text, as `$(…)` does in a shell", default=True)
+    lines: bool = optional(BOOL, "give the text as a list of its lines", default=False)
 
 
 class PreviewBlock(Model):

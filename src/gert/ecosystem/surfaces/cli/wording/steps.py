@@ -57,6 +57,12 @@ def _visibility_applied(step: says.VisibilityApplied, about: Subject) -> Words:
     return Words(say.NOTED, f"{about.name}: may see {allow}{deny}", say.QUIET, news=False)
 
 
+def _missing_key(step: says.MissingKey, about: Subject) -> Words:
+    keys = f"it has {say.listed(step.keys)}" if step.keys else "it has none"
+    loop, key = clip(step.loop, say.LONGEST_NAME), clip(step.key, say.LONGEST_NAME)
+    return Words(say.WARNING, f"{about.name}: {loop} has no key {key}; {keys}", say.DOUBTFUL)
+
+
 def _scope_export(step: says.ScopeExport, about: Subject) -> Words:
     scope = f" from {clip(step.scope, say.LONGEST_NAME)}" if step.scope else ""
     return Words(say.NOTED, f"{about.name}: exports {say.listed(step.exported_vars)}{scope}", say.QUIET, news=False)
@@ -76,5 +82,6 @@ STEPS: Final[Wording] = {
     says.StepReconciled: _step_reconciled,
     says.RedactionApplied: _redaction_applied,
     says.VisibilityApplied: _visibility_applied,
+    says.MissingKey: _missing_key,
     says.ScopeExport: _scope_export,
 }

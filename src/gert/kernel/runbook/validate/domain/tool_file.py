@@ -147,6 +147,9 @@ def _extracts(action: ActionBlock, contract: Contract, transport: str) -> Iterat
                 hint,
                 on_key=True,
             )
+        elif extract.lines and contract.outputs[name].type not in ("list", "any"):
+            message = f"`lines` gives a list, and the output `{name}` is declared as {contract.outputs[name].type}"
+            yield error("D51", extract.at("lines"), message, "declare the output with `type: list`")
         yield from _extract(extract, transport)
     for name, parameter in contract.outputs.items():
         if transport == "stdio" and parameter.required and name not in action.extract:
@@ -160,6 +163,10 @@ def _extract(extract: ExtractBlock, transport: str) -> Iterator[Finding]:
             yield error("D51", extract.at("pattern"), "`json` takes a `path`, not a `pattern`")
     elif extract.json_path is not None:
         yield error("D51", extract.at("path"), f"`path` belongs to `json`, and this is `{extract.from_}`")
+    if extract.from_ in {"exit_code", "json"}:
+        for name, is_set in (("trim", not extract.trim), ("lines", extract.lines)):
+            if is_set:
+                yield error("D51", extract.at(name), f"`{name}` is about text, and this is `{extract.from_}`")
     if extract.from_ in {"exit_code", "stderr"} and transport != "stdio":
         yield error("D51", extract.at("from"), f"`{extract.from_}` belongs to `stdio`, and this tool is `{transport}`")
     elif extract.from_ == "exit_code" and extract.pattern is not None:
