@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gert.ecosystem.approvals.locks import PATIENCE
+from gert.ecosystem.executors.own_process import take_over
 from gert.ecosystem.surfaces.cli.main import main
 
 Attack = Callable[[Path, str], None]
@@ -240,6 +241,7 @@ def become(call: dict[str, Any]) -> int:
         ATTACKS[call["attack"]](Path(call["tickets"]), call["ticket"])
         return 0
     sys.argv = ["gert", *call["words"]]
+    take_over(os.environ)
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -175,6 +175,7 @@ def world_for(
         working=working,
         on_output=printed if observers else None,
         platform=platform(),
+        run_id=setup.run_id,
     )
     givers: list[EvidenceGiver] = []
     if options.evidence:
