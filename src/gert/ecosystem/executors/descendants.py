@@ -8,7 +8,7 @@ cleared its environment, left the session and lost its parent is found only wher
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Final
 
@@ -32,15 +32,17 @@ def mark_for(run_id: str, key: str) -> str:
     return f"{run_id}/{sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
-def marked(marks: Iterable[str]) -> Iterator[tuple[str, int, str]]:
-    """The running processes that carry one of these marks: the mark, the process and its command."""
+def marked(marks: Iterable[str]) -> list[tuple[str, int, str]]:
+    """The running processes that carry one of these marks: the mark, the process and its command.
+
+    What such a process has started itself is not listed beside it.
+    """
     wanted = {mark.encode(): mark for mark in marks}
     if not wanted:
-        return
-    for pid in sorted(Table().entries):
-        if pid != os.getpid():
-            for mark in _marks(pid) & wanted.keys():
-                yield wanted[mark], pid, command_line(pid)
+        return []
+    entries = Table().entries
+    found = {pid: mark for pid in entries if pid != os.getpid() for mark in _marks(pid) & wanted.keys()}
+    return [(wanted[found[pid]], pid, command_line(pid)) for pid in sorted(found) if entries[pid].parent not in found]
 
 
 def _marks(pid: int) -> set[bytes]:

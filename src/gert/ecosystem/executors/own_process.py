@@ -30,6 +30,11 @@ def take_over(names: Iterable[str]) -> None:
         refuse_inspection()
 
 
+def is_owned() -> bool:
+    """Whether the process is gert's alone."""
+    return _owned.is_set()
+
+
 def prepare_for_tools() -> None:
     """Before the first tool: adopt what tools leave behind, and keep tools from looking into this process."""
     if _owned.is_set() and sys.platform == "linux":

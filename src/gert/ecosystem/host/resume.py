@@ -25,7 +25,7 @@ from gert.ecosystem.host.keys import signing_key
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import ApprovalMode, Executed, RunOptions
 from gert.ecosystem.host.prepare import Prepared, user_name
-from gert.ecosystem.host.reconciling import Reconciled, settle_doubts
+from gert.ecosystem.host.reconciling import Reconciled, require_ended, settle_doubts
 from gert.ecosystem.host.runs import RunFolder, state_dir
 from gert.ecosystem.host.state import MAX_STATE_BYTES, RunState, decode_state
 from gert.ecosystem.host.stopping import Relay
@@ -55,6 +55,7 @@ class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     reconcile: what became of calls nobody knows the result of, by step; under `*` what holds for all others
     ticket: go on only if the run waits for this one
     allow_changed: the runbook, a tool or a policy was changed, and the run goes on with what is there now
+    allow_running: resume although a tool that the run started before still runs
     """
 
     run_id: str
@@ -66,6 +67,7 @@ class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     given: Mapping[str, Given] = field(default_factory=dict)
     reconcile: Mapping[str, Reconciliation] = field(default_factory=dict)
     allow_changed: bool = False
+    allow_running: bool = False
     approvals: ApprovalMode | None = None
     sync: bool = True
 
@@ -151,6 +153,8 @@ def _go_live(
                 f"the run does not wait for the ticket `{options.ticket}`",
                 hint=f"it waits for {', '.join(f'`{ticket}`' for ticket in waited)}" if waited else None,
             )
+        if not options.allow_running:
+            require_ended(options.run_id, announced)
         choices = settle_doubts(announced, options.reconcile)
         unsupported = journal.unsupported()
         is_as_it_was = journal.repeats and not unsupported
