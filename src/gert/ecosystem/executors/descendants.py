@@ -9,11 +9,11 @@ cleared its environment, left the session and lost its parent is found only wher
 
 import os
 from collections.abc import Iterable
-from hashlib import sha256
 from typing import Final
 
 from gert.ecosystem.executors.own_process import is_adopted
 from gert.ecosystem.executors.process_table import Entry, Table, clock, command_line, is_running, send, variable
+from gert.kernel.foundation.canonical import sha256_hex
 
 MARK: Final = "_GERT_CALL"
 """The variable that holds the mark; the variables that begin with GERT_ are gert's own, and no tool gets them."""
@@ -29,7 +29,7 @@ _MOST_PASSES: Final = 20
 
 def mark_for(run_id: str, key: str) -> str:
     """The mark of a call; it can be made again from the record of the run."""
-    return f"{run_id}/{sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    return f"{run_id}/{sha256_hex(key.encode('utf-8', 'surrogatepass'))[:16]}"
 
 
 def marked(marks: Iterable[str]) -> list[tuple[str, int, str]]:

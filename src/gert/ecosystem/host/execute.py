@@ -20,6 +20,7 @@ from gert.ecosystem.host.evidence import EvidenceDialogue, EvidenceFile, Evidenc
 from gert.ecosystem.host.facts import platform
 from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.journal import Journal, now
+from gert.ecosystem.host.key_files import with_key_files
 from gert.ecosystem.host.keys import signing_key
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import Executed, RunOptions
@@ -68,7 +69,7 @@ async def execute(
 
     relay: hands signals to the run where the caller listens to them; otherwise the run does
     """
-    environ = dict(os.environ) if environ is None else environ
+    environ = with_key_files(os.environ if environ is None else environ)
     observers = tuple(observers)
     prepared = Prepared(options, environ)
     console = console if console is not None else Console.standard(*everyone(observers))

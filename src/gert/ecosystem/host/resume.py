@@ -21,6 +21,7 @@ from gert.ecosystem.host.execute import everyone, resolvers, world_for
 from gert.ecosystem.host.facts import host_name
 from gert.ecosystem.host.files import read_bounded
 from gert.ecosystem.host.journal import Logged, now, read_answers
+from gert.ecosystem.host.key_files import with_key_files
 from gert.ecosystem.host.keys import signing_key
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import ApprovalMode, Executed, RunOptions
@@ -81,7 +82,7 @@ async def resume(
     relay: Relay | None = None,
 ) -> Executed:
     """Go on with a run; what keeps it from going on is raised, and nothing is changed by it."""
-    environ = dict(os.environ) if environ is None else environ
+    environ = with_key_files(os.environ if environ is None else environ)
     observers = tuple(observers)
     console = console if console is not None else Console.standard(*everyone(observers))
     state, folder = load_state(options, environ)
