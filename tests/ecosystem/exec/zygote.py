@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 from gert.ecosystem.executors.descriptors import keep_private
+from gert.ecosystem.executors.own_process import take_over
 from gert.ecosystem.surfaces.cli.exec import command as exec_command
 from gert.ecosystem.surfaces.cli.main import main
 from gert.ecosystem.surfaces.cli.trace import command as trace_command
@@ -36,6 +37,7 @@ def become(call: dict[str, Any]) -> int:
     sys.stdin = open(0)  # noqa: SIM115 - what was read here is not the copy's
     sys.argv = ["gert", *call["words"]]
     keep_private()
+    take_over(os.environ)
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()

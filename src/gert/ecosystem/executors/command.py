@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from gert.ecosystem.executors.descendants import MARK, mark_for
 from gert.ecosystem.executors.environment import environment_for, is_name, missing_secret
 from gert.ecosystem.executors.lookup import Programs, shown
 from gert.errors import InputError, TemplateEvalError
@@ -49,12 +50,14 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     withheld: environment variables that hold secrets, of whichever tool
     working: the folder tools run in
     platform: the running system by its GOOS name
+    run_id: the run, which the processes of its calls are marked with
     """
 
     environment: Mapping[str, str]
     secrets: Mapping[str, str]
     withheld: frozenset[str]
     working: str
+    run_id: str
     platform: str | None = None
     programs: Programs = msgspec.field(default_factory=Programs)
     inherited: dict[int, tuple[dict[str, str], Encoded]] = msgspec.field(default_factory=dict)
@@ -68,21 +71,30 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
             known = self.inherited[id(tool)] = texts, encoded(texts)
         return known
 
+    def marks(self, key: str) -> Encoded:
+        """The mark of a call, after those of the calls that gert itself was started by."""
+        outer = self.environment.get(MARK, "").split()
+        return encoded({MARK: " ".join([*outer, mark_for(self.run_id, key)])})
 
-def command_for(tool: Tool, action: ActionBlock, inputs: Mapping[str, Any], here: Surroundings) -> Command | Failure:
-    """Fill in an action's templates, or say why it cannot be carried out."""
+
+def command_for(
+    tool: Tool, action: ActionBlock, inputs: Mapping[str, Any], here: Surroundings, key: str
+) -> Command | Failure:
+    """Fill in an action's templates, or say why it cannot be carried out; `key` is that of the call."""
     try:
         # Only what the step handed over: a tool file cannot help itself to other secrets of the run.
         named = all_refs(inputs) if here.secrets else ()
         handed = {name: here.secrets[name] for name in named if name in here.secrets}
-        return _command(tool, action, _Filling(inputs, handed), here)
+        return _command(tool, action, _Filling(inputs, handed), here, here.marks(key))
     except TemplateEvalError as problem:
         return Failure("evaluation", problem.message)
     except InputError as problem:
         return Failure("invalid_input", problem.message)
 
 
-def _command(tool: Tool, action: ActionBlock, filling: "_Filling", here: Surroundings) -> Command | Failure:
+def _command(
+    tool: Tool, action: ActionBlock, filling: "_Filling", here: Surroundings, marks: Encoded
+) -> Command | Failure:
     added = {_variable(name): filling.argument(value, f"env.{name}") for name, value in action.env.items()}
     environment, as_bytes = here.inherited_by(tool)
     if added:
@@ -100,7 +112,7 @@ def _command(tool: Tool, action: ActionBlock, filling: "_Filling", here: Surroun
         name=name,
         program=program,
         arguments=arguments,
-        environment=as_bytes,
+        environment={**as_bytes, **marks},
         folder=folder,
         stdin=filling.text(action.stdin, "stdin").encode() if action.stdin is not None else None,
     )

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from gert.ecosystem.executors.capture import Capture
 from gert.ecosystem.executors.command import Command, Surroundings, command_for
 from gert.ecosystem.executors.lookup import shown
+from gert.ecosystem.executors.own_process import prepare_for_tools
 from gert.ecosystem.executors.process import Process
 from gert.ecosystem.executors.reading import Ended, answer_of, reads_json, told
 from gert.kernel.engine.asks import CallTool, ToolAnswer
@@ -43,6 +44,7 @@ class Stdio:
     withheld: environment variables that hold secrets declared anywhere in the program
     limit: bytes kept of each stream; what comes after is read and dropped
     platform: the running system by its GOOS name
+    run_id: the run that calls; a name of its own where there is none
     stop_grace: seconds between asking a process to end and making it
     quiet: seconds without output after which a process that has exited is done, though its output is held open
     """
@@ -58,11 +60,18 @@ class Stdio:
         on_output: Listener | None = None,
         limit: int = DEFAULT_LIMIT,
         platform: str | None = None,
+        run_id: str | None = None,
         stop_grace: float = 2.0,
         quiet: float = 0.25,
     ) -> None:
+        prepare_for_tools()
         self._here = Surroundings(
-            environment=environment, secrets=secrets, withheld=withheld, working=working, platform=platform
+            environment=environment,
+            secrets=secrets,
+            withheld=withheld,
+            working=working,
+            platform=platform,
+            run_id=run_id or os.urandom(8).hex(),
         )
         self._redactor = redactor
         self._on_output = on_output
@@ -84,7 +93,7 @@ class Stdio:
 
     async def _answer(self, tool: Tool, action: ActionBlock, ask: CallTool) -> ToolAnswer:
         redactor = self._redactor_for(ask)
-        command = command_for(tool, action, ask.inputs, self._here)
+        command = command_for(tool, action, ask.inputs, self._here, ask.key)
         if isinstance(command, Failure):
             return ToolAnswer(failure=told(command, redactor))
         stdout = Capture(redactor, self._limit, self._shown(ask, "stdout"), keeps_raw=reads_json(action))

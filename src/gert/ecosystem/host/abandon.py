@@ -16,6 +16,7 @@ from gert.ecosystem.host.continuing import ContinuedJournal
 from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.driver import Driver
 from gert.ecosystem.host.journal import Journal, read_answers
+from gert.ecosystem.host.key_files import with_key_files
 from gert.ecosystem.host.keys import signing_key
 from gert.ecosystem.host.options import RunOptions
 from gert.ecosystem.host.prepare import Prepared, user_name
@@ -72,7 +73,7 @@ class Abandoned(msgspec.Struct, frozen=True, kw_only=True):
 
 async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = None) -> Abandoned:
     """End a run that is not running; what keeps it from ending is raised, and nothing is changed by it."""
-    environ = dict(os.environ) if environ is None else environ
+    environ = with_key_files(os.environ if environ is None else environ)
     reason = _worded(options)
     found = ResumeOptions(run_id=options.run_id, state_dir=options.state_dir, db=options.db, dsn=options.dsn)
     state, folder = load_state(found, environ)

@@ -14,7 +14,7 @@ from gert.ecosystem.host.rehearing import Rehearing
 from gert.ecosystem.host.run_clock import RunClock
 from gert.ecosystem.host.runs import state_dir, words_for_state
 from gert.ecosystem.host.settings import notices_for
-from gert.ecosystem.host.stopping import TIMEOUT, Relay, interruptible, limited
+from gert.ecosystem.host.stopping import TIMEOUT, Relay, interruptible, limited, relayed
 from gert.ecosystem.host.worlds import World
 from gert.ecosystem.stores.port import Store
 from gert.kernel.engine.asks import Ask, AwaitApproval
@@ -93,7 +93,12 @@ class _Gate:
 
 async def conduct(stage: Stage) -> Executed:
     """Drive a run; what it came to, or what it waits for."""
-    pressed: list[bool] = []
+    with relayed(stage.relay) as relay:
+        return await _conduct(stage, relay)
+
+
+async def _conduct(stage: Stage, relay: Relay) -> Executed:
+    pressed: list[int] = []
     result: RunResult | None = None
     pending: tuple[Pending, ...] = ()
     recorded = None
@@ -114,14 +119,14 @@ async def conduct(stage: Stage) -> Executed:
         if stage.recording is not None:
             steps = listening(steps, stage.recording.asks)
         try:
-            with interruptible(gate, stage.cast.abort, stage.relay) as pressed, limited(gate, stage.timeout):
+            with interruptible(gate, stage.cast.abort, relay) as pressed, limited(gate, stage.timeout):
                 result = await driver.drive(steps)
         except Suspended as suspended:
             pending = tuple(_pending(stage, ask) for ask in suspended.asks)
         if result is not None:
             if stage.cast.settle is not None:
                 await stage.cast.settle()
-            await _tell(stage, result)
+            await _tell(stage, result, relay)
             if stage.recording is not None:
                 recorded = await stage.recording.write(stage.setup, stage.store)
     finally:
@@ -159,7 +164,7 @@ def _pending(stage: Stage, ask: Ask[Any]) -> Pending:
     return Pending(ticket_id, ask.step_id, front_for(stage.prepared.settings, stage.prepared.state).page_url(ticket_id))
 
 
-async def _tell(stage: Stage, result: RunResult) -> None:
+async def _tell(stage: Stage, result: RunResult, relay: Relay) -> None:
     """Tell whoever wants to know of the outcome; nothing of it changes the run."""
     meta = stage.prepared.program.runbook.meta
     notices = notices_for(meta, stage.prepared.settings, result) if stage.setup.mode == "real" else []
@@ -175,5 +180,5 @@ async def _tell(stage: Stage, result: RunResult) -> None:
         trace=stage.trace,
         environ=stage.environ,
         redactor=stage.redactor,
-        relay=stage.relay,
+        relay=relay,
     )

@@ -111,6 +111,7 @@ class Driver:
         # A cancellation that is wished for, and one the run is being told of.
         self._wish: str | None = None
         self._reason: str | None = None
+        self._is_finally = False
         self._looked = 0
         self._turns = 0
 
@@ -157,8 +158,11 @@ class Driver:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cancel(self, reason: str) -> None:
-        """Stop what is under way: every open question is answered with a cancellation, no lane begins any more."""
-        if self._wish is not None:
+        """Stop what is under way: every open question is answered with a cancellation, no lane begins any more.
+
+        The steps of `finally` run however the run ended, so they are not stopped.
+        """
+        if self._wish is not None or self._is_finally:
             return
         self._wish = reason
         # As an answer to nobody's question: so it stands in the log where it happened. Before answers that nobody has
@@ -264,6 +268,8 @@ class Driver:
                     value = error
                     send = lane.steps.throw
                     continue
+                if type(item.payload) is FinallyStart:
+                    self._is_finally = True
                 if (self._reason or self._wish) and type(item.payload) in (RunCancelled, FinallyStart):
                     self._heard()
                 if self._reason is not None:

@@ -20,6 +20,7 @@ from gert.ecosystem.host.evidence import EvidenceDialogue, EvidenceFile, Evidenc
 from gert.ecosystem.host.facts import platform
 from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.journal import Journal, now
+from gert.ecosystem.host.key_files import with_key_files
 from gert.ecosystem.host.keys import signing_key
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import Executed, RunOptions
@@ -69,7 +70,7 @@ async def execute(
 
     relay: hands signals to the run where the caller listens to them; otherwise the run does
     """
-    environ = dict(os.environ) if environ is None else environ
+    environ = with_key_files(os.environ if environ is None else environ)
     observers = tuple(observers)
     prepared = Prepared(options, environ)
     if options.mode != "replay":
@@ -180,6 +181,7 @@ def world_for(
             working=working,
             on_output=printed if observers else None,
             platform=platform(),
+            run_id=setup.run_id,
         )
         for name, transport in TRANSPORTS.items()
     }

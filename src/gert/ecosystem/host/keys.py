@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from gert.ecosystem.host.key_files import with_key_files
 from gert.errors import IntegrityError
 from gert.kernel.foundation.signature import Key, Keys, find_key_names, parse_key
 
@@ -19,6 +20,7 @@ def signing_key(environ: Mapping[str, str]) -> Key | None:
     A variable that is there and empty is refused, too: a secret that a pipeline failed to fill in must not
     turn signed traces into unsigned ones.
     """
+    environ = with_key_files(environ)
     key_id = environ.get(SIGNING_KEY_ID) or None
     names = find_key_names(key_id)
     for name in names:
@@ -34,6 +36,7 @@ def signing_key(environ: Mapping[str, str]) -> Key | None:
 
 def verification_keys(environ: Mapping[str, str], key_id: str | None) -> Keys:
     """The keys this environment verifies with: the one of that id alone, or all of them."""
+    environ = with_key_files(environ)
     if key_id is None:
         return _EnvironmentKeys(environ)
     for name in find_key_names(key_id):

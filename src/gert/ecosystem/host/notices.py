@@ -115,7 +115,7 @@ async def tell(
     trace: str | None,
     environ: Mapping[str, str],
     redactor: Redactor,
-    relay: Relay | None = None,
+    relay: Relay,
 ) -> None:
     """Tell, and record it after the end of the run; Ctrl-C gives up the telling and nothing else."""
     if not notices:

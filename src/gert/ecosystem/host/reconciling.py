@@ -6,18 +6,21 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 import msgspec
 from msgspec import field
 
+from gert.ecosystem.executors.descendants import mark_for, marked
 from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.worlds import World
 from gert.errors import InDoubt, InputError, OutputsMissing, UsageError
-from gert.kernel.engine.asks import AnyAnswer, Ask, CallExtension, CallTool, ToolAnswer
+from gert.kernel.engine.asks import AnyAnswer, Ask, CallExtension, CallPreview, CallTool, ToolAnswer
 from gert.kernel.engine.inputs import fit
 from gert.kernel.events.runbook import Failure, StepReconciled
 from gert.kernel.events.vocabulary import Reconciliation
 from gert.kernel.foundation.redaction import PLACEHOLDER
+from gert.kernel.foundation.text import printable
 from gert.kernel.governance.parameter import Parameter
 
 ALL: Final = "*"
 OPTION: Final = "--reconcile-output"
+_MOST_NAMED: Final = 10
 
 Call: TypeAlias = CallTool | CallExtension
 
@@ -140,6 +143,22 @@ def _missing(choice: Choice, ask: Call) -> Iterator[Missing]:
     for name, parameter in ask.contract.outputs.items():
         if parameter.required and name not in choice.outputs:
             yield Missing(choice.path, name, parameter)
+
+
+def require_ended(run_id: str, announced: Iterable[Ask[Any]]) -> None:
+    """Refuse to call anything while a process of an open call still runs on this machine."""
+    steps = {mark_for(run_id, ask.key): ask.path for ask in announced if isinstance(ask, CallTool | CallPreview)}
+    found = marked(steps)
+    if not found:
+        return
+    mark, pid, command = found[0]
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    pids = " ".join(str(each) for _, each, _ in found[:_MOST_NAMED])
+    raise InDoubt(
+        f"`{steps[mark]}` is still running, and the gert that started it has ended: process {pid} "
+        f"`{printable(command)}`{more}",
+        hint=f"wait for it to end, or end it with `kill {pids}`, and resume; `--allow-running` resumes beside it",
+    )
 
 
 def _require_open(said: Mapping[str, Reconciliation], calls: list[Call]) -> None:

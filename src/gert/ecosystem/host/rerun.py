@@ -14,6 +14,7 @@ from gert.ecosystem.host.database import open_database
 from gert.ecosystem.host.execute import everyone, open_store, resolvers, trace_of, world_for
 from gert.ecosystem.host.forking import Fork, StepPlace, fork_at
 from gert.ecosystem.host.journal import Journal, Logged, now, read_answers
+from gert.ecosystem.host.key_files import with_key_files
 from gert.ecosystem.host.keys import signing_key
 from gert.ecosystem.host.ledger import open_file
 from gert.ecosystem.host.observer import Observer
@@ -73,7 +74,7 @@ async def rerun(
     relay: Relay | None = None,
 ) -> Executed:
     """Run a runbook again from a step on; what keeps it from that is raised, and nothing is recorded of it."""
-    environ = dict(os.environ) if environ is None else environ
+    environ = with_key_files(os.environ if environ is None else environ)
     observers = tuple(observers)
     console = console if console is not None else Console.standard(*everyone(observers))
     source = _Source(place_for(options.state_dir, options.db, environ, options.dsn), options.run_id, environ)

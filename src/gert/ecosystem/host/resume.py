@@ -22,11 +22,12 @@ from gert.ecosystem.host.facts import host_name
 from gert.ecosystem.host.files import read_bounded
 from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.journal import Logged, now, read_answers
+from gert.ecosystem.host.key_files import with_key_files
 from gert.ecosystem.host.keys import signing_key
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import ApprovalMode, Executed, RunOptions
 from gert.ecosystem.host.prepare import Prepared, user_name
-from gert.ecosystem.host.reconciling import Missing, Reconciled, settle_doubts
+from gert.ecosystem.host.reconciling import Missing, Reconciled, require_ended, settle_doubts
 from gert.ecosystem.host.run_clock import RunClock
 from gert.ecosystem.host.runs import RunFolder, state_dir
 from gert.ecosystem.host.state import MAX_STATE_BYTES, RunState, decode_state
@@ -60,6 +61,7 @@ class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     reconcile_outputs: what such calls gave that succeeded, each as `STEP.name=value`
     ticket: go on only if the run waits for this one
     allow_changed: the runbook, a tool or a policy was changed, and the run goes on with what is there now
+    allow_running: resume although a tool that the run started before still runs
     """
 
     run_id: str
@@ -72,6 +74,7 @@ class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     reconcile: Mapping[str, Reconciliation] = field(default_factory=dict)
     reconcile_outputs: tuple[str, ...] = ()
     allow_changed: bool = False
+    allow_running: bool = False
     approvals: ApprovalMode | None = None
     sync: bool = True
 
@@ -88,7 +91,7 @@ async def resume(
 
     At a terminal, outputs that a reconciled call must have are asked for.
     """
-    environ = dict(os.environ) if environ is None else environ
+    environ = with_key_files(os.environ if environ is None else environ)
     observers = tuple(observers)
     console = console if console is not None else Console.standard(*everyone(observers))
     while True:
@@ -192,6 +195,8 @@ def _go_live(
                 f"the run does not wait for the ticket `{options.ticket}`",
                 hint=f"it waits for {', '.join(f'`{ticket}`' for ticket in waited)}" if waited else None,
             )
+        if not options.allow_running:
+            require_ended(options.run_id, announced)
         choices = settle_doubts(announced, options.reconcile, options.reconcile_outputs)
         unsupported = journal.unsupported()
         is_as_it_was = journal.repeats and not unsupported

@@ -17,6 +17,7 @@ from gert.ecosystem.host.channels.front import Front
 from gert.ecosystem.host.channels.letters import encoded, send
 from gert.ecosystem.host.channels.polling import Poll
 from gert.ecosystem.host.journal import now
+from gert.ecosystem.host.key_files import with_key_files
 from gert.ecosystem.notify.payloads import shortened
 from gert.errors import GertError, InputError
 from gert.kernel.foundation.duration import format_duration
@@ -105,6 +106,7 @@ def signature_of(body: bytes, key: Key, moment: datetime) -> str:
 
 def signing_key(key_id: str | None, environ: Mapping[str, str]) -> Key:
     """The key that requests are signed with."""
+    environ = with_key_files(environ)
     name = SIGNING_KEY if key_id is None else find_approval_key_names(key_id)[0]
     if not environ.get(name, "").strip():
         raise InputError(f"there is no key to sign the request with: `{name}` is not set")
