@@ -15,10 +15,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import pytest
+from tests.needs import missing
 
 GIVEN: Final = "GERT_TEST_DSN"
 
@@ -94,7 +95,7 @@ def running(*, durable: bool = False) -> Iterator[Server]:
     try:
         server = Server(durable=durable)
     except Exception as problem:
-        _unavailable(f"no Postgres: {type(problem).__name__}: {problem}")
+        missing("Postgres", f"{type(problem).__name__}: {problem}")
     try:
         yield server
     finally:
@@ -152,7 +153,7 @@ def durable_postgres() -> Iterator[str]:
     """A server that answers when the disk has it."""
     if given := os.environ.get(GIVEN):
         if execute(given, "SHOW fsync")[0][0] != "on":
-            _unavailable(f"the server of {GIVEN} has `fsync` off")
+            missing("a durable Postgres", f"the server of {GIVEN} has `fsync` off")
         yield given
         return
     with running(durable=True) as server:
@@ -178,9 +179,3 @@ def own_server() -> Iterator[Server]:
     """A server for one test, which may stop and start it."""
     with running() as server:
         yield server
-
-
-def _unavailable(why: str) -> NoReturn:
-    if os.environ.get("CI"):
-        pytest.fail(why)
-    pytest.skip(why)
