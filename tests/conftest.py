@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.needs import require_programs, warn
-from tests.postgres import dsn, durable_dsn, durable_postgres, own_server, postgres
+from tests.postgres import dsn, durable_dsn, durable_postgres, own_server, postgres, used_again
 from tests.slow import slowest_first
 
-__all__ = ["dsn", "durable_dsn", "durable_postgres", "own_server", "postgres"]
+__all__ = ["dsn", "durable_dsn", "durable_postgres", "own_server", "postgres", "used_again"]
 
 # A shell ignores the first two for what it starts in the background, `nohup` the third. Windows has only the first.
 _STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT", "SIGHUP") if hasattr(signal, name)]

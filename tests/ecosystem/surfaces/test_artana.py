@@ -13,6 +13,7 @@ from typing import Any
 import click
 import pytest
 from tests.ecosystem.surfaces.cli.ledgers import TIME, Place, append, fill, paths_below
+from tests.soak import sampled
 
 from gert.ecosystem.surfaces.cli.artana import group, main
 from gert.kernel.foundation.text import REPLACEMENT
@@ -31,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return work
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=sampled(["sqlite", "postgres"], ["sqlite"]))
 def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     where = str(tmp_path / "runs.db") if request.param == "sqlite" else request.getfixturevalue("dsn")
     return fill(Place(where))
