@@ -15,8 +15,8 @@ setup: .venv/.ready  ## create .venv with everything pinned in uv.lock
 	@sh scripts/bootstrap
 	@touch $@
 
-# Workers that run out of tests take over half of what another has left.
-PARALLEL := -n 2 --dist worksteal
+# One worker more than CI has cores, because tests also wait; one that runs out of tests takes over half of another's.
+PARALLEL := -n 3 --dist worksteal
 
 test: check  ## the checks and all tests that need no other vendor's software
 	$(BIN)/pytest $(PARALLEL)
@@ -26,7 +26,7 @@ check: lint types layers drift  ## lint, types, layers and drift of generated fi
 interop: setup  ## tests that need npm or the SDK of another vendor; CI runs them too
 	@$(BIN)/pytest -m interop || { code=$$?; [ $$code = 5 ] && echo "interop: no test needs other software yet"; }
 
-soak: setup  ## every kill point and every random walk of which `test` takes a sample; SOAK_TIME
+soak: setup  ## what `test` takes a sample of: every kill point, walk and backend; about 15 minutes
 	$(BIN)/pytest $(PARALLEL) -m soak
 
 lint: setup

@@ -10,11 +10,14 @@ import os
 import signal
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from gert.ecosystem.executors.descriptors import keep_private
+from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.surfaces.cli.main import COMMANDS, main
 
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "runbooks" / "demo-service-restart.yaml"
 # Loaded here, so that no call needs to.
 LOADED = [import_module(module) for module, _ in COMMANDS.values()]
 
@@ -67,5 +70,6 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
+    Workspace().program(str(EXAMPLE))  # what is built when it is first used is built here
     gc.freeze()  # what is never collected is not copied into every call
     serve()
