@@ -128,6 +128,11 @@ def database(server_dsn: str) -> Iterator[str]:
         execute(server_dsn, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
 
+def empty(dsn: str) -> None:
+    """Leave a database as it was made: no session, no setting, no table."""
+    execute(dsn, *_EMPTY)
+
+
 def execute(dsn: str, *statements: str) -> list[Any]:
     """What the last of these statements gives."""
 
@@ -186,7 +191,7 @@ def used_again(postgres: str) -> Iterator[str]:
 def dsn(used_again: str) -> Iterator[str]:
     """An empty database."""
     yield used_again
-    execute(used_again, *_EMPTY)
+    empty(used_again)
 
 
 @pytest.fixture

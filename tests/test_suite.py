@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.postgres import empty, execute
 from tests.slow import SLOW
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -50,6 +51,26 @@ def test_what_is_missing_fails_in_ci_and_is_said_in_one_line_elsewhere(what: str
     in_ci = pytest_run(test, "-x", CI="true", **environ)
     assert in_ci.returncode == 1, in_ci.stdout + in_ci.stderr
     assert "missing on this machine: " in in_ci.stdout
+
+
+def test_a_database_that_is_used_again_is_as_it_was_made(dsn: str) -> None:
+    left = "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    mine = f"{left} WHERE n.nspname !~ '^(pg_|information_schema$)'"
+    name = execute(dsn, "SELECT current_database()")[0][0]
+    access = "SELECT nspacl::text, nspowner::regrole::text FROM pg_namespace WHERE nspname = 'public'"
+    before = execute(dsn, access)
+    execute(
+        dsn,
+        "CREATE SCHEMA gert CREATE TABLE events (n int)",
+        "CREATE TABLE public.other (n int)",
+        f"ALTER DATABASE {name} SET default_transaction_read_only = on",
+        "SELECT 1",
+    )
+    assert len(execute(dsn, mine)) == 2
+    empty(dsn)
+    assert execute(dsn, mine) == []
+    assert execute(dsn, access) == before
+    assert execute(dsn, "SHOW default_transaction_read_only")[0][0] == "off"
 
 
 def test_slow_files_are_there_and_named_once() -> None:
