@@ -12,12 +12,13 @@ from gert.ecosystem.approvals.terminal import TerminalApprovals
 from gert.ecosystem.approvals.ticket_file import RunRef
 from gert.ecosystem.executors.stdio import Stdio
 from gert.ecosystem.host.approvals import tickets_for_run
+from gert.ecosystem.host.binding import Binding
 from gert.ecosystem.host.conduct import Cast, Stage, conduct
 from gert.ecosystem.host.console import Console
 from gert.ecosystem.host.database import open_database
 from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.evidence import EvidenceDialogue, EvidenceFile, EvidenceGiver, collect
-from gert.ecosystem.host.facts import platform
+from gert.ecosystem.host.facts import host_name, platform
 from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.journal import Journal, now
 from gert.ecosystem.host.keys import signing_key
@@ -39,6 +40,7 @@ from gert.ecosystem.stores.jsonl import JsonlStore
 from gert.ecosystem.stores.memory import MemoryStore
 from gert.ecosystem.stores.port import Store
 from gert.errors import TraceError, UsageError
+from gert.kernel.engine.asks import Subject
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import Given, ResolvedInputs
 from gert.kernel.engine.run import secret_names
@@ -183,16 +185,36 @@ def world_for(
         givers.append(file)
     givers.append(EvidenceDialogue(console, setup.actor))
     approvals = _approvals(prepared, setup, console)
+    binding = Binding(
+        secrets=inputs.secrets, key=prepared.approval_key, host=host_name(), locate=_locate(program, stdio)
+    )
     real = Real(
         program,
         Intake(redactor),
         transports={"stdio": stdio},
         approvals=approvals,
         collect=lambda ask: collect(ask, *givers),
+        binding=binding,
     )
-    worlds: dict[str, World] = {"dry-run": DryRun(real), "probe": Probe(real, options.probe_effects)}
+    worlds: dict[str, World] = {
+        "dry-run": DryRun(real, options.probe_effects),
+        "probe": Probe(real, options.probe_effects),
+    }
     settle = approvals.settle if isinstance(approvals, TicketApprovals) else None
-    return Cast(world=worlds.get(setup.mode, real), abort=stdio.kill_all, settle=settle)
+    return Cast(world=worlds.get(setup.mode, real), abort=stdio.kill_all, settle=settle, binding=binding)
+
+
+def _locate(program: Program, stdio: Stdio) -> Callable[[Subject], str | None]:
+    """How the program of a call is found; only a `stdio` tool has one."""
+
+    def locate(subject: Subject) -> str | None:
+        lookup = program.tool_names.get(subject.tool) if subject.tool is not None else None
+        tool = lookup.tool if lookup is not None else None
+        if tool is None or tool.meta.transport != "stdio":
+            return None
+        return stdio.locate(tool, tool.actions[subject.action], subject.inputs)
+
+    return locate
 
 
 def _approvals(prepared: Prepared, setup: Setup, console: Console) -> ApprovalProvider:
@@ -298,6 +320,7 @@ def _state(options: RunOptions, setup: Setup, prepared: Prepared, working: str, 
         max_parallel=options.max_parallel,
         timeout=options.timeout,
         recent=setup.recent,
+        approval_key=prepared.approval_key,
     )
 
 
