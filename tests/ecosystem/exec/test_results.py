@@ -196,7 +196,7 @@ def test_json_is_the_only_thing_on_standard_output(project: Project) -> None:
     events = run.events()
     assert said == {
         "run_id": run.folder.name,
-        "runbook": "book",
+        "runbook_name": "book",
         "mode": "real",
         "status": "completed",
         "duration": said["duration"],

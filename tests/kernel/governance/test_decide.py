@@ -350,10 +350,21 @@ def test_a_circuit_breaker_is_not_overridden_by_a_runbook_that_allows_overrides(
     assert not decide(resolve(Declared()), [breaker, runbook]).break_glass
 
 
-def test_a_runbook_shortens_the_default_window_and_never_lengthens_it() -> None:
-    asking = policy(Rule(default=Verdict.REQUIRE_APPROVAL))
-    assert decide(resolve(Declared()), [asking, policy(approval_timeout=7 * 86400.0)]).approval_timeout == 1800.0
-    assert decide(resolve(Declared()), [asking, policy(approval_timeout=60.0)]).approval_timeout == 60.0
+@pytest.mark.parametrize(
+    ("floor", "runbook", "expected"),
+    [
+        pytest.param(None, 7 * 86400.0, 7 * 86400.0, id="a floor without a timeout leaves the runbook's as it is"),
+        pytest.param(None, 60.0, 60.0, id="a runbook sets a shorter one than the default"),
+        pytest.param(600.0, 7 * 86400.0, 600.0, id="a floor with a timeout shortens the runbook's"),
+        pytest.param(7 * 86400.0, 600.0, 600.0, id="a runbook shortens the timeout of the floor"),
+        pytest.param(7 * 86400.0, None, 7 * 86400.0, id="a floor sets a longer one than the default"),
+        pytest.param(None, None, 1800.0, id="where no policy sets one, the default holds"),
+    ],
+)
+def test_how_long_a_request_stays_open(floor: float | None, runbook: float | None, expected: float) -> None:
+    asking = policy(Rule(default=Verdict.REQUIRE_APPROVAL), approval_timeout=floor)
+    own = policy(Rule(default=Verdict.REQUIRE_APPROVAL), approval_timeout=runbook)
+    assert decide(resolve(Declared()), [asking, own]).approval_timeout == expected
 
 
 def test_a_person_called_like_a_group_is_not_the_group() -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gert.ecosystem.host.binding import Binding
 from gert.ecosystem.host.driver import Driver, Suspended
 from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.journal import Journal, Logged
@@ -15,6 +16,7 @@ from gert.ecosystem.host.run_clock import RunClock
 from gert.ecosystem.host.runs import state_dir, words_for_state
 from gert.ecosystem.host.settings import notices_for
 from gert.ecosystem.host.stopping import TIMEOUT, Relay, interruptible, limited, relayed
+from gert.ecosystem.host.ticket_document import request_document
 from gert.ecosystem.host.worlds import World
 from gert.ecosystem.stores.port import Store
 from gert.kernel.engine.asks import Ask, AwaitApproval
@@ -32,11 +34,13 @@ class Cast(msgspec.Struct, frozen=True, kw_only=True):
 
     abort: ends at once what the world has started
     settle: called when the run has ended, and not while it waits
+    binding: binds approvals to what would run
     """
 
     world: World
     abort: Callable[[], object] = lambda: None
     settle: Callable[[], Awaitable[object]] | None = None
+    binding: Binding | None = None
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,13 +159,26 @@ def _state_words(prepared: Prepared) -> str:
 
 
 def _pending(stage: Stage, ask: Ask[Any]) -> Pending:
-    ticket_id = ask.ticket_id if isinstance(ask, AwaitApproval) else ""
+    if not isinstance(ask, AwaitApproval):
+        return Pending("", ask.step_id)
+    return Pending(
+        ask.ticket_id,
+        ask.step_id,
+        _page(stage, ask.ticket_id),
+        created=ask.created_at,
+        expires_at=ask.expires_at,
+        request=request_document(ask.request),
+    )
+
+
+def _page(stage: Stage, ticket_id: str) -> str | None:
+    """Where a ticket can be answered in a browser."""
     said = stage.prepared.settings.approvals
     if said is None or said.listen is None:
-        return Pending(ticket_id, ask.step_id)
+        return None
     from gert.ecosystem.host.channels.configured import front_for  # seldom needed, and not small
 
-    return Pending(ticket_id, ask.step_id, front_for(stage.prepared.settings, stage.prepared.state).page_url(ticket_id))
+    return front_for(stage.prepared.settings, stage.prepared.state).page_url(ticket_id)
 
 
 async def _tell(stage: Stage, result: RunResult, relay: Relay) -> None:

@@ -8,8 +8,10 @@ import msgspec
 from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.policies import policies_for, sound
 from gert.errors import DocumentError, UsageError
+from gert.kernel.engine.plan import preview_contract, preview_refusal
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.governance.contract import Contract
+from gert.kernel.governance.decide import decide
 from gert.kernel.governance.explain import Explanation, explain
 from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.documents.steps import ExtensionStep, Step, ToolStep
@@ -17,13 +19,26 @@ from gert.kernel.runbook.finding import path_text
 from gert.kernel.runbook.program import Program
 
 
+class ExplainedPreview(msgspec.Struct, frozen=True):
+    """The preview of a step: its command as the tool writes it, its contract, and why policy keeps it from running."""
+
+    command: tuple[str, ...]
+    contract: Contract
+    refusal: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        """The preview as machines read it."""
+        return {"command": list(self.command), "contract": self.contract.full(), "not_run": self.refusal}
+
+
 class ExplainedStep(msgspec.Struct, frozen=True):
-    """A step with a contract, and what governance makes of it."""
+    """A step with a contract, and the decision of governance about it."""
 
     step: Step
     target: str
     contract: Contract
     explanation: Explanation
+    preview: ExplainedPreview | None = None
 
     @property
     def name(self) -> str:
@@ -43,9 +58,12 @@ class ExplainedStep(msgspec.Struct, frozen=True):
             "risk_reason": self.explanation.reason,
             **verdict.summary(),
             "rule": verdict.rule,
+            **({"description": self.step.description.source} if self.step.description is not None else {}),
+            **({"preview": self.preview.as_json()} if self.preview is not None else {}),
             "considered": [
                 {
                     "policy": match.policy,
+                    "contract_of": "tool" if match.of_tool else "step",
                     "decision": match.verdict.word,
                     "rules": [{"rule": str(each.rule), "failed": each.failed} for each in match.considered],
                 }
@@ -79,7 +97,22 @@ def explained_steps(program: Program, policies: list[Policy]) -> Iterator[Explai
         contract = program.contract_of(step)
         if contract is not None:
             within = program.base_contract_of(step) if isinstance(step, ToolStep) else None
-            yield ExplainedStep(step, _target(program, step), contract, explain(contract, policies, within=within))
+            explanation = explain(contract, policies, within=within)
+            preview = _preview(program, step, contract, within, policies)
+            yield ExplainedStep(step, _target(program, step), contract, explanation, preview)
+
+
+def _preview(
+    program: Program, step: Step, contract: Contract, within: Contract | None, policies: list[Policy]
+) -> ExplainedPreview | None:
+    action = program.action_of(step) if isinstance(step, ToolStep) else None
+    preview = action[1].preview if action is not None else None
+    if preview is None:
+        return None
+    command = tuple(word.source for word in preview.argv) if preview.argv is not None else (preview.mcp_tool or "",)
+    own = preview_contract(contract)
+    decision = decide(own, policies, within=preview_contract(within) if within is not None else None)
+    return ExplainedPreview(command, own, preview_refusal(decision))
 
 
 def _target(program: Program, step: Step) -> str:

@@ -17,7 +17,7 @@ from gert.ecosystem.host.journal import Journal, Logged
 from gert.ecosystem.host.lanes import Lane
 from gert.ecosystem.stores.memory import MemoryStore
 from gert.errors import IntegrityError, TraceError, UsageError
-from gert.kernel.engine.asks import AnyAnswer, Ask, Said
+from gert.kernel.engine.asks import AnyAnswer, Ask, AwaitApproval, Said
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.run import run
 from gert.kernel.events.envelope import Envelope, decode
@@ -134,7 +134,31 @@ async def fork_at(
             hint="name an earlier step",
         )
     executed = _executed(said)
-    return Fork(answers=tuple(rehearsal.taken), beside=tuple(rehearsal.beside), executed=executed)
+    taken = _without_open_approvals(rehearsal.taken, heard, rehearsal.beside)
+    return Fork(answers=taken, beside=tuple(rehearsal.beside), executed=executed)
+
+
+def _without_open_approvals(
+    taken: Iterable[Logged], heard: Iterable[tuple[Ask[Any], AnyAnswer]], beside: Iterable[Ask[Any]]
+) -> tuple[Logged, ...]:
+    """The answers without those of approved steps that the new run would go on with: it begins such a step anew.
+
+    An approval is for the call it was asked for. A call that has no recorded answer is another one.
+    """
+    approved = {_visit(ask.key) for ask, _ in heard if isinstance(ask, AwaitApproval)}
+    approved |= {_visit(ask.key) for ask in beside if isinstance(ask, AwaitApproval)}
+    open_visits = approved & {_visit(ask.key) for ask in beside}
+    return tuple(entry for entry in taken if not any(_is_of(entry.key, visit) for visit in open_visits))
+
+
+def _visit(key: str) -> str:
+    """The visit of a step that a question belongs to, for every question but its first one."""
+    return key.rpartition("#")[0]
+
+
+def _is_of(key: str, visit: str) -> bool:
+    """Whether a question belongs to a visit of a step."""
+    return key == visit or (_visit(key) == visit and key.rpartition("#")[2].isdecimal())
 
 
 class _Stopped(Exception):

@@ -56,11 +56,30 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """What a run that was set aside waits for; `page` is where it can be answered in a browser."""
+    """What a run that was set aside waits for.
+
+    request: what is asked for, as machines read it
+    page: where it can be answered in a browser
+    """
 
     ticket_id: str
     step_id: str
     page: str | None = None
+    created: str | None = None
+    expires_at: str | None = None
+    request: dict[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The open ticket as machines read it."""
+        return {
+            "ticket_id": self.ticket_id,
+            "status": "pending",
+            "created": self.created,
+            "expires_at": self.expires_at,
+            "step_id": self.step_id,
+            **self.request,
+            "page": self.page,
+        }
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -133,13 +152,13 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
 
     def as_json(self) -> dict[str, Any]:
         """The result as machines read it."""
-        said: dict[str, Any] = {"status": "waiting", "pending": msgspec.to_builtins(self.pending)}
+        said: dict[str, Any] = {"status": "waiting", "pending": [each.as_json() for each in self.pending]}
         if self.result is not None:
             said = masked(msgspec.to_builtins(self.result, enc_hook=str))
             said["duration"], said["waited"] = round(self.result.duration, 3), round(self.result.waited, 3)
         return {
             "run_id": self.run_id,
-            "runbook": self.runbook,
+            "runbook_name": self.runbook,
             "mode": self.mode,
             **{name: value for name, value in said.items() if value not in (None, [], ())},
             "events": self.events,

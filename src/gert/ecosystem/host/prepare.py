@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import secrets
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -50,6 +51,8 @@ class Prepared:
         self.groups = dict(self.settings.groups)
         self.state = state_dir(options.state_dir, workspace.project_root(folder), environ)
         self.actor = options.actor or user_name()
+        self.approval_key = secrets.token_hex(32)
+        """The key of a new run; a run that is resumed has its own."""
         if options.mode not in ("dry-run", "replay"):
             self._require_secrets()
 
@@ -72,6 +75,8 @@ class Prepared:
         ours += [self.environ.get(name, "") for name in secret_variables(self.program.runbook.meta, self.settings)]
         if isinstance(self.database, Dsn):
             ours += self.database.passwords
+        if inputs.secrets:
+            ours.append(self.approval_key)
         held = (self.environ.get(name, "") for name in secret_names(self.program))
         declared = [part for value in held for part in credentials_of(value)]
         known = [*declared, *(part for text in inputs.secrets.values() for part in parts_of(text)), *ours]

@@ -12,6 +12,7 @@ from msgspec import field
 
 from gert.ecosystem.approvals.tickets import Tickets
 from gert.ecosystem.host.approvals import tickets_for_run
+from gert.ecosystem.host.binding import Binding
 from gert.ecosystem.host.conduct import Stage, conduct
 from gert.ecosystem.host.console import Console
 from gert.ecosystem.host.continuing import ContinuedJournal, is_one_batch
@@ -137,6 +138,9 @@ async def _resume(
                 f"{changed[0]} was changed since the run began",
                 hint="`gert resume --allow-changed` goes on with what is there now, and records it",
             )
+        if state.approval_key:
+            # Without it the key is a new one: no approval that binds a secret input holds any more.
+            prepared.approval_key = state.approval_key
         inputs = await _inputs(prepared, state, options, environ, console)
         redactor = prepared.redactor(inputs)
         setup = _setup(prepared, state, inputs)
@@ -163,7 +167,7 @@ async def _resume(
         timeout = _time_left(prepared, state, store)
         waits = run.approvals == "detach" and (timeout is None or timeout > 0)
         tickets = tickets_for_run(prepared.state, environ, prepared.settings) if waits else None
-        go_live = _go_live(journal, store, reconciled, options, tickets)
+        go_live = _go_live(journal, store, reconciled, options, tickets, world.binding)
         journal.on_end = partial(go_live, [])
         return await conduct(
             Stage(
@@ -186,8 +190,16 @@ async def _resume(
 
 
 def _go_live(
-    journal: ContinuedJournal, store: Store, world: Reconciled, options: ResumeOptions, tickets: Tickets | None
+    journal: ContinuedJournal,
+    store: Store,
+    world: Reconciled,
+    options: ResumeOptions,
+    tickets: Tickets | None,
+    binding: Binding | None,
 ) -> Callable[[list[Ask[Any]]], None]:
+    def is_open(ask: Ask[Any]) -> bool:
+        return tickets is not None and _is_open(tickets, ask, binding)
+
     def go_live(announced: list[Ask[Any]]) -> None:
         waited = [ask.ticket_id for ask in announced if isinstance(ask, AwaitApproval)]
         if options.ticket is not None and options.ticket not in waited:
@@ -200,7 +212,7 @@ def _go_live(
         choices = settle_doubts(announced, options.reconcile, options.reconcile_outputs)
         unsupported = journal.unsupported()
         is_as_it_was = journal.repeats and not unsupported
-        if tickets is not None and is_as_it_was and announced and all(_is_open(tickets, ask) for ask in announced):
+        if is_as_it_was and announced and all(map(is_open, announced)):
             # Everything waits as it did: that somebody has looked is nothing to write down.
             raise Suspended(announced)
         if unsupported:
@@ -220,12 +232,14 @@ def _go_live(
     return go_live
 
 
-def _is_open(tickets: Tickets, ask: Ask[Any]) -> bool:
+def _is_open(tickets: Tickets, ask: Ask[Any], binding: Binding | None) -> bool:
     """Whether a question is about a ticket that nobody has decided; what is wrong with one, the run finds out.
 
     One that cannot be looked at, because somebody holds its lock, is no answer: the run can go on another time.
     """
     if not isinstance(ask, AwaitApproval):
+        return False
+    if binding is not None and binding.outdated(ask.request, ask.subject) is not None:
         return False
     try:
         file = tickets.judge(ask.ticket_id, ask.request, ask.created_at, ask.expires_at)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from gert.errors import DocumentError
-from gert.kernel.engine.asks import CallTool, ToolAnswer
+from gert.kernel.engine.asks import CallPreview, CallTool, ToolAnswer
 from gert.kernel.runbook.documents.tool import ActionBlock, Tool
 from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.validate.domain.installation import unsupported
@@ -17,12 +17,15 @@ from gert.kernel.runbook.validate.facts import Supported
 class CallsTools(Protocol):
     """Calls tools."""
 
-    async def call(self, tool: Tool, action_name: str, action: ActionBlock, ask: CallTool) -> ToolAnswer:
-        """Call an action."""
+    async def call(self, tool: Tool, action_name: str, action: ActionBlock, ask: CallTool | CallPreview) -> ToolAnswer:
+        """Call an action, or run its preview."""
 
 
 class Transport(CallsTools, Protocol):
     """A way to call tools that can be stopped."""
+
+    def locate(self, tool: Tool, action: ActionBlock, inputs: Mapping[str, Any]) -> str | None:
+        """The file that an action would run, with links resolved; None where there is none."""
 
     def kill_all(self) -> None:
         """End everything that runs, at once."""

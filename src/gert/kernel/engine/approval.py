@@ -126,18 +126,24 @@ def may_not_approve(request: ApprovalRequest, approver: str) -> str | None:
 
 
 def hash_of(request: ApprovalRequest) -> str:
-    """What binds an answer to exactly what would run: the runbook, the step, its contract, inputs and preview.
+    """The hash that binds an answer to exactly what would run (DECISIONS 42).
 
-    Secrets count as what everybody is shown of them, so whoever has the request can work it out again.
+    It can be computed from the request alone: of a secret input it covers an HMAC under a key of the run.
+    Where the program was found is compared apart from it, because another host has it elsewhere.
     """
     bound = {
         "runbook": request.runbook_hash,
         "step": request.step_id,
         "contract": request.contract,
         "inputs": masked(request.inputs),
+        "hidden": request.hidden,
+        "secrets": request.secrets,
+        "tool": request.tool_digest,
+        "command": request.command,
+        "preview": digest(request.preview.encode()) if request.preview is not None else None,
+        "preview_command": list(request.preview_command),
+        "preview_skipped": request.preview_skipped,
     }
-    if request.preview is not None:
-        bound["preview"] = digest(request.preview.encode())
     return digest_value(bound)
 
 

@@ -69,10 +69,19 @@ class EvidenceAnswer(Answer, frozen=True, kw_only=True, tag="evidence"):
 
 
 class TicketAnswer(Answer, frozen=True, kw_only=True, tag="ticket"):
-    """A request for approval was submitted."""
+    """A request for approval was submitted.
+
+    request_hash: the hash of the request as it was submitted; the run compares what it would do against it
+    program, host: where the program was found, and on which host
+    secrets: an HMAC of each secret input, by input
+    """
 
     ticket_id: str = ""
     method: str = ""
+    request_hash: str = ""
+    program: str | None = None
+    host: str | None = None
+    secrets: dict[str, str] = field(default_factory=dict)
     created_at: str | None = None
     expires_at: str | None = None
 
@@ -133,6 +142,7 @@ class CallTool(Ask[ToolAnswer], frozen=True, kw_only=True):
     """Call an action of a tool.
 
     after_skipped_write: a step before it that may write was only assumed, so the tool would read another world
+    approval: what was approved, where an approval was needed; anything else is not started
     """
 
     tool: str
@@ -140,10 +150,14 @@ class CallTool(Ask[ToolAnswer], frozen=True, kw_only=True):
     inputs: dict[str, Any]
     contract: Contract
     after_skipped_write: bool = False
+    approval: "ApprovalRequest | None" = None
 
 
 class CallPreview(Ask[ToolAnswer], frozen=True, kw_only=True):
-    """Show what an action of a tool would do, without doing it; what it prints is the answer."""
+    """Run the preview of an action; what it prints is the answer.
+
+    contract: that of the preview: the effects of the action, and no writes
+    """
 
     tool: str
     action: str
@@ -158,6 +172,7 @@ class CallExtension(Ask[ToolAnswer], frozen=True, kw_only=True):
     inputs: dict[str, Any]
     view: dict[str, Any]
     contract: Contract
+    approval: "ApprovalRequest | None" = None
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,13 +191,20 @@ class CollectEvidence(Ask[EvidenceAnswer], frozen=True, kw_only=True):
     title: str | None = None
     evidence: tuple[Wanted, ...] = ()
     contract: Contract
+    inputs: dict[str, Any] = field(default_factory=dict)
+    approval: "ApprovalRequest | None" = None
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What whoever decides must know: what would run, how risky it is, and which rule asked.
+    """What an approver must know: what would run, how risky it is, and which rule asks.
 
     request_hash: binds an answer to what would run (`gert.kernel.engine.approval.hash_of`)
     approvers, admitted: who may approve, list by list, as policy writes it and with groups looked up
+    tool_digest, command: the tool file, and the command or call that would be made, without the values of secrets
+    hidden: inputs that are not shown, and who marked them secret: `runbook` or `tool`
+    secrets: an HMAC of each of those under a key of the run
+    program, host: where the program was found, and on which host
+    preview, preview_command, preview_skipped: what the preview printed, its command, and why it was not run
     """
 
     run_id: str
@@ -206,12 +228,31 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     preview: str | None = None
     runbook_hash: str = ""
     extensions: dict[str, Any] = field(default_factory=dict)
+    step_type: str = "tool"
+    description: str | None = None
+    tool_digest: str | None = None
+    command: dict[str, Any] | None = None
+    hidden: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict)
+    program: str | None = None
+    host: str | None = None
+    preview_command: tuple[str, ...] = ()
+    preview_skipped: str | None = None
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """The call that an approval is about, before it is made; it is never written down."""
+
+    inputs: dict[str, Any]
+    tool: str | None = None
+    action: str = ""
 
 
 class SubmitApproval(Ask[TicketAnswer], frozen=True, kw_only=True):
     """Ask for approval; the answer is a ticket, at once."""
 
     request: ApprovalRequest
+    subject: Subject | None = None
 
 
 class AwaitApproval(Ask[ApprovalAnswer], frozen=True, kw_only=True):
@@ -224,6 +265,7 @@ class AwaitApproval(Ask[ApprovalAnswer], frozen=True, kw_only=True):
     request: ApprovalRequest
     created_at: str | None = None
     expires_at: str | None = None
+    subject: Subject | None = None
 
 
 class Pause(Ask[PauseAnswer], frozen=True, kw_only=True):

@@ -6,8 +6,8 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from gert.errors import GertError, InputError
-from gert.kernel.engine.approving import approve, previewed
-from gert.kernel.engine.asks import Pause, Steps
+from gert.kernel.engine.approving import OUTDATED, Approval, approve, outdated, previewed
+from gert.kernel.engine.asks import ApprovalRequest, Pause, Steps
 from gert.kernel.engine.clock import written
 from gert.kernel.engine.frame import Frame, RunBlock, questions
 from gert.kernel.engine.govern import broken_glass, permit
@@ -34,7 +34,7 @@ from gert.kernel.foundation.principal import Principal, principal_of
 from gert.kernel.runbook.documents.modifiers import ForEachBlock, PrincipalBlock
 from gert.kernel.runbook.documents.steps import ExtensionStep, ManualStep, Step, ToolStep
 
-Act: TypeAlias = Callable[[Any, Frame, Plan, dict[str, Any], Iterator[str]], Steps[Result]]
+Act: TypeAlias = Callable[[Any, Frame, Plan, dict[str, Any], Iterator[str], ApprovalRequest | None], Steps[Result]]
 Direct: TypeAlias = Callable[[Any, Frame, RunBlock], Steps[Result]]
 
 ACT: Final[Mapping[str, Act]] = {
@@ -196,18 +196,22 @@ def _execute(step: Step, frame: Frame, plan: Plan) -> Steps[Result]:
     names = questions(frame)
     scope = scope_of(step, frame) if step.scope is not None else None
     inputs = _prepared(step, frame, plan)
-    preview = None if terms.preview is None else (yield from previewed(frame, terms, inputs, names))
-    if not terms.is_free and glass is None:
-        refusal = yield from approve(step, frame, terms, inputs, preview, names)
-        if refusal is not None and not refusal.assumed:
-            return refusal
+    approval: Approval | Result | None = None
+    if glass is None and not terms.is_free:
+        approval = yield from approve(step, frame, terms, inputs, names)
+        if isinstance(approval, Result) and not approval.assumed:
+            return approval
+    elif terms.preview is not None:
+        yield from previewed(step, frame, terms, inputs, names)
     yield executes(step, frame, terms, inputs, scope.text if scope is not None else None)
-    if refusal is not None:
-        result = refusal
+    if isinstance(approval, Result):
+        result = approval
+    elif approval is not None:
+        result = yield from _approved(step, frame, plan, inputs, names, approval)
     elif terms.retry.max:
-        result = yield from _attempts(step, frame, plan, inputs, names)
+        result = yield from _attempts(step, frame, plan, inputs, names, None)
     else:
-        result = yield from ACT[step.type](step, frame, plan, inputs, names)
+        result = yield from ACT[step.type](step, frame, plan, inputs, names, None)
     if result.outputs:
         result = msgspec.structs.replace(result, outputs=outputs_of(result.outputs))
     exported = keep(step, result, frame, scope)
@@ -222,12 +226,34 @@ def _prepared(step: Step, frame: Frame, plan: Plan) -> dict[str, Any]:
     return {"instructions": frame.render_text(step.instructions)} if isinstance(step, ManualStep) else {}
 
 
-def _attempts(step: Step, frame: Frame, plan: Plan, inputs: dict[str, Any], names: Iterator[str]) -> Steps[Result]:
+def _approved(
+    step: Step, frame: Frame, plan: Plan, inputs: dict[str, Any], names: Iterator[str], approval: Approval
+) -> Steps[Result]:
+    """Act on an approval; where it does not cover what would run, ask for another one first."""
+    while True:
+        result = yield from _attempts(step, frame, plan, inputs, names, approval.request)
+        if result.failure is None or result.failure.kind != OUTDATED:
+            return result
+        yield outdated(frame, approval, result.failure.message)
+        again = yield from approve(step, frame, plan.terms, inputs, names)
+        if not isinstance(again, Approval):
+            return again or result
+        approval = again
+
+
+def _attempts(
+    step: Step,
+    frame: Frame,
+    plan: Plan,
+    inputs: dict[str, Any],
+    names: Iterator[str],
+    approval: ApprovalRequest | None,
+) -> Steps[Result]:
     """Act, and again while the failure is one the author wants retried."""
     act, retry = ACT[step.type], plan.terms.retry
     attempt = 1
     while True:
-        result = yield from act(step, frame, plan, inputs, names)
+        result = yield from act(step, frame, plan, inputs, names, approval)
         failure = result.failure
         if failure is None or attempt > retry.max or failure.kind in NEVER_CONTINUED:
             break

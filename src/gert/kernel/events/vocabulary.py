@@ -24,6 +24,7 @@ FailureKind = Literal[
     "rejected",
     "reported",
     "denied",
+    "approval_outdated",
     "contract_violation",
     "timeout",
     "not_found",

@@ -7,6 +7,7 @@ checked: otherwise a forger could sign with a published key used as a shared sec
 import base64
 import binascii
 import hmac
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -238,6 +239,13 @@ class _Algorithm:
 
     sign: Callable[[bytes, bytes], str]
     holds: Callable[[Key, str, bytes], bool]
+
+
+def keyed_digest(key: bytes, value: object) -> str:
+    """The HMAC of a value under a key: it tells whether two values are equal, and nothing else to who has no key."""
+    # Not canonical JSON: a secret may hold what that has no form for, and no other program computes this.
+    text = json.dumps(value, sort_keys=True, default=str)
+    return f"{HMAC_SHA256}:{_hmac_sign(key, text.encode())}"
 
 
 def _hmac_sign(secret: bytes, message: bytes) -> str:

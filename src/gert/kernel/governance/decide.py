@@ -229,8 +229,6 @@ def _said_by(rule: Rule, policy: Policy, index: int) -> Decision:
     return said | Decision(
         min_approvers=1 if rule.min_approvers is None else max(1, rule.min_approvers),
         approvers=_restriction(rule.approvers, policy),
-        # The default is a demand like any other: another policy may shorten it, never lengthen it.
-        timeout=DEFAULT_APPROVAL_TIMEOUT if policy.approval_timeout is None else policy.approval_timeout,
         separation_of_duties=rule.separation_of_duties,
         rejects_on_timeout=rule.on_timeout != "escalate",
         escalations=_restriction(rule.escalate_to, policy),

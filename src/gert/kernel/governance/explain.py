@@ -26,6 +26,8 @@ class PolicyMatch(msgspec.Struct, frozen=True):
     policy: str
     verdict: Verdict
     considered: tuple[Considered, ...]
+    of_tool: bool = False
+    """Whether it is about the contract of the tool behind a step that adds to it."""
 
     @property
     def rule(self) -> RuleRef | None:
@@ -55,7 +57,8 @@ def explain(contract: Contract, policies: Iterable[Policy], *, within: Contract 
     matches = [_match(policy, contract, row.risk) for policy in policies]
     if within is not None and within != contract:
         # The tool's own contract is judged as well; what it meets is shown after.
-        matches += [_match(policy, within, assess(within).risk) for policy in policies]
+        of_tool = (_match(policy, within, assess(within).risk) for policy in policies)
+        matches += [msgspec.structs.replace(each, of_tool=True) for each in of_tool]
     return Explanation(row.risk, row.reason, tuple(matches), decide(contract, policies, within=within))
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from gert.ecosystem.host.explain import ExplainedStep, explain_runbook
+from gert.ecosystem.host.explain import ExplainedPreview, ExplainedStep, explain_runbook
 from gert.ecosystem.surfaces.cli.output import say, say_json, say_pair, say_table
 from gert.kernel.foundation.duration import format_duration
 from gert.kernel.governance.contract import Contract
@@ -41,6 +41,9 @@ def command(runbook: str, step: str | None, policies: tuple[str, ...], as_json: 
         say("no step of this runbook has a contract: nothing is executed")
     else:
         _table(explained)
+        for each in explained:
+            if each.preview is not None:
+                say_pair("preview", f"{each.name}: {_preview(each.preview)}")
     return 0
 
 
@@ -70,6 +73,8 @@ def _detail(each: ExplainedStep) -> None:
     contract, explanation = each.contract, each.explanation
     decision = explanation.decision
     say_pair("step", f"{each.name} ({' '.join(filter(None, (each.step.type, each.target)))})")
+    if each.step.description is not None:
+        say_pair("about", each.step.description.source)
     say_pair("effects", _effects(contract))
     say_pair("reads", ", ".join(sorted(contract.reads)) or "-")
     say_pair("writes", ", ".join(sorted(contract.writes)) or "-")
@@ -80,7 +85,20 @@ def _detail(each: ExplainedStep) -> None:
     _say_list("needs", list(_needs(decision)))
     _say_list("inputs", [f"{name}: {_parameter(parameter)}" for name, parameter in contract.inputs.items()])
     _say_list("outputs", [f"{name}: {_parameter(parameter)}" for name, parameter in contract.outputs.items()])
-    _say_list("rules", [line for match in explanation.policies for line in _considered(match)])
+    if each.preview is not None:
+        say_pair("preview", _preview(each.preview))
+    # A step that adds to the contract of its tool is judged by both (ADR 0010).
+    judged_twice = any(match.of_tool for match in explanation.policies)
+    whose = {False: "for the step: ", True: "for its tool alone: "} if judged_twice else {False: ""}
+    rules = [f"{whose[match.of_tool]}{line}" for match in explanation.policies for line in _considered(match)]
+    _say_list("rules", rules)
+
+
+def _preview(preview: ExplainedPreview) -> str:
+    """A preview with its command and contract; a template is shown as it is written."""
+    command = " ".join(preview.command)
+    refusal = f"; not run: {preview.refusal}" if preview.refusal is not None else ""
+    return f"{command} (effects {_effects(preview.contract)}, writes nothing){refusal}"
 
 
 def _say_list(title: str, lines: list[str]) -> None:

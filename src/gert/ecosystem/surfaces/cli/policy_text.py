@@ -117,8 +117,9 @@ def _model(source: PolicySource) -> PolicyFile:
 
 def _terms(policy: Policy) -> Iterator[str]:
     waits = DEFAULT_APPROVAL_TIMEOUT if policy.approval_timeout is None else policy.approval_timeout
+    otherwise = ", unless another policy sets a time" if policy.approval_timeout is None else ""
     signed = ", and count only if they are signed" if policy.require_signed_approvals else ""
-    yield f"requests for approval stay open for {format_duration(timedelta(seconds=waits))}{signed}"
+    yield f"requests for approval stay open for {format_duration(timedelta(seconds=waits))}{otherwise}{signed}"
     if policy.separation_of_duties:
         yield "whoever started a run may approve nothing in it"
     for name, people in sorted(policy.groups.items()):

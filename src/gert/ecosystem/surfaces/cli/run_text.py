@@ -12,6 +12,7 @@ from gert.ecosystem.host.abandon import Abandoned
 from gert.ecosystem.host.run_entry import Entry
 from gert.ecosystem.host.run_facts import agent_facts
 from gert.ecosystem.host.runs import words_for_state
+from gert.ecosystem.host.ticket_document import request_document
 from gert.ecosystem.surfaces.cli.output import Cell, plural
 from gert.ecosystem.surfaces.cli.phrases import (
     BAD,
@@ -115,9 +116,10 @@ def as_document(entry: Entry) -> dict[str, Any]:
         "pending": [
             {
                 "ticket_id": file.id,
-                "step_id": file.ticket.request.step_id,
                 "status": file.status,
+                "created": file.ticket.created_at,
                 "expires_at": file.ticket.expires_at,
+                **request_document(file.ticket.request),
             }
             for file in entry.tickets
         ],

@@ -3,6 +3,7 @@
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook.approvals import (
     ApprovalEscalated,
+    ApprovalOutdated,
     ApprovalResolved,
     ApprovalResponse,
     ApprovalSubmitted,
@@ -27,6 +28,7 @@ from gert.kernel.events.runbook.governance import (
     ContractViolation,
     GovernanceDecision,
     PreviewCaptured,
+    PreviewSkipped,
 )
 from gert.kernel.events.runbook.parts import (
     BranchOutcome,
@@ -62,13 +64,15 @@ EVENTS: tuple[type[Payload], ...] = (
     StepStart, StepComplete, StepRetry, StepReconciled, RedactionApplied, VisibilityApplied, MissingKey, ScopeExport,
     BranchEnter, BranchExit, ParallelFork, ParallelMerge, ForEachStart, ForEachItem, RepeatStart,
     RepeatIteration, GroupStart, GroupComplete, NextTaken, OutcomeResolved,
-    ContractEvaluated, GovernanceDecision, ContractViolation, PreviewCaptured,
-    ApprovalSubmitted, ApprovalResponse, ApprovalEscalated, ApprovalResolved, BreakGlass,
+    ContractEvaluated, GovernanceDecision, ContractViolation, PreviewCaptured, PreviewSkipped,
+    ApprovalSubmitted, ApprovalResponse, ApprovalEscalated, ApprovalOutdated, ApprovalResolved,
+    BreakGlass,
 )  # fmt: skip
 
 __all__ = [
     "EVENTS",
     "ApprovalEscalated",
+    "ApprovalOutdated",
     "ApprovalResolved",
     "ApprovalResponse",
     "ApprovalSubmitted",
@@ -95,6 +99,7 @@ __all__ = [
     "ParallelFork",
     "ParallelMerge",
     "PreviewCaptured",
+    "PreviewSkipped",
     "RedactionApplied",
     "RepeatIteration",
     "RepeatStart",

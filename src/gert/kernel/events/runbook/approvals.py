@@ -9,7 +9,8 @@ from gert.kernel.events.vocabulary import ApprovalStatus, RiskLevel
 class ApprovalSubmitted(Payload, frozen=True, kw_only=True):
     """Approval was requested.
 
-    request_hash: binds the approval to runbook, step, contract, inputs and preview
+    request_hash: binds the approval to the runbook, step, contract, inputs, tool file, command and preview
+    program: where the program was found
     method: the provider that asks
     expires_at: when the ticket lapses
     approvers: people and `group:` names who may answer; empty means anyone
@@ -26,6 +27,20 @@ class ApprovalSubmitted(Payload, frozen=True, kw_only=True):
     approvers: tuple[str, ...] = ()
     requested_by: str | None = None
     preview_digest: str | None = None
+    program: str | None = None
+
+
+class ApprovalOutdated(Payload, frozen=True, kw_only=True):
+    """What would run is not what a ticket asks for, so its approval does not count and another one is needed.
+
+    request_hash: of the request that is outdated
+    """
+
+    type: ClassVar[str] = "approval_outdated"
+    ticket_id: str
+    step_id: str
+    reason: str
+    request_hash: str
 
 
 class ApprovalResponse(Payload, frozen=True, kw_only=True):

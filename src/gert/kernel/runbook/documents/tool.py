@@ -83,7 +83,7 @@ class ActionBlock(Model):
 
     @property
     def shown(self) -> "ActionBlock | None":
-        """The action that shows what this one would do; what it prints is all there is to it."""
+        """The preview as an action: a command of its own in the action's environment; what it prints is its result."""
         if self.preview is None or self.preview.argv is None:
             return None
         action = copy(self)

@@ -229,7 +229,7 @@ def _command(tool: Tool, action: ActionBlock) -> Iterator[Finding]:
         yield warning("D53", action.at("argv", 0), message, f"begin with `{tool.meta.binary}`")
     elif _program(first.source) != _program(tool.meta.binary):
         message = f"`{first.source}` is taken for the name of the program and dropped: `binary` is `{tool.meta.binary}`"
-        yield warning("D53", action.at("argv", 0), message, f"begin with `{tool.meta.binary}`")
+        yield warning("D53", action.at("argv", 0), message, f"begin with `{tool.meta.binary}`, or remove `binary`")
 
 
 def _program(path: str) -> str:
