@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gert.kernel.governance.contract import Contract, Declared, resolve
-from gert.kernel.governance.decide import ALLOWED, Approvers, Decision, RuleRef, decide
+from gert.kernel.governance.decide import ALLOWED, Approvers, Decision, RuleRef, decide, person_key
 from gert.kernel.governance.explain import explain
 from gert.kernel.governance.risk import Risk
 from gert.kernel.governance.rules import Limits, Policy, Rule
@@ -375,3 +375,24 @@ def test_a_person_called_like_a_group_is_not_the_group() -> None:
 def test_separation_of_duties_fails_closed(approver: str, starter: str | None) -> None:
     decision = decide(resolve(Declared()), [asks(separation_of_duties=True)])
     assert decision.objection(approver, started_by=starter) is not None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        pytest.param("Alice", "alice", True, id="case"),
+        pytest.param("\uff41lice", "alice", True, id="a full-width letter"),
+        pytest.param("strasse", "stra\u00dfe", True, id="case folding"),
+        pytest.param("e\u0301lan", "\u00e9lan", True, id="composed and decomposed"),
+        pytest.param("\ufb01nn", "finn", True, id="a ligature"),
+        pytest.param("alice", "\u0430lice", False, id="another script is another letter"),
+    ],
+)
+def test_two_spellings_of_a_name(one: str, other: str, same: bool) -> None:
+    assert (person_key(one) == person_key(other)) is same
+
+
+def test_tags_compare_as_people_read_them() -> None:
+    policy = Policy(name="p", rules=(Rule(writes=frozenset({"PODS"}), action=Verdict.DENY),))
+    assert decide(Contract(effects=frozenset({"k8s"}), writes=frozenset({"Pods"})), [policy]).verdict is Verdict.DENY
+    assert Contract(writes=frozenset({"Pods"})).conflicts_with(Contract(reads=frozenset({"pods"})))

@@ -25,6 +25,7 @@ from gert.kernel.engine.inputs import ResolvedInputs
 from gert.kernel.engine.run import secret_names
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.redaction import Redactor, credentials_of, parts_of
+from gert.kernel.foundation.text import has_visible, is_plain
 from gert.kernel.runbook.program import Program
 
 _KEY_FORMS: Final = ("base64", "ed25519")
@@ -49,6 +50,9 @@ class Prepared:
         self.groups = dict(self.settings.groups)
         self.state = state_dir(options.state_dir, workspace.project_root(folder), environ)
         self.actor = options.actor or user_name()
+        if not is_plain(self.actor):
+            # It would pass for another person, and that one could approve what this one started.
+            raise UsageError("the name of the actor has characters that cannot be seen", hint="name a person with --as")
         if options.mode not in ("dry-run", "replay"):
             self._require_secrets()
 
@@ -152,6 +156,8 @@ def _require_sense(options: RunOptions) -> None:
     for flag, text in (("--record", options.record), ("--scenario", options.scenario), ("--config", options.config)):
         if text is not None and not text.strip():
             raise UsageError(f"`{flag}` needs a name")
+    if options.break_glass is not None and not has_visible(options.break_glass):
+        raise UsageError("`--break-glass` needs a reason", hint="it is recorded, and shown in every report")
     if options.record and options.mode != "real":
         raise UsageError(f"a {options.mode} has no answers of the world to record", hint="record a real run")
     for name, value in _named(options):

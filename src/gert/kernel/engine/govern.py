@@ -27,6 +27,16 @@ def permit(step: Step, frame: Frame, terms: Terms) -> tuple[Said, Result | None]
     return said, None
 
 
+def permit_again(step: Step, frame: Frame, terms: Terms) -> tuple[Said | None, Result | None]:
+    """Count one more attempt of a step; where a limit is reached, what is said about it and the refusal."""
+    executed = frame.strand.run.executed(terms.target)
+    breach = None if terms.is_free else _breach(terms, step, frame, executed)
+    if breach is None:
+        return None, None
+    denied = msgspec.structs.replace(decision_of(frame, terms), decision="deny", reasons=(breach,))
+    return frame.say(denied), _denied(breach)
+
+
 def broken_glass(frame: Frame, terms: Terms, refusal: Result | None) -> BreakGlass | None:
     """The emergency override of a denial or an approval, to be said; none where nobody asks for it or rules bar it."""
     run, decision = frame.run, terms.decision

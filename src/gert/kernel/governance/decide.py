@@ -71,8 +71,9 @@ def person_key(name: str) -> str:
     """A person's name for comparison: two spellings of one address are one person."""
     from unicodedata import normalize
 
-    # Folding may undo the normal form, so it is made again: this is Unicode's canonical caseless match.
-    return normalize("NFC", normalize("NFD", name).strip().casefold())
+    # Folding may undo the normal form, so both are repeated: this is Unicode's compatibility caseless match.
+    folded = normalize("NFKD", normalize("NFD", name).casefold()).casefold()
+    return normalize("NFKC", folded).strip()
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from gert.kernel.governance.contract import Contract, Tags
+from gert.kernel.governance.contract import Contract, Tags, fold_tags
 from gert.kernel.governance.risk import Risk
 from gert.kernel.governance.verdict import Verdict
 
@@ -42,6 +42,9 @@ class ContractMatch(msgspec.Struct, frozen=True, kw_only=True):
     reads: Tags | None = None
     deterministic: bool | None = None
     idempotent: bool | None = None
+
+    def __post_init__(self) -> None:
+        fold_tags(self)
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from gert.kernel.runbook.kinds import (
     Int,
     ListOf,
     Nested,
-    Text,
+    PersonText,
     words,
 )
 from gert.kernel.runbook.model import Model, optional
@@ -19,7 +19,7 @@ from gert.kernel.runbook.tree import Seq
 
 VERDICTS = Verdict.words()
 RISK = words(*Risk.words())
-APPROVERS = ListOf(Text("a person or `group:` name", minLength=1), minItems=1, uniqueItems=True)
+APPROVERS = ListOf(PersonText("a person or `group:` name", minLength=1), minItems=1, uniqueItems=True)
 
 
 class MatchBlock(Model):

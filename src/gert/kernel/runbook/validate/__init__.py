@@ -59,6 +59,7 @@ RUNBOOK_RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
     contracts.parameters,
     contracts.deprecated,
     contracts.extensions,
+    contracts.writes,
     contracts.retries,
     evidence.assertions,
     evidence.evidence,
