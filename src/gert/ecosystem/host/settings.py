@@ -22,7 +22,7 @@ from gert.kernel.engine.run import RunResult
 from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
 from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.runbook.document import load
-from gert.kernel.runbook.documents.project import CONFIG_FILES, PROJECT_FILE, ApprovalsBlock, Config
+from gert.kernel.runbook.documents.project import PROJECT_FILE, ApprovalsBlock, Config
 from gert.kernel.runbook.documents.runbook import RunbookMeta
 from gert.kernel.runbook.documents.shared import OnOutcome, OutcomeNotice
 from gert.kernel.runbook.finding import Severity
@@ -52,10 +52,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settings_for(
-    workspace: Workspace, folder: str, config: str | None = None, environ: Mapping[str, str] = os.environ
+    workspace: Workspace,
+    folder: str,
+    config: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    runbook: str | None = None,
 ) -> Settings:
-    """The settings for a runbook in a folder; a file that cannot be read might have set a floor, so it is an error."""
-    settings = Settings()
+    """The settings for a folder, or a runbook in it; what cannot be read might have set a floor, so it is an error."""
+    settings = Settings(policies=_floor_above(workspace, folder, runbook))
     for file, kind in _files(workspace, folder, config):
         settings = _with(settings, file, _model(file, kind))
     # Set to nothing is not the same as not set: somebody meant a floor, and it is missing.
@@ -142,29 +147,24 @@ def where_recorded(options: RunOptions, settings: Settings, runbook: str, run_id
     return msgspec.structs.replace(options, trace=trace_file(settings.traces_dir, runbook, run_id))
 
 
+def _floor_above(workspace: Workspace, folder: str, runbook: str | None) -> tuple[str, ...]:
+    """The policies of all other projects around: one inside another, or a link into it, takes no policy away."""
+    places = [folder] if runbook is None else [folder, os.path.dirname(os.path.realpath(runbook))]
+    roots = dict.fromkeys(root for place in places for root in workspace.project_roots(place))
+    roots.pop(workspace.project_root(folder) or "", None)
+    above = Settings()
+    for root in reversed(roots):
+        for file, kind in workspace.config_files(root):
+            above = _with(above, file, _model(file, kind))
+    return above.policies
+
+
 def _files(workspace: Workspace, folder: str, config: str | None) -> Iterator[tuple[str, str]]:
-    root = workspace.project_root(folder)
-    if root is not None:
-        yield os.path.join(root, PROJECT_FILE), "project"
-    for name in CONFIG_FILES:
-        file = os.path.join(root if root is not None else workspace.working, *name.split("/"))
-        if _is_there(file):
-            yield file, "config"
+    yield from workspace.config_files(folder)
     if config is not None:
         # Somebody may name the file of the project, or a project of its own.
         kind = "project" if os.path.basename(config) == PROJECT_FILE else "config"
         yield os.path.normpath(os.path.join(workspace.working, config)), kind
-
-
-def _is_there(file: str) -> bool:
-    """Whether anything is there: what cannot be looked at, or is no file, is not passed over but complained about."""
-    try:
-        os.lstat(file)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def _model(file: str, kind: str) -> Config:
@@ -176,7 +176,7 @@ def _model(file: str, kind: str) -> Config:
 def _with(weaker: Settings, file: str, stronger: Config) -> Settings:
     folder = os.path.dirname(file)
     said = stronger.traces.dir if stronger.traces is not None else None
-    policies = (os.path.normpath(os.path.join(folder, path)) for path in stronger.policies)
+    policies = (os.path.realpath(os.path.join(folder, path)) for path in stronger.policies)
     return Settings(
         traces_dir=_path(folder, said) if said else weaker.traces_dir,
         on_outcome={**weaker.on_outcome, **_notices_of(stronger.on_outcome)},
