@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gert.kernel.engine.kinds.parallel import longest
-from gert.kernel.engine.lanes import Touched, turns
+from gert.kernel.engine.lanes import Touched, longest, turns
 
 TAGS = st.frozensets(st.sampled_from("abcd"), max_size=3)
 LANES = st.lists(st.builds(Touched, TAGS, TAGS), max_size=9)

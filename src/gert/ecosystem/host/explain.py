@@ -9,10 +9,10 @@ from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.policies import policies_for, sound
 from gert.errors import DocumentError, UsageError
 from gert.kernel.foundation.names import did_you_mean
-from gert.kernel.governance.contract import Contract
+from gert.kernel.governance.contract import END_CONTRACT, Contract
 from gert.kernel.governance.explain import Explanation, explain
 from gert.kernel.governance.rules import Policy
-from gert.kernel.runbook.documents.steps import ExtensionStep, Step, ToolStep
+from gert.kernel.runbook.documents.steps import EndStep, ExtensionStep, Step, ToolStep
 from gert.kernel.runbook.finding import path_text
 from gert.kernel.runbook.program import Program
 
@@ -74,8 +74,13 @@ def explain_runbook(
 
 
 def explained_steps(program: Program, policies: list[Policy]) -> Iterator[ExplainedStep]:
-    """Every step that has a contract, and what governance makes of it."""
+    """Every step that has a contract or an outcome that a rule names, and what governance makes of it."""
     for step in program.steps:
+        if isinstance(step, EndStep):
+            category = step.outcome.category
+            judged = explain(END_CONTRACT, policies, outcome=category)
+            if any(match.considered for match in judged.policies):
+                yield ExplainedStep(step, category, END_CONTRACT, judged)
         contract = program.contract_of(step)
         if contract is not None:
             within = program.base_contract_of(step) if isinstance(step, ToolStep) else None

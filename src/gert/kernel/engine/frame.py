@@ -88,6 +88,7 @@ class Run:
         "_remembered",
         "actor",
         "assumption",
+        "ending",
         "glass_broken",
         "guesses",
         "outcomes",
@@ -107,7 +108,8 @@ class Run:
         self.guesses = 0
         """How many steps were assumed to have gone well so far, and how many ways to fail may not be taken."""
         self.outcomes: list[Outcome] = []
-        self.plan = Planner(setup.program, setup.policies).plan
+        planner = Planner(setup.program, setup.policies)
+        self.plan, self.ending = planner.plan, planner.ending
         self._executed: dict[str, int] = {}
         self._executions: dict[int, int] = {}
         self._remembered: dict[str, dict[bytes, dict[str, Any]]] = {}

@@ -22,9 +22,12 @@ def permit(step: Step, frame: Frame, terms: Terms) -> tuple[Said, Result | None]
         denied = msgspec.structs.replace(decision_of(frame, terms), decision="deny", reasons=(breach,))
         return frame.say(denied), _denied(breach)
     said = frame.say(decision_of(frame, terms))
-    if terms.decision.verdict is Verdict.DENY:
-        return said, _denied(f"{step.label} is denied by {terms.rule}")
-    return said, None
+    return said, denial(step, terms)
+
+
+def denial(step: Step, terms: Terms) -> Result | None:
+    """The refusal of what a rule denies."""
+    return _denied(f"{step.label} is denied by {terms.rule}") if terms.decision.verdict is Verdict.DENY else None
 
 
 def permit_again(step: Step, frame: Frame, terms: Terms) -> tuple[Said | None, Result | None]:

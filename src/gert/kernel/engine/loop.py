@@ -8,6 +8,7 @@ import msgspec
 from gert.errors import TemplateEvalError
 from gert.kernel.engine.asks import RunLanes, Steps
 from gert.kernel.engine.frame import Clock, Frame
+from gert.kernel.engine.lanes import is_serialized, longest
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
 from gert.kernel.engine.unknown import UNKNOWN, Guarded, Unknown, UnknownRead
 from gert.kernel.events.runbook import Failure, ForEachItem, ForEachStart
@@ -126,16 +127,21 @@ def _in_turn(
 def _side_by_side(
     step: Step, block: ForEachBlock, items: list[Item], frame: Frame, run_item: RunItem
 ) -> Steps[list[Result]]:
-    """All items at once, each on its own copy of the state; iterations of one loop never conflict."""
+    """All items at once, each on its own copy of the state; iterations conflict only where a rule serializes them."""
     frames = [
         frame.each(block.as_, each.value, each.index, each.key, len(items), frame.state.fork(), Clock())
         for each in items
     ]
     lanes = tuple(_run_item(each, inside, run_item) for each, inside in zip(items, frames, strict=True))
-    ended: tuple[Result | None, ...] = yield RunLanes(lanes, (frozenset(),) * len(lanes))
-    frame.clock.spent += max((inside.clock.spent for inside in frames), default=0.0)
+    after = _one_by_one(len(lanes)) if is_serialized(step, frame.run.plan) else (frozenset(),) * len(lanes)
+    ended: tuple[Result | None, ...] = yield RunLanes(lanes, after)
+    frame.clock.spent += longest([inside.clock.spent for inside in frames], after)
     results = [each if each is not None else failed("cancelled", "the item was not started") for each in ended]
     return [_collected(result, inside, frame) for result, inside in zip(results, frames, strict=True)]
+
+
+def _one_by_one(count: int) -> tuple[frozenset[int], ...]:
+    return tuple(frozenset((index - 1,) if index else ()) for index in range(count))
 
 
 def _run_item(each: Item, frame: Frame, run_item: RunItem) -> Steps[Result]:

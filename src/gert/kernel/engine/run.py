@@ -23,12 +23,16 @@ from gert.kernel.events.runbook import (
     RunStart,
 )
 from gert.kernel.events.vocabulary import RunStatus
+from gert.kernel.governance.decide import decide_outcome
 from gert.kernel.runbook.program import Program
 from gert.kernel.template import render_value
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended."""
+    """How a run ended.
+
+    notify: people whom rules on the outcome want to be told
+    """
 
     status: RunStatus
     duration: float
@@ -37,6 +41,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     failed_step: str | None = None
     reachable_outcomes: tuple[Outcome, ...] = ()
     finally_failure: Failure | None = None
+    notify: tuple[str, ...] = ()
 
 
 def run(setup: Setup) -> Steps[RunResult]:
@@ -58,10 +63,12 @@ def run(setup: Setup) -> Steps[RunResult]:
     if status == "cancelled" and result.failure is not None:
         yield Said(RunCancelled(reason=result.failure.message), None, None)
     after = yield from _finally(setup.program, frame, status)
+    outcome = None if setup.explores or status != "completed" else result.outcome
     ended = RunResult(
         status=status,
         duration=frame.clock.spent,
-        outcome=None if setup.explores or status != "completed" else result.outcome,
+        outcome=outcome,
+        notify=() if outcome is None else tuple(sorted(decide_outcome(outcome.category, setup.policies).notify)),
         failure=result.failure if status != "completed" else None,
         failed_step=result.failed_step if status != "completed" else None,
         reachable_outcomes=tuple(_told(each) for each in context.outcomes) if setup.explores else (),

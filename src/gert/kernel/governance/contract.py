@@ -16,6 +16,7 @@ from gert.kernel.governance.parameter import PARAMETER_TYPES, Parameter, Paramet
 
 __all__ = [
     "ASSERT_CONTRACT",
+    "END_CONTRACT",
     "MANUAL_DEFAULTS",
     "NOTHING",
     "PARAMETER_TYPES",
@@ -192,6 +193,10 @@ MANUAL_DEFAULTS: Final = Declared(
 
 ASSERT_CONTRACT: Final = Contract(effects=NO_TAGS, deterministic=True, idempotent=True)
 """An assertion looks at values gert already has; its contract is fixed."""
+
+
+END_CONTRACT: Final = ASSERT_CONTRACT
+"""An `end` touches nothing; rules that name `outcome` judge it by its category."""
 
 
 def migrate(declared: Declared) -> Declared:

@@ -106,6 +106,7 @@ def _written(value: object) -> str:
 def _considered(match: PolicyMatch) -> Iterator[str]:
     for considered in match.considered:
         why = f"no: {considered.failed}" if considered.failed else f"matches, {match.verdict.word}"
+        why = "matches, serialize" if considered.goes_on else why
         yield f"{considered.rule}: {why}"
     if not match.considered:
         yield f"{match.policy}: no rules"

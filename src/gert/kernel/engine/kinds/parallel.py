@@ -7,7 +7,7 @@ import msgspec
 
 from gert.kernel.engine.asks import RunLanes, Steps
 from gert.kernel.engine.frame import Clock, Frame, RunBlock
-from gert.kernel.engine.lanes import touched_by, turns
+from gert.kernel.engine.lanes import longest, touched_by, turns
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, block_result, failed
 from gert.kernel.events.runbook import BranchOutcome, ParallelFork, ParallelMerge
 from gert.kernel.foundation.canonical import digest_value
@@ -19,7 +19,7 @@ _MOST_SHOWN: Final = 1024 * 1024
 def run_parallel(step: ParallelStep, frame: Frame, run_block: RunBlock) -> Steps[Result]:
     """Fork, run all lanes to their end whatever becomes of the others, and merge in order."""
     labels = step.names
-    waits = turns([touched_by(lane.steps, frame.run.program) for lane in step.branches])
+    waits = turns([touched_by(lane.steps, frame.run.plan) for lane in step.branches])
     yield frame.say(
         ParallelFork(
             step_id=frame.step_id,
@@ -83,11 +83,3 @@ def _shown(merged: dict[str, Any]) -> dict[str, Any]:
     if len(msgspec.json.encode(merged, enc_hook=str)) <= _MOST_SHOWN:
         return merged
     return {name: digest_value(value) for name, value in merged.items()}
-
-
-def longest(spent: list[float], after: tuple[frozenset[int], ...]) -> float:
-    """How long lanes take together when each waits for its turn."""
-    done: list[float] = []
-    for index, own in enumerate(spent):
-        done.append(own + max((done[earlier] for earlier in after[index]), default=0.0))
-    return max(done, default=0.0)
