@@ -1,12 +1,15 @@
 """Explaining a runbook before it runs: for each step its contract, its risk, and the rule that would decide."""
 
+import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
+from gert.ecosystem.host.crossings import Crossing, crossings
 from gert.ecosystem.host.documents import Workspace
-from gert.ecosystem.host.policies import policies_for, sound
+from gert.ecosystem.host.policies import floor_for, sound
+from gert.ecosystem.host.settings import settings_for
 from gert.errors import DocumentError, UsageError
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.governance.contract import END_CONTRACT, Contract
@@ -54,23 +57,39 @@ class ExplainedStep(msgspec.Struct, frozen=True):
         }
 
 
+class Explained(msgspec.Struct, frozen=True):
+    """A runbook, its steps, and what enters and leaves without one."""
+
+    program: Program
+    steps: list[ExplainedStep]
+    crossings: list[Crossing]
+
+
 def explain_runbook(
     file: str, step_id: str | None = None, policy_files: Iterable[str] = ()
 ) -> tuple[Program, list[ExplainedStep]]:
+    """Explain the steps of a sound runbook, or one of them."""
+    explained = explain_whole(file, step_id, policy_files)
+    return explained.program, explained.steps
+
+
+def explain_whole(file: str, step_id: str | None = None, policy_files: Iterable[str] = ()) -> Explained:
     """Explain a sound runbook, or one step of it, under its own policy and any external ones."""
     workspace = Workspace()
     checked = workspace.program(file)
     program = sound(checked).program
     if program is None:
         raise DocumentError(f"`{file}` is not a runbook")
-    policies = policies_for(workspace, file, program, policy_files)
+    settings = settings_for(workspace, os.path.dirname(os.path.abspath(file)), runbook=file)
+    policies = floor_for(workspace, file, program, policy_files, settings).policies
     explained = list(explained_steps(program, policies))
     if step_id is None:
-        return program, explained
+        crossed = list(crossings(program.runbook.meta, policies, settings, os.environ))
+        return Explained(program, explained, crossed)
     chosen = [each for each in explained if each.name == step_id]
     if not chosen:
         raise UsageError(_missing(program, step_id), hint=_guess(step_id, explained))
-    return program, chosen
+    return Explained(program, chosen, [])
 
 
 def explained_steps(program: Program, policies: list[Policy]) -> Iterator[ExplainedStep]:

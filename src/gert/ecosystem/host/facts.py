@@ -33,5 +33,6 @@ def facts_for(configs: Iterable[Config] | None) -> Facts:
         platform=platform(),
         environment=os.environ,
         providers=frozenset().union(*(each.providers for each in configs)),
+        webhook_hosts=[host for each in configs for host in each.webhook_hosts],
         groups={name: people for each in configs for name, people in each.groups.items()},
     )

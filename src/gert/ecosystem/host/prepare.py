@@ -53,6 +53,10 @@ class Prepared:
         if not is_plain(self.actor):
             # It would pass for another person, and that one could approve what this one started.
             raise UsageError("the name of the actor has characters that cannot be seen", hint="name a person with --as")
+        if options.mode != "replay" and self.program.runbook.meta.on_outcome is not None:
+            from gert.ecosystem.host.crossings import require_webhooks  # most runbooks have no webhook of their own
+
+            require_webhooks(self.program.runbook.meta, self.floor.policies, self.settings, environ)
         if options.mode not in ("dry-run", "replay"):
             self._require_secrets()
 

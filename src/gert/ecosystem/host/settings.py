@@ -37,6 +37,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     on_outcome: whom to tell, by outcome category
     policies: files and folders that are the floor
+    webhook_hosts: where runbooks may send webhooks of their own
     demanded: further ones that the environment names, as they are written there
     files: what was read, weakest first
     """
@@ -48,6 +49,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     providers: Mapping[str, Any] = field(default_factory=dict)
     approvals: ApprovalsBlock | None = None
+    webhook_hosts: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
 
 
@@ -74,7 +76,7 @@ def notices_for(meta: RunbookMeta, settings: Settings, result: RunResult) -> lis
     """Whom a runbook and the settings want to be told of this result; the runbook's own first."""
     if result.outcome is None:
         return []
-    places = (_notices_of(meta.on_outcome), settings.on_outcome)
+    places = (notices_of(meta.on_outcome), settings.on_outcome)
     return [place[result.outcome.category] for place in places if result.outcome.category in place]
 
 
@@ -92,7 +94,7 @@ def secret_variables(meta: RunbookMeta, settings: Settings) -> Iterator[str]:
 
 
 def _addresses(meta: RunbookMeta, settings: Settings) -> Iterator[str | None]:
-    for notice in (*_notices_of(meta.on_outcome).values(), *settings.on_outcome.values()):
+    for notice in (*notices_of(meta.on_outcome).values(), *settings.on_outcome.values()):
         yield from (notice.webhook, notice.pagerduty_routing_key)
     said = settings.approvals
     if said is None:
@@ -105,7 +107,7 @@ def _addresses(meta: RunbookMeta, settings: Settings) -> Iterator[str | None]:
         yield said.teams.webhook
 
 
-def _notices_of(block: OnOutcome | None) -> dict[str, OutcomeNotice]:
+def notices_of(block: OnOutcome | None) -> dict[str, OutcomeNotice]:
     """Whom to tell, by the categories that are mentioned."""
     named = {category: getattr(block, category) for category in OUTCOME_CATEGORIES} if block is not None else {}
     return {category: notice for category, notice in named.items() if notice is not None}
@@ -179,11 +181,12 @@ def _with(weaker: Settings, file: str, stronger: Config) -> Settings:
     policies = (os.path.realpath(os.path.join(folder, path)) for path in stronger.policies)
     return Settings(
         traces_dir=_path(folder, said) if said else weaker.traces_dir,
-        on_outcome={**weaker.on_outcome, **_notices_of(stronger.on_outcome)},
+        on_outcome={**weaker.on_outcome, **notices_of(stronger.on_outcome)},
         policies=tuple(dict.fromkeys((*weaker.policies, *policies))),
         groups={**weaker.groups, **stronger.groups},
         providers={**weaker.providers, **stronger.providers},
         approvals=_merged(weaker.approvals, stronger.approvals),
+        webhook_hosts=(*weaker.webhook_hosts, *stronger.webhook_hosts),
         files=(*weaker.files, file),
     )
 

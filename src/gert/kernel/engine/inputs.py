@@ -5,7 +5,7 @@ reads nothing itself: it hands out batches of bindings, one per resolver, and ta
 wrong is said at once, and nobody is asked a question for a run that cannot begin anyway.
 """
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -17,7 +17,9 @@ from gert.kernel.foundation.canonical import canonical, require_canonical
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.foundation.secret_refs import defused, secret_ref
 from gert.kernel.foundation.values import coerce, objection
+from gert.kernel.governance.decide import refused_crossing
 from gert.kernel.governance.parameter import Parameter
+from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.documents.contract import InputBlock
 from gert.kernel.runbook.reader import shorten
 
@@ -25,6 +27,11 @@ ENV: Final = "env"
 FILE: Final = "file"
 PROMPT: Final = "prompt"
 PROVIDER: Final = "provider/"
+
+EFFECTS: Final = {ENV: "environment", FILE: "filesystem"}
+"""What reading an input from there is to rules."""
+
+OURS: Final = "GERT_"
 
 _MAX_TOLD: Final = 10
 
@@ -141,9 +148,12 @@ class _Resolution:
 
 
 def resolve_inputs(
-    inputs: Mapping[str, InputBlock], given: Mapping[str, Given]
+    inputs: Mapping[str, InputBlock], given: Mapping[str, Given], policies: Sequence[Policy] = ()
 ) -> Generator[ResolveBatch, BatchAnswer, ResolvedInputs]:
-    """Find a value for every input, or say everything that is wrong."""
+    """Find a value for every input, or say everything that is wrong.
+
+    What would be read from the environment or a file is read only where policies allow that effect (DECISIONS 81).
+    """
     resolution = _Resolution(inputs)
     resolution.problems += _unknown(inputs, given)
     bound: list[tuple[str, InputBinding]] = []
@@ -153,7 +163,12 @@ def resolve_inputs(
         elif block.from_ is None:
             resolution.fall_back(name)
         else:
-            bound.append(_bind(name, block.from_, resolution.parameters[name]))
+            resolver, binding = _bind(name, block.from_, resolution.parameters[name])
+            refusal = refused_binding(block.from_, policies)
+            if refusal is None:
+                bound.append((resolver, binding))
+            else:
+                resolution.problems.append(_Problem(f"input `{name}` from {_said(block.from_)}: {refusal}", _GIVE))
     for batch in _batches(bound):
         if batch.resolver == PROMPT and resolution.problems:
             break
@@ -163,6 +178,24 @@ def resolve_inputs(
     if resolution.problems:
         raise _everything(resolution.problems)
     return resolution.result()
+
+
+_GIVE: Final = "a value that the caller gives, with --var or --input, is not read from there"
+
+
+def effect_of(source: str) -> str | None:
+    """The effect of reading an input from its source; none where a person or a program is asked."""
+    prefix, slash, _ = source.partition("/")
+    return EFFECTS.get(prefix) if slash else None
+
+
+def refused_binding(source: str, policies: Sequence[Policy]) -> str | None:
+    """Why nothing is read from a source, or None: gert's own variables never are, and rules may say so of others."""
+    prefix, _, name = source.partition("/")
+    if prefix == ENV and name.upper().startswith(OURS):
+        return f"`{name}` is one of gert's own variables, and those are never inputs"
+    effect = effect_of(source)
+    return refused_crossing(effect, policies) if effect is not None else None
 
 
 def fit(value: Any, parameter: Parameter) -> Any:

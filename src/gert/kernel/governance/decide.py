@@ -37,6 +37,7 @@ __all__ = [
     "decide_crossing",
     "decide_outcome",
     "reference",
+    "refused_crossing",
 ]
 
 GROUP: Final = "group:"
@@ -219,6 +220,16 @@ def decide(
 def decide_crossing(effect: str, policies: Iterable[Policy]) -> Decision:
     """What policies say about something that enters or leaves without a step (DECISIONS 81)."""
     return decide(Contract(effects=frozenset((effect,)), idempotent=True), policies, crossing=effect)
+
+
+def refused_crossing(effect: str, policies: Iterable[Policy]) -> str | None:
+    """Why something may not enter or leave without a step; an approval cannot be asked for where there is no run."""
+    decision = decide_crossing(effect, policies)
+    if decision.verdict is Verdict.ALLOW:
+        return None
+    if decision.verdict is Verdict.DENY:
+        return f"the effect `{effect}` is denied by {decision.rule}"
+    return f"the effect `{effect}` needs an approval by {decision.rule}, and without a step nobody can be asked"
 
 
 def decide_outcome(category: str, policies: Iterable[Policy]) -> Decision:

@@ -68,6 +68,7 @@ RUNBOOK_RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
     environment.platforms,
     environment.bindings,
     environment.inputs,
+    environment.webhooks,
 )
 
 

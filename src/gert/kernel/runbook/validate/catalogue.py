@@ -96,6 +96,7 @@ _ROWS: Final = (
     ("D46", "policies catch what says nothing", "Otherwise leaving the contract out is the way around a policy."),
     ("D47", "scopes are paths", "Names with `/` or `.` between them, none of them empty."),
     ("D48", "effects come with writes", "A contract that has effects says what it changes, even if it is `[]`."),
+    ("D49", "webhooks go where they may", "A runbook's own need a host that `webhook_hosts` of the project lists."),
     ("D50", "actions fit their transport", "`argv` for stdio, a server for jsonrpc and mcp."),
     ("D51", "extracts fill declared outputs", "From a source that has them, with a pattern that compiles."),
     ("D52", "tool templates name declared inputs", "Anything else renders as nothing."),

@@ -1,6 +1,6 @@
 """What validation may know about the world; the host gathers it, the kernel only looks."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from typing import Final
 
 import msgspec
@@ -16,6 +16,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     environment: Container[str] | None = None
     providers: Container[str] | None = None
     groups: Mapping[str, tuple[str, ...]] | None = None
+    webhook_hosts: Collection[str] | None = None
     absent: Container[str] = frozenset()
     """Paths a project or configuration names that lead nowhere."""
 
