@@ -54,7 +54,7 @@ def test_validate_warns(project: Project, steps: list[dict[str, Any]], why: str)
     project.runbook(note("first"), *steps, tools=["note", "mcp", "jsonrpc"])
     said = project.gert("validate", "book.yaml").ended(0)
     assert why in said.out + said.err
-    assert "D48" in said.out + said.err
+    assert "D50" in said.out + said.err
 
 
 @pytest.mark.parametrize("mode", ["real", "dry-run", "probe"])

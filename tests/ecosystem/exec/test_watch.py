@@ -266,6 +266,7 @@ def test_settings_for_the_watch_alone(project: Project) -> None:
 
 
 def test_a_notice_that_does_not_arrive_is_a_warning_and_no_more(project: Project) -> None:
+    project.write(".gert/config.yaml", {"webhook_hosts": ["127.0.0.1"]})
     project.runbook(note("a"), on_outcome={"resolved": {"webhook": f"http://127.0.0.1:{closed_port()}/${{HOOK}}"}})
     ran = watch(project, "--count", "1", HOOK="h00k-canary").ended(0)
     assert re.search(r"warning: webhook not delivered to http://.*/\$\{HOOK\}: the connection was refused", ran.err)

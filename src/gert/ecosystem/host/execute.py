@@ -83,7 +83,7 @@ async def execute(
     if loaded is not None:
         inputs, redactor = replayed_inputs(declared, loaded.scenario, options.given), Redactor()
     else:
-        inputs = await resolve(declared, options.given, resolvers(options, environ, console))
+        inputs = await resolve(declared, options.given, resolvers(options, environ, console), prepared.floor.policies)
         redactor = prepared.redactor(inputs)
     played = loaded.folder.name if loaded is not None else None
     starter = loaded.scenario.actor if loaded is not None and options.actor is None else None

@@ -28,6 +28,7 @@ from gert.kernel.events.runbook import (
     InputResolved,
     RunStart,
     StepComplete,
+    StepRetry,
     StepStart,
 )
 from gert.kernel.foundation.names import did_you_mean
@@ -344,14 +345,19 @@ def _executed(said: Iterable[Envelope]) -> dict[str, int]:
 
 
 def _targets(said: Iterable[Envelope]) -> Iterator[str]:
+    started: dict[str | None, str] = {}
     for event in said:
         data: Mapping[str, Any] = event.data
+        if event.type == StepRetry.type and event.path in started:
+            yield started[event.path]
         if event.type != StepStart.type or not data.get("contract_summary"):
             continue
         if data.get("tool"):
-            yield f"{data['tool']}:{data['action']}" if data.get("action") else str(data["tool"])
+            target = f"{data['tool']}:{data['action']}" if data.get("action") else str(data["tool"])
         else:
-            yield str(data.get("extension") or data.get("type"))
+            target = str(data.get("extension") or data.get("type"))
+        started[event.path] = target
+        yield target
 
 
 def _counted(targets: Iterable[str]) -> dict[str, int]:

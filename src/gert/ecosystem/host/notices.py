@@ -95,6 +95,7 @@ async def tell_outcome(
                 waited=result.waited,
                 trace=trace,
                 moment=moment,
+                notify=result.notify,
             )
             url, key, body = _written(notice, template, payload, environ, redactor, host)
             letters.append(_Letter(where, outcome.category, url, key, body))

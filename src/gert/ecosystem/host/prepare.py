@@ -27,6 +27,7 @@ from gert.kernel.engine.run import secret_names
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.foundation.redaction import Redactor, credentials_of, parts_of
+from gert.kernel.foundation.text import has_visible, is_plain
 from gert.kernel.runbook.program import Program
 
 _KEY_FORMS: Final = ("base64", "ed25519")
@@ -46,13 +47,20 @@ class Prepared:
             raise DocumentError(f"`{options.file}` is not a runbook")
         self.program: Program = self.checked.program
         folder = os.path.dirname(os.path.abspath(options.file))
-        self.settings: Settings = settings_for(workspace, folder, options.config, environ)
+        self.settings: Settings = settings_for(workspace, folder, options.config, environ, runbook=options.file)
         self.floor: Floor = floor_for(workspace, options.file, self.program, options.policies, self.settings)
         self.groups = dict(self.settings.groups)
         self.state = state_dir(options.state_dir, workspace.project_root(folder), environ)
         self.actor = options.actor or user_name()
         self.approval_key = secrets.token_hex(32)
         """The key of a new run; a run that is resumed has its own."""
+        if not is_plain(self.actor):
+            # It would pass for another person, and that one could approve what this one started.
+            raise UsageError("the name of the actor has characters that cannot be seen", hint="name a person with --as")
+        if options.mode != "replay" and self.program.runbook.meta.on_outcome is not None:
+            from gert.ecosystem.host.crossings import require_webhooks  # most runbooks have no webhook of their own
+
+            require_webhooks(self.program.runbook.meta, self.floor.policies, self.settings, environ)
         if options.mode not in ("dry-run", "replay"):
             self._require_secrets()
 
@@ -164,6 +172,8 @@ def _require_sense(options: RunOptions) -> None:
     for flag, text in (("--record", options.record), ("--scenario", options.scenario), ("--config", options.config)):
         if text is not None and not text.strip():
             raise UsageError(f"`{flag}` needs a name")
+    if options.break_glass is not None and not has_visible(options.break_glass):
+        raise UsageError("`--break-glass` needs a reason", hint="it is recorded, and shown in every report")
     if options.record and options.mode != "real":
         raise UsageError(f"a {options.mode} has no answers of the world to record", hint="record a real run")
     for name, value in _named(options):

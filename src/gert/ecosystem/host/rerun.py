@@ -222,7 +222,8 @@ async def _inputs(
         for name, value in state.inputs.items()
         if name in declared and value is not None and name not in state.secret_inputs
     }
-    return await resolve(declared, {**before, **options.given}, resolvers(prepared.options, environ, console))
+    found = resolvers(prepared.options, environ, console)
+    return await resolve(declared, {**before, **options.given}, found, prepared.floor.policies)
 
 
 def _plain(inputs: ResolvedInputs) -> dict[str, Any]:

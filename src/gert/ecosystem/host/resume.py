@@ -386,7 +386,8 @@ async def _inputs(
     """The inputs as they were; secrets are looked for again."""
     declared = prepared.program.runbook.meta.inputs
     secret = {name: declared[name] for name in state.secret_inputs if name in declared}
-    found = await resolve(secret, options.given, resolvers(prepared.options, environ, console))
+    sources = resolvers(prepared.options, environ, console)
+    found = await resolve(secret, options.given, sources, prepared.floor.policies)
     values = {**state.inputs, **{name: secret_ref(name) for name in found.secrets}}
     ordered = {name: values[name] for name in state.input_sources if name in values}
     return ResolvedInputs(ordered, dict(state.input_sources), found.secrets)

@@ -15,6 +15,7 @@ from gert.kernel.engine.asks import ApprovalRequest, Response
 from gert.kernel.events.envelope import parse_timestamp
 from gert.kernel.foundation.canonical import canonical, digest, digest_value
 from gert.kernel.foundation.secret_refs import masked
+from gert.kernel.foundation.text import is_plain
 from gert.kernel.governance.decide import person_key
 
 CLOCK_SKEW: Final = timedelta(seconds=30)
@@ -84,7 +85,7 @@ def _objection(
         return untimely
     # (6) It says who gave it, and is this person's first: `min_approvers` counts people. A name with something
     # invisible in it would be another person's to everybody who reads it.
-    if not approver.strip() or not approver.isprintable():
+    if not is_plain(approver):
         return "the answer does not say plainly who gave it"
     if any(person_key(each.approver) == person_key(approver) for each in approvals):
         return f"`{approver}` has answered already"

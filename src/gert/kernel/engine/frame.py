@@ -95,6 +95,7 @@ class Run:
         "actor",
         "assumption",
         "denied",
+        "ending",
         "glass_broken",
         "guesses",
         "missing",
@@ -122,7 +123,8 @@ class Run:
         self.outcomes: list[Outcome] = []
         self.denied: dict[str, DeniedStep] = {}
         """Steps that policy denied on any way; of the items of a loop, the first."""
-        self.plan = Planner(setup.program, setup.policies).plan
+        planner = Planner(setup.program, setup.policies)
+        self.plan, self.ending = planner.plan, planner.ending
         self.reader: tuple[str, str] = ("", "")
         """Where the template stands that is evaluated now: path and step id."""
         self.missing: dict[str, list[MissingKey]] = {}

@@ -5,7 +5,7 @@ reads nothing itself: it hands out batches of bindings, one per resolver, and ta
 wrong is said at once, and nobody is asked a question for a run that cannot begin anyway.
 """
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -17,7 +17,9 @@ from gert.kernel.foundation.canonical import canonical, require_canonical
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.foundation.secret_refs import defused, secret_ref
 from gert.kernel.foundation.values import coerce, objection
+from gert.kernel.governance.decide import refused_crossing
 from gert.kernel.governance.parameter import Parameter
+from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.documents.contract import InputBlock
 from gert.kernel.runbook.reader import shorten
 
@@ -27,6 +29,11 @@ PROMPT: Final = "prompt"
 PROVIDER: Final = "provider/"
 UNSET: Final = "unset"
 """The source of an optional input whose binding has no value."""
+
+EFFECTS: Final = {ENV: "environment", FILE: "filesystem"}
+"""What reading an input from there is to rules."""
+
+OURS: Final = "GERT_"
 
 _MAX_TOLD: Final = 10
 
@@ -149,9 +156,12 @@ class _Resolution:
 
 
 def resolve_inputs(
-    inputs: Mapping[str, InputBlock], given: Mapping[str, Given]
+    inputs: Mapping[str, InputBlock], given: Mapping[str, Given], policies: Sequence[Policy] = ()
 ) -> Generator[ResolveBatch, BatchAnswer, ResolvedInputs]:
-    """Find a value for every input, or say everything that is wrong."""
+    """Find a value for every input, or say everything that is wrong.
+
+    What would be read from the environment or a file is read only where policies allow that effect (DECISIONS 81).
+    """
     resolution = _Resolution(inputs)
     resolution.problems += _unknown(inputs, given)
     bound: list[tuple[str, InputBinding]] = []
@@ -161,7 +171,12 @@ def resolve_inputs(
         elif block.from_ is None:
             resolution.fall_back(name)
         else:
-            bound.append(_bind(name, block.from_, resolution.parameters[name]))
+            resolver, binding = _bind(name, block.from_, resolution.parameters[name])
+            refusal = refused_binding(block.from_, policies)
+            if refusal is None:
+                bound.append((resolver, binding))
+            else:
+                resolution.problems.append(_Problem(f"input `{name}` from {_said(block.from_)}: {refusal}", _GIVE))
     for batch in _batches(bound):
         if batch.resolver == PROMPT and resolution.problems:
             break
@@ -179,6 +194,24 @@ def _split(value: Any, parameter: Parameter, source: str) -> Any:
     if parameter.type != "list" or not isinstance(value, str) or not is_typed or value.lstrip()[:1] in ("[", "{"):
         return value
     return [piece.strip() for piece in value.split(",") if piece.strip()]
+
+
+_GIVE: Final = "a value that the caller gives, with --var or --input, is not read from there"
+
+
+def effect_of(source: str) -> str | None:
+    """The effect of reading an input from its source; none where a person or a program is asked."""
+    prefix, slash, _ = source.partition("/")
+    return EFFECTS.get(prefix) if slash else None
+
+
+def refused_binding(source: str, policies: Sequence[Policy]) -> str | None:
+    """Why nothing is read from a source, or None: gert's own variables never are, and rules may say so of others."""
+    prefix, _, name = source.partition("/")
+    if prefix == ENV and name.upper().startswith(OURS):
+        return f"`{name}` is one of gert's own variables, and those are never inputs"
+    effect = effect_of(source)
+    return refused_crossing(effect, policies) if effect is not None else None
 
 
 def fit(value: Any, parameter: Parameter) -> Any:

@@ -1,14 +1,18 @@
 """Which lanes may run side by side: neither writes what the other reads or writes (kernel-v0 §8)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import msgspec
 
+from gert.kernel.engine.asks import Steps
+from gert.kernel.engine.frame import Frame
+from gert.kernel.engine.plan import Plan
 from gert.kernel.engine.results import Result, failed
 from gert.kernel.engine.state import REPEAT, Changes
 from gert.kernel.governance.contract import Tags
 from gert.kernel.runbook.documents.steps import Step
-from gert.kernel.runbook.program import Program, walk
+from gert.kernel.runbook.program import walk
 
 
 class Clash(msgspec.Struct, frozen=True):
@@ -32,12 +36,17 @@ class Touched(msgspec.Struct, frozen=True):
     writes: Tags
 
 
-def touched_by(steps: tuple[Step, ...], program: Program) -> Touched:
+ONE_AT_A_TIME: Final[Tags] = frozenset(("one at a time",))
+"""What all steps write that a rule serializes; no tag has a space in it."""
+
+
+def touched_by(steps: tuple[Step, ...], plan: Callable[[Step], Plan | None]) -> Touched:
     """What the steps of a lane touch, at any depth."""
-    contracts = [contract for step in walk(steps) if (contract := program.contract_of(step)) is not None]
+    terms = [planned.terms for step in walk(steps) if (planned := plan(step)) is not None]
+    serialized = ONE_AT_A_TIME if any(each.decision.serialize for each in terms) else frozenset()
     return Touched(
-        frozenset().union(*(contract.reads for contract in contracts)),
-        frozenset().union(*(contract.writes for contract in contracts)),
+        frozenset().union(*(each.contract.reads for each in terms)),
+        serialized.union(*(each.contract.writes for each in terms)),
     )
 
 
@@ -74,6 +83,11 @@ class Claims:
         return None
 
 
+def is_serialized(step: Step, plan: Callable[[Step], Plan | None]) -> bool:
+    """Whether a rule wants this step, or one inside it, to run one at a time."""
+    return not ONE_AT_A_TIME.isdisjoint(touched_by((step,), plan).writes)
+
+
 class Turns(msgspec.Struct, frozen=True):
     """For each lane, the earlier ones it waits for; and the lanes that contend for one resource."""
 
@@ -108,3 +122,13 @@ def _take_turns(resource: str, users: Iterable[int], lanes: Sequence[Touched], a
             writer, readers = index, []
         else:
             readers.append(index)
+
+
+def in_turn(lane: Steps[Result], frame: Frame, before: Sequence[Frame]) -> Steps[Result]:
+    """Run a lane after those it waits for, and note when it began and ended."""
+    frame.clock.begin(earlier.clock for earlier in before)
+    if any(earlier.state.skipped_write for earlier in before):
+        frame.state.skip_write()
+    result = yield from lane
+    frame.clock.end()
+    return result

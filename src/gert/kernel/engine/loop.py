@@ -8,7 +8,7 @@ import msgspec
 from gert.errors import InputError, TemplateEvalError
 from gert.kernel.engine.asks import RunLanes, Steps
 from gert.kernel.engine.frame import Frame
-from gert.kernel.engine.lanes import Claims
+from gert.kernel.engine.lanes import Claims, in_turn, is_serialized
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
 from gert.kernel.engine.stored import Record, facts_of, outputs_of
 from gert.kernel.engine.unknown import UNKNOWN, Guarded, Unknown, UnknownRead
@@ -128,13 +128,17 @@ def _in_turn(
 def _side_by_side(
     step: Step, block: ForEachBlock, items: list[Item], frame: Frame, run_item: RunItem
 ) -> Steps[list[Result]]:
-    """All items at once, each on its own copy of the state; iterations of one loop never conflict."""
+    """All items at once, each on its own copy of the state; iterations conflict only where a rule serializes them."""
     frames = [
         frame.each(block.as_, each.value, each.index, each.key, len(items), frame.state.fork(), frame.clock.lane())
         for each in items
     ]
-    lanes = tuple(_run_lane(each, inside, run_item) for each, inside in zip(items, frames, strict=True))
-    ended: tuple[Result | None, ...] = yield RunLanes(lanes, (frozenset(),) * len(lanes))
+    after = _one_by_one(len(items)) if is_serialized(step, frame.run.plan) else (frozenset(),) * len(items)
+    lanes = tuple(
+        in_turn(_run_item(each, inside, run_item), inside, [frames[earlier] for earlier in before])
+        for each, inside, before in zip(items, frames, after, strict=True)
+    )
+    ended: tuple[Result | None, ...] = yield RunLanes(lanes, after)
     frame.clock.join(inside.clock for inside in frames)
     results = [each if each is not None else failed("cancelled", "the item was not started") for each in ended]
     claims = Claims()
@@ -147,11 +151,8 @@ def _side_by_side(
     return results
 
 
-def _run_lane(each: Item, frame: Frame, run_item: RunItem) -> Steps[Result]:
-    frame.clock.begin()
-    result = yield from _run_item(each, frame, run_item)
-    frame.clock.end()
-    return result
+def _one_by_one(count: int) -> tuple[frozenset[int], ...]:
+    return tuple(frozenset((index - 1,) if index else ()) for index in range(count))
 
 
 def _run_item(each: Item, frame: Frame, run_item: RunItem) -> Steps[Result]:

@@ -10,13 +10,13 @@ import msgspec
 
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.globs import Visibility
-from gert.kernel.governance.contract import Contract
-from gert.kernel.governance.decide import Decision, decide
+from gert.kernel.governance.contract import END_CONTRACT, Contract
+from gert.kernel.governance.decide import Decision, decide, decide_outcome
 from gert.kernel.governance.risk import risk_of
 from gert.kernel.governance.rules import NO_LIMITS, Policy
 from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.documents.modifiers import RetryBlock
-from gert.kernel.runbook.documents.steps import ExtensionStep, Step, ToolStep
+from gert.kernel.runbook.documents.steps import EndStep, ExtensionStep, Step, ToolStep
 from gert.kernel.runbook.documents.tool import ActionBlock
 from gert.kernel.runbook.program import Program
 
@@ -97,6 +97,11 @@ class Planner:
         # By identity: a program resolves each contract once and keeps it, and contracts are not hashable.
         self._terms: dict[tuple[Any, ...], Terms] = {}
 
+    def ending(self, step: EndStep) -> Terms | None:
+        """The terms of an `end`, where a rule names its category; none where no rule judges it."""
+        decision = decide_outcome(step.outcome.category, self._policies)
+        return None if not decision.rules else self._judged(step, END_CONTRACT, decision)
+
     def plan(self, step: Step) -> Plan | None:
         """The plan of a step; none for those that only direct flow."""
         try:
@@ -116,12 +121,14 @@ class Planner:
         return Plan(step.id or "", terms, inputs)
 
     def _settle(self, step: Step, contract: Contract) -> Terms:
-        is_tool = isinstance(step, ToolStep)
         within = self._program.base_contract_of(step) if isinstance(step, ToolStep) else None
+        return self._judged(step, contract, decide(contract, self._policies, within=within), within)
+
+    def _judged(self, step: Step, contract: Contract, decision: Decision, within: Contract | None = None) -> Terms:
+        is_tool = isinstance(step, ToolStep)
         action = self._program.action_of(step) if isinstance(step, ToolStep) else None
         tool = self._program.tool_of(step) if isinstance(step, ToolStep) else None
         block = action[1] if action is not None else None
-        decision = decide(contract, self._policies, within=within)
         risk = max(risk_of(each) for each in (contract, within) if each is not None).word
         asks = decision.verdict is Verdict.REQUIRE_APPROVAL
         return Terms(

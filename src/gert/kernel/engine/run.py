@@ -25,6 +25,7 @@ from gert.kernel.events.runbook import (
     RunStart,
 )
 from gert.kernel.events.vocabulary import RunStatus
+from gert.kernel.governance.decide import decide_outcome
 from gert.kernel.runbook.program import Program
 from gert.kernel.template import render_value
 
@@ -34,6 +35,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
     duration: seconds from its first to its last event
     waited: the part of them in which something waited for people, a free lane or a resume
+    notify: people whom rules on the outcome want to be told
     """
 
     status: RunStatus
@@ -46,6 +48,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     denied: tuple[DeniedStep, ...] = ()
     finally_failure: Failure | None = None
     warnings: tuple[str, ...] = ()
+    notify: tuple[str, ...] = ()
 
 
 def run(setup: Setup) -> Steps[RunResult]:
@@ -70,11 +73,13 @@ def run(setup: Setup) -> Steps[RunResult]:
     for path, missing in context.missing.items():
         for each in missing:
             yield Said(each, path or None, None)
+    outcome = None if setup.explores or status != "completed" else result.outcome
     ended = RunResult(
         status=status,
         duration=frame.clock.now,
         waited=frame.clock.waited(0.0),
-        outcome=None if setup.explores or status != "completed" else result.outcome,
+        outcome=outcome,
+        notify=() if outcome is None else tuple(sorted(decide_outcome(outcome.category, setup.policies).notify)),
         failure=result.failure if status != "completed" else None,
         failed_step=result.failed_step if status != "completed" else None,
         reachable_outcomes=tuple(_told(each) for each in context.outcomes) if setup.explores else (),

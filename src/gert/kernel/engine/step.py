@@ -10,7 +10,7 @@ from gert.kernel.engine.approving import OUTDATED, Approval, approve, outdated, 
 from gert.kernel.engine.asks import ApprovalRequest, Pause, Steps
 from gert.kernel.engine.clock import written
 from gert.kernel.engine.frame import Frame, RunBlock, questions
-from gert.kernel.engine.govern import broken_glass, permit
+from gert.kernel.engine.govern import broken_glass, permit, permit_again
 from gert.kernel.engine.handover import inputs_for, said
 from gert.kernel.engine.kinds.assertion import run_assert
 from gert.kernel.engine.kinds.branch import run_branch
@@ -28,7 +28,7 @@ from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
 from gert.kernel.engine.state import State
 from gert.kernel.engine.stored import outputs_of
 from gert.kernel.engine.unknown import UNKNOWN
-from gert.kernel.events.runbook import ContractEvaluated, StepRetry, VisibilityApplied
+from gert.kernel.events.runbook import ContractEvaluated, Failure, StepRetry, VisibilityApplied
 from gert.kernel.foundation.canonical import digest_value
 from gert.kernel.foundation.principal import Principal, principal_of
 from gert.kernel.runbook.documents.modifiers import ForEachBlock, PrincipalBlock
@@ -209,7 +209,7 @@ def _execute(step: Step, frame: Frame, plan: Plan) -> Steps[Result]:
     elif approval is not None:
         result = yield from _approved(step, frame, plan, inputs, names, approval)
     elif terms.retry.max:
-        result = yield from _attempts(step, frame, plan, inputs, names, None)
+        result = yield from _attempts(step, frame, plan, inputs, names, None, unlimited=glass is not None)
     else:
         result = yield from ACT[step.type](step, frame, plan, inputs, names, None)
     if result.outputs:
@@ -248,8 +248,13 @@ def _attempts(
     inputs: dict[str, Any],
     names: Iterator[str],
     approval: ApprovalRequest | None,
+    *,
+    unlimited: bool = False,
 ) -> Steps[Result]:
-    """Act, and again while the failure is one the author wants retried."""
+    """Act, and again while the failure is one the author wants retried and no limit is reached.
+
+    unlimited: limits were overridden in an emergency
+    """
     act, retry = ACT[step.type], plan.terms.retry
     attempt = 1
     while True:
@@ -259,6 +264,14 @@ def _attempts(
             break
         if ("timeout" if failure.kind == "timeout" else result.status) not in retry.on:
             break
+        denied, refusal = permit_again(step, frame, plan.terms)
+        if denied is not None and not unlimited:
+            yield denied
+            glass = broken_glass(frame, plan.terms, refusal)
+            if glass is None:
+                return _not_retried(step, result, refusal, attempt)
+            unlimited = True
+            yield frame.say(glass, frame.run.actor)
         delay = retry.delay(attempt)
         attempt += 1
         yield frame.say(
@@ -277,6 +290,15 @@ def _attempts(
             if waited.failure is not None:
                 return failed(waited.failure.kind, waited.failure.message, attempts=attempt - 1)
     return msgspec.structs.replace(result, attempts=attempt) if attempt > 1 else result
+
+
+def _not_retried(step: Step, result: Result, refusal: Result | None, attempts: int) -> Result:
+    """A step that failed and may not be tried again: it ran, so it is not skipped, and nothing continues after it."""
+    last, limit = result.failure, refusal.failure if refusal is not None else None
+    assert last is not None and limit is not None  # noqa: S101, PT018 - both have failed
+    message = f"{step.label} was not tried again: {limit.message}; the last attempt failed: {last.message}"
+    failure = Failure("denied", message)
+    return msgspec.structs.replace(result, status="failed", failure=failure, attempts=attempts)
 
 
 def _principal(block: PrincipalBlock | None, frame: Frame) -> Principal:

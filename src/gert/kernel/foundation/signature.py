@@ -171,8 +171,8 @@ def _named(prefix: str, key_id: str | None) -> list[str]:
 
 
 def _checked_id(key_id: str) -> str:
-    if not key_id.strip() or len(key_id) > _MAX_KEY_ID or not key_id.isprintable():
-        raise IntegrityError(f"a key id is 1 to {_MAX_KEY_ID} printable characters")
+    if len(key_id) > _MAX_KEY_ID or not re.fullmatch(r"[!-~]+", key_id):
+        raise IntegrityError(f"a key id is 1 to {_MAX_KEY_ID} ASCII characters without white space")
     return key_id
 
 

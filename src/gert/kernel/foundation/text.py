@@ -56,6 +56,23 @@ def _escaped(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+# Printable by their category, and still drawn as nothing or as empty space: Unicode's default ignorable code points
+# among letters and marks, and the blank braille pattern.
+_BLANK: Final = frozenset(
+    map(chr, (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, 0x3164, 0xFFA0))
+) | frozenset(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text can be seen, and nothing in it is invisible: two that look alike are alike."""
+    return text.isprintable() and _BLANK.isdisjoint(text) and bool(text.strip())
+
+
+def has_visible(text: str) -> bool:
+    """Whether anything of a text can be seen."""
+    return any(is_plain(character) for character in text)
+
+
 def one_line(text: str, longest: int) -> str:
     """The text on one line, printable, and cut where it is longer."""
     # Cut first: a text may be huge, and most of it is not shown.

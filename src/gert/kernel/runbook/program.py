@@ -265,6 +265,8 @@ def rule_of(block: RuleBlock) -> Rule:
         if block.limits
         else Limits(),
         break_glass=bool(block.break_glass),
+        serialize=bool(block.serialize),
+        outcome=frozenset(block.outcome) if block.outcome is not None else None,
         **_matchers(block),
     )
 

@@ -8,7 +8,7 @@ import msgspec
 from gert.kernel.engine.asks import RunLanes, Steps
 from gert.kernel.engine.clock import written, written_wait
 from gert.kernel.engine.frame import Frame, RunBlock
-from gert.kernel.engine.lanes import Claims, touched_by, turns
+from gert.kernel.engine.lanes import Claims, in_turn, touched_by, turns
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, block_result, failed
 from gert.kernel.events.runbook import BranchOutcome, ParallelFork, ParallelMerge
 from gert.kernel.foundation.canonical import digest_value
@@ -20,7 +20,7 @@ _MOST_SHOWN: Final = 1024 * 1024
 def run_parallel(step: ParallelStep, frame: Frame, run_block: RunBlock) -> Steps[Result]:
     """Fork, run all lanes to their end whatever becomes of the others, and merge in order."""
     labels = step.names
-    waits = turns([touched_by(lane.steps, frame.run.program) for lane in step.branches])
+    waits = turns([touched_by(lane.steps, frame.run.plan) for lane in step.branches])
     yield frame.say(
         ParallelFork(
             step_id=frame.step_id,
@@ -33,7 +33,7 @@ def run_parallel(step: ParallelStep, frame: Frame, run_block: RunBlock) -> Steps
     frames = [frame.inside(label, frame.state.fork(), frame.clock.lane()) for label in labels]
     clocks = [inside.clock for inside in frames]
     lanes = tuple(
-        _in_turn(run_block(lane.steps, inside), inside, [frames[earlier] for earlier in before])
+        in_turn(run_block(lane.steps, inside), inside, [frames[earlier] for earlier in before])
         for lane, inside, before in zip(step.branches, frames, waits.after, strict=True)
     )
     ended: tuple[Result | None, ...] = yield RunLanes(lanes, waits.after)
@@ -94,13 +94,3 @@ def _shown(merged: dict[str, Any]) -> dict[str, Any]:
     if len(msgspec.json.encode(merged, enc_hook=str)) <= _MOST_SHOWN:
         return merged
     return {name: digest_value(value) for name, value in merged.items()}
-
-
-def _in_turn(lane: Steps[Result], frame: Frame, before: list[Frame]) -> Steps[Result]:
-    """Run a lane after those it waits for, and note when it began and ended."""
-    frame.clock.begin(earlier.clock for earlier in before)
-    if any(earlier.state.skipped_write for earlier in before):
-        frame.state.skip_write()
-    result = yield from lane
-    frame.clock.end()
-    return result

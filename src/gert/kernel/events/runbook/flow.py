@@ -141,8 +141,12 @@ class NextTaken(Payload, frozen=True, kw_only=True):
 
 
 class OutcomeResolved(Payload, frozen=True, kw_only=True):
-    """An `end` step was reached."""
+    """An `end` step was reached.
+
+    notify: people whom rules on the outcome want to be told
+    """
 
     type: ClassVar[str] = "outcome_resolved"
     step_id: str
     structured_outcome: Outcome
+    notify: tuple[str, ...] = ()

@@ -60,6 +60,7 @@ RUNBOOK_RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
     contracts.parameters,
     contracts.deprecated,
     contracts.extensions,
+    contracts.writes,
     contracts.retries,
     evidence.assertions,
     evidence.evidence,
@@ -69,6 +70,7 @@ RUNBOOK_RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
     environment.bindings,
     environment.inputs,
     installation.runnable,
+    environment.webhooks,
 )
 
 

@@ -1,6 +1,6 @@
 """What validation may know about the world; the host gathers it, the kernel only looks."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from typing import Final
 
 import msgspec
@@ -25,6 +25,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     providers: Container[str] | None = None
     groups: Mapping[str, tuple[str, ...]] | None = None
     supported: Supported | None = None
+    webhook_hosts: Collection[str] | None = None
     absent: Container[str] = frozenset()
     """Paths a project or configuration names that lead nowhere."""
 

@@ -83,7 +83,8 @@ def _next_taken(jump: says.NextTaken, about: Subject) -> Words:
 
 def _outcome_resolved(end: says.OutcomeResolved, about: Subject) -> Words:
     outcome = end.structured_outcome
-    return Words(say.ENDED, columns(about.name, say.outcome_text(outcome)), CATEGORY[outcome.category])
+    told = f", for {', '.join(end.notify)}" if end.notify else ""
+    return Words(say.ENDED, columns(about.name, f"{say.outcome_text(outcome)}{told}"), CATEGORY[outcome.category])
 
 
 FLOW: Final[Wording] = {

@@ -32,18 +32,18 @@ def unsupported(program: Program, supported: Supported) -> Iterator[Need]:
 
 
 def runnable(case: Case) -> Iterator[Finding]:
-    """D48: every step is one that this installation can run."""
+    """D50: every step is one that this installation can run."""
     supported = case.facts.supported
     if supported is None:
         return
     for need in unsupported(case.program, supported):
-        yield warning("D48", need.path, need.message)
+        yield warning("D50", need.path, need.message)
 
 
 def tool_runnable(tool: Tool, facts: Facts) -> Iterator[Finding]:
-    """D48, for a tool file by itself."""
+    """D50, for a tool file by itself."""
     if facts.supported is not None and tool.meta.transport not in facts.supported.transports:
-        yield warning("D48", ("meta", "transport"), _unreachable(tool.meta.name, tool))
+        yield warning("D50", ("meta", "transport"), _unreachable(tool.meta.name, tool))
 
 
 def _unreachable(name: str, tool: Tool) -> str:

@@ -18,6 +18,7 @@ from gert.kernel.runbook.validate.domain.contracts import (
     replaced_defaults,
     taken_back,
     unsafe_retry,
+    unsaid_writes,
     waits,
 )
 from gert.kernel.runbook.validate.domain.evidence import bad_pattern
@@ -43,6 +44,7 @@ def tool_file(tool: Tool, facts: Facts) -> Iterator[Finding]:
     yield from _meta(tool, facts)
     yield from tool_runnable(tool, facts)
     yield from _contract(tool)
+    yield from _writes(tool)
     for name, action in tool.actions.items():
         contract = resolve(declared(tool.contract), declared(action.contract))
         yield from _transport(tool, name, action)
@@ -102,6 +104,17 @@ def _contract(tool: Tool) -> Iterator[Finding]:
     if unsaid and silent:
         message = f"no `effects` are declared for {listing(silent, 4)}, so the risk is critical"
         yield warning("D34", ("contract",) if tool.contract else (), message, "declare `effects`, even if it is `[]`")
+
+
+def _writes(tool: Tool) -> Iterator[Finding]:
+    """D48: what the tool says of effects is about every action; an action that adds some speaks for itself."""
+    of_all = tool.contract
+    actions = [(name, each.contract) for name, each in tool.actions.items()]
+    if of_all is not None and any(each is None or each.writes is None for _, each in actions):
+        yield from unsaid_writes(of_all, (), f"the tool `{tool.meta.name}`")
+    for name, own in actions:
+        if own is not None and not (of_all is not None and of_all.effects):
+            yield from unsaid_writes(own, (of_all,), f"the action `{name}`")
 
 
 def _action_contract(tool: Tool, action: ActionBlock) -> Iterator[Finding]:
