@@ -4,6 +4,7 @@ from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook.approvals import (
     ApprovalEscalated,
     ApprovalResolved,
+    ApprovalRefused,
     ApprovalResponse,
     ApprovalSubmitted,
 )
@@ -59,13 +60,14 @@ EVENTS: tuple[type[Payload], ...] = (
     BranchEnter, BranchExit, ParallelFork, ParallelMerge, ForEachStart, ForEachItem, RepeatStart,
     RepeatIteration, NextTaken, OutcomeResolved,
     ContractEvaluated, GovernanceDecision, ContractViolation, PreviewCaptured,
-    ApprovalSubmitted, ApprovalResponse, ApprovalEscalated, ApprovalResolved, BreakGlass,
+    ApprovalSubmitted, ApprovalResponse, ApprovalRefused, ApprovalEscalated, ApprovalResolved, BreakGlass,
 )  # fmt: skip
 
 __all__ = [
     "EVENTS",
     "ApprovalEscalated",
     "ApprovalResolved",
+    "ApprovalRefused",
     "ApprovalResponse",
     "ApprovalSubmitted",
     "BranchEnter",
