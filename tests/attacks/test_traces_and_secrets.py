@@ -27,8 +27,11 @@ def after_the_seal(change: Callable[[bytes], bytes]) -> Callable[[Project], str]
         lines = trace.read_bytes().splitlines()
         last = json.loads(lines[-1])
         event = {
-            **{"seq": last["seq"] + 1, "run_id": last["run_id"], "type": "webhook_sent"},
-            **{"timestamp": last["timestamp"], "prev_hash": sha256_hex(lines[-1])},
+            "seq": last["seq"] + 1,
+            "run_id": last["run_id"],
+            "type": "webhook_sent",
+            "timestamp": last["timestamp"],
+            "prev_hash": sha256_hex(lines[-1]),
             "data": {"url": "https://example.com/", "delivered": True, "attempts": 1},
         }
         line = json.dumps(event, separators=(",", ":")).encode()
@@ -72,10 +75,10 @@ def forged_response(project: Project) -> str:
     ticket = said["pending"][0]["ticket_id"]
     refused = project.gert("approve", ticket, "--as", "bob")
     assert refused.code != 0
-    assert project.noted == []
+    assert project.noted() == []
     project.gert("approve", ticket, "--as", "bob", "--key", "GERT_APPROVAL_KEY_BOB", **key).ended(0)
-    project.gert("resume", said["run_id"], **key).ended(0)
-    assert project.noted == ["fix"]
+    project.gert("resume", "--run", said["run_id"], **key).ended(0)
+    assert project.noted() == ["fix"]
     assert of_type(project.run().events(), "contract_violation") == []
     return refused.out + refused.err
 
@@ -172,8 +175,13 @@ SPELLINGS = {
 def test_a_tool_cannot_print_its_secret(spelling: str, project: Project) -> None:
     data = SPELLINGS[spelling]
     (project.root / "said").write_bytes(b"it is " + data + b".\n")
-    project.script("leak", "cat said", extract={"said": {"from": "stdout", "pattern": "(?s)(.*)"}})
-    project.runbook({"id": "one", "type": "tool", "tool": "leak", "inputs": {}}, tools=("leak",), secrets=["LEAKED"])
+    project.script(
+        "leak",
+        f"cat '{project.root}/said'",
+        extract={"said": {"from": "stdout", "pattern": "(?s)(.*)"}},
+        secrets=[{"env": "LEAKED"}],
+    )
+    project.runbook({"id": "one", "type": "tool", "tool": "leak", "inputs": {}}, tools=("leak",))
     ran = project.exec(LEAKED=SECRET)
     kept = project.run().trace.read_text(encoding="utf-8") + ran.out + ran.err
     assert "[REDACTED]" in kept

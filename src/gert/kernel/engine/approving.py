@@ -27,8 +27,8 @@ from gert.kernel.engine.plan import Terms
 from gert.kernel.engine.results import Result, failed
 from gert.kernel.events.runbook import (
     ApprovalEscalated,
-    ApprovalResolved,
     ApprovalRefused,
+    ApprovalResolved,
     ApprovalResponse,
     ApprovalSubmitted,
     PreviewCaptured,

@@ -3,8 +3,8 @@
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook.approvals import (
     ApprovalEscalated,
-    ApprovalResolved,
     ApprovalRefused,
+    ApprovalResolved,
     ApprovalResponse,
     ApprovalSubmitted,
 )
@@ -66,8 +66,8 @@ EVENTS: tuple[type[Payload], ...] = (
 __all__ = [
     "EVENTS",
     "ApprovalEscalated",
-    "ApprovalResolved",
     "ApprovalRefused",
+    "ApprovalResolved",
     "ApprovalResponse",
     "ApprovalSubmitted",
     "BranchEnter",
