@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.kernel.engine.approval import UNSIGNED, Tally, Ticket, hash_of, tally
+from gert.kernel.engine.approval import Tally, Ticket, hash_of, tally
 from gert.kernel.engine.approval_request import NO_PREVIEW, Preview, listed, request_for, subject_of
 from gert.kernel.engine.asks import (
     ApprovalAnswer,
@@ -30,10 +30,10 @@ from gert.kernel.engine.results import Result, failed
 from gert.kernel.events.runbook import (
     ApprovalEscalated,
     ApprovalOutdated,
+    ApprovalRefused,
     ApprovalResolved,
     ApprovalResponse,
     ApprovalSubmitted,
-    ContractViolation,
     PreviewCaptured,
     PreviewSkipped,
 )
@@ -209,28 +209,23 @@ def _asked(
 
 
 def _responses(answer: ApprovalAnswer, count: Tally, ticket: TicketAnswer, frame: Frame) -> Iterator[Said]:
-    """Everybody's word, and why it did not count where it did not."""
+    """The responses that count, and those that are refused; a refused one changes nothing."""
     for response, objection in zip(answer.responses, count.objections, strict=True):
-        said = ApprovalResponse(
-            ticket_id=ticket.ticket_id,
-            step_id=frame.step_id,
-            approved=response.approved,
-            approver_id=response.approver,
-            method=ticket.method,
-            timestamp=response.timestamp,
-            reason=response.reason,
-            verified=response.verified,
-            signature=response.signature,
-            signature_alg=response.signature_alg,
-            key_id=response.key_id,
-            objection=objection,
-        )
-        yield frame.say(said, Principal("human", response.approver))
-        if objection is not None and objection.startswith(UNSIGNED):
-            message = f"the approval by `{response.approver}` is not validly signed"
-            yield frame.say(
-                ContractViolation(step_id=frame.step_id, kind="invalid_signature", message=message, severity="error")
-            )
+        said: dict[str, Any] = {
+            "ticket_id": ticket.ticket_id,
+            "step_id": frame.step_id,
+            "approved": response.approved,
+            "approver_id": response.approver,
+            "method": ticket.method,
+            "timestamp": response.timestamp,
+            "reason": response.reason,
+            "verified": response.verified,
+            "signature": response.signature,
+            "signature_alg": response.signature_alg,
+            "key_id": response.key_id,
+        }
+        event = ApprovalResponse(**said) if objection is None else ApprovalRefused(**said, objection=objection)
+        yield frame.say(event, Principal("human", response.approver))
 
 
 def _escalated(frame: Frame, ticket: TicketAnswer, escalations: frozenset[Approvers]) -> ApprovalEscalated:

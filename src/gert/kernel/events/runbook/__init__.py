@@ -4,6 +4,7 @@ from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook.approvals import (
     ApprovalEscalated,
     ApprovalOutdated,
+    ApprovalRefused,
     ApprovalResolved,
     ApprovalResponse,
     ApprovalSubmitted,
@@ -65,7 +66,7 @@ EVENTS: tuple[type[Payload], ...] = (
     BranchEnter, BranchExit, ParallelFork, ParallelMerge, ForEachStart, ForEachItem, RepeatStart,
     RepeatIteration, GroupStart, GroupComplete, NextTaken, OutcomeResolved,
     ContractEvaluated, GovernanceDecision, ContractViolation, PreviewCaptured, PreviewSkipped,
-    ApprovalSubmitted, ApprovalResponse, ApprovalEscalated, ApprovalOutdated, ApprovalResolved,
+    ApprovalSubmitted, ApprovalResponse, ApprovalRefused, ApprovalEscalated, ApprovalOutdated, ApprovalResolved,
     BreakGlass,
 )  # fmt: skip
 
@@ -73,6 +74,7 @@ __all__ = [
     "EVENTS",
     "ApprovalEscalated",
     "ApprovalOutdated",
+    "ApprovalRefused",
     "ApprovalResolved",
     "ApprovalResponse",
     "ApprovalSubmitted",

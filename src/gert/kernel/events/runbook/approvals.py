@@ -46,7 +46,7 @@ class ApprovalOutdated(Payload, frozen=True, kw_only=True):
 class ApprovalResponse(Payload, frozen=True, kw_only=True):
     """Somebody answered a request for approval.
 
-    objection: why the answer does not count, if it does not
+    objection: why the answer does not count; only in older traces, since such answers are `approval_refused`
     verified: whether its signature was checked and holds
     timestamp: when the approver answered, by the approver's clock
     """
@@ -64,6 +64,30 @@ class ApprovalResponse(Payload, frozen=True, kw_only=True):
     key_id: str | None = None
     reason: str | None = None
     objection: str | None = None
+
+
+class ApprovalRefused(Payload, frozen=True, kw_only=True):
+    """A response to a request for approval does not count; the ticket stays open and the run goes on waiting.
+
+    approved: what the response says
+    objection: why it does not count
+    verified: whether its signature was checked and holds
+    timestamp: when the response was given, by its sender's clock
+    """
+
+    type: ClassVar[str] = "approval_refused"
+    ticket_id: str
+    step_id: str
+    approved: bool
+    approver_id: str
+    method: str
+    timestamp: str
+    objection: str
+    verified: bool = False
+    signature: str | None = None
+    signature_alg: str | None = None
+    key_id: str | None = None
+    reason: str | None = None
 
 
 class ApprovalEscalated(Payload, frozen=True, kw_only=True):

@@ -69,7 +69,7 @@ def _approval_submitted(ticket: says.ApprovalSubmitted, about: Subject) -> Words
     return Words(say.ASKED, f"{about.name}: {how}", say.DOUBTFUL)
 
 
-def _approval_response(answer: says.ApprovalResponse, about: Subject) -> Words:
+def _approval_response(answer: says.ApprovalResponse | says.ApprovalRefused, about: Subject) -> Words:
     verb = "approved" if answer.approved else "rejected"
     signed = ", signed" if answer.verified else ""
     text = f"{about.name}: {clip(answer.approver_id, say.LONGEST_NAME)} {verb}{signed}"
@@ -107,6 +107,7 @@ GOVERNANCE: Final[Wording] = {
     says.PreviewSkipped: _preview_skipped,
     says.ApprovalSubmitted: _approval_submitted,
     says.ApprovalResponse: _approval_response,
+    says.ApprovalRefused: _approval_response,
     says.ApprovalEscalated: _approval_escalated,
     says.ApprovalOutdated: _approval_outdated,
     says.ApprovalResolved: _approval_resolved,
