@@ -132,6 +132,11 @@ async def raised(method: Any, given: dict[str, Any], wrong: dict[str, Any]) -> B
     return None
 
 
+def no_text(wrong: Any, instead: Any = 5) -> Any:
+    """Another wrong value where text would fit."""
+    return instead if wrong == "text" else wrong
+
+
 @pytest.mark.parametrize("wrong", WRONG, ids=repr)
 @pytest.mark.parametrize(
     "make",
@@ -141,25 +146,26 @@ async def raised(method: Any, given: dict[str, Any], wrong: dict[str, Any]) -> B
         pytest.param(
             lambda wrong: ArtanaKernel(store=InMemoryStore(), model_port=Model(), middleware=[wrong]), id="middleware"
         ),
-        pytest.param(lambda wrong: gert.agent.SQLiteStore(wrong if wrong != "text" else 5), id="SQLiteStore"),
-        pytest.param(lambda wrong: gert.agent.JSONLStore(wrong if wrong != "text" else 5), id="JSONLStore"),
-        pytest.param(lambda wrong: gert.agent.PostgresStore(wrong if wrong != "text" else 5), id="PostgresStore"),
-        pytest.param(lambda wrong: StepKey(wrong if wrong != "text" else "-"), id="StepKey"),
-        pytest.param(lambda wrong: StepKey("a").next(wrong if wrong != "text" else "-"), id="StepKey.next"),
+        pytest.param(lambda wrong: gert.agent.SQLiteStore(no_text(wrong)), id="SQLiteStore"),
+        pytest.param(lambda wrong: gert.agent.JSONLStore(no_text(wrong)), id="JSONLStore"),
+        pytest.param(lambda wrong: gert.agent.PostgresStore(no_text(wrong)), id="PostgresStore"),
+        pytest.param(lambda wrong: StepKey(no_text(wrong, "-")), id="StepKey"),
+        pytest.param(lambda wrong: StepKey("a").next(no_text(wrong, "-")), id="StepKey.next"),
         pytest.param(ModelInput.from_messages, id="ModelInput.from_messages"),
-        pytest.param(
-            lambda wrong: ModelInput.from_prompt(wrong if wrong != "text" else 5), id="ModelInput.from_prompt"
-        ),
+        pytest.param(lambda wrong: ModelInput.from_prompt(no_text(wrong)), id="ModelInput.from_prompt"),
         pytest.param(KernelModelClient, id="KernelModelClient"),
         pytest.param(lambda wrong: gert.agent.order_middleware([wrong]), id="order_middleware"),
         pytest.param(gert.agent.pydantic_step_serde, id="pydantic_step_serde"),
         pytest.param(gert.agent.payload_to_canonical_json, id="payload_to_canonical_json"),
         pytest.param(lambda wrong: gert.agent.resolve_tool_resolutions([wrong]), id="resolve_tool_resolutions"),
-        pytest.param(lambda wrong: gert.agent.compute_allowed_tools_hash([wrong, 5]), id="compute_allowed_tools_hash"),
+        pytest.param(
+            lambda wrong: gert.agent.compute_allowed_tools_hash([no_text(wrong), no_text("text")]),
+            id="compute_allowed_tools_hash",
+        ),
         pytest.param(gert.agent.canonicalize_json_object, id="canonicalize_json_object"),
-        pytest.param(lambda wrong: gert.agent.MockModelPort(output=wrong or "x"), id="MockModelPort"),
-        pytest.param(lambda wrong: gert.testing.calls(wrong if wrong != "text" else 5), id="calls"),
-        pytest.param(lambda wrong: gert.testing.says(wrong or "x"), id="says"),
+        pytest.param(lambda wrong: gert.agent.MockModelPort(output=no_text(wrong or 5)), id="MockModelPort"),
+        pytest.param(lambda wrong: gert.testing.calls(no_text(wrong)), id="calls"),
+        pytest.param(lambda wrong: gert.testing.says(no_text(wrong or 5)), id="says"),
         pytest.param(ArtanaKernel(store=InMemoryStore(), model_port=Model()).tool(), id="tool"),
     ],
 )
@@ -202,7 +208,7 @@ def test_a_run_takes_messages() -> None:
         model = Model()
         async with ArtanaKernel(store=InMemoryStore(), model_port=model) as kernel:
             async with kernel.run(tenant=TENANT, run_id="r") as run:
-                said = [gert.agent.ChatMessage(role=role, content=role) for role in ("system", "user")]  # type: ignore[arg-type]
+                said = [gert.agent.ChatMessage(role=role, content=role) for role in ("system", "user")]
                 assert (await run.model("m", said, Answer)).output.text == "user!"
                 assert (await run.model("m", tuple(said), Answer)).replayed
                 with pytest.raises(ValueError, match="asked"):
