@@ -120,6 +120,8 @@ def _read(path: str) -> str:
             raise UsageError("what `--key` names is not a regular file")
         with open(path, "rb") as file:
             data = file.read(MAX_KEY_BYTES + 1)
+    except UsageError:
+        raise
     except (FileNotFoundError, NotADirectoryError, ValueError):
         raise UsageError(
             "there is neither a variable nor a file of the name given for the key",
