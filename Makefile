@@ -4,7 +4,7 @@ BIN := .venv/bin
 export UV_PROJECT_ENVIRONMENT := .venv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint types layers drift test demo bench docs clean
+.PHONY: help setup check lint types layers drift test interop soak demo bench docs clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -15,10 +15,19 @@ setup: .venv/.ready  ## create .venv with everything pinned in uv.lock
 	@sh scripts/bootstrap
 	@touch $@
 
-test: check  ## everything CI runs: lint, types, layers, drift and tests
+# One worker more than CI has cores, because tests also wait; one that runs out of tests takes over half of another's.
+PARALLEL := -n 3 --dist worksteal
 
-check: lint types layers drift  ## the same as `test`
-	$(BIN)/pytest -n 2
+test: check  ## the checks and all tests that need no other vendor's software
+	$(BIN)/pytest $(PARALLEL)
+
+check: lint types layers drift  ## lint, types, layers and drift of generated files, without tests
+
+interop: setup  ## tests that need npm or the SDK of another vendor; CI runs them too
+	@$(BIN)/pytest -m interop || { code=$$?; [ $$code = 5 ] && echo "interop: no test needs other software yet"; }
+
+soak: setup  ## what `test` takes a sample of: every kill point, walk and backend; about 15 minutes
+	$(BIN)/pytest $(PARALLEL) -m soak
 
 lint: setup
 	$(BIN)/ruff check

@@ -18,6 +18,7 @@ from gert.ecosystem.surfaces.cli.artana import group as artana_group
 from gert.ecosystem.surfaces.cli.init import command as init_command
 from gert.ecosystem.surfaces.cli.run import command as run_command
 from gert.kernel.agent import middleware, model_steps, notes, snapshot
+from gert.kernel.agent.guards import stack
 from gert.kernel.agent.payloads import EventPayload
 from gert.kernel.agent.shapes import PolicyMode, ReplayPolicy, RunProgressStatus, ToolDrift
 from gert.kernel.events import agent
@@ -56,8 +57,8 @@ def index() -> dict[str, Any]:
         "model_failures": list(get_args(ModelFailure)),
         "run_status": list(get_args(snapshot.LifecycleStatus)),
         "run_progress_status": list(get_args(RunProgressStatus)),
-        "policy_modes": {mode: list(middleware.REQUIRED[mode]) for mode in get_args(PolicyMode)},
-        "middleware_order": list(middleware.ORDER),
+        "policy_modes": {mode: list(stack.REQUIRED[mode]) for mode in get_args(PolicyMode)},
+        "middleware_order": [guard.__name__ for guard in stack.GUARDS],
         "middleware_hooks": {name: _syscall(hook) for name, hook in _methods(middleware.KernelMiddleware)},
         "summary_types": SUMMARY_TYPES,
         "errors": {name: _error(kind) for name, kind in _errors()},

@@ -25,6 +25,7 @@ PARTS = (
     runbook.Failure,
     runbook.Outcome,
     runbook.BranchOutcome,
+    runbook.DeniedStep,
     parts.Message,
     parts.MessageCall,
     parts.FunctionOf,

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.postgres import dsn, durable_dsn, durable_postgres, own_server, postgres
+from tests.needs import require_programs, warn
+from tests.postgres import dsn, durable_dsn, durable_postgres, own_server, postgres, used_again
+from tests.slow import slowest_first
 
-__all__ = ["dsn", "durable_dsn", "durable_postgres", "own_server", "postgres"]
+__all__ = ["dsn", "durable_dsn", "durable_postgres", "own_server", "postgres", "used_again"]
 
 # A shell ignores the first two for what it starts in the background, `nohup` the third. Windows has only the first.
 _STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT", "SIGHUP") if hasattr(signal, name)]
@@ -26,3 +28,18 @@ def every_signal_counts() -> Iterator[None]:
     yield
     for each in ignored:
         signal.signal(each, signal.SIG_IGN)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """No worker is left with a slow file when the others have ended."""
+    slowest_first(items)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test begins only where its programs are."""
+    require_programs(item)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was not tested."""
+    warn(terminalreporter)

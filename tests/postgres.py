@@ -1,7 +1,8 @@
 """A real Postgres for tests: the one of `GERT_TEST_DSN`, or a server of our own that ends with the tests.
 
-Each test has a database of its own. Our server listens on a unix socket (on Windows: loopback) and does not wait
-for the disk; `durable_dsn` is for tests and measurements that need it to.
+Each test has an empty database; `dsn` gives the same one again, emptied, because making one takes long. Our server
+listens on a unix socket (on Windows: loopback) and does not wait for the disk; `durable_dsn` is for tests and
+measurements that need it to.
 """
 
 import asyncio
@@ -15,16 +16,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import pytest
+from tests.needs import missing
 
 GIVEN: Final = "GERT_TEST_DSN"
 
 _SETTINGS: Final = "max_connections = 300\nautovacuum_naptime = 10s\n"
 _HASTY: Final = "fsync = off\nsynchronous_commit = off\nfull_page_writes = off\n"
 _DURABLE: Final = "fsync = on\nsynchronous_commit = on\n"
+# Also from a database whose sessions may only read.
+_EMPTY: Final = (
+    "SET default_transaction_read_only = off",
+    "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    """DO $$ DECLARE each text; BEGIN
+        EXECUTE format('ALTER DATABASE %I RESET ALL', current_database());
+        FOR each IN SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema$)' LOOP
+            EXECUTE format('DROP SCHEMA %I CASCADE', each);
+        END LOOP;
+        CREATE SCHEMA public AUTHORIZATION pg_database_owner;
+        GRANT USAGE ON SCHEMA public TO PUBLIC;
+    END $$""",
+)
 _numbers = count(1)
 # Waits for the end of the process that started it, however that comes, and ends the server it left behind.
 _GUARD: Final = """
@@ -94,7 +110,7 @@ def running(*, durable: bool = False) -> Iterator[Server]:
     try:
         server = Server(durable=durable)
     except Exception as problem:
-        _unavailable(f"no Postgres: {type(problem).__name__}: {problem}")
+        missing("Postgres", f"{type(problem).__name__}: {problem}")
     try:
         yield server
     finally:
@@ -110,6 +126,11 @@ def database(server_dsn: str) -> Iterator[str]:
         yield on_database(server_dsn, name)
     finally:
         execute(server_dsn, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+def empty(dsn: str) -> None:
+    """Leave a database as it was made: no session, no setting, no table."""
+    execute(dsn, *_EMPTY)
 
 
 def execute(dsn: str, *statements: str) -> list[Any]:
@@ -152,18 +173,25 @@ def durable_postgres() -> Iterator[str]:
     """A server that answers when the disk has it."""
     if given := os.environ.get(GIVEN):
         if execute(given, "SHOW fsync")[0][0] != "on":
-            _unavailable(f"the server of {GIVEN} has `fsync` off")
+            missing("a durable Postgres", f"the server of {GIVEN} has `fsync` off")
         yield given
         return
     with running(durable=True) as server:
         yield server.dsn
 
 
-@pytest.fixture
-def dsn(postgres: str) -> Iterator[str]:
-    """An empty database."""
+@pytest.fixture(scope="session")
+def used_again(postgres: str) -> Iterator[str]:
+    """A database that tests have one after the other."""
     with database(postgres) as address:
         yield address
+
+
+@pytest.fixture
+def dsn(used_again: str) -> Iterator[str]:
+    """An empty database."""
+    yield used_again
+    empty(used_again)
 
 
 @pytest.fixture
@@ -178,9 +206,3 @@ def own_server() -> Iterator[Server]:
     """A server for one test, which may stop and start it."""
     with running() as server:
         yield server
-
-
-def _unavailable(why: str) -> NoReturn:
-    if os.environ.get("CI"):
-        pytest.fail(why)
-    pytest.skip(why)

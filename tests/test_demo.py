@@ -100,8 +100,15 @@ def test_it_works_and_leaves_nothing_behind(stage: Stage) -> None:
             id="an outcome nobody expects",
         ),
         pytest.param("scripts/demo", "y pager 4711' y", "n pager 4711' y", "", id="nobody approves"),
-        pytest.param("scripts/demo", "' y y y '", "' y n y '", "", id="nobody confirms"),
-        pytest.param("scripts/demo_service.py", "self._looks == 2", "True", "was not repaired", id="it stays down"),
+        pytest.param("scripts/demo", "' y y y '", "' y n y '", "", id="nobody confirms", marks=pytest.mark.soak),
+        pytest.param(
+            "scripts/demo_service.py",
+            "self._looks == 2",
+            "True",
+            "was not repaired",
+            id="it stays down",
+            marks=pytest.mark.soak,
+        ),
         pytest.param(
             "scripts/demo_service.py", "ThreadingHTTPServer((", "exit((", "did not start", id="there is no service"
         ),

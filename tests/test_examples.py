@@ -225,7 +225,7 @@ def test_the_walk_through_an_incident_can_be_followed(tmp_path: Path) -> None:
     assert "internal error" not in walked.stderr
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not here")
+@pytest.mark.needs("curl")
 def test_curl_says_why_there_is_no_answer(tmp_path: Path) -> None:
     runbook = tmp_path / "look.yaml"
     with socket.socket() as taken:

@@ -156,7 +156,9 @@ def test_a_model_gives_the_answers_of_its_script_in_order() -> None:
 
 def test_a_model_asks_for_tools() -> None:
     one, two = calls("look_up", {"b": 1, "a": 2}, "call-1"), calls("pay", '{ "x": 1 }')
-    assert (one, two) == (ToolCall("look_up", '{"a":2,"b":1}', "call-1"), ToolCall("pay", '{"x":1}'))
+    assert (one, two) == (ToolCall("look_up", '{"a":2,"b":1}', "call-1"), ToolCall("pay", '{"x":1}', two.tool_call_id))
+    assert two.tool_call_id
+    assert two.tool_call_id != calls("pay", '{ "x": 1 }').tool_call_id
     first, second, third = asked(
         ScriptedModel([one, [one, two], says({"name": "Ulm"}, tool_calls=[two])]), request(), request(), request()
     )

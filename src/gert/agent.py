@@ -44,7 +44,10 @@ if TYPE_CHECKING:
         ReplayConsistencyError,
         RunBlocked,
         RunError,
+        RunExists,
+        RunNotFound,
         ToolExecutionFailedError,
+        ToolNotFound,
         ToolPermanentError,
         ToolTransientError,
         ToolUnknownOutcomeError,
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
     from gert.kernel.agent.guards.capabilities import CapabilityGuardMiddleware
     from gert.kernel.agent.guards.pii import PIIScrubberMiddleware
     from gert.kernel.agent.guards.quota import QuotaMiddleware
+    from gert.kernel.agent.guards.stack import order_middleware
     from gert.kernel.agent.messages import (
         ChatMessage,
         ToolCallMessage,
@@ -66,7 +70,6 @@ if TYPE_CHECKING:
         KernelMiddleware,
         ModelInvocation,
         PreparedToolRequest,
-        order_middleware,
     )
     from gert.kernel.agent.payloads import (
         ContextReadPayload,
@@ -84,6 +87,8 @@ if TYPE_CHECKING:
         PauseRequestedPayload,
         ReplayedWithDriftPayload,
         ResumeRequestedPayload,
+        RunEndedPayload,
+        RunReopenedPayload,
         RunStartedPayload,
         RunSummaryPayload,
         ToolCallRecord,
@@ -209,7 +214,10 @@ _PLACES = {
         "ReplayConsistencyError",
         "RunBlocked",
         "RunError",
+        "RunExists",
+        "RunNotFound",
         "ToolExecutionFailedError",
+        "ToolNotFound",
         "ToolPermanentError",
         "ToolTransientError",
         "ToolUnknownOutcomeError",
@@ -222,6 +230,7 @@ _PLACES = {
     "gert.kernel.agent.guards.capabilities": ("CapabilityGuardMiddleware",),
     "gert.kernel.agent.guards.pii": ("PIIScrubberMiddleware",),
     "gert.kernel.agent.guards.quota": ("QuotaMiddleware",),
+    "gert.kernel.agent.guards.stack": ("order_middleware",),
     "gert.kernel.agent.messages": (
         "ChatMessage",
         "ToolCallMessage",
@@ -231,7 +240,6 @@ _PLACES = {
         "KernelMiddleware",
         "ModelInvocation",
         "PreparedToolRequest",
-        "order_middleware",
     ),
     "gert.kernel.agent.payloads": (
         "ContextReadPayload",
@@ -249,6 +257,8 @@ _PLACES = {
         "PauseRequestedPayload",
         "ReplayedWithDriftPayload",
         "ResumeRequestedPayload",
+        "RunEndedPayload",
+        "RunReopenedPayload",
         "RunStartedPayload",
         "RunSummaryPayload",
         "ToolCallRecord",
@@ -417,14 +427,18 @@ __all__ = [
     "ResumeRequestedPayload",
     "RoutingModelPort",
     "RunBlocked",
+    "RunEndedPayload",
     "RunError",
+    "RunExists",
     "RunHandle",
     "RunLease",
     "RunLeaseRecord",
     "RunLifecycleStatus",
+    "RunNotFound",
     "RunProgress",
     "RunProgressStatus",
     "RunRef",
+    "RunReopenedPayload",
     "RunStartedPayload",
     "RunStateSnapshotRecord",
     "RunStatus",
@@ -460,6 +474,7 @@ __all__ = [
     "ToolExecutionResult",
     "ToolFingerprint",
     "ToolFunctionCall",
+    "ToolNotFound",
     "ToolPermanentError",
     "ToolPort",
     "ToolRequestedPayload",

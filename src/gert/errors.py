@@ -14,8 +14,11 @@
     │   └── Unavailable             the server that keeps the record cannot be asked
     ├── IntegrityError          a chain, seal or signature does not hold
     ├── InDoubt                 a call may have happened, and only the operator can say
+    │   └── OutputsMissing          it succeeded, and outputs it must have are not given
     ├── AgentError              a durable agent run
-    │   ├── RunError                the run is not there, there already, or belongs to another tenant
+    │   ├── RunError                the run cannot be used, for example because it belongs to another tenant
+    │   │   ├── RunExists               it has begun already
+    │   │   └── RunNotFound             there is no such run
     │   ├── RunBlocked              the run is paused or blocked
     │   ├── LeaseLost               another worker holds the run
     │   ├── ReplayConsistencyError  what is asked now is not what was recorded
@@ -24,6 +27,7 @@
     │   ├── ApprovalRequiredError   a tool call waits for an approval
     │   ├── BudgetExceededError     the tenant has spent what it may
     │   ├── ToolExecutionFailedError    a tool step did not succeed; `outcome` says how
+    │   │   └── ToolNotFound            there is no such tool
     │   └── HarnessStateError       a harness was left in a state it cannot go on from
     ├── ToolError               said by a tool
     │   ├── ToolTransientError      it did not happen, and may if it is tried again
@@ -34,8 +38,13 @@
         ├── ModelTransientError     it may answer if it is asked again
         └── ModelPermanentError     it will not answer this
 
+Errors of callers are also what Python callers expect: `UsageError`, `InputError`, `CanonicalError` and `RunError` are
+`ValueError`s, and `RunNotFound` and `ToolNotFound` are `KeyError`s.
+
 Messages are lower case, one line, without a final period; the user's words stand in backticks.
 """
+
+from collections.abc import Sequence
 
 
 class GertError(Exception):
@@ -46,8 +55,11 @@ class GertError(Exception):
         self.message = message
         self.hint = hint
 
+    def __str__(self) -> str:
+        return self.message  # a `KeyError` would quote it
 
-class UsageError(GertError):
+
+class UsageError(GertError, ValueError):
     """The command was called wrongly."""
 
 
@@ -75,11 +87,11 @@ class PatternError(GertError):
     """A regular expression does not compile."""
 
 
-class InputError(GertError):
+class InputError(GertError, ValueError):
     """A value is missing or does not fit what was declared."""
 
 
-class CanonicalError(GertError):
+class CanonicalError(GertError, ValueError):
     """A value has no canonical JSON form."""
 
 
@@ -103,12 +115,28 @@ class InDoubt(GertError):
     """A call may have happened, and only the operator can say."""
 
 
+class OutputsMissing(InDoubt):
+    """A call is reconciled as a success, and outputs it must have are not given; `missing` says which."""
+
+    def __init__(self, message: str, *, missing: Sequence[object], hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.missing = missing
+
+
 class AgentError(GertError, RuntimeError):
     """A durable agent run cannot do what was asked."""
 
 
-class RunError(AgentError):
-    """A run is not there, is there already, or belongs to another tenant."""
+class RunError(AgentError, ValueError):
+    """A run cannot be used as asked, for example because it belongs to another tenant."""
+
+
+class RunExists(RunError):
+    """A run of this id has begun already."""
+
+
+class RunNotFound(RunError, KeyError):
+    """There is no run of this id."""
 
 
 class RunBlocked(AgentError):
@@ -186,6 +214,10 @@ class ToolExecutionFailedError(AgentError):
     def in_doubt(self) -> bool:
         """Whether the call may have happened."""
         return self.outcome == "unknown_outcome"
+
+
+class ToolNotFound(ToolExecutionFailedError, KeyError):
+    """There is no tool of this name."""
 
 
 class HarnessStateError(AgentError):

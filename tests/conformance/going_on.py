@@ -7,6 +7,7 @@ from typing import Any
 
 from gert.ecosystem.host.continuing import ContinuedJournal
 from gert.ecosystem.host.driver import Driver
+from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.journal import Journal, Logged, read_answers
 from gert.ecosystem.host.reconciling import Reconciled, settle_doubts
 from gert.ecosystem.host.worlds import World
@@ -17,6 +18,7 @@ from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.run import RunResult, run
 from gert.kernel.events.runbook import RunResumed
 from gert.kernel.foundation.principal import Principal
+from gert.kernel.foundation.redaction import Redactor
 
 from .runs import NOON
 from .test_replay import by_place
@@ -94,7 +96,7 @@ def driven(
 def gone_on(setup: Setup, world: World, store: MemoryStore, lanes: int) -> RunResult:
     """Go on with a run that was cut off; calls that may have happened are made again."""
     journal = ContinuedJournal(store, setup.run_id, opening=RESUMED, clock=lambda: NOON)
-    reconciled = Reconciled(world)
+    reconciled = Reconciled(world, Intake(Redactor()))
 
     def go_live(announced: list[Ask[Any]]) -> None:
         choices = settle_doubts(announced, {"*": "retry"})

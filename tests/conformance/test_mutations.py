@@ -289,10 +289,21 @@ def mutated(draw: st.DrawFn) -> tuple[Path, bytes]:
 KIND: Final = st.one_of(st.none(), st.none(), st.sampled_from(list(DOCUMENT_KINDS)))
 
 
-@settings(CI, max_examples=2000)
+@settings(CI, max_examples=400)
 @given(mutated(), KIND)
 def test_a_mutated_document_is_read_and_judged(case: tuple[Path, bytes], kind: str | None) -> None:
-    file, source = case
+    require_judged(*case, kind)
+
+
+@pytest.mark.soak
+@settings(CI, max_examples=4000)
+@given(mutated(), KIND)
+def test_thousands_of_mutated_documents_are_read_and_judged(case: tuple[Path, bytes], kind: str | None) -> None:
+    require_judged(*case, kind)
+
+
+def require_judged(file: Path, source: bytes, kind: str | None) -> None:
+    """A document is read, and what is found in it is well said."""
     checked = Workspace().check(str(file), source=source, kind=kind)
     assert isinstance(checked.document, Document)
     assert objections(checked.findings) == []
@@ -312,7 +323,7 @@ def test_any_bytes_are_read_and_judged(source: bytes, kind: str | None) -> None:
     assert objections(document.findings) == []
 
 
-@settings(CI, max_examples=150)
+@settings(CI, max_examples=75)
 @given(mutated())
 @pytest.mark.parametrize("form", ["text", "json", "sarif"])
 def test_findings_are_printed_in_every_format(form: str, case: tuple[Path, bytes]) -> None:

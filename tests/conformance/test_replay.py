@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.soak import sampled
 
 from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.scenarios.replay import Replay, script_for
@@ -67,7 +68,7 @@ def test_a_recorded_run_replays_to_the_same_events(file: Path) -> None:
     assert second[0] == first[0]
 
 
-@pytest.mark.parametrize("start", range(0, 300, 50))
+@pytest.mark.parametrize("start", sampled(range(0, 300, 50), [0]))
 def test_runs_whose_lanes_are_answered_in_any_order_replay_to_the_same(start: int) -> None:
     for walk in map(Walk, range(start, start + 50)):
         try:
@@ -88,7 +89,9 @@ def by_place(lines: list[bytes]) -> dict[str | None, list[dict[str, Any]]]:
     for line in lines:
         said = unstamped(line)
         del said["seq"]
-        said["data"].pop("duration", None)
+        for timed in (said["data"], *said["data"].get("branch_outcomes", ())):
+            timed.pop("duration", None)
+            timed.pop("waited", None)
         places.setdefault(said["path"], []).append(said)
     return places
 

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 import pytest
+from tests.soak import sampled
 
 from gert.ecosystem.host.worlds import DryRun, Probe
 from gert.errors import DocumentError
@@ -25,7 +26,7 @@ BATCHES: Final = {
 }
 
 # Batches, because a seed takes no time to speak of, and two processes share these evenly.
-by_batches = pytest.mark.parametrize("seeds", BATCHES.values(), ids=BATCHES.keys())
+by_batches = pytest.mark.parametrize("seeds", sampled(BATCHES, ["runbooks 0 to 49", "runbooks that hang on a jump"]))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
+from tests.soak import sampled
 
 from gert.ecosystem.host.explain import explained_steps
 from gert.ecosystem.host.forking import StepPlace, fork_at
@@ -31,10 +32,10 @@ BROKEN: Final = (97,)
 
 
 def batches(count: int, size: int) -> pytest.MarkDecorator:
-    """So many runbooks, each batch a test; the first ones are those that have broken a law."""
+    """So many runbooks, each batch a test; `make test` takes those that have broken a law, and the first batch."""
     ranges = [range(start, min(start + size, count)) for start in range(0, count, size)]
     named = {"runbooks that broke a law": BROKEN} | {f"runbooks {each[0]} to {each[-1]}": each for each in ranges}
-    return pytest.mark.parametrize("seeds", named.values(), ids=named.keys())
+    return pytest.mark.parametrize("seeds", sampled(named, list(named)[:2]))
 
 
 def walks(seeds: Sequence[int]) -> Iterator[tuple[WideWalk, Setup]]:

@@ -153,12 +153,13 @@ def test_without_a_key_nobody_is_asked_to_sign(tmp_path: Path) -> None:
     assert store.all() == []
 
 
-def test_another_request_under_the_same_question_is_a_failure(tmp_path: Path) -> None:
+def test_another_request_under_the_same_question_is_asked_anew(tmp_path: Path) -> None:
     store = tickets(tmp_path)
-    submitted(provider(store))
+    before = submitted(provider(store))
+    store.answer(before.ticket_id, yes())
     ticket = submitted(provider(store), request_hash="sha256:other")
-    assert ticket.failure is not None
-    assert "what would run has changed" in ticket.failure.message
+    assert ticket.failure is None
+    assert store.get(ticket.ticket_id).status == "pending"
 
 
 # --- waiting

@@ -51,7 +51,14 @@ def waiting(asked: ApprovalRequest) -> AwaitApproval:
 
 
 def says(approver: str, approved: bool, reason: str | None = None) -> Response:
-    return Response(approver=approver, approved=approved, timestamp=STAMP, reason=reason)
+    return Response(
+        approver=approver,
+        approved=approved,
+        timestamp=STAMP,
+        reason=reason,
+        ticket_id="t1",
+        request_hash=REQUEST.request_hash,
+    )
 
 
 def test_a_ticket_is_given_at_once_and_says_until_when() -> None:

@@ -17,7 +17,7 @@ import pytest
 from gert.ecosystem.approvals.locks import locked
 from gert.ecosystem.approvals.ticket_file import MAX_BYTES, MOST_HEARD, ticket_id_for
 from gert.ecosystem.approvals.tickets import Tickets
-from gert.errors import DocumentError, GertError, IntegrityError, TraceError, UsageError
+from gert.errors import DocumentError, GertError, TraceError, UsageError
 from gert.kernel.foundation.names import is_safe_name
 
 from .asking import (
@@ -59,11 +59,14 @@ def test_the_same_question_leads_to_the_same_ticket_with_all_that_was_said(tmp_p
     assert again.approvals == 1
 
 
-def test_another_request_under_the_same_question_is_refused(tmp_path: Path) -> None:
+def test_another_request_under_the_same_question_voids_what_was_answered(tmp_path: Path) -> None:
     store = tickets(tmp_path)
-    opened(store)
-    with pytest.raises(IntegrityError, match="what would run has changed"):
-        opened(store, request_hash="sha256:" + "1" * 64)
+    first = opened(store)
+    store.answer(first.id, yes())
+    again = opened(store, request_hash="sha256:" + "1" * 64)
+    assert (again.id, again.status, again.responses) == (first.id, "pending", ())
+    assert again.notes == ("what would run has changed: earlier answers do not count",)
+    assert store.get(first.id) == again
 
 
 def test_opened_again_the_terms_are_those_of_the_run(tmp_path: Path) -> None:

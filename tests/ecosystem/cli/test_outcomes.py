@@ -338,11 +338,12 @@ class TestRows:
         done, failed, unfinished = self.rows(capsys)
         assert list(done) == [
             "run_id", "runbook", "started", "mode", "actor", "status", "category", "code", "duration_seconds",
-            "failure_kind", "failed_step", "violations", "trace",
+            "waited_seconds", "failure_kind", "failed_step", "violations", "trace",
         ]  # fmt: skip
         assert (done["status"], done["category"], done["code"], done["duration_seconds"]) == (
             "completed", "escalated", "dns", "4.2"
         )  # fmt: skip
+        assert (done["waited_seconds"], unfinished["waited_seconds"]) == ("0.0", "")
         assert done["trace"] == str(folder / "r-1.jsonl")
         assert (failed["status"], failed["failure_kind"], failed["failed_step"]) == ("failed", "timeout", "each[2]")
         assert (unfinished["status"], unfinished["category"], unfinished["duration_seconds"]) == ("incomplete", "", "")

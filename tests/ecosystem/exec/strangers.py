@@ -4,6 +4,7 @@ Each line on its standard input is a call: a user, a group, an umask, and words 
 Python that tests run with may lie where other users cannot read, so everything is loaded before a copy becomes one.
 """
 
+import ctypes
 import fcntl
 import json
 import os
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gert.ecosystem.approvals.locks import PATIENCE
+from gert.ecosystem.executors.own_process import take_over
 from gert.ecosystem.surfaces.cli.main import main
 
 Attack = Callable[[Path, str], None]
@@ -231,6 +233,8 @@ def become(call: dict[str, Any]) -> int:
     os.setgroups(call["groups"])
     os.setresgid(call["gid"], call["gid"], call["gid"])
     os.setresuid(call["uid"], call["uid"], call["uid"])
+    # A process that changes its user cannot be inspected until it runs another program; a gert that was started can.
+    ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)
     os.umask(call["umask"])
     os.chdir(call["folder"])
     os.environ.clear()
@@ -240,6 +244,7 @@ def become(call: dict[str, Any]) -> int:
         ATTACKS[call["attack"]](Path(call["tickets"]), call["ticket"])
         return 0
     sys.argv = ["gert", *call["words"]]
+    take_over(os.environ)
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -17,14 +17,20 @@ INTERRUPT = "\x03"
 
 
 class Terminal:
-    """`gert exec` of a project's `book.yaml` at a terminal of its own."""
+    """`gert exec` of a project's `book.yaml`, or another command, at a terminal of its own."""
 
-    def __init__(self, project: Project, *words: str | Path, environ: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        project: Project,
+        *words: str | Path,
+        environ: dict[str, str] | None = None,
+        command: tuple[str | Path, ...] | None = None,
+    ) -> None:
         self._master, slave = pty.openpty()
         self.screen = ""
         self._seen = 0
         self.process = subprocess.Popen(
-            [*GERT, "exec", str(project.root / "book.yaml"), *map(str, words)],
+            [*GERT, *map(str, command or ("exec", project.root / "book.yaml")), *map(str, words)],
             stdin=slave,
             stdout=slave,
             stderr=slave,

@@ -18,9 +18,7 @@ from tests.ecosystem.notify.servers import closed_port
 
 from .workbench import GERT, PATIENCE, Project, environment, finish, note, until
 
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-if not (BROWSER and DRIVER) and not os.environ.get("CI"):
-    pytest.skip("there is no Chromium with its driver here", allow_module_level=True)
+pytestmark = pytest.mark.needs("chromium", "chromedriver")
 
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -98,12 +96,11 @@ def _call(method: str, url: str, body: Any = None) -> Any:
 
 @pytest.fixture(scope="module")
 def driver() -> Iterator[str]:
-    assert DRIVER is not None
     port = closed_port()
     with tempfile.TemporaryDirectory() as home:
         process = subprocess.Popen(
-            [DRIVER, f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-            env={**os.environ, "HOME": home},
+            ["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True, env={**os.environ, "HOME": home},
         )  # fmt: skip
         base = f"http://127.0.0.1:{port}"
 
@@ -123,7 +120,7 @@ def driver() -> Iterator[str]:
 
 @pytest.fixture
 def browser(driver: str, tmp_path: Path) -> Iterator[Browser]:
-    options = {"binary": BROWSER, "args": [*FLAGS, f"--user-data-dir={tmp_path / 'profile'}"]}
+    options = {"binary": shutil.which("chromium"), "args": [*FLAGS, f"--user-data-dir={tmp_path / 'profile'}"]}
     made = _call("POST", f"{driver}/session", {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}})
     one = Browser(driver, made["sessionId"])
     try:

@@ -90,7 +90,7 @@ def test_what_is_shown_masks_secrets_and_steers_no_terminal(project: Project) ->
         assert "\x1b" not in ran.out
         assert "\ufdd0" not in ran.out
     shown = project.gert("approvals", "show", file.id, "--json").ended(0)
-    assert shown.said["ticket"]["request"]["inputs"]["token"] == "Bearer [REDACTED]"
+    assert shown.said["inputs"]["token"] == "Bearer [REDACTED]"
 
 
 def test_one_of_two_is_counted_and_not_yet_enough(project: Project) -> None:
@@ -115,7 +115,7 @@ def test_a_rejection_closes_the_ticket(project: Project) -> None:
         "objection": None,
         "status": "rejected",
         "approvals": 0,
-        "needed": 3,
+        "min_approvers": 3,
         "resume": "gert resume --run run-1",
         "signature_checked_here": True,
     }
@@ -275,7 +275,7 @@ def test_the_list_shows_what_waits_and_all_shows_everything(project: Project) ->
     assert lines[1].split()[:5] == [file.id, "restart-service", "restart", "high", "ann"]
     assert lines[1].endswith("1/2")
     everything = json.loads(project.gert("approvals", "list", "--all", "--json").ended(0).out)
-    assert {each["ticket"]["id"]: each["status"] for each in everything} == {
+    assert {each["ticket_id"]: each["status"] for each in everything} == {
         file.id: "pending",
         other.id: "approved",
         late.id: "expired",
@@ -337,7 +337,7 @@ def test_a_run_in_a_database_goes_on_as_the_approval_says(project: Project) -> N
     database = project.root / "all my runs.db"
     project.exec("--detach", "--as", "ann", "--db", database).ended(0)
     (waiting,) = json.loads(project.gert("approvals", "list", "--json").ended(0).out)
-    said = project.gert("approve", waiting["ticket"]["id"], "--as", "bob", "--json").ended(0).said
+    said = project.gert("approve", waiting["ticket_id"], "--as", "bob", "--json").ended(0).said
     words = shlex.split(said["resume"])
     assert words == ["gert", "resume", "--run", said["run_id"], "--db", str(database)]
     project.gert(*words[1:]).ended(0)
@@ -359,7 +359,7 @@ def test_a_run_that_was_set_aside_is_listed_and_approved(project: Project) -> No
     assert project.noted() == []
     (waiting,) = json.loads(project.gert("approvals", "list", "--json").ended(0).out)
     assert waiting["run"]["run_id"] == project.run().folder.name
-    shown = project.gert("approvals", "show", waiting["ticket"]["id"]).ended(0).out
+    shown = project.gert("approvals", "show", waiting["ticket_id"]).ended(0).out
     assert "word: hello" in shown
     ran = project.gert("approve", waiting["run"]["run_id"], "--as", "bob").ended(0)
     assert f"gert resume --run {project.run().folder.name}" in ran.out

@@ -96,8 +96,10 @@ def test_a_probe_runs_only_what_looks_and_what_claims_to_be_deterministic_twice(
     mixed(project)
     trace = project.root / "t.jsonl"
     ran = project.exec("--mode", "probe", "--trace", trace, stdin="y\ny\n").ended(0)
-    assert project.noted() == ["looks", "same", "same", "last"]
+    assert project.noted() == ["looks", "same", "same"]
     events = events_in(trace)
+    # What it would read after the write that was left out, is not known (DECISIONS 72).
+    assert completed(events, "last")["reason"] == "after_skipped_write"
     for step in ("writes", "files", "look", "tidy"):
         done = completed(events, step)
         assert (done["status"], done["reason"], done["assumed"]) == ("skipped", "probe", True), step
@@ -129,6 +131,130 @@ def test_a_probe_does_not_run_a_tool_that_does_not_say_what_it_touches(project: 
     project.runbook(call("x", "silent"), tools=["silent"])
     project.exec("--mode", "probe", "--probe-allow-effects", "network,files,unknown").ended(0)
     assert project.noted() == []
+
+
+def ends(code: str) -> dict[str, Any]:
+    return {"type": "end", "outcome": {"category": "resolved", "code": code}}
+
+
+def arms(step: str, *, first: list[dict[str, Any]], second: list[dict[str, Any]], on: str = "look") -> dict[str, Any]:
+    """Take the first arm if a step said its own id, which it does whenever it is called."""
+    condition = f'{{{{ eq .step.{on}.said "{on}" }}}}'
+    branches = [{"condition": condition, "steps": first}, {"condition": "default", "steps": second}]
+    return {"id": step, "type": "branch", "branches": branches}
+
+
+def probed(project: Project, *steps: dict[str, Any], **runbook: Any) -> tuple[list[str], list[str]]:
+    """What a probe ran, and the codes of the outcomes it found."""
+    project.note_tool("looks", contract={**LOOKS, "deterministic": False})
+    project.note_tool("writes", contract={"effects": ["network"], "writes": ["disk"]})
+    project.runbook(*steps, ends=False, tools=["looks", "writes"], **runbook)
+    said = project.exec("--mode", "probe", "--json").ended(0).said
+    return project.noted(), [outcome["code"] for outcome in said["reachable_outcomes"]]
+
+
+LOOK, WRITE = note("look", tool="looks"), note("write", tool="writes")
+CHOICE = arms("which", first=[ends("as it is now")], second=[ends("otherwise")])
+MANUAL = {"id": "fix", "type": "manual", "instructions": "fix it", "contract": {"effects": ["x"], "writes": ["y"]}}
+KNOWN, ALL = ["as it is now"], ["as it is now", "otherwise"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "ran", "codes"),
+    [
+        pytest.param([LOOK, CHOICE], ["look"], KNOWN, id="a read with nothing before it is known"),
+        pytest.param([LOOK, WRITE, CHOICE], ["look"], KNOWN, id="a read before the write is known"),
+        pytest.param([WRITE, LOOK, CHOICE], [], ALL, id="a read after a write that was left out is not"),
+        pytest.param([MANUAL, LOOK, CHOICE], [], ALL, id="nor after a person would have changed something"),
+        pytest.param(
+            [note("a", tool="looks"), arms("go", on="a", first=[WRITE], second=[]), LOOK, CHOICE],
+            ["a"],
+            ALL,
+            id="nor behind an arm that was taken",
+        ),
+        pytest.param(
+            [{**WRITE, "for_each": {"over": ["x", "y"], "as": "n", "parallel": True}}, LOOK, CHOICE],
+            [],
+            ALL,
+            id="nor behind a loop",
+        ),
+        pytest.param(
+            [{"id": "r", "type": "repeat", "repeat": {"max": 1}, "steps": [WRITE]}, LOOK, CHOICE],
+            [],
+            ALL,
+            id="nor behind a repeat",
+        ),
+        pytest.param(
+            [
+                {
+                    "id": "p",
+                    "type": "parallel",
+                    "branches": [
+                        {"label": "w", "steps": [{**WRITE, "scope": "w"}]},
+                        {"label": "r", "steps": [{**LOOK, "contract": {"reads": ["disk"]}}]},
+                    ],
+                },
+                CHOICE,
+            ],
+            [],
+            ALL,
+            id="nor in a lane that waits for it",
+        ),
+    ],
+)
+def test_a_probe_knows_no_read_after_a_write_that_was_left_out(
+    project: Project, steps: list[dict[str, Any]], ran: list[str], codes: list[str]
+) -> None:
+    assert probed(project, *steps) == (ran, codes)
+
+
+def test_a_write_left_out_in_one_arm_does_not_hide_what_another_arm_reads(project: Project) -> None:
+    # Which arm is taken depends on a person, so both are explored; the second holds no write.
+    person = {
+        "id": "ask",
+        "type": "manual",
+        "instructions": "?",
+        "contract": {"effects": [], "outputs": {"said": {"type": "string"}}},
+    }
+    other = note("other", tool="looks")
+    steps = [
+        person,
+        arms("which", on="ask", first=[WRITE, note("after", tool="looks"), ends("one")], second=[other, ends("two")]),
+    ]
+    assert probed(project, *steps) == (["other"], ["one", "two"])
+
+
+def test_finally_reads_nothing_after_a_write_that_was_left_out_on_some_way(project: Project) -> None:
+    assert probed(
+        project, LOOK, arms("w", first=[WRITE, ends("x")], second=[ends("y")]), after=[note("tidy", tool="looks")]
+    ) == (["look"], ["x"])
+
+
+DENIES_WRITES = {"rules": [{"writes": ["disk"], "action": "deny"}, {"default": "allow"}]}
+
+
+@pytest.mark.parametrize("mode", ["dry-run", "probe"])
+def test_a_denied_arm_is_reported_in_text_json_and_exit_code(project: Project, mode: str) -> None:
+    project.note_tool("writes", contract={"effects": ["network"], "writes": ["disk"]})
+    steps = [note("one"), arms("which", on="one", first=[WRITE, ends("fixed")], second=[ends("left")])]
+    project.runbook(*steps, ends=False, tools=["note", "writes"], governance=DENIES_WRITES)
+    trace = project.root / "t.jsonl"
+    ran = project.exec("--mode", mode, "--json", "--trace", trace).ended(3)
+    assert [outcome["code"] for outcome in ran.said["reachable_outcomes"]] == ["left"]
+    (denied,) = ran.said["denied"]
+    assert denied["path"].endswith("/write")
+    assert "is denied by" in denied["message"]
+    assert events_in(trace)[-1]["data"]["denied"] == [denied]
+    for words in ([], ["--quiet"]):
+        text = project.exec("--mode", mode, *words).ended(3).out
+        assert f"olicy denies `{denied['path']}`" in text
+
+
+def test_a_dry_run_of_a_real_denial_is_not_hidden_by_what_continues(project: Project) -> None:
+    project.note_tool("writes", contract={"effects": ["network"], "writes": ["disk"]})
+    loop = {**WRITE, "for_each": {"over": "{{ .one.said }}", "as": "n"}, "continue_on_fail": True}
+    project.runbook(note("one"), loop, tools=["note", "writes"], governance=DENIES_WRITES)
+    assert project.exec("--mode", "dry-run", "--json").ended(3).said["denied"]
 
 
 def test_a_probe_says_why_it_leaves_a_step_out(project: Project) -> None:

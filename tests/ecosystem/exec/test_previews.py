@@ -57,7 +57,8 @@ def test_a_preview_that_fails_is_said_and_approves_nothing(project: Project) -> 
 
 def test_a_dry_run_shows_it_and_changes_nothing(project: Project) -> None:
     prepared(project, ["echo", "would change {{ .name }}"])
-    assert "would change web" in project.exec("--mode", "dry-run").ended(0).out
+    said = project.exec("--mode", "dry-run", "--probe-allow-effects", "files").ended(0).out
+    assert "│ would change web" in said
     assert not (project.root / "changed").exists()
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -16,13 +15,8 @@ import pytest
 from .workbench import Project, Ran, completed, of_type
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
-TOOLS = ("curl", "dig", "jq", "ping")
-MISSING = [tool for tool in TOOLS if shutil.which(tool) is None]
 
-pytestmark = pytest.mark.skipif(
-    "CI" not in os.environ and bool(MISSING),
-    reason=f"needs {', '.join(MISSING)} (Debian: curl dnsutils jq iputils-ping); in CI a missing one is a failure",
-)
+pytestmark = pytest.mark.needs("curl", "dig", "jq", "ping")
 
 
 @dataclass

@@ -196,10 +196,11 @@ def test_json_is_the_only_thing_on_standard_output(project: Project) -> None:
     events = run.events()
     assert said == {
         "run_id": run.folder.name,
-        "runbook": "book",
+        "runbook_name": "book",
         "mode": "real",
         "status": "completed",
         "duration": said["duration"],
+        "waited": 0.0,
         "outcome": {"category": "resolved", "code": "done"},
         "events": len(events),
         "trace": str(run.trace),

@@ -16,7 +16,15 @@ from .workbench import environment
 RESUMING = Path(__file__).with_name("resuming.py")
 BOOKS = 200
 SHARES = 8
-"""In how many parts the runbooks are taken, so that parts can run side by side."""
+"""In how many parts all runbooks are taken, so that parts can run side by side."""
+SAMPLE = range(1, 13)
+WALKS = [
+    pytest.param(SAMPLE, id=f"a sample of {len(SAMPLE)}"),
+    *(
+        pytest.param(range(n, BOOKS + 1, SHARES), id=f"share {n} of {SHARES}", marks=pytest.mark.soak)
+        for n in range(1, SHARES + 1)
+    ),
+]
 EVERY_WAY = "TEST_RESUME_EVERY_WAY"
 """Set, a run is killed in every way at each boundary, and not in one of them."""
 CROWD = "TEST_RESUME_CROWD"
@@ -50,9 +58,8 @@ def called(job: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there is an orphan waited for")
-@pytest.mark.parametrize("share", [pytest.param(n, id=f"share {n + 1} of {SHARES}") for n in range(SHARES)])
-def test_a_run_that_is_killed_and_gone_on_with_is_the_run_nobody_killed(folder: Path, share: int) -> None:
-    seeds = range(share + 1, BOOKS + 1, SHARES)
+@pytest.mark.parametrize("seeds", WALKS)
+def test_a_run_that_is_killed_and_gone_on_with_is_the_run_nobody_killed(folder: Path, seeds: range) -> None:
     tally = called({"folder": str(folder), "seeds": list(seeds), "every_way": EVERY_WAY in os.environ})
     assert tally["problems"] == [], "\n".join(tally["problems"][:5])
     assert tally["books"] == len(seeds)

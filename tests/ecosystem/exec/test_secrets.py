@@ -307,6 +307,7 @@ def test_the_keys_of_channels_and_notices_are_neither_inherited_nor_shown(cage: 
                 "http": {"url": "https://ask.example.com/?key=${ASK_KEY}"},
             },
             "on_outcome": {"escalated": {"webhook": "https://hooks.example.com/${HOOK}"}},
+            "webhook_hosts": ["events.pagerduty.com"],
         },
     )
     seen = cage.vault / "seen"

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from gert.ecosystem.host.traces import open_trace, verify_trace
 from gert.kernel.foundation.signature import Keys
 
+from .terminal import INTERRUPT, Terminal
 from .workbench import Project, call, completed, finish, is_alive, note, of_type, until
 
 STOPS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
@@ -39,12 +41,6 @@ def pids(project: Project, count: int) -> list[int]:
     file = project.root / "pids"
     until(lambda: file.exists() and file.read_text().count("\n") >= count)
     return [int(line) for line in file.read_text().split()]
-
-
-def is_pending(pid: int) -> bool:
-    """Whether a signal has not reached a process yet; a second one of its kind would be lost."""
-    status = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return any(int(line.split()[1], 16) for line in status if line.startswith(("SigPnd", "ShdPnd")))
 
 
 def gone(processes: list[int]) -> None:
@@ -97,38 +93,21 @@ def test_a_tool_that_does_not_listen_is_made_to_stop(project: Project) -> None:
     check_cancelled(project)
 
 
-def test_two_signals_end_it_at_once_and_leave_nothing_running(project: Project) -> None:
+def test_a_second_ctrl_c_at_a_terminal_ends_it_at_once_and_leaves_nothing_running(project: Project) -> None:
     waiting(project, stubborn=True)
-    process = project.start()
-    children = pids(project, 2)
-    process.send_signal(signal.SIGINT)
-    until(lambda: not is_pending(process.pid))
-    process.send_signal(signal.SIGINT)
-    ran = finish(process)
-    assert ran.code == 130
-    assert "Traceback" not in ran.err
+    with Terminal(project) as terminal:
+        children = pids(project, 2)
+        terminal.type(INTERRUPT)
+        time.sleep(0.3)  # a terminal that is busy may deliver two at once, and then they are one
+        terminal.type(INTERRUPT)
+        terminal.ended(130)
+    assert "Traceback" not in terminal.screen
     gone(children)
     # Its record may lack the end, but what is there holds.
     report, _ = verify_trace(open_trace(str(project.run().trace), None, None), Keys())
     assert report.intact
     # Nobody waited for the tool to give in, or there would have been time to tidy up.
     assert project.noted() == ["first"]
-
-
-def test_the_second_signal_ends_finally_too(project: Project) -> None:
-    ready = project.root / "pids"
-    project.note_tool("waits", before=f"echo $$ >> {ready}; exec sleep 60")
-    project.runbook(
-        note("main", tool="waits"), tools=["note", "waits"], after=[note("tidy", tool="waits"), note("swept")]
-    )
-    process = project.start()
-    pids(project, 1)
-    process.send_signal(signal.SIGINT)
-    children = pids(project, 2)
-    process.send_signal(signal.SIGINT)
-    assert finish(process).code == 130
-    gone(children)
-    assert project.noted() == []
 
 
 def test_a_finished_run_is_not_touched_by_a_late_signal(project: Project) -> None:

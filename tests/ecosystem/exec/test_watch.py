@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.ecosystem.notify.servers import closed_port, serving, status
 
 from gert.ecosystem.host.watch import next_due
 
+from .terminal import INTERRUPT, Terminal
 from .workbench import (
     GERT,
     PATIENCE,
@@ -264,6 +266,7 @@ def test_settings_for_the_watch_alone(project: Project) -> None:
 
 
 def test_a_notice_that_does_not_arrive_is_a_warning_and_no_more(project: Project) -> None:
+    project.write(".gert/config.yaml", {"webhook_hosts": ["127.0.0.1"]})
     project.runbook(note("a"), on_outcome={"resolved": {"webhook": f"http://127.0.0.1:{closed_port()}/${{HOOK}}"}})
     ran = watch(project, "--count", "1", HOOK="h00k-canary").ended(0)
     assert re.search(r"warning: webhook not delivered to http://.*/\$\{HOOK\}: the connection was refused", ran.err)
@@ -324,12 +327,11 @@ def test_between_runs_a_signal_ends_it_at_once(project: Project, number: signal.
     project.verifies()
 
 
-@SIGNALS
-def test_during_a_run_a_signal_makes_it_the_last(project: Project, number: signal.Signals) -> None:
+def test_during_a_run_ctrl_c_makes_it_the_last(project: Project) -> None:
     pid = waiting(project)
     with watching(project) as process:
         until(lambda: pid.exists() and pid.read_text().strip())
-        process.send_signal(number)
+        process.send_signal(signal.SIGINT)
         said_last(process)
         (project.root / "go").touch()
         ran = finish(process).ended(0)
@@ -339,14 +341,25 @@ def test_during_a_run_a_signal_makes_it_the_last(project: Project, number: signa
     project.verifies()
 
 
-@SIGNALS
-def test_a_second_signal_cancels_that_run_and_finishes_its_record(project: Project, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        pytest.param([signal.SIGINT, signal.SIGINT], id="a second Ctrl-C"),
+        pytest.param([signal.SIGINT, signal.SIGTERM], id="SIGTERM after Ctrl-C"),
+        pytest.param([signal.SIGTERM], id="SIGTERM"),
+        pytest.param([signal.SIGHUP], id="SIGHUP"),
+        pytest.param([signal.SIGTERM, signal.SIGHUP, signal.SIGTERM], id="SIGTERM, repeated"),
+        pytest.param([signal.SIGINT] * 4, id="a third Ctrl-C that nobody at a terminal pressed"),
+    ],
+)
+def test_a_signal_cancels_the_run_and_finishes_its_record(project: Project, numbers: list[signal.Signals]) -> None:
     pid = waiting(project)
     with watching(project) as process:
         until(lambda: pid.exists() and pid.read_text().strip())
-        process.send_signal(number)
-        said_last(process)
-        process.send_signal(number)
+        for number in numbers:
+            process.send_signal(number)
+            if number == signal.SIGINT and number is numbers[0]:
+                time.sleep(0.1)  # two at once are one
         ran = finish(process).ended(130)
     ((icon, text, _, why),) = lines(ran)
     assert (icon, why) == ("✗", "interrupted")
@@ -357,21 +370,20 @@ def test_a_second_signal_cancels_that_run_and_finishes_its_record(project: Proje
     assert not is_alive(int(pid.read_text()))
 
 
-def test_a_third_signal_ends_everything(project: Project) -> None:
+def test_a_third_ctrl_c_at_a_terminal_ends_everything(project: Project) -> None:
     pid = project.root / "pid"
     told = project.root / "told"
     # It hears that it should stop, says so, and goes on.
     project.note_tool("waits", before=f"trap 'touch {told}' TERM INT; echo $$ > {pid}; while :; do sleep 0.02; done")
     project.runbook(note("wait", tool="waits"), tools=["waits"])
-    with watching(project) as process:
+    with Terminal(project, "--interval", "10ms", command=("watch", project.root / "book.yaml")) as terminal:
         until(lambda: pid.exists() and pid.read_text().strip())
-        process.send_signal(signal.SIGINT)
-        said_last(process)
-        process.send_signal(signal.SIGINT)
+        terminal.type(INTERRUPT)
+        terminal.expect("stopping after this run")
+        terminal.type(INTERRUPT)
         until(told.exists)
-        process.send_signal(signal.SIGINT)
-        ran = finish(process).ended(130)
-    assert ran.out == ""
+        terminal.type(INTERRUPT)
+        terminal.ended(130)
     until(lambda: not is_alive(int(pid.read_text())))
     assert project.run().events()[-1]["type"] != "run_complete"
 

@@ -31,6 +31,7 @@ def told(project: Project) -> list[dict[str, Any]]:
 def book(project: Project, server: Server | None = None, *steps: Any, url: str | None = None, **meta: Any) -> None:
     hook = url if url is not None else server.url() if server is not None else None
     notices = {"resolved": {"webhook": hook}} if hook else {}
+    project.write("gert-project.yaml", {"name": "bench", "webhook_hosts": ["127.0.0.1", "a.example"]})
     project.runbook(*(steps or [note("a")]), **{"on_outcome": notices, **meta})
 
 
@@ -315,7 +316,8 @@ def test_a_signal_gives_up_the_telling_and_nothing_else(project: Project, number
 
 def test_whoever_sends_nothing_loads_nothing_for_it(project: Project) -> None:
     # The hook is there, but for another outcome.
-    book(project, on_outcome={"escalated": {"webhook": "https://a.example/"}})
+    project.write("gert-config.yaml", {"on_outcome": {"escalated": {"webhook": "https://a.example/"}}})
+    project.runbook(note("a"))
     script = (
         "import sys; from gert.ecosystem.surfaces.cli.main import main; code = main(['exec', 'book.yaml', '-q']);"
         "print([each for each in sys.modules if 'http' in each or 'notify' in each]); sys.exit(code)"

@@ -20,6 +20,8 @@ GERT = [sys.executable, "-m", "gert"]
 ZYGOTE = Path(__file__).with_name("zygote.py")
 PATIENCE = 30.0
 """How long anything here may take before it counts as hanging."""
+PIPE_SIZE = 65536
+"""How much a pipe holds before anyone reads from it."""
 
 END: dict[str, Any] = {"type": "end", "outcome": {"category": "resolved", "code": "done"}}
 ALLOW: dict[str, Any] = {"rules": [{"default": "allow"}]}
@@ -187,11 +189,12 @@ class Project:
 
     def gert(self, *words: str | Path, stdin: str | bytes | None = None, **environ: str) -> Ran:
         """Run `gert` to its end, with standard input from a pipe, or without any."""
-        if stdin is None:
-            return called(self.root, [str(word) for word in words], environment(environ))
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        if given is None or len(given) <= PIPE_SIZE:
+            return called(self.root, [str(word) for word in words], environment(environ), given)
         ended = subprocess.run(
             [*GERT, *map(str, words)],
-            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            input=given,
             capture_output=True,
             cwd=self.root,
             env=environment(environ),
@@ -234,14 +237,17 @@ def zygote() -> "subprocess.Popen[bytes]":
     return process
 
 
-def called(folder: Path, words: list[str], environ: dict[str, str]) -> Ran:
-    """Run `gert` in a process of its own that need not load it first."""
+def called(folder: Path, words: list[str], environ: dict[str, str], stdin: bytes | None = None) -> Ran:
+    """Run `gert` in a process of its own that need not load it first; what it is given fits into a pipe."""
     process = zygote()
     assert process.stdin is not None
     assert process.stdout is not None
     with tempfile.TemporaryDirectory() as place:
         out, err = Path(place, "out"), Path(place, "err")
         call = {"words": words, "folder": str(folder), "environment": environ, "out": str(out), "err": str(err)}
+        if stdin is not None:
+            Path(place, "in").write_bytes(stdin)
+            call["stdin"] = str(Path(place, "in"))
         process.stdin.write(json.dumps({**call, "patience": int(PATIENCE)}).encode() + b"\n")
         process.stdin.flush()
         code = int(process.stdout.readline())

@@ -1,29 +1,35 @@
 """A process that has loaded `gert` and starts copies of itself, so that a hundred calls need not load it again.
 
-Each line on its standard input is a call: words, folder, environment, and files for the output. Each call is a
-process of its own; the answer is its exit code.
+Each line on its standard input is a call: words, folder, environment, files for the output, and perhaps one with what
+a pipe gives the call as its standard input. Each call is a process of its own; the answer is its exit code.
 """
 
+import gc
 import json
 import os
 import signal
 import sys
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from gert.ecosystem.executors.descriptors import keep_private
-from gert.ecosystem.surfaces.cli.exec import command as exec_command
-from gert.ecosystem.surfaces.cli.main import main
-from gert.ecosystem.surfaces.cli.trace import command as trace_command
+from gert.ecosystem.executors.own_process import take_over
+from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.surfaces.cli.main import COMMANDS, main
 
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "runbooks" / "demo-service-restart.yaml"
 # Loaded here, so that no call needs to.
-LOADED = (exec_command, trace_command)
+LOADED = [import_module(module) for module, _ in COMMANDS.values()]
 
 
 def become(call: dict[str, Any]) -> int:
     """In the copy: be the process that was asked for."""
     signal.alarm(call["patience"])
+    if "stdin" in call:
+        os.dup2(filled_pipe(call["stdin"]), 0)
     for number, name, flags in (
-        (0, os.devnull, os.O_RDONLY),
+        *([] if "stdin" in call else [(0, os.devnull, os.O_RDONLY)]),
         (1, call["out"], os.O_WRONLY | os.O_CREAT),
         (2, call["err"], os.O_WRONLY | os.O_CREAT),
     ):
@@ -36,10 +42,19 @@ def become(call: dict[str, Any]) -> int:
     sys.stdin = open(0)  # noqa: SIM115 - what was read here is not the copy's
     sys.argv = ["gert", *call["words"]]
     keep_private()
+    take_over(os.environ)
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()
     return code
+
+
+def filled_pipe(name: str) -> int:
+    """A pipe that gives what is in a file, and ends."""
+    reading, writing = os.pipe()
+    with open(name, "rb") as file, open(writing, "wb") as pipe:
+        pipe.write(file.read())
+    return reading
 
 
 def serve() -> None:
@@ -57,4 +72,6 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
+    Workspace().program(str(EXAMPLE))  # what is built when it is first used is built here
+    gc.freeze()  # what is never collected is not copied into every call
     serve()

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import count
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,6 +19,7 @@ from gert.kernel.runbook.program import declared
 
 T = TypeVar("T")
 
+_CALLS = count()
 SH = ["sh", "-c"]
 PYTHON = [sys.executable, "-c"]
 
@@ -44,7 +46,13 @@ def tool_of(action: Mapping[str, Any], *, outputs: Mapping[str, Any] | None = No
 def asked(tool: Tool, inputs: Mapping[str, Any] | None = None) -> CallTool:
     contract: Contract = resolve(declared(tool.contract), declared(tool.actions["go"].contract))
     return CallTool(
-        key="k", path="steps/0", step_id="s", tool="t", action="go", inputs=dict(inputs or {}), contract=contract
+        key=f"k{next(_CALLS)}",
+        path="steps/0",
+        step_id="s",
+        tool="t",
+        action="go",
+        inputs=dict(inputs or {}),
+        contract=contract,
     )
 
 

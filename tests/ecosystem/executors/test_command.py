@@ -222,7 +222,7 @@ def test_a_tool_inherits_the_environment_without_what_is_not_its_business() -> N
         withheld=frozenset({"MINE", "THEIRS"}),
         tool={"secrets": [{"env": "MINE"}]},
     )
-    assert set(answer.outputs["it"]) - {"LC_CTYPE"} == {"PATH", "PLAIN", "MINE"}
+    assert set(answer.outputs["it"]) - {"LC_CTYPE"} == {"PATH", "PLAIN", "MINE", "_GERT_CALL"}
 
 
 def test_an_action_adds_to_the_environment() -> None:

@@ -82,7 +82,8 @@ class TestOneKeyByName:
         [
             pytest.param({NAMED: PUBLIC}, PUBLIC, id="the key of that id"),
             pytest.param({NAMED: PUBLIC, SIGNING: SECRET}, PUBLIC, id="before the signing key"),
-            pytest.param({SIGNING: SECRET}, SECRET, id="a signing key without a label"),
+            pytest.param({SIGNING: SECRET}, None, id="no signing key without a label, which is `default`"),
+            pytest.param({SIGNING: SECRET, LABEL: ""}, None, id="no signing key with an empty label"),
             pytest.param({SIGNING: SECRET, LABEL: "prod-2026"}, SECRET, id="a signing key of that label"),
             pytest.param({SIGNING: SECRET, LABEL: "dev"}, None, id="no signing key of another label"),
             pytest.param({"GERT_TRACE_KEY_DEV": SECRET}, None, id="no key of another id"),
@@ -95,13 +96,22 @@ class TestOneKeyByName:
         assert keys.lists("prod-2026") is (text is not None)
         assert found(keys, "dev") is None
 
+    def test_the_signing_key_is_the_default(self) -> None:
+        assert list(verification_keys({SIGNING: SECRET}, "default")) == [parse_key(SECRET, "default")]
+
+    @pytest.mark.parametrize("key_id", ["prod 2026", "prod\u20112026", "prod-2026\u200b"])
+    def test_an_id_that_reads_alike_is_another(self, key_id: str) -> None:
+        environ = {NAMED: PUBLIC, SIGNING: SECRET}
+        assert found(verification_keys(environ, None), key_id) is None
+        assert list(verification_keys(environ, key_id)) == []
+
     def test_is_refused_if_it_is_bad(self) -> None:
         with pytest.raises(IntegrityError, match=f"`{NAMED}` holds no key"):
             verification_keys({NAMED: "short", SIGNING: SECRET}, "prod-2026")
 
 
 class TestAllKeys:
-    @pytest.mark.parametrize("key_id", ["prod-2026", "prod_2026", "PROD-2026", "Prod 2026"])
+    @pytest.mark.parametrize("key_id", ["prod-2026", "prod_2026", "PROD-2026"])
     def test_are_found_by_the_name_an_id_leads_to(self, key_id: str) -> None:
         keys = verification_keys({NAMED: PUBLIC, SIGNING: SECRET}, None)
         assert keys.find(key_id) == parse_key(PUBLIC, key_id)

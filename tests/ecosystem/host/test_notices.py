@@ -64,6 +64,7 @@ def test_the_documented_payload_with_a_line_for_slack() -> None:
         "run_id": "run-1",
         "outcome": {"category": "escalated", "code": "unknown_failure", "meta": {"status_code": "418"}},
         "duration": "4.2s",
+        "waited": "0s",
         "trace": "/var/log/gert/run-1.jsonl",
         "timestamp": "2026-02-28T14:30:00Z",
         "text": "service-health-check: escalated (unknown_failure) after 4.2s, run run-1",
@@ -86,7 +87,7 @@ def test_an_event_for_pagerduty() -> None:
         "severity": "critical",
         "timestamp": "2026-02-28T14:30:00Z",
         "component": "service-health-check",
-        "custom_details": {name: said[name] for name in ("run_id", "outcome", "duration", "trace")},
+        "custom_details": {name: said[name] for name in ("run_id", "outcome", "duration", "waited", "trace")},
     }
 
 
@@ -301,6 +302,7 @@ def test_slack_reads_no_markup_in_it() -> None:
         run_id="r",
         outcome=Outcome("resolved", "<!channel> & \n\x1b[31m"),
         duration=1,
+        waited=0,
         trace=None,
         moment=NOON,
     )
@@ -318,7 +320,7 @@ def test_durations_at_a_glance(seconds: float, text: str) -> None:
 
 def test_times_are_told_in_utc() -> None:
     there = datetime(2026, 2, 28, 16, 30, tzinfo=timezone(timedelta(hours=2)))
-    payload = payload_of(runbook="a", run_id="r", outcome=OUTCOME, duration=1, trace=None, moment=there)
+    payload = payload_of(runbook="a", run_id="r", outcome=OUTCOME, duration=1, waited=0, trace=None, moment=there)
     assert payload["timestamp"] == "2026-02-28T14:30:00Z"
 
 
@@ -345,7 +347,13 @@ def test_large_details_are_shortened(meta: dict[str, Any]) -> None:
     assert short
     assert len(json.dumps(short, ensure_ascii=False).encode()) <= 2 * MOST_BYTES
     payload = payload_of(
-        runbook="a", run_id="r", outcome=Outcome("resolved", "c" * 10_000, meta), duration=1, trace=None, moment=NOON
+        runbook="a",
+        run_id="r",
+        outcome=Outcome("resolved", "c" * 10_000, meta),
+        duration=1,
+        waited=0,
+        trace=None,
+        moment=NOON,
     )
     assert len(payload["text"]) < 1000
 

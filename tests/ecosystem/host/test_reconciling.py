@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.reconciling import Reconciled, settle_doubts
-from gert.errors import InDoubt, UsageError
+from gert.errors import InDoubt, OutputsMissing, UsageError
 from gert.kernel.engine.asks import (
     AnyAnswer,
     Ask,
@@ -17,7 +18,9 @@ from gert.kernel.engine.asks import (
     ToolAnswer,
 )
 from gert.kernel.events.vocabulary import Reconciliation
+from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.governance.contract import Contract
+from gert.kernel.governance.parameter import Parameter
 
 SAFE, SINGLE = Contract(idempotent=True), Contract(idempotent=False)
 
@@ -122,7 +125,7 @@ def test_a_settled_call_is_answered_as_it_was_settled(
     choice: Reconciliation, asked: list[str], failure: str | None
 ) -> None:
     world = World()
-    reconciled = Reconciled(world)
+    reconciled = Reconciled(world, Intake(Redactor()))
     reconciled.settled = {each.key: each for each in settle_doubts([tool("a")], {"a": choice})}
     answer = asyncio.run(reconciled.answer(tool("a")))
     assert world.asked == asked
@@ -131,8 +134,63 @@ def test_a_settled_call_is_answered_as_it_was_settled(
 
 def test_a_call_is_settled_once_and_then_the_world_is_asked() -> None:
     world = World()
-    reconciled = Reconciled(world)
+    reconciled = Reconciled(world, Intake(Redactor()))
     reconciled.settled = {each.key: each for each in settle_doubts([tool("a")], {"a": "success"})}
     asyncio.run(reconciled.answer(tool("a")))
     asyncio.run(reconciled.answer(tool("a")))
     assert world.asked == ["a#1"]
+
+
+# --- outputs of a success
+
+OUTPUTS = {
+    "id": Parameter(type="string", required=True),
+    "count": Parameter(type="int"),
+    "token": Parameter(type="string", required=True, secret=True),
+}
+GIVES = Contract(idempotent=False, outputs=OUTPUTS)
+
+
+def test_outputs_have_their_declared_types_and_secrets_are_not_asked_for() -> None:
+    (choice,) = settle_doubts([tool("p/a", GIVES)], {"a": "success"}, ["a.id=7", "p/a.count=8"])
+    assert choice.outputs == {"id": "7", "count": 8, "token": "[REDACTED]"}
+
+
+def test_the_longest_name_of_a_call_is_the_one_that_is_meant() -> None:
+    first, second = tool("e[a]", GIVES), tool("e[a].b]", GIVES)
+    found = settle_doubts([first, second], {"*": "success"}, ["e[a].id=x", "e[a].b].id=a=b"])
+    assert [choice.outputs["id"] for choice in found] == ["x", "a=b"]
+
+
+def test_required_outputs_that_are_missing_are_all_named() -> None:
+    with pytest.raises(OutputsMissing, match="`id` of `a`, `id` of `b`") as refusal:
+        settle_doubts([tool("a", GIVES), tool("b", GIVES), tool("c")], {"*": "success"})
+    assert refusal.value.hint == "--reconcile-output a.id=VALUE --reconcile-output b.id=VALUE"
+
+
+@pytest.mark.parametrize(
+    ("choice", "given", "why"),
+    [
+        pytest.param("failed", "a.id=x", "reconciled as `failed`", id="a failure has no outputs"),
+        pytest.param("retry", "a.id=x", "reconciled as `retry`", id="nor has what is done again"),
+        pytest.param("success", "a.name=x", "has no output `name`", id="an output that is not declared"),
+        pytest.param("success", "a.count=many", "expected an int", id="a value of another type"),
+        pytest.param("success", "b.id=x", "not `b.id=x`", id="a call that has a result"),
+        pytest.param("success", "a.id", "takes STEP.NAME=VALUE", id="no value"),
+        pytest.param("success", "a=x", "takes STEP.NAME=VALUE", id="no output"),
+    ],
+)
+def test_an_output_that_makes_no_sense_is_refused(choice: Reconciliation, given: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        settle_doubts([tool("a", GIVES)], {"a": choice}, ["a.id=1", given] if choice == "success" else [given])
+
+
+def test_outputs_the_operator_gives_are_redacted_like_those_of_a_tool() -> None:
+    reconciled = Reconciled(World(), Intake(Redactor(["hunter2"])))
+    ask = tool("a", GIVES)
+    choices = settle_doubts([ask], {"a": "success"}, ["a.id=pass hunter2", "a.token=t0ken"])
+    reconciled.settled = {each.key: each for each in choices}
+    answer = reconciled.immediate(ask)
+    assert isinstance(answer, ToolAnswer)
+    assert answer.outputs == {"id": "pass [REDACTED]", "token": "[REDACTED]"}
+    assert answer.reconciled

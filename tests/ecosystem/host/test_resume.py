@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def _press(relay: Relay) -> None:
     if relay.press is None:
         asyncio.get_running_loop().call_soon(_press, relay)
     else:
-        relay.press()
+        relay.press(signal.SIGINT)
 
 
 def refused(recorded: Recorded, kind: type[GertError], says: str, relay: Relay | None = None, **options: Any) -> None:

@@ -287,3 +287,49 @@ def test_a_fifo_is_not_waited_for(place: Place) -> None:
     os.mkfifo(place.working / "gert-config.yaml")
     with pytest.raises(DocumentError):
         place.settings()
+
+
+ASKING = """
+apiVersion: kernel/v0
+meta:
+  name: book
+  inputs: {owner: {type: string, from: provider/cmdb.owner}}
+  governance: {rules: [{default: require-approval, approvers: ["group:sre"]}]}
+steps: [{type: end, outcome: {category: resolved, code: x}}]
+"""
+
+
+def unknown_names(place: Place) -> list[str]:
+    place.book.write_text(ASKING)
+    findings = Workspace(str(place.working)).check(str(place.book)).findings
+    return [each.message for each in findings if each.rule in {"D40", "D42"}]
+
+
+@pytest.mark.parametrize("file", ["p/gert-project.yaml", "p/gert-config.yaml", "p/.gert/config.yaml"])
+def test_validation_knows_the_providers_and_groups_of_every_file(file: str, place: Place) -> None:
+    place.write("p/gert-project.yaml", "name: p\n")
+    assert len(unknown_names(place)) == 2
+    name = "name: p\n" if file.endswith("project.yaml") else ""
+    place.write(file, f"{name}groups: {{sre: [ann]}}\nproviders: {{cmdb: {{binary: x}}}}\n")
+    assert unknown_names(place) == []
+
+
+def test_validation_knows_the_configuration_where_gert_is_called(place: Place) -> None:
+    place.write("working/gert-config.yaml", "groups: {other: [ann]}\n")
+    assert len(unknown_names(place)) == 2
+    place.write("working/gert-config.yaml", "groups: {sre: [ann]}\nproviders: {cmdb: {binary: x}}\n")
+    assert unknown_names(place) == []
+
+
+def test_a_configuration_that_is_not_understood_makes_names_unknown_rather_than_wrong(place: Place) -> None:
+    place.write("p/gert-project.yaml", "name: p\n")
+    place.write("p/gert-config.yaml", "grups: {}\n")
+    assert unknown_names(place) == []
+
+
+def test_a_project_inside_another_adds_to_its_floor(place: Place) -> None:
+    place.write("gert-project.yaml", "name: outer\npolicies: [outer.yaml]\ntraces: {dir: not-this}\n")
+    place.write("p/gert-project.yaml", "name: p\npolicies: [inner.yaml]\n")
+    settings = place.settings()
+    assert settings.policies == (str(place.root / "outer.yaml"), str(place.root / "p" / "inner.yaml"))
+    assert settings.traces_dir is None

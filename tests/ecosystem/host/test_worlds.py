@@ -224,12 +224,15 @@ class People:
     async def wait(self, ask: AwaitApproval) -> ApprovalAnswer:
         return ApprovalAnswer(expired=True)
 
+    async def withdraw(self, ticket_id: str, why: str) -> None:
+        raise AssertionError(ticket_id)
+
 
 class Transport:
     def __init__(self, gives: Any) -> None:
         self.gives = gives
 
-    async def call(self, tool: Any, action_name: str, action: Any, ask: CallTool) -> ToolAnswer:
+    async def call(self, tool: Any, action_name: str, action: Any, ask: CallTool | CallPreview) -> ToolAnswer:
         if isinstance(self.gives, Exception):
             raise self.gives
         answer: ToolAnswer = self.gives

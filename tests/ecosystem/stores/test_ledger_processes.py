@@ -5,13 +5,15 @@ import random
 
 import asyncpg
 import pytest
+from tests.soak import sampled
 
 from gert.kernel.agent.ledger import Held, Written
 from gert.kernel.events.envelope import decode
 
 from .ledgers import LEDGERS, RUN, SHARED, TENANT, asks, check, in_loop, note, outcome_of, process, says, written
 
-pytestmark = pytest.mark.parametrize("kind", SHARED)
+# How a ledger uses its threads is of no concern to other processes.
+pytestmark = pytest.mark.parametrize("kind", sampled(SHARED, ["jsonl", "sqlite", "postgres"]))
 
 APPENDS = """
 import random
@@ -106,10 +108,11 @@ async def test_a_lease_and_its_end_are_seen_by_others(kind: str, place: str) -> 
         assert len(await check(ledger)) == 2
 
 
+@pytest.mark.parametrize("kills", sampled([2, 12], [2]))
 @in_loop
-async def test_a_killed_writer_has_written_all_it_said_and_nothing_by_halves(kind: str, place: str) -> None:
+async def test_a_killed_writer_has_written_all_it_said_and_nothing_by_halves(kind: str, place: str, kills: int) -> None:
     chance, said = random.Random(20260228), 0
-    for _ in range(6):
+    for _ in range(kills):
         child = process(kind, place, WRITES)
         assert child.stdout is not None
         assert child.stderr is not None
@@ -130,7 +133,7 @@ async def test_a_killed_writer_has_written_all_it_said_and_nothing_by_halves(kin
             assert isinstance(done, Written)
             assert done.first == len(lines) + 1
             await check(ledger)
-    assert said > 6
+    assert said > kills
 
 
 async def sessions_ended(dsn: str) -> None:

@@ -1,4 +1,4 @@
-"""The order middleware takes part in, and what a policy insists on."""
+"""The order middleware takes part in, and what a policy requires."""
 
 from typing import Any
 
@@ -7,13 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gert.errors import InputError, UsageError
-from gert.kernel.agent.middleware import PreparedToolRequest, order_middleware, require_middleware
+from gert.kernel.agent.guards.capabilities import CapabilityGuardMiddleware
+from gert.kernel.agent.guards.passing import PassingMiddleware
+from gert.kernel.agent.guards.pii import PIIScrubberMiddleware
+from gert.kernel.agent.guards.quota import QuotaMiddleware
+from gert.kernel.agent.guards.stack import order_middleware, require_middleware
+from gert.kernel.agent.middleware import PreparedToolRequest
 from gert.kernel.agent.shapes import KernelPolicy
 
-NAMES = ("PIIScrubberMiddleware", "QuotaMiddleware", "CapabilityGuardMiddleware", "SafetyPolicyMiddleware")
+GUARDS = (PIIScrubberMiddleware, QuotaMiddleware, CapabilityGuardMiddleware)
+NAMES = tuple(guard.__name__ for guard in GUARDS)
 
 
-def named(name: str, base: type = object) -> Any:
+def named(name: str, base: type = PassingMiddleware) -> Any:
     return type(name, (base,), {})()
 
 
@@ -21,34 +27,39 @@ def names(found: Any) -> list[str]:
     return [type(each).__name__ for each in found]
 
 
-@given(st.permutations([*NAMES, "Mine", "Yours"]))
-def test_what_is_known_comes_first_and_the_rest_as_it_was_given(given_names: list[str]) -> None:
-    found = names(order_middleware([named(name) for name in given_names]))
-    assert found[:4] == list(NAMES)
-    assert found[4:] == [name for name in given_names if name not in NAMES]
+@given(st.permutations([*GUARDS, "Mine", "Yours"]))
+def test_what_is_known_comes_first_and_the_rest_as_it_was_given(order: list[Any]) -> None:
+    found = names(order_middleware([named(each) if isinstance(each, str) else each() for each in order]))
+    assert found[:3] == list(NAMES)
+    assert found[3:] == [each for each in order if isinstance(each, str)]
 
 
 def test_one_made_from_a_known_one_counts_as_it() -> None:
-    scrubber = named("PIIScrubberMiddleware")
-    own = named("OurScrubber", type(scrubber))
+    own = named("OurScrubber", PIIScrubberMiddleware)
     assert names(order_middleware([named("Mine"), own])) == ["OurScrubber", "Mine"]
-    require_middleware(KernelPolicy.enforced(), [own, named("QuotaMiddleware"), named("CapabilityGuardMiddleware")])
+    require_middleware(KernelPolicy.enforced(), [own, QuotaMiddleware(), CapabilityGuardMiddleware()])
 
 
 @pytest.mark.parametrize(
     ("policy", "present", "missing"),
     [
         pytest.param(KernelPolicy(), (), (), id="permissive needs nothing"),
-        pytest.param(KernelPolicy.enforced(), NAMES[:3], (), id="enforced has its three"),
-        pytest.param(KernelPolicy.enforced(), NAMES[1:3], NAMES[:1], id="enforced without scrubber"),
-        pytest.param(KernelPolicy.enforced(), ("Mine",), NAMES[:3], id="enforced with something else"),
-        pytest.param(KernelPolicy.enforced_v2(), NAMES, (), id="enforced_v2 has its four"),
-        pytest.param(KernelPolicy.enforced_v2(), NAMES[:3], NAMES[3:], id="enforced_v2 without safety"),
+        pytest.param(KernelPolicy.enforced(), GUARDS, (), id="enforced has its three"),
+        pytest.param(KernelPolicy.enforced(), GUARDS[1:], NAMES[:1], id="enforced without scrubber"),
+        pytest.param(KernelPolicy.enforced(), NAMES, NAMES, id="enforced with classes of the same names"),
+        pytest.param(KernelPolicy.enforced(), (GUARDS[0], *NAMES[1:]), NAMES[1:], id="only some by name alone"),
+        pytest.param(KernelPolicy.enforced_v2(), GUARDS, ("SafetyPolicyMiddleware",), id="enforced_v2: not there yet"),
+        pytest.param(
+            KernelPolicy.enforced_v2(),
+            (*GUARDS, "SafetyPolicyMiddleware"),
+            ("SafetyPolicyMiddleware",),
+            id="enforced_v2 with a class of that name",
+        ),
         pytest.param(KernelPolicy.enforced_v2(), (), NAMES, id="enforced_v2 with nothing"),
     ],
 )
-def test_what_a_policy_insists_on(policy: KernelPolicy, present: tuple[str, ...], missing: tuple[str, ...]) -> None:
-    middleware = [named(name) for name in present]
+def test_what_a_policy_requires(policy: KernelPolicy, present: tuple[Any, ...], missing: tuple[str, ...]) -> None:
+    middleware = [named(each) if isinstance(each, str) else each() for each in present]
     if not missing:
         require_middleware(policy, middleware)
         return

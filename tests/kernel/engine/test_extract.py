@@ -14,9 +14,15 @@ from gert.kernel.governance.parameter import Parameter
 from gert.kernel.runbook.documents.tool import ActionBlock, ExtractBlock
 
 
-def action(**extracts: dict[str, str]) -> ActionBlock:
+def action(**extracts: dict[str, Any]) -> ActionBlock:
     blocks = {
-        name: ExtractBlock(from_=where["from"], pattern=where.get("pattern"), json_path=where.get("path"))
+        name: ExtractBlock(
+            from_=where["from"],
+            pattern=where.get("pattern"),
+            json_path=where.get("path"),
+            trim=where.get("trim", True),
+            lines=where.get("lines", False),
+        )
         for name, where in extracts.items()
     }
     said: dict[str, Any] = {"extract": blocks}
@@ -25,7 +31,7 @@ def action(**extracts: dict[str, str]) -> ActionBlock:
     return block
 
 
-def one(where: dict[str, str], type_name: Any = "any", **printed: Any) -> Extracted:
+def one(where: dict[str, Any], type_name: Any = "any", **printed: Any) -> Extracted:
     """Extract one output, which is therefore needed."""
     return extract(action(it=where), {"it": Parameter(type=type_name)}, Printed(**{"exit_code": 0, **printed}))
 
@@ -36,8 +42,20 @@ STDOUT = {"from": "stdout"}
 @pytest.mark.parametrize(
     ("where", "type_name", "stdout", "value"),
     [
-        pytest.param(STDOUT, "string", "up 3 days\n", "up 3 days\n", id="all of it, as it is, for text"),
-        pytest.param(STDOUT, "any", "up\n", "up\n", id="as it is for anything"),
+        pytest.param(STDOUT, "string", "up 3 days\n", "up 3 days", id="all of it, without the newline at its end"),
+        pytest.param(STDOUT, "string", " a\n\r\n\n", " a", id="without all newlines at its end, Windows ones too"),
+        pytest.param(STDOUT, "string", "\n", "", id="a newline alone is the empty text"),
+        pytest.param(STDOUT, "string", "a\nb \n", "a\nb ", id="with its spaces and the newlines inside"),
+        pytest.param(
+            {**STDOUT, "trim": False}, "string", "a\n\n", "a\n\n", id="with its newlines where `trim` is false"
+        ),
+        pytest.param({**STDOUT, "pattern": "(?s)b(.*)"}, "any", "abc\n", "c", id="a match loses them too"),
+        pytest.param({**STDOUT, "lines": True}, "list", "a, b\nc\r\n\nd\n\n", ["a, b", "c", "", "d"], id="as lines"),
+        pytest.param({**STDOUT, "lines": True}, "any", "", [], id="no lines in nothing"),
+        pytest.param({**STDOUT, "lines": True}, "list", "[1]\n", ["[1]"], id="lines are never read as JSON"),
+        pytest.param({**STDOUT, "lines": True, "trim": False}, "list", "a\n\n", ["a", ""], id="empty lines at the end"),
+        pytest.param({**STDOUT, "lines": True, "pattern": "(?s)-(.*)-"}, "list", "-a\nb-", ["a", "b"], id="of a match"),
+        pytest.param(STDOUT, "any", "up\n", "up", id="the same for anything"),
         pytest.param(STDOUT, "string", "", "", id="nothing printed is an empty text"),
         pytest.param(STDOUT, "int", " 42\n", 42, id="a number without the white space around it"),
         pytest.param(STDOUT, "float", "0.5\n", 0.5, id="a float"),
@@ -52,11 +70,13 @@ STDOUT = {"from": "stdout"}
         pytest.param({**STDOUT, "pattern": "()x"}, "string", "x", "", id="a group may be empty"),
         pytest.param({**STDOUT, "pattern": "^(\\d+)$"}, "int", "200\n", 200, id="`$` does not mind the last newline"),
         pytest.param({**STDOUT, "pattern": "^(\\d+)$"}, "int", "200\r\n", 200, id="nor a Windows one"),
-        pytest.param({**STDOUT, "pattern": "b\n$"}, "string", "a\nb\n", "b\n", id="but one that asks for it gets it"),
+        pytest.param(
+            {**STDOUT, "pattern": "b\n$", "trim": False}, "string", "a\nb\n", "b\n", id="one that asks for it gets it"
+        ),
         pytest.param({**STDOUT, "pattern": "(?m)^ü=(.*)$"}, "string", "a\nü=日本\n", "日本", id="beyond ASCII"),
     ],
 )
-def test_what_is_found_in_text(where: dict[str, str], type_name: str, stdout: str, value: Any) -> None:
+def test_what_is_found_in_text(where: dict[str, Any], type_name: str, stdout: str, value: Any) -> None:
     assert one(where, type_name, stdout=stdout) == Extracted({"it": value})
 
 
@@ -104,7 +124,7 @@ MISSES = [
     pytest.param({**STDOUT, "pattern": "z+"}, "any", " \n", "on stdout, found nothing", id="no match in nothing"),
     pytest.param({**STDOUT, "pattern": "(a)?b"}, "any", "b", "matches `(a)?b`", id="a first group that took no part"),
     pytest.param({"from": "stderr", "pattern": "x"}, "any", "x", "on stderr", id="the wrong stream"),
-    pytest.param({**STDOUT, "pattern": "^x$"}, "any", "x\n\n", "found `x`", id="`$` minds a second newline"),
+    pytest.param({**STDOUT, "pattern": "^x$"}, "any", "x\n\n", "found `x\\n\\n`", id="`$` minds a second newline"),
     pytest.param(STDOUT, "int", "many\n", "expected an int, found `many`", id="text for a number"),
     pytest.param(STDOUT, "int", "", "expected an int, found ``", id="nothing for a number"),
     pytest.param(STDOUT, "int", str(MAX_INTEGER + 1), "expected an int", id="an integer JSON readers would change"),

@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from gert.errors import GertError, InputError
-from gert.kernel.engine.frame import Clock, Frame, Run, Setup, Strand
+from gert.kernel.engine.clock import Clock
+from gert.kernel.engine.frame import Frame, Run, Setup, Strand
 from gert.kernel.engine.handover import inputs_for, said
 from gert.kernel.engine.state import State
 from gert.kernel.engine.unknown import UNKNOWN, is_unknown

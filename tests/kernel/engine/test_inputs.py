@@ -241,7 +241,7 @@ given: {type: string, from: env/GIVEN}
             "host: {type: string, pattern: '^[a-z]+$'}",
             {"host": "a\nb"},
             {},
-            "input `host` from the command line: expected text that matches `^[a-z]+$`, found `a b`",
+            "input `host` from the command line: expected text that matches `^[a-z]+$`, found `a\\nb`",
             None,
             id="a pattern holds for all lines",
         ),
@@ -345,7 +345,7 @@ def test_nobody_is_asked_for_a_run_that_cannot_begin() -> None:
     "limits",
     [
         pytest.param("type: int", id="another type"),
-        pytest.param("type: list", id="not JSON"),
+        pytest.param("type: object", id="not JSON"),
         pytest.param("type: string, enum: ['a, found b', c]", id="not in its enumeration"),
         pytest.param("type: string, pattern: '^[0-9]+$'", id="not its pattern"),
         pytest.param("type: string, min: 100", id="too short"),
@@ -390,3 +390,34 @@ def test_there_is_a_source_for_each_input_with_a_value() -> None:
     resolved, _ = drive("a: {type: int}\nb: {type: string}\nc: {type: list, default: [1]}", {"a": "1"})
     assert resolved.values == {"a": 1, "c": [1]}
     assert resolved.sources == {"a": "cli", "c": "default"}
+
+
+@pytest.mark.parametrize(
+    ("value", "source", "items"),
+    [
+        pytest.param("a, b,,c ", "cli", ["a", "b", "c"], id="a flag is split on commas"),
+        pytest.param('["a, b"]', "cli", ["a, b"], id="a flag that is JSON is read as JSON"),
+        pytest.param("", "cli", [], id="an empty flag is an empty list"),
+        pytest.param("a,b", "file:names.txt", None, id="the text of a file is not split"),
+        pytest.param("a,b", "api", None, id="text from Python is not split"),
+    ],
+)
+def test_which_text_is_split_into_a_list(value: str, source: str, items: list[str] | None) -> None:
+    inputs = declared("names: {type: list}")
+    resolving = resolve_inputs(inputs, {"names": Given(value, source)})
+    if items is None:
+        with pytest.raises(InputError, match="expected a list"):
+            next(resolving)
+    else:
+        with pytest.raises(StopIteration) as done:
+            next(resolving)
+        assert done.value.value.values == {"names": items}
+
+
+def test_a_list_in_the_environment_is_split_on_commas() -> None:
+    resolving = resolve_inputs(declared("names: {type: list, from: env/NAMES}"), {})
+    batch = next(resolving)
+    with pytest.raises(StopIteration) as done:
+        resolving.send(BatchAnswer({"names": "a, b"}))
+    assert batch.resolver == "env"
+    assert done.value.value.values == {"names": ["a", "b"]}

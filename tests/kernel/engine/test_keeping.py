@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from gert.kernel.engine.asks import ToolAnswer
-from gert.kernel.engine.frame import Clock, Frame, Run, Setup, Strand
+from gert.kernel.engine.clock import Clock
+from gert.kernel.engine.frame import Frame, Run, Setup, Strand
 from gert.kernel.engine.keeping import keep_declared
 from gert.kernel.engine.results import Result
 from gert.kernel.engine.state import State

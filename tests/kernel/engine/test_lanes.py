@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gert.kernel.engine.kinds.parallel import longest
+from gert.kernel.engine.clock import Clock
 from gert.kernel.engine.lanes import Touched, turns
 
 TAGS = st.frozensets(st.sampled_from("abcd"), max_size=3)
@@ -112,6 +112,18 @@ def test_what_is_said_about_many_lanes_grows_with_their_number_only(pattern: lis
 def test_many_readers_before_and_after_one_writer_are_linear_too() -> None:
     lanes = [lane(reads="a")] * 1000 + [lane(writes="a")] + [lane(reads="a")] * 1000
     assert sum(map(len, turns(lanes).after)) == 2000
+
+
+def longest(spent: list[float], after: tuple[frozenset[int], ...]) -> float:
+    """How long lanes take together when each waits for its turn, by their clocks."""
+    parent = Clock()
+    lanes = [parent.lane() for _ in spent]
+    for own, lane, before in zip(spent, lanes, after, strict=True):
+        lane.begin(lanes[index] for index in before)
+        lane.pass_to(None, own)
+        lane.end()
+    parent.join(lanes)
+    return parent.now
 
 
 @given(st.data())

@@ -28,7 +28,8 @@ def test_without_a_failure_a_step_succeeded() -> None:
 
 
 def test_what_policy_or_whoever_stopped_the_run_said_is_never_continued() -> None:
-    assert set(NEVER_CONTINUED) == {"denied", "cancelled", "contract_violation", "unknown_outcome", "internal"}
+    expected = {"denied", "approval_outdated", "cancelled", "contract_violation", "unknown_outcome", "internal"}
+    assert set(NEVER_CONTINUED) == expected
     assert NEVER_CONTINUED.isdisjoint(FAILED)
 
 

@@ -1,5 +1,6 @@
 """Visibility: what is denied is reachable under no name, what is allowed is, and items of loops always are."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gert.kernel.engine.state import State
+from gert.kernel.engine.stored import outputs_of
 from gert.kernel.engine.view import visible
 from gert.kernel.foundation.globs import Visibility, parse_glob
 
@@ -128,7 +130,7 @@ def test_deny_wins_whichever_name_it_uses(allow: str, deny: str) -> None:
     "visibility", [Visibility([], ["**"]), Visibility(None, ["item", "step", "scope"]), Visibility(["out"], None)]
 )
 def test_items_of_the_loops_around_are_always_there(visibility: Visibility) -> None:
-    root = {**state().root, "item": {"name": "srv1"}, "repeat": {"index": 2}}
+    root = state().root.joined({"item": {"name": "srv1"}, "repeat": {"index": 2}})
     view = visible(root, visibility, {"item": root["item"]})
     assert view["item"] == {"name": "srv1"}
     assert view["repeat"] == {"index": 2}
@@ -152,3 +154,62 @@ def test_a_denied_item_of_a_list_of_results_leaves_the_others_their_index() -> N
 
 def test_there_is_always_a_place_for_records() -> None:
     assert visible(State({}).root, Visibility([], ["**"]), {})["step"] == {}
+
+
+def test_an_output_keeps_every_name_it_was_stored_under() -> None:
+    made = State({})
+    kept = outputs_of({"x": "secret"})
+    made.set_name("x", kept["x"], kept.origins["x"])
+    made.set_record("probe", kept, {"status": "success"})
+    made.set_record("probe", {}, {"status": "failed"})  # it ran again, and gave nothing
+    assert "x" not in visible(made.root, Visibility(None, ["probe.x"]), {})
+    assert visible(made.root, Visibility(["step.probe.x"], None), {})["x"] == "secret"
+
+
+def test_equal_values_of_two_steps_are_two_outputs() -> None:
+    made = State({})
+    for step in ("one", "two"):
+        made.set_record(step, {"x": True, "y": {"a": 1}}, {"status": "success"})
+    view = visible(made.root, Visibility(None, ["one.x", "two.y"]), {})
+    assert (view["one"], view["two"]) == ({"status": "success", "y": {"a": 1}}, {"status": "success", "x": True})
+
+
+def test_an_archive_is_hidden_by_the_names_its_values_had() -> None:
+    made = State({})
+    inside = made.fork()
+    kept = outputs_of({"x": "secret"})
+    inside.set_name("x", kept["x"], kept.origins["x"])
+    inside.set_record("probe", kept, {"status": "success"})
+    assert inside.changes is not None
+    made.set_scoped(("repeat", "loop", "0"), inside.changes.archive())
+    assert made.root["scope"]["repeat"]["loop"]["0"]["probe"]["x"] == "secret"
+    for name in ("x", "probe.x", "step.probe", "scope.repeat.*.*.x"):
+        assert "secret" not in str(visible(made.root, Visibility(None, [name]), {})), name
+
+
+def test_a_loop_without_items_is_hidden_by_either_name() -> None:
+    made = State({})
+    made.set_results("each", [], "success")
+    assert "each" not in visible(made.root, Visibility(None, ["step.each"]), {})
+
+
+def test_looking_at_a_large_state_takes_time_in_proportion() -> None:
+    def steps(count: int) -> int:
+        made = State({})
+        for number in range(count):
+            made.set_record(f"s{number}", {"x": {"a": [number]}}, {"status": "success"})
+        made.set_results("each", [{"x": number} for number in range(count)], "success")
+        calls = 0
+
+        def counted(*_: object) -> None:
+            nonlocal calls
+            calls += 1
+
+        sys.setprofile(counted)
+        try:
+            visible(made.root, Visibility(None, ["s1.**", "**.never"]), {})
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    assert steps(400) < 5 * steps(100)

@@ -72,6 +72,35 @@ def test_nothing_is_not_intact() -> None:
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        pytest.param(b'"step_id":', b'"step_id":"x","step_id":', "`step_id` stands twice", id="a key twice"),
+        pytest.param(b'"type":', b'"type":"x","type":', "`type` stands twice", id="a key of the envelope twice"),
+        pytest.param(b'"data":{', b'"data":{"a":[{"b":1,"b":2}],', "`b` stands twice", id="a key twice, deep inside"),
+        pytest.param(b'"data":{', b'"data":{"a":1,"\\u0061":2,', "`a` stands twice", id="a key twice, once escaped"),
+        pytest.param(b'"data":{', b'"data":{"a":9007199254740993,', "beyond", id="a number few readers keep"),
+        pytest.param(b'"data":{', b'"data":{"a":1e999,', "", id="a number that is infinite"),
+        pytest.param(b'"data":{', b'"data":{"a":NaN,', "", id="no number"),
+        pytest.param(b'"data":{', b'"data":{"a":"\\ud800",', "", id="half a character"),
+        pytest.param(b'"data":{', b'"data":{"a":"\xff",', "not UTF-8", id="bytes that are no text"),
+        pytest.param(b'"data":{', b'"data":{\r', "carriage return", id="a carriage return"),
+        pytest.param(b'"data":{', b'"data":{\0', "", id="a zero byte"),
+        pytest.param(b'{"seq"', b'\xef\xbb\xbf{"seq"', "", id="a byte order mark"),
+        pytest.param(b"}", b"} {}", "", id="something after the event"),
+    ],
+)
+@pytest.mark.parametrize("at", [2, 3])
+def test_a_line_that_readers_may_read_differently_is_a_break(at: int, old: bytes, new: bytes, why: str) -> None:
+    line = LINES[at]
+    where = line.rindex(old) if old == b"}" else line.index(old)
+    changed = line[:where] + new + line[where + len(old) :]
+    report = read_chain([*LINES[:at], changed, LINES[at + 1]])
+    first = report.breaks[0]
+    assert (first.line, first.kind in ("ambiguous", "unreadable")) == (at + 1, True), report.breaks
+    assert why in first.message
+
+
+@pytest.mark.parametrize(
     ("lines", "expected"),
     [
         pytest.param(LINES[1:], [(1, "prev_hash"), (1, "seq")], id="the beginning is missing"),
@@ -84,7 +113,11 @@ def test_nothing_is_not_intact() -> None:
         ),
         pytest.param([LINES[0].replace(b"alice", b"mallo"), *LINES[1:]], [(2, "prev_hash")], id="a value was changed"),
         pytest.param([LINES[0] + b" ", *LINES[1:]], [(2, "prev_hash")], id="a space was added at the end of a line"),
-        pytest.param([line + b"\r" for line in LINES[:2]], [(2, "prev_hash")], id="line ends were converted"),
+        pytest.param(
+            [line + b"\r" for line in LINES[:2]],
+            [(1, "ambiguous"), (2, "prev_hash"), (2, "ambiguous")],
+            id="line ends were converted",
+        ),
         pytest.param([LINES[0], b"", *LINES[1:]], [(2, "unreadable"), (3, "prev_hash")], id="an empty line"),
         pytest.param([b"junk", *LINES], [(1, "unreadable"), (2, "prev_hash")], id="junk before the first event"),
         pytest.param(

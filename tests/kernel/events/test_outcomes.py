@@ -116,7 +116,7 @@ class TestOneRunbook:
 
     def test_the_names_of_numbers_stay(self) -> None:
         assert list(counted(resolved()).as_data()) == [
-            "runbook", "runs", "first", "last", "endings", "codes", "other_codes", "durations", "failures",
+            "runbook", "runs", "first", "last", "endings", "codes", "other_codes", "durations", "waited", "failures",
             "repeated_violations", "break_glass",
         ]  # fmt: skip
 

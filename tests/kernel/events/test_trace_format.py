@@ -1,13 +1,12 @@
 """The page about the trace format shows commands; they have to work."""
 
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from gert.ecosystem.host.traces import open_trace, verify_trace
 from gert.kernel.events import runbook as says
 from gert.kernel.events.chain import Chain, read_chain
 from gert.kernel.events.envelope import encode
@@ -24,16 +23,16 @@ MAKE_KEYS, VERIFY, HMAC = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | 
 FIXTURES = Path(__file__).parent / "fixtures"
 PUBLIC = str(PRIVATE_KEY.public_text)
 
-pytestmark = pytest.mark.skipif(
-    "CI" not in os.environ
-    and any(shutil.which(tool) is None for tool in ("sh", "grep", "sha256sum", "base64", "openssl")),
-    reason="needs OpenSSL; in CI a missing one is a failure",
-)
+pytestmark = pytest.mark.needs("sh", "grep", "cmp", "iconv", "sha256sum", "base64", "openssl")
 
 
 def audit(folder: Path, lines: list[bytes], key: str = PUBLIC) -> subprocess.CompletedProcess[str]:
+    return audit_file(folder, b"".join(line + b"\n" for line in lines), key)
+
+
+def audit_file(folder: Path, content: bytes, key: str = PUBLIC) -> subprocess.CompletedProcess[str]:
     (folder / "verify.sh").write_text(VERIFY, encoding="utf-8")
-    (folder / "trace.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+    (folder / "trace.jsonl").write_bytes(content)
     return subprocess.run(
         ["sh", "verify.sh", "trace.jsonl", key], cwd=folder, capture_output=True, text=True, check=False
     )
@@ -167,3 +166,51 @@ def test_a_shared_secret_is_checked_with_openssl_too() -> None:
     script = f'signed_head={completion.head} secret="a shared secret for tests"\n{HMAC}'
     found = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
     assert found.stdout.split()[-1] == completion.event.data["signature"]
+
+
+WHOLE = b"".join(line + b"\n" for line in LINES)
+PLAIN = encode(stamped(AFTER, says.WebhookSent(url="https://example.com/é", delivered=True, attempts=1)))
+DATA = b'"data":{'
+
+
+@pytest.mark.parametrize(
+    ("content", "holds"),
+    [
+        pytest.param(WHOLE, True, id="the trace as it was written"),
+        pytest.param(WHOLE + SENT + b"\n", True, id="with a notification"),
+        pytest.param(WHOLE + PLAIN + b"\n", True, id="with a plain notification"),
+        pytest.param(WHOLE[:-1], False, id="without the last line break"),
+        pytest.param(WHOLE + PLAIN, False, id="a notification without its line break"),
+        pytest.param(b"", False, id="an empty file"),
+        pytest.param(WHOLE + b"\0", False, id="a NUL at the end"),
+        pytest.param(WHOLE.replace(b'"data"', b'\0"data"', 1), False, id="a NUL in the first line"),
+        pytest.param(WHOLE[:-1] + b"\0\n", False, id="a NUL in the last line"),
+        pytest.param(WHOLE + forged(DATA, DATA + b"\0", PLAIN) + b"\n", False, id="a NUL in a notification"),
+        pytest.param(WHOLE.replace(b"\n", b"\r\n"), False, id="line ends were converted"),
+        pytest.param(WHOLE + PLAIN + b"\r\n", False, id="a carriage return after a notification"),
+        pytest.param(WHOLE + forged(DATA, DATA + b"\t", PLAIN) + b"\n", False, id="a tab in a notification"),
+        pytest.param(b"\xef\xbb\xbf" + WHOLE, False, id="a byte order mark"),
+        pytest.param(WHOLE + b"\xef\xbb\xbf" + PLAIN + b"\n", False, id="a byte order mark before a notification"),
+        pytest.param(WHOLE + b"\n", False, id="an empty line at the end"),
+        pytest.param(WHOLE + b"{}\n", False, id="something else after the end"),
+        pytest.param(WHOLE + CANCELLED + b"\n", False, id="another event after the end"),
+        pytest.param(WHOLE + PLAIN + b" {}\n", False, id="something after a notification"),
+        pytest.param(WHOLE + forged(DATA, DATA + b'"url":"x",', PLAIN) + b"\n", False, id="a key twice"),
+        pytest.param(WHOLE + forged(b"}}", b',"attempts":9}}', PLAIN) + b"\n", False, id="a number twice"),
+        pytest.param(WHOLE + forged(b"}}", b',"more":1}}', PLAIN) + b"\n", False, id="a field that is not known"),
+        pytest.param(WHOLE + forged(b"}}", b',"more":{"a":1}}}', PLAIN) + b"\n", False, id="data inside of data"),
+        pytest.param(WHOLE + forged(b":1}", b":1e999}", PLAIN) + b"\n", False, id="an infinite number"),
+        pytest.param(WHOLE + forged(b":1}", b":NaN}", PLAIN) + b"\n", False, id="no number"),
+        pytest.param(WHOLE + forged(b":1}", b":99999999999999999}", PLAIN) + b"\n", False, id="a huge number"),
+        pytest.param(WHOLE + forged(b":1}", b":01}", PLAIN) + b"\n", False, id="a number with a zero before it"),
+        pytest.param(WHOLE + forged("é".encode(), b"\xff", PLAIN) + b"\n", False, id="invalid UTF-8"),
+        pytest.param(WHOLE + forged("é".encode(), b"\xed\xa0\x80", PLAIN) + b"\n", False, id="a surrogate in UTF-8"),
+        pytest.param(WHOLE + forged("é".encode(), b"\\ud800", PLAIN) + b"\n", False, id="half a surrogate pair"),
+        pytest.param(WHOLE + forged("é".encode(), b"\\q", PLAIN) + b"\n", False, id="an escape that JSON lacks"),
+    ],
+)
+def test_an_auditor_and_gert_agree_about_hostile_files(tmp_path: Path, content: bytes, holds: bool) -> None:
+    found = audit_file(tmp_path, content)
+    trace_file = open_trace(str(tmp_path / "trace.jsonl"), None, None)
+    _, seal = verify_trace(trace_file, Keys([parse_key(PUBLIC, "prod-2026")]))
+    assert (found.returncode == 0, seal.proven) == (holds, holds), found.stderr

@@ -2,9 +2,11 @@ import base64
 import html
 import json
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise, permutations
+from time import process_time
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from unicodedata import normalize
@@ -108,15 +110,105 @@ def test_what_tools_make_of_a_secret_is_masked_wherever_it_is_cut(secret: str, f
     assert redactor.text(expected) == (expected, 0)
 
 
+PEM = (
+    "-----BEGIN PRIVATE KEY-----\n"
+    + wrapped("MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcw+gg/Sj" * 5, 64)
+    + "\n-----END PRIVATE KEY-----\n"
+)
+BODY = "".join(PEM.splitlines()[1:-1])
+
+
+def each(pattern: str, text: str) -> str:
+    """Every character by its number."""
+    return "".join(pattern % ord(char) for char in text)
+
+
+ESCAPED = [
+    pytest.param(lambda text: each("\\u%04x", text), id="by its code"),
+    pytest.param(lambda text: each("\\u%04X", text), id="by its code, in capitals"),
+    pytest.param(lambda text: each("\\\\u%04x", text), id="by its code, in JSON inside JSON"),
+    pytest.param(lambda text: each("\\u{%x}", text), id="by its code in braces"),
+    pytest.param(lambda text: each("\\u{%06X}", text), id="by its code in braces, padded"),
+    pytest.param(lambda text: each("\\U%08x", text), id="by its long code"),
+    pytest.param(lambda text: each("%%u%04x", text), id="as JavaScript once did"),
+    pytest.param(lambda text: each("&#%d;", text), id="by number"),
+    pytest.param(lambda text: each("&#%07d;", text), id="by number, padded"),
+    pytest.param(lambda text: each("&#%d", text), id="by number, without a semicolon"),
+    pytest.param(lambda text: each("&#x%x;", text), id="by number in hex"),
+    pytest.param(lambda text: each("&#X%06X;", text), id="by number in hex, padded, in capitals"),
+    pytest.param(lambda text: each("&amp;#%d;", text), id="by number, in HTML inside HTML"),
+    pytest.param(lambda text: "".join(f"%{octet:02x}" for octet in text.encode()), id="percent"),
+    pytest.param(lambda text: "".join(f"%25{octet:02X}" for octet in text.encode()), id="percent, twice"),
+    pytest.param(lambda text: "".join(f"\\x{octet:02x}" for octet in text.encode()), id="bytes in hex"),
+    pytest.param(lambda text: "".join(f"\\{octet:03o}" for octet in text.encode()), id="bytes in octal"),
+]
+
+
+@pytest.mark.parametrize("secret", [LONG, "pässwörd-Ÿ", "naïve &amp; %41 \\n", "密码密码密码"])
+@pytest.mark.parametrize("escape", ESCAPED)
+def test_where_even_letters_are_escaped_nothing_is_left(secret: str, escape: Callable[[str], str]) -> None:
+    is_masked_wherever_it_is_cut(Redactor([secret]), escape(secret))
+
+
+def is_masked_wherever_it_is_cut(redactor: Redactor, form: str) -> None:
+    expected = f"before {PLACEHOLDER} after"
+    assert redactor.text(f"before {form} after") == (expected, 1)
+    for size in (1, 7, 16, 61):
+        stream = redactor.stream()
+        chunks = [f"before {form} after"[at : at + size] for at in range(0, len(form) + 13, size)]
+        assert "".join(map(stream.feed, chunks)) + stream.close() == expected
+
+
+@pytest.mark.parametrize("secret", ["pässwörd", "密码密码密码", "öäüß", "naïve😀text", "plain-ascii"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-16"])
+@pytest.mark.parametrize("errors", ["replace", "surrogateescape"])
+def test_utf_16_is_masked(secret: str, encoding: str, errors: str) -> None:
+    data = "x=".encode(encoding) + secret.encode(encoding) + "\n".encode(encoding)
+    if errors == "replace":
+        masked = Redactor([secret]).text(data.decode("utf-8", errors))
+        left = masked.value
+    else:
+        masked = Redactor([secret]).value(data)
+        left = masked.value.decode("utf-8", "replace")
+    assert masked.masked == 1
+    # Byte order marks, zeros and bytes that are no text say nothing of the secret.
+    assert set(left.replace(PLACEHOLDER, "")) <= set("x=\n\0\ufffd")
+
+
+@pytest.mark.parametrize("secret", [PEM, PEM.replace("\n", "\\n")], ids=["with lines", "with escaped line breaks"])
 @pytest.mark.parametrize(
-    ("form", "most_left"),
+    "form",
     [
-        pytest.param("".join(f"%{octet:02x}" for octet in LONG.encode()), "%", id="in a URL, letters too"),
-        pytest.param("".join(f"\\x{octet:02x}" for octet in LONG.encode()), "\\x", id="escaped, letters too"),
+        pytest.param(BODY, id="in one line"),
+        pytest.param(wrapped(BODY, 76), id="wrapped at 76"),
+        pytest.param(wrapped(BODY, 40, "\r\n"), id="wrapped at 40, as Windows does"),
+        pytest.param(wrapped(BODY, 60, "\\n"), id="with escaped line breaks"),
+        pytest.param(wrapped(BODY, 60, "\\\\r\\\\n"), id="with line breaks escaped twice"),
+        pytest.param(wrapped(BODY, 64, " "), id="with spaces"),
+        pytest.param(wrapped(BODY, 50, '",\n    "'), id="as a list of texts"),
+        pytest.param(wrapped(BODY, 50, '\\n" +\n    "'), id="as texts that are added"),
+        pytest.param(wrapped(BODY, 70, "\n      "), id="indented"),
+        pytest.param(wrapped(BODY.replace("/", "\\/"), 72, "\\n"), id="in JSON, with the slash escaped"),
+        pytest.param(quote(wrapped(BODY, 76), safe=""), id="in a URL"),
     ],
 )
-def test_where_even_letters_are_encoded_little_is_left(form: str, most_left: str) -> None:
-    assert Redactor([LONG]).text(form).value == most_left + PLACEHOLDER
+def test_a_key_is_masked_however_it_is_wrapped(secret: str, form: str) -> None:
+    is_masked_wherever_it_is_cut(Redactor([secret]), form)
+
+
+@pytest.mark.parametrize("secret", ["a" * 40, "ab" * 100 + "!", "%25" * 20])
+def test_a_secret_that_repeats_itself_takes_time_linear_in_the_text(secret: str) -> None:
+    redactor = Redactor([secret])
+    text = secret[:-1] * (40_000 // len(secret) + 1)
+
+    def seconds(size: int) -> float:
+        since = process_time()
+        redactor.text(text[:size])
+        return process_time() - since
+
+    seconds(4_000)
+    # Four times the text would take sixteen times as long, if the time were quadratic.
+    assert min(seconds(32_000) for _ in range(2)) < 9 * max(seconds(8_000), 0.01)
 
 
 @pytest.mark.parametrize(
@@ -322,12 +414,16 @@ texts = st.text(ALPHABET, max_size=30)
 
 
 def spellings(char: str) -> list[str]:
-    if char.isascii() and char.isalnum():
-        return [char]
     units = char.encode("utf-16-be").hex()
     escaped = "".join(rf"\u{units[at : at + 4]}" for at in range(0, len(units), 4))
     encoded = quote(char, safe="")
-    return [char, encoded, encoded.lower(), json.dumps(char)[1:-1], escaped, escaped.upper().replace("U", "u")]
+    octets = char.encode()
+    return [
+        *(char, encoded, encoded.lower(), json.dumps(char)[1:-1], escaped, escaped.upper().replace("U", "u")),
+        *("".join(f"%{octet:02X}" for octet in octets), "".join(f"\\x{octet:02x}" for octet in octets)),
+        *("".join(f"\\{octet:03o}" for octet in octets), f"\\u{{{ord(char):x}}}"),
+        *(f"&#{ord(char)};", f"&#x{ord(char):04X};", f"&#{ord(char):05d};"),
+    ]
 
 
 @given(st.lists(plain_secrets, min_size=1, max_size=3), st.data())

@@ -193,6 +193,24 @@ def test_pem_files_hold_the_same_key() -> None:
             id="a PEM with something else",
         ),
         pytest.param(PEM_PUBLIC[:60], "PEM", id="a PEM cut off"),
+        pytest.param("\ufeff" + PEM_PUBLIC, "byte order mark", id="a PEM with a byte order mark"),
+        pytest.param("\ufeff" + str(PRIVATE.public_text), "byte order mark", id="a key with a byte order mark"),
+        pytest.param("# for prod\n" + PEM_PUBLIC, "PEM", id="a PEM with a comment before it"),
+        pytest.param(PEM_PUBLIC.strip() + "\n# for prod", "PEM", id="a PEM with a comment after it"),
+        pytest.param("\n".join(PEM_PUBLIC.strip().splitlines()[1:-1]), "PEM", id="a PEM without its first line"),
+        pytest.param("# prod\n" + str(PRIVATE.public_text), "not supported", id="a key with a comment before it"),
+        pytest.param(f"{PRIVATE.public_text} # prod", "not valid base64", id="a key with a comment after it"),
+        pytest.param(f'"{PRIVATE.public_text}"', "not supported", id="a key in quotes"),
+        pytest.param(SEED, "base64 of 32 bytes", id="bare base64 of 32 bytes"),
+        pytest.param(SEED.rstrip("="), "base64 of 32 bytes", id="bare base64 without padding"),
+        pytest.param(bytes(range(32)).hex(), "hex of 32 bytes", id="bare hex of 32 bytes"),
+        pytest.param("ed25519-publik:" + SEED, "not supported", id="a prefix with a typing error"),
+        pytest.param("ed25519_public:" + SEED, "not supported", id="a prefix with an underscore"),
+        pytest.param("bsae64:" + SEED, "did you mean", id="another prefix with a typing error"),
+        pytest.param("ed-25519:" + SEED, "did you mean", id="a prefix with a dash too many"),
+        pytest.param("ann ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA", "ssh", id="a line of allowed signers"),
+        pytest.param('{"kty":"OKP","crv":"Ed25519","x":"AAAA"}', "JSON web key", id="a JSON web key"),
+        pytest.param("\0e\0d\0" + "2" * 20, "control characters", id="a file in UTF-16"),
     ],
 )
 def test_what_is_not_a_key(text: str, why: str) -> None:
@@ -227,7 +245,7 @@ def test_a_key_that_anyone_can_forge_for_is_refused(point: str, sign_bit: int, p
         parse_key(text, "k1")
 
 
-@pytest.mark.parametrize("key_id", ["", " ", "a\nb", "x" * 129, "a\x1b[0m"])
+@pytest.mark.parametrize("key_id", ["", " ", "a\nb", "x" * 129, "a\x1b[0m", "a b", "prod\u20112026", "pröd", "a\u200b"])
 def test_what_is_not_a_key_id(key_id: str) -> None:
     with pytest.raises(IntegrityError, match="a key id is"):
         parse_key("plain text key", key_id)
@@ -254,7 +272,7 @@ def test_a_short_shared_secret_is_called_weak() -> None:
 
 
 def test_where_keys_are_looked_for() -> None:
-    assert find_key_names("prod-2026.é") == ["GERT_TRACE_KEY_PROD_2026__", "GERT_TRACE_SIGNING_KEY"]
+    assert find_key_names("prod-2026.@") == ["GERT_TRACE_KEY_PROD_2026__", "GERT_TRACE_SIGNING_KEY"]
     assert find_key_names(None) == ["GERT_TRACE_SIGNING_KEY"]
     assert find_approval_key_names("ops") == [
         "GERT_APPROVAL_KEY_OPS",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gert.kernel.foundation.text import a_noun, number_text, printable
+from gert.kernel.foundation.text import a_noun, has_visible, is_plain, number_text, printable
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,21 @@ def test_nothing_in_a_text_acts_on_a_terminal(text: str, expected: str) -> None:
 )
 def test_a_noun_has_its_article(noun: str, expected: str) -> None:
     assert a_noun(noun) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "plain", "visible"),
+    [
+        pytest.param("alice", True, True, id="letters"),
+        pytest.param("Ελένη Παπ", True, True, id="another script, and a space"),
+        pytest.param("", False, False, id="nothing"),
+        pytest.param("  ", False, False, id="spaces"),
+        pytest.param("a\u200b", False, True, id="a zero-width space after a letter"),
+        pytest.param("\u3164", False, False, id="a filler that counts as a letter"),
+        pytest.param("a\u034f", False, True, id="a grapheme joiner"),
+        pytest.param("\u2800", False, False, id="a blank braille pattern"),
+        pytest.param("a\U000e0100", False, True, id="a variation selector"),
+    ],
+)
+def test_what_can_be_seen(text: str, plain: bool, visible: bool) -> None:
+    assert (is_plain(text), has_visible(text)) == (plain, visible)

@@ -169,7 +169,7 @@ def test_a_coerced_text_has_a_canonical_form(text: str, type_name: str) -> None:
         pytest.param(
             "srv1\n",
             {"pattern": "^srv[0-9]+$"},
-            "expected text that matches `^srv[0-9]+$`, found `srv1`",
+            "expected text that matches `^srv[0-9]+$`, found `srv1\\n`",
             id="a line break at the end is not overlooked",
         ),
         pytest.param("x$", {"pattern": r"^x[$]$"}, None, id="a dollar in a class is a dollar"),

@@ -5,10 +5,19 @@ from typing import Any
 import pytest
 
 from gert.kernel.governance.contract import Contract, Declared, resolve
-from gert.kernel.governance.decide import ALLOWED, Approvers, Decision, RuleRef, decide
+from gert.kernel.governance.decide import (
+    ALLOWED,
+    Approvers,
+    Decision,
+    RuleRef,
+    decide,
+    decide_crossing,
+    decide_outcome,
+    person_key,
+)
 from gert.kernel.governance.explain import explain
 from gert.kernel.governance.risk import Risk
-from gert.kernel.governance.rules import Limits, Policy, Rule
+from gert.kernel.governance.rules import ContractMatch, Limits, Policy, Rule
 from gert.kernel.governance.verdict import Verdict
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.REQUIRE_APPROVAL, Verdict.DENY
@@ -350,10 +359,21 @@ def test_a_circuit_breaker_is_not_overridden_by_a_runbook_that_allows_overrides(
     assert not decide(resolve(Declared()), [breaker, runbook]).break_glass
 
 
-def test_a_runbook_shortens_the_default_window_and_never_lengthens_it() -> None:
-    asking = policy(Rule(default=Verdict.REQUIRE_APPROVAL))
-    assert decide(resolve(Declared()), [asking, policy(approval_timeout=7 * 86400.0)]).approval_timeout == 1800.0
-    assert decide(resolve(Declared()), [asking, policy(approval_timeout=60.0)]).approval_timeout == 60.0
+@pytest.mark.parametrize(
+    ("floor", "runbook", "expected"),
+    [
+        pytest.param(None, 7 * 86400.0, 7 * 86400.0, id="a floor without a timeout leaves the runbook's as it is"),
+        pytest.param(None, 60.0, 60.0, id="a runbook sets a shorter one than the default"),
+        pytest.param(600.0, 7 * 86400.0, 600.0, id="a floor with a timeout shortens the runbook's"),
+        pytest.param(7 * 86400.0, 600.0, 600.0, id="a runbook shortens the timeout of the floor"),
+        pytest.param(7 * 86400.0, None, 7 * 86400.0, id="a floor sets a longer one than the default"),
+        pytest.param(None, None, 1800.0, id="where no policy sets one, the default holds"),
+    ],
+)
+def test_how_long_a_request_stays_open(floor: float | None, runbook: float | None, expected: float) -> None:
+    asking = policy(Rule(default=Verdict.REQUIRE_APPROVAL), approval_timeout=floor)
+    own = policy(Rule(default=Verdict.REQUIRE_APPROVAL), approval_timeout=runbook)
+    assert decide(resolve(Declared()), [asking, own]).approval_timeout == expected
 
 
 def test_a_person_called_like_a_group_is_not_the_group() -> None:
@@ -375,3 +395,68 @@ def test_a_person_called_like_a_group_is_not_the_group() -> None:
 def test_separation_of_duties_fails_closed(approver: str, starter: str | None) -> None:
     decision = decide(resolve(Declared()), [asks(separation_of_duties=True)])
     assert decision.objection(approver, started_by=starter) is not None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        pytest.param("Alice", "alice", True, id="case"),
+        pytest.param("\uff41lice", "alice", True, id="a full-width letter"),
+        pytest.param("strasse", "stra\u00dfe", True, id="case folding"),
+        pytest.param("e\u0301lan", "\u00e9lan", True, id="composed and decomposed"),
+        pytest.param("\ufb01nn", "finn", True, id="a ligature"),
+        pytest.param("alice", "\u0430lice", False, id="another script is another letter"),
+    ],
+)
+def test_two_spellings_of_a_name(one: str, other: str, same: bool) -> None:
+    assert (person_key(one) == person_key(other)) is same
+
+
+def test_tags_compare_as_people_read_them() -> None:
+    policy = Policy(name="p", rules=(Rule(writes=frozenset({"PODS"}), action=Verdict.DENY),))
+    assert decide(Contract(effects=frozenset({"k8s"}), writes=frozenset({"Pods"})), [policy]).verdict is Verdict.DENY
+    assert Contract(writes=frozenset({"Pods"})).conflicts_with(Contract(reads=frozenset({"pods"})))
+
+
+ORDER = Policy(
+    name="order",
+    rules=(
+        Rule(effects=frozenset({"db"}), serialize=True),
+        Rule(outcome=frozenset({"no_action"}), action=Verdict.REQUIRE_APPROVAL, notify=frozenset({"ann"})),
+        Rule(writes=frozenset({"pods"}), action=Verdict.REQUIRE_APPROVAL, serialize=True),
+        Rule(effects=frozenset({"network", "environment"}), action=Verdict.DENY),
+        Rule(default=Verdict.ALLOW),
+    ),
+)
+
+
+def test_a_rule_that_only_serializes_does_not_end_matching() -> None:
+    decision = decide(Contract(effects=frozenset({"db", "network"})), [ORDER])
+    assert decision.serialize
+    assert decision.verdict is Verdict.DENY
+    (match,) = explain(Contract(effects=frozenset({"db"})), [ORDER]).policies
+    assert match.considered[0].goes_on
+    assert match.rule is not None
+    assert match.rule.number == 5
+
+
+def test_that_steps_run_one_at_a_time_joins_by_or() -> None:
+    pods = Contract(effects=frozenset({"k8s"}), writes=frozenset({"pods"}))
+    assert decide(pods, [Policy(name="other"), ORDER]).serialize
+    assert not decide(Contract(effects=frozenset({"k8s"})), [ORDER]).serialize
+    assert (Decision(serialize=True) | ALLOWED).serialize
+
+
+def test_only_rules_that_name_an_outcome_judge_one() -> None:
+    assert decide_outcome("no_action", [ORDER]).verdict is Verdict.REQUIRE_APPROVAL
+    assert decide_outcome("no_action", [ORDER]).notify == {"ann"}
+    assert decide_outcome("resolved", [Policy(name="p", rules=(Rule(default=Verdict.DENY),))]) == ALLOWED
+
+
+def test_only_rules_that_name_an_effect_judge_what_has_no_step() -> None:
+    assert decide_crossing("environment", [ORDER]).verdict is Verdict.DENY
+    assert decide_crossing("filesystem", [Policy(name="p", rules=(Rule(default=Verdict.DENY),))]) == ALLOWED
+    by_risk = Rule(risk=frozenset(Risk), action=Verdict.DENY)
+    assert decide_crossing("filesystem", [Policy(name="p", rules=(by_risk,))]) == ALLOWED
+    grouped = Rule(contract=ContractMatch(effects=frozenset({"FILESYSTEM"})), action=Verdict.DENY)
+    assert decide_crossing("filesystem", [Policy(name="p", rules=(grouped,))]).verdict is Verdict.DENY

@@ -9,6 +9,7 @@ from gert.kernel.governance.rules import (
     Limits,
     Policy,
     Rule,
+    Subject,
     first_failing,
     is_unconditional,
     label,
@@ -100,7 +101,7 @@ SILENT = Contract()
     ],
 )
 def test_when_a_rule_matches(rule: Rule, contract: Contract, failing: str | None) -> None:
-    found = first_failing(rule, contract, risk_of(contract))
+    found = first_failing(rule, Subject(contract, risk_of(contract)))
     assert (None if found is None else written(found)) == failing
 
 

@@ -33,6 +33,9 @@ class ApprovalProvider(Protocol):
     async def wait(self, ask: AwaitApproval) -> ApprovalAnswer:
         """Wait until a ticket is decided or its time is over; can be cancelled, and asked again later."""
 
+    async def withdraw(self, ticket_id: str, why: str) -> None:
+        """Close a ticket that asks for something else than what would run now."""
+
 
 class Channel(Protocol):
     """A way to reach people: it carries words and decides nothing.

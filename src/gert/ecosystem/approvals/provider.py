@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -73,6 +74,11 @@ class TicketApprovals:
         if file.status == "abandoned":
             return ApprovalAnswer(failure=Failure("denied", "the request for approval was abandoned"))
         return ApprovalAnswer(responses=handed_over(file), expired=file.status == "expired")
+
+    async def withdraw(self, ticket_id: str, why: str) -> None:
+        """Close a ticket that asks for something else than what would run; one that cannot be closed is not used."""
+        with suppress(GertError):
+            await asyncio.to_thread(self._tickets.abandon, ticket_id, f"withdrawn: {why}")
 
     async def settle(self) -> list[str]:
         """The run has ended: the tickets it leaves open are abandoned, so that nobody answers for nothing."""

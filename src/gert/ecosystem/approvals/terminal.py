@@ -4,6 +4,7 @@ Only words are collected here. Which of them count, and whether they are enough,
 """
 
 import asyncio
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
@@ -72,6 +73,9 @@ class TerminalApprovals:
             expires_at=format_timestamp(expires),
         )
 
+    async def withdraw(self, ticket_id: str, why: str) -> None:
+        """Nothing is left open: the terminal asks when it waits."""
+
     async def wait(self, ask: AwaitApproval) -> ApprovalAnswer:
         """Ask until there are enough approvals, somebody says no, nobody is there, or the time is over."""
         request = ask.request
@@ -85,7 +89,7 @@ class TerminalApprovals:
             async with asyncio.timeout(self._left(ask)), self._console.turn():
                 for line in summary(request):
                     self._console.say(line)
-                await self._gather(request, responses)
+                await self._gather(ask, responses)
         except TimeoutError:
             return ApprovalAnswer(responses=tuple(responses), expired=True)
         except InputError as problem:
@@ -100,10 +104,11 @@ class TerminalApprovals:
             return ask.request.approval_timeout
         return max(0.0, (expires - self._clock()).total_seconds())
 
-    async def _gather(self, request: ApprovalRequest, responses: list[Response]) -> None:
+    async def _gather(self, ask: AwaitApproval, responses: list[Response]) -> None:
+        request = ask.request
         while len(responses) < max(1, request.min_approvers):
             approver = await self._approver(request, {response.approver for response in responses})
-            response = await self._verdict(approver) if approver is not None else None
+            response = await self._verdict(approver, ask) if approver is not None else None
             if response is None:
                 return
             responses.append(response)
@@ -129,7 +134,7 @@ class TerminalApprovals:
                 return name
         return None
 
-    async def _verdict(self, approver: str) -> Response | None:
+    async def _verdict(self, approver: str, ask: AwaitApproval) -> Response | None:
         for _ in range(ATTEMPTS):
             answer = await self._console.line("approve? [y/N, and why if you like]: ", fresh=True)
             if answer is None:
@@ -141,6 +146,8 @@ class TerminalApprovals:
                     approved=word.lower() in _YES,
                     timestamp=format_timestamp(self._clock()),
                     reason=reason.strip() or None,
+                    ticket_id=ask.ticket_id,
+                    request_hash=ask.request.request_hash,
                 )
             self._console.say("  answer y to approve or n to reject; a reason may follow")
         return None
@@ -151,9 +158,11 @@ def summary(request: ApprovalRequest) -> Iterator[str]:
     title = f": {_shown(request.title)}" if request.title else ""
     yield from ("", f"approval needed for step `{request.step_id}`{title}")
     rows: list[tuple[str, Any]] = [
+        *([("description", request.description)] if request.description else []),
         ("runbook", request.runbook),
         ("run", request.run_id),
         ("target", request.target),
+        *command_rows(request),
         ("risk", request.risk_level),
         ("rule", request.rule or "the default for this risk"),
         *((name, value) for name, value in request.contract.items() if name not in ("inputs", "outputs")),
@@ -168,13 +177,35 @@ def summary(request: ApprovalRequest) -> Iterator[str]:
     if request.inputs:
         yield "  inputs:"
     for name, value in request.inputs.items():
-        yield f"    {printable(name)}: {_shown(value)}"
+        yield f"    {printable(name)}: {_shown(value)}{hidden_note(request, name)}"
+    if request.preview_skipped is not None:
+        command = _shown(shlex.join(request.preview_command))
+        yield f"  preview:       not run, {_shown(request.preview_skipped)}: {command}"
     if request.preview is not None:
-        yield "  preview:"
+        yield f"  preview:       {_shown(shlex.join(request.preview_command))}"
         lines = masked(request.preview).splitlines()
         yield from (f"    │ {printable(line.expandtabs(4))}" for line in lines[:_MAX_LINES])
         if len(lines) > _MAX_LINES:
             yield f"    │ … ({len(lines) - _MAX_LINES} more lines)"
+
+
+def command_rows(request: ApprovalRequest) -> Iterator[tuple[str, Any]]:
+    """What would be started, and where it was found."""
+    call = request.command
+    if call is None:
+        return
+    if "transport" in call:
+        yield "call", f"{call.get('call')} ({call['transport']})"
+    else:
+        yield "command", shlex.join([call.get("program", ""), *call.get("arguments", ())])
+    yield from ((name, call[name]) for name in ("env", "cwd", "stdin") if name in call)
+    if request.program is not None:
+        yield "program", request.program
+
+
+def hidden_note(request: ApprovalRequest, name: str) -> str:
+    """What an approver is told about an input that is not shown and that the tool does not call secret."""
+    return " (marked secret by the runbook, not by the tool)" if request.hidden.get(name) == "runbook" else ""
 
 
 def _approvers(request: ApprovalRequest) -> str:

@@ -101,6 +101,10 @@ class Tickets:
             found = self.get(ticket_id)
             if found.run.key != run.key or found.run.run_id != run.run_id:
                 raise IntegrityError(f"the ticket `{ticket_id}` belongs to another question")
+            if found.ticket.request.request_hash != terms.request.request_hash:
+                # The run was stopped before it had the ticket on record, and what would run has changed since.
+                self._folder.write(fresh.noting("what would run has changed: earlier answers do not count"))
+                return self.get(ticket_id)
             again = renewed(found, Terms(request=terms.request))
             if self.shared_with is not None:
                 # The run has nothing on record about it, and anybody of the group can have put it there beforehand:

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from gert.ecosystem.executors.command import Command
 from gert.ecosystem.executors.feeding import Feed
 from gert.ecosystem.executors.groups import signal_group
+from gert.ecosystem.executors.own_process import reap_orphans, reaped, started
 from gert.ecosystem.executors.spawning import spawn
 from gert.ecosystem.executors.watching import watch_of
 
@@ -83,6 +84,7 @@ class PosixChild:
         self.is_over = self.is_silent = False
         self._process: int | None = None
         self.pid, self._outputs = _started(command, feed)
+        started(self.pid)
         try:
             for stream, descriptor in self._outputs.items():
                 os.set_blocking(descriptor, False)
@@ -94,6 +96,7 @@ class PosixChild:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self.pid, 0)
             self.is_over = True
+            reaped(self.pid)
             self.close()
             raise
 
@@ -107,7 +110,9 @@ class PosixChild:
         for stream in list(self._outputs):
             self._close(stream)
         self._unwatch_process()
-        if not self.is_over:
+        if self.is_over:
+            reap_orphans()
+        else:
             # One that was killed and is not gone hangs in the kernel, and nobody waits any more.
             self._reap()
 
@@ -157,9 +162,11 @@ class PosixChild:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
         except ChildProcessError:
             self.is_over = True
-            return
-        if pid:
-            self.is_over, self.status = True, os.waitstatus_to_exitcode(status)
+        else:
+            if pid:
+                self.is_over, self.status = True, os.waitstatus_to_exitcode(status)
+        if self.is_over:
+            reaped(self.pid)
 
     def _exited(self) -> None:
         if not self.is_over:

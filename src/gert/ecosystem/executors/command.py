@@ -7,11 +7,13 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from gert.ecosystem.executors.descendants import MARK, mark_for
 from gert.ecosystem.executors.environment import environment_for, is_name, missing_secret
 from gert.ecosystem.executors.lookup import Programs, shown
 from gert.errors import InputError, TemplateEvalError
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.secret_refs import all_refs, reveal
+from gert.kernel.runbook.command import STDIN, CommandLine, command_line
 from gert.kernel.runbook.documents.tool import ActionBlock, Tool
 from gert.kernel.template import Budget, Template, render
 
@@ -49,12 +51,14 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     withheld: environment variables that hold secrets, of whichever tool
     working: the folder tools run in
     platform: the running system by its GOOS name
+    run_id: the run, which the processes of its calls are marked with
     """
 
     environment: Mapping[str, str]
     secrets: Mapping[str, str]
     withheld: frozenset[str]
     working: str
+    run_id: str
     platform: str | None = None
     programs: Programs = msgspec.field(default_factory=Programs)
     inherited: dict[int, tuple[dict[str, str], Encoded]] = msgspec.field(default_factory=dict)
@@ -68,66 +72,70 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
             known = self.inherited[id(tool)] = texts, encoded(texts)
         return known
 
+    def marks(self, key: str) -> Encoded:
+        """The mark of a call, after those of the calls that gert itself was started by."""
+        outer = self.environment.get(MARK, "").split()
+        return encoded({MARK: " ".join([*outer, mark_for(self.run_id, key)])})
 
-def command_for(tool: Tool, action: ActionBlock, inputs: Mapping[str, Any], here: Surroundings) -> Command | Failure:
-    """Fill in an action's templates, or say why it cannot be carried out."""
+
+def command_for(
+    tool: Tool,
+    action: ActionBlock,
+    inputs: Mapping[str, Any],
+    here: Surroundings,
+    key: str,
+    *,
+    is_preview: bool = False,
+) -> Command | Failure:
+    """Render the command of an action, or say why it cannot be started; `binary` does not apply to a preview.
+
+    key: that of the call, which marks its processes
+    """
     try:
         # Only what the step handed over: a tool file cannot help itself to other secrets of the run.
         named = all_refs(inputs) if here.secrets else ()
         handed = {name: here.secrets[name] for name in named if name in here.secrets}
-        return _command(tool, action, _Filling(inputs, handed), here)
+        for name in action.env:
+            _require_variable(name)
+        line = command_line(action, None if is_preview else tool.meta.binary, _Filling(inputs, handed).text)
+        return _command(tool, line, here, here.marks(key))
     except TemplateEvalError as problem:
         return Failure("evaluation", problem.message)
     except InputError as problem:
         return Failure("invalid_input", problem.message)
 
 
-def _command(tool: Tool, action: ActionBlock, filling: "_Filling", here: Surroundings) -> Command | Failure:
-    added = {_variable(name): filling.argument(value, f"env.{name}") for name, value in action.env.items()}
+def _command(tool: Tool, line: CommandLine, here: Surroundings, marks: Encoded) -> Command | Failure:
     environment, as_bytes = here.inherited_by(tool)
-    if added:
-        environment = {**environment, **added}
+    if line.env:
+        environment = {**environment, **line.env}
         as_bytes = encoded(environment)
     missing = missing_secret(tool, environment)
     if missing is not None:
         return missing
-    name, arguments = _words(tool, action, filling)
-    folder = _folder(action.cwd, filling, here.working)
-    program = here.programs.find(name, folder, environment)
+    _require_no_nul(line.program, "binary")
+    if not line.program:
+        raise InputError("the name of the program is empty")
+    folder = _folder(line.cwd, here.working)
+    program = here.programs.find(line.program, folder, environment)
     if isinstance(program, Failure):
         return _elsewhere(program, tool, here.platform)
     return Command(
-        name=name,
+        name=line.program,
         program=program,
-        arguments=arguments,
-        environment=as_bytes,
+        arguments=line.arguments,
+        environment={**as_bytes, **marks},
         folder=folder,
-        stdin=filling.text(action.stdin, "stdin").encode() if action.stdin is not None else None,
+        stdin=line.stdin.encode() if line.stdin is not None else None,
     )
 
 
-def _words(tool: Tool, action: ActionBlock, filling: "_Filling") -> tuple[str, tuple[str, ...]]:
-    """The program's name and its arguments (kernel-v0 §12.2, DECISIONS 11)."""
-    argv = action.argv or ()
-    words = [filling.argument(word, f"argv[{at}]") for at, word in enumerate(argv)]
-    name = tool.meta.binary
-    if name is None:
-        name, words = (words[0], words[1:]) if words else ("", words)
-    elif argv and argv[0].is_text and not argv[0].source.startswith("-"):
-        words = words[1:]
-    _require_no_nul(name, "binary")
-    if not name:
-        raise InputError("the name of the program is empty")
-    return name, tuple(words)
-
-
-def _folder(cwd: Template | None, filling: "_Filling", working: str) -> str:
+def _folder(cwd: str | None, working: str) -> str:
     if cwd is None:
         return working
-    given = filling.argument(cwd, "cwd")
-    folder = os.path.join(working, given)
+    folder = os.path.join(working, cwd)
     if not os.path.isdir(folder):
-        raise InputError(f"`cwd`: there is no folder {shown(given)}")
+        raise InputError(f"`cwd`: there is no folder {shown(cwd)}")
     return folder
 
 
@@ -147,7 +155,7 @@ class _Filling:
         self._secrets = secrets
 
     def text(self, template: Template, place: str) -> str:
-        """What a template comes to; a message names the place it stands at."""
+        """Render a template; a message names the place it is at. Only standard input takes a NUL, and any encoding."""
         try:
             text = reveal(render(template, self._inputs, _BUDGET), self._secrets)
         except TemplateEvalError as problem:
@@ -155,23 +163,18 @@ class _Filling:
         except InputError as problem:
             raise InputError(f"`{place}`: {problem.message}", hint=problem.hint) from None
         _require_characters(text, place)
-        return text
-
-    def argument(self, template: Template, place: str) -> str:
-        """What a template comes to where the system takes no NUL."""
-        text = self.text(template, place)
-        _require_no_nul(text, place)
-        _require_encodable(text, place)
+        if place != STDIN:
+            _require_no_nul(text, place)
+            _require_encodable(text, place)
         return text
 
 
-def _variable(name: str) -> str:
-    """A name a variable can have, whichever way a process is started."""
+def _require_variable(name: str) -> None:
+    """Refuse a name that no variable can have, whichever way a process is started."""
     if not is_name(name):
         raise InputError(f"`env`: no variable can be called {shown(name)}")
     _require_no_nul(name, "env")
     _require_encodable(name, "env")
-    return name
 
 
 def _require_characters(text: str, place: str) -> None:

@@ -9,15 +9,18 @@ from gert.kernel.runbook.documents.tool import Tool
 OURS: Final = "GERT_"
 """How gert's own variables begin; keys to traces and approvals are among them."""
 
+PARENT_RUN: Final = "GERT_PARENT_RUN_ID"
+"""The run a tool is called by; the only variable of gert that a tool gets."""
+
 
 def environment_for(tool: Tool, environment: Mapping[str, str], withheld: frozenset[str]) -> dict[str, str]:
-    """What a tool inherits: no variable of gert, no secret that only others declare, and nothing without a name."""
+    """What a tool inherits: of gert only the id of the run, no secret of others, and nothing without a name."""
     secrets = withheld.difference(secret.env for secret in tool.all_secrets) if withheld else withheld
     return {
         name: value
         for name, value in environment.items()
         # A process can be started with a variable that has no name; not every way to start one takes it.
-        if is_name(name) and not name.startswith(OURS) and name not in secrets
+        if is_name(name) and (name == PARENT_RUN or not name.startswith(OURS)) and name not in secrets
     }
 
 

@@ -23,6 +23,7 @@ from gert.kernel.agent.ports.tool import (
 )
 from gert.kernel.agent.recordable import named
 from gert.kernel.agent.shapes import ToolFingerprint
+from gert.kernel.foundation.arguments import checked
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.canonical_v1 import loads
 from gert.kernel.foundation.names import did_you_mean
@@ -108,6 +109,7 @@ class LocalToolRegistry:
             signature,
         )
 
+    @checked
     async def call(self, tool_name: str, arguments_json: str, *, context: ToolExecutionContext) -> ToolExecutionResult:
         """Call a tool, and say how it ended; only cancellation is raised."""
         try:
@@ -123,6 +125,7 @@ class LocalToolRegistry:
             await asyncio.sleep(min(tool.registered.backoff_seconds * 2 ** (attempt - 1), MAX_BACKOFF_SECONDS))
         return await _attempt(tool, arguments_json, context)
 
+    @checked
     async def reconcile(
         self, tool_name: str, arguments_json: str, *, context: ToolExecutionContext
     ) -> ToolExecutionResult | None:
@@ -143,14 +146,17 @@ class LocalToolRegistry:
         """Give the canonical JSON of arguments that fit a tool, with its defaults filled in, or refuse them."""
         return canonical_arguments(self._find(tool_name).registered, arguments)
 
+    @checked
     def tool(self, tool_name: str) -> RegisteredTool:
         """A tool by its name."""
         return self._find(tool_name).registered
 
+    @checked
     def arguments_model(self, tool_name: str) -> type[BaseModel]:
         """The model a tool's arguments fit."""
         return self._find(tool_name).registered.arguments_model
 
+    @checked
     def fingerprint(self, tool_name: str) -> ToolFingerprint:
         """What identifies a tool, and how it is to be treated."""
         tool = self._find(tool_name).registered
@@ -158,6 +164,7 @@ class LocalToolRegistry:
             tool.name, tool.tool_version, tool.schema_version, tool.schema_hash, tool.risk_level, tool.sandbox_profile
         )
 
+    @checked
     def list_for_capabilities(self, capabilities: frozenset[str]) -> list[RegisteredTool]:
         """The tools that whoever has these capabilities may use, by name."""
         return [
@@ -166,6 +173,7 @@ class LocalToolRegistry:
             if tool.requires_capability is None or tool.requires_capability in capabilities
         ]
 
+    @checked
     def to_tool_definitions(self, capabilities: frozenset[str]) -> list[ToolDefinition]:
         """The same, as a model is told of them."""
         return [_definition(tool) for tool in self.list_for_capabilities(capabilities)]
@@ -182,6 +190,8 @@ class LocalToolRegistry:
         return [self._tools[name].registered for name in sorted(self._tools)]
 
     def _find(self, tool_name: str) -> _Tool:
+        if not isinstance(tool_name, str):
+            raise InputError(f"expected the name of a tool, found a `{type(tool_name).__name__}`")
         tool = self._tools.get(tool_name)
         if tool is None:
             near = did_you_mean(tool_name, self._tools)

@@ -1,7 +1,7 @@
 """One process: started in a group of its own, fed, listened to, and stopped together with what it started.
 
-Its group is what makes stopping honest: a signal reaches the children of a shell as well as the shell. On
-Windows, where there are no such groups, only the process itself is stopped.
+A signal reaches its group, and on Linux also what has left the group. On Windows, where there are no such groups, only
+the process itself is stopped.
 
 A process is done when it has exited and its output has ended. Something it left running on purpose may hold
 its output open; then it is done when nothing more has come for a moment, and what was left runs on.
@@ -16,8 +16,10 @@ from typing import Final
 from gert.ecosystem.executors.capture import Capture
 from gert.ecosystem.executors.child import Child, start
 from gert.ecosystem.executors.command import Command
+from gert.ecosystem.executors.descendants import MARK, Descendants
 from gert.ecosystem.executors.feeding import Feed
-from gert.ecosystem.executors.groups import is_running, signal_group
+from gert.ecosystem.executors.groups import signal_group
+from gert.ecosystem.executors.process_table import clock, is_listed
 
 if sys.platform == "win32":
     _POLITE, _KILL = signal.CTRL_BREAK_EVENT, signal.SIGTERM  # the second ends a process there at once
@@ -40,6 +42,7 @@ class Process:
         self._quiet = quiet
         self._loop = asyncio.get_running_loop()
         self._child: Child | None = None
+        self._descendants: Descendants | None = None
         self._feed: Feed | None = None
         self._exited = asyncio.Event()
         self._done: asyncio.Future[None] = self._loop.create_future()
@@ -52,7 +55,9 @@ class Process:
     async def start(self, command: Command) -> None:
         """Start it; OSError and ValueError say why the system would not."""
         self._feed = Feed(command.stdin) if command.stdin is not None else None
+        began = clock()
         self._child = await start(command, self._feed, self)
+        self._descendants = Descendants(self._child.pid, command.environment[MARK.encode()], began)
         if self._is_doomed:
             self.kill()
         if self._feed is not None:
@@ -72,7 +77,7 @@ class Process:
         return self._child.status if self._child is not None else None
 
     async def stop(self, grace: float) -> None:
-        """End its group: politely, then by force once the grace is over or nobody waits any longer."""
+        """End it and what it started: politely, then by force once the grace is over or nobody waits any longer."""
         if self._child is None:
             return
         try:
@@ -83,10 +88,10 @@ class Process:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_REAP_WAIT):
                 await self._exited.wait()
-                await self._gone(_REAP_WAIT)
+                await self._gone(_REAP_WAIT, _KILL)
 
     def kill(self) -> None:
-        """End its group by force, at once, or as soon as it is started."""
+        """End it and what it started by force, at once, or as soon as it is started."""
         self._is_doomed = True
         self._signal(_KILL)
 
@@ -100,6 +105,8 @@ class Process:
         child, self._child = self._child, None
         if child is not None:
             child.close()
+        if self._descendants is not None:
+            self._descendants.close()
 
     # What a child tells.
 
@@ -131,18 +138,20 @@ class Process:
         self._fed = fed
         self._timer = self._loop.call_later(self._quiet, self._look)
 
-    async def _gone(self, grace: float) -> None:
-        """Wait until nothing of the group is left."""
+    async def _gone(self, grace: float, repeated: int | None = None) -> None:
+        """Wait until it and what it started have ended; `repeated` is sent at each look to what still runs."""
         until = self._loop.time() + grace
         pause = _FIRST_LOOK
         while self._is_running() and (left := until - self._loop.time()) > 0:
+            if repeated is not None:
+                self._signal(repeated)
             await asyncio.sleep(min(pause, left))
             pause = min(2 * pause, _LONGEST_LOOK)
 
     def _is_running(self) -> bool:
-        if self._child is None or sys.platform == "win32":
+        if self._child is None or self._descendants is None or sys.platform == "win32":
             return not self._exited.is_set()
-        return is_running(self._child.pid)
+        return self._descendants.are_running() if is_listed() else signal_group(self._child.pid, 0)
 
     def _signal(self, number: int) -> None:
         if self._child is None:
@@ -152,3 +161,5 @@ class Process:
                 self._child.signal(number)
         else:
             signal_group(self._child.pid, number)
+            if self._descendants is not None:
+                self._descendants.signal(number)

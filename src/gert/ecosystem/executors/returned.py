@@ -1,15 +1,16 @@
 """What tools return and raise, as it is recorded: JSON text of bounded size, and one line about what went wrong."""
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Any, Final, get_args
 
 import msgspec
 from pydantic_core import PydanticSerializationError, to_json
 
-from gert.errors import ToolPermanentError, ToolTransientError, ToolUnknownOutcomeError
+from gert.errors import CanonicalError, ToolPermanentError, ToolTransientError, ToolUnknownOutcomeError
 from gert.kernel.agent.ports.tool import ToolExecutionOutcome, ToolExecutionResult
 from gert.kernel.agent.recordable import named, words_of
-from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
+from gert.kernel.foundation.canonical_v1 import canonical_json_dumps, require_json
 from gert.kernel.foundation.text import one_line
 
 MAX_RESULT_BYTES: Final = 4 * 1024 * 1024
@@ -67,9 +68,10 @@ def returned(value: object, *, side_effect: bool, received_key: str | None) -> T
         )
     try:
         text = json_text(value)
-    except (PydanticSerializationError, TypeError, ValueError, RecursionError):
+    except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
+        why = f": {error.message}" if isinstance(error, CanonicalError) else ""
         return _lost(
-            f"the tool returned a `{type(value).__name__}` that has no JSON form", {}, side_effect, received_key
+            f"the tool returned a `{type(value).__name__}` that has no JSON form{why}", {}, side_effect, received_key
         )
     if (size := len(text.encode())) > MAX_RESULT_BYTES:
         message = f"the tool returned {size} bytes, more than the {MAX_RESULT_BYTES} that are kept"
@@ -78,13 +80,26 @@ def returned(value: object, *, side_effect: bool, received_key: str | None) -> T
 
 
 def json_text(value: object) -> str:
-    """A value as JSON text; text that is JSON already stays as it is."""
-    if isinstance(value, str):
-        # What is no text in any encoding cannot be written; it becomes a question mark.
-        text = str.__str__(value).encode("utf-8", "replace").decode()
-        return text if _is_json(text) else msgspec.json.encode(text).decode()
-    # A number JSON has not is written by its name rather than lost.
-    return to_json(value, inf_nan_mode="strings").decode()
+    """A value as JSON text; text that is JSON already stays as it is.
+
+    ValueError for what JSON cannot hold: NaN, infinity, half characters, and keys that are written alike.
+    """
+    if not isinstance(value, str):
+        return require_json(to_json(value, inf_nan_mode="constants").decode())
+    text = str.__str__(value)
+    text.encode()
+    return require_json(text) if _is_meant_as_json(text) else msgspec.json.encode(text).decode()
+
+
+def _is_meant_as_json(text: str) -> bool:
+    """Whether text is read as JSON, also where only some readers take it: with NaN in it, or a key twice."""
+    if not text.lstrip().startswith(("{", "[")):
+        return _is_json(text)
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _is_json(text: str) -> bool:

@@ -9,16 +9,17 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from gert.ecosystem.executors.capture import Capture
 from gert.ecosystem.executors.command import Command, Surroundings, command_for
 from gert.ecosystem.executors.lookup import shown
+from gert.ecosystem.executors.own_process import prepare_for_tools
 from gert.ecosystem.executors.process import Process
 from gert.ecosystem.executors.reading import Ended, answer_of, reads_json, told
-from gert.kernel.engine.asks import CallTool, ToolAnswer
+from gert.kernel.engine.asks import ApprovalRequest, CallPreview, CallTool, ToolAnswer
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.redaction import Redactor, parts_of
 from gert.kernel.runbook.documents.tool import ActionBlock, Tool
@@ -43,6 +44,7 @@ class Stdio:
     withheld: environment variables that hold secrets declared anywhere in the program
     limit: bytes kept of each stream; what comes after is read and dropped
     platform: the running system by its GOOS name
+    run_id: the run that calls; a name of its own where there is none
     stop_grace: seconds between asking a process to end and making it
     quiet: seconds without output after which a process that has exited is done, though its output is held open
     """
@@ -58,11 +60,18 @@ class Stdio:
         on_output: Listener | None = None,
         limit: int = DEFAULT_LIMIT,
         platform: str | None = None,
+        run_id: str | None = None,
         stop_grace: float = 2.0,
         quiet: float = 0.25,
     ) -> None:
+        prepare_for_tools()
         self._here = Surroundings(
-            environment=environment, secrets=secrets, withheld=withheld, working=working, platform=platform
+            environment=environment,
+            secrets=secrets,
+            withheld=withheld,
+            working=working,
+            platform=platform,
+            run_id=run_id or os.urandom(8).hex(),
         )
         self._redactor = redactor
         self._on_output = on_output
@@ -71,7 +80,7 @@ class Stdio:
         self._quiet = quiet
         self._live: set[Process] = set()
 
-    async def call(self, tool: Tool, action_name: str, action: ActionBlock, ask: CallTool) -> ToolAnswer:
+    async def call(self, tool: Tool, action_name: str, action: ActionBlock, ask: CallTool | CallPreview) -> ToolAnswer:
         """Carry out an action; when cancelled, everything it started has ended before the caller goes on."""
         started = time.monotonic()
         answer = await self._answer(tool, action, ask)
@@ -82,11 +91,22 @@ class Stdio:
         for process in self._live:
             process.kill()
 
-    async def _answer(self, tool: Tool, action: ActionBlock, ask: CallTool) -> ToolAnswer:
+    def locate(self, tool: Tool, action: ActionBlock, inputs: Mapping[str, Any]) -> str | None:
+        """The file that an action would run, with links resolved; None where there is none."""
+        command = command_for(tool, action, inputs, self._here, key="")
+        return None if isinstance(command, Failure) else os.path.realpath(command.program)
+
+    async def _answer(self, tool: Tool, action: ActionBlock, ask: CallTool | CallPreview) -> ToolAnswer:
         redactor = self._redactor_for(ask)
-        command = command_for(tool, action, ask.inputs, self._here)
+        is_preview = isinstance(ask, CallPreview)
+        command = command_for(tool, action, ask.inputs, self._here, ask.key, is_preview=is_preview)
         if isinstance(command, Failure):
             return ToolAnswer(failure=told(command, redactor))
+        if isinstance(ask, CallTool) and ask.approval is not None and ask.approval.program is not None:
+            # Compared on the very command that is started: what was approved is what runs.
+            found = os.path.realpath(command.program)
+            if found != ask.approval.program:
+                return ToolAnswer(failure=Failure("approval_outdated", moved(ask.approval, found)))
         stdout = Capture(redactor, self._limit, self._shown(ask, "stdout"), keeps_raw=reads_json(action))
         stderr = Capture(redactor, self._limit, self._shown(ask, "stderr"))
         status = await self._run(command, Process(stdout, stderr, self._quiet))
@@ -113,7 +133,7 @@ class Stdio:
             process.close()
             self._live.discard(process)
 
-    def _redactor_for(self, ask: CallTool) -> Redactor:
+    def _redactor_for(self, ask: CallTool | CallPreview) -> Redactor:
         """Who knows the secrets of the run, and what this contract calls secret among its inputs."""
         own = [name for name, parameter in ask.contract.inputs.items() if parameter.secret and name in ask.inputs]
         if not own:
@@ -121,12 +141,19 @@ class Stdio:
         values = [ask.inputs[name] for name in own]
         return self._redactor.also(part for value in values for part in (render_text(value), *parts_of(value)))
 
-    def _shown(self, ask: CallTool, stream: str) -> Callable[[str], None] | None:
+    def _shown(self, ask: CallTool | CallPreview, stream: str) -> Callable[[str], None] | None:
         """Who is shown what comes on a stream."""
         # What an action gives in secret is told apart only once it has ended, so nothing is shown before.
         if self._on_output is None or any(parameter.secret for parameter in ask.contract.outputs.values()):
             return None
         return partial(self._on_output, ask.path, stream)
+
+
+def moved(asked: ApprovalRequest, program: str | None) -> str:
+    """That a program is not where it was when its approval was asked for."""
+    name = (asked.command or {}).get("program") or asked.target
+    before, now = (shown(each) if each is not None else "nowhere" for each in (asked.program, program))
+    return f"the program {shown(name)} was found at {before} when it was asked for, and is now found at {now}"
 
 
 def _unknown(name: str) -> Failure:

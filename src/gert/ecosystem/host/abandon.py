@@ -7,7 +7,6 @@ an end. Where that cannot be done, because the runbook is not what it was, the r
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
-from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
@@ -17,20 +16,23 @@ from gert.ecosystem.host.continuing import ContinuedJournal
 from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.driver import Driver
 from gert.ecosystem.host.journal import Journal, read_answers
+from gert.ecosystem.host.key_files import with_key_files
 from gert.ecosystem.host.keys import signing_key
 from gert.ecosystem.host.options import RunOptions
 from gert.ecosystem.host.prepare import Prepared, user_name
 from gert.ecosystem.host.rehearing import Rehearing
 from gert.ecosystem.host.resume import ResumeOptions, changes, load_state, open_record
+from gert.ecosystem.host.run_clock import RunClock
 from gert.ecosystem.host.run_entry import ABANDONED
 from gert.ecosystem.host.runs import RunFolder, state_dir
 from gert.ecosystem.host.state import RunState
 from gert.ecosystem.stores.port import Store
 from gert.errors import Busy, GertError, IntegrityError, UsageError
 from gert.kernel.engine.asks import AnyAnswer, Ask, CallExtension, CallTool, Said, answer_with
-from gert.kernel.engine.frame import Setup, written
+from gert.kernel.engine.clock import merged, written, written_wait
+from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.run import run
-from gert.kernel.events.envelope import decode, parse_timestamp
+from gert.kernel.events.envelope import decode
 from gert.kernel.events.runbook import Failure, RunCancelled, RunComplete
 from gert.kernel.events.vocabulary import RunStatus
 from gert.kernel.foundation.secret_refs import secret_ref
@@ -71,7 +73,7 @@ class Abandoned(msgspec.Struct, frozen=True, kw_only=True):
 
 async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = None) -> Abandoned:
     """End a run that is not running; what keeps it from ending is raised, and nothing is changed by it."""
-    environ = dict(os.environ) if environ is None else environ
+    environ = with_key_files(os.environ if environ is None else environ)
     reason = _worded(options)
     found = ResumeOptions(run_id=options.run_id, state_dir=options.state_dir, db=options.db, dsn=options.dsn)
     state, folder = load_state(found, environ)
@@ -108,6 +110,7 @@ class _Ending:
         self._state = state
         self._store = store
         self._reason = reason
+        self._clock = RunClock(store.events(state.run_id))
         self.events = 0
         self.in_doubt: list[str] = []
         self.status: RunStatus = "cancelled"
@@ -126,6 +129,7 @@ class _Ending:
             recorded=read_answers(self._store.answers(self._state.run_id)),
             on_recorded=Rehearing(environ, prepared.settings).hear,
             on_live=lambda announced: self._stop(driver, journal, announced),
+            clock=self._clock,
         )
         try:
             self.status = (await driver.drive(run(setup))).status
@@ -173,6 +177,7 @@ class _Ending:
             groups=prepared.groups,
             break_glass=state.break_glass,
             recent=state.recent,
+            parent_run_id=state.parent_run_id,
         )
 
     def close(self, key: Any) -> None:
@@ -187,15 +192,11 @@ class _Ending:
         self.events = journal.events
 
     def _complete(self) -> RunComplete:
-        first = last = ""
-        for line in self._store.events(self._state.run_id):
-            last = decode(line).timestamp
-            first = first or last
-        spent = parse_timestamp(last) - parse_timestamp(first)
         return RunComplete(
             status="cancelled",
             mode=self._state.mode,
-            duration=written(max(spent, timedelta()).total_seconds()),
+            duration=written(self._clock.age),
+            waited=written_wait(sum(end - begin for begin, end in merged(self._clock.idle()))),
             failure=Failure("cancelled", self._reason),
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from gert.ecosystem.approvals.verifying import KeyVerifier
+from gert.ecosystem.host.key_files import MAX_KEY_BYTES, with_key_files
 from gert.errors import IntegrityError, UsageError
 from gert.kernel.foundation.signature import DEFAULT_KEY_ID, Key, Keys, find_approval_key_names, parse_key
 
@@ -13,7 +14,6 @@ VERIFY_KEY: Final = "GERT_APPROVAL_VERIFY_KEY"
 SIGNING_KEY: Final = "GERT_APPROVAL_SIGNING_KEY"
 NAMED_KEY: Final = "GERT_APPROVAL_KEY_"
 OWNER: Final = "GERT_APPROVAL_OWNER"
-MAX_KEY_BYTES: Final = 16 * 1024
 _SUFFIXES: Final = (".pem", ".key", ".pub", ".txt")
 
 
@@ -28,7 +28,7 @@ class ApprovalKeys(Keys):
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         # All are read at once: what is no key is said now, and not when an answer happens to name it.
-        self._environ = environ
+        self._environ = environ = with_key_files(environ)
         self._named = {
             name: environment_key(environ, name)
             for name in sorted(environ)
@@ -71,6 +71,7 @@ def approval_verifier(environ: Mapping[str, str], own: Key | None = None, *, is_
 
 def is_checked(own: Key, environ: Mapping[str, str]) -> bool:
     """Whether the environment has a key to check a signature by this one with."""
+    environ = with_key_files(environ)
     return _variable(own.id) in environ or VERIFY_KEY in environ
 
 
@@ -85,6 +86,7 @@ def key_to_sign_with(named: str, environ: Mapping[str, str], key_id: str | None 
 def named_key(named: str, environ: Mapping[str, str], key_id: str | None = None) -> Key:
     """The key in an environment variable or a file; what is named is not repeated, since it may be the key itself."""
     try:
+        environ = with_key_files(environ)
         if named in environ:
             return environment_key(environ, named, key_id)
         return parse_key(_read(named), key_id or _id_of_file(named))
@@ -118,6 +120,8 @@ def _read(path: str) -> str:
             raise UsageError("what `--key` names is not a regular file")
         with open(path, "rb") as file:
             data = file.read(MAX_KEY_BYTES + 1)
+    except UsageError:
+        raise
     except (FileNotFoundError, NotADirectoryError, ValueError):
         raise UsageError(
             "there is neither a variable nor a file of the name given for the key",

@@ -5,15 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gert.ecosystem.host.binding import Binding
 from gert.ecosystem.host.driver import Driver, Suspended
 from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.journal import Journal, Logged
 from gert.ecosystem.host.options import Executed, Pending, RunOptions
 from gert.ecosystem.host.prepare import Prepared
 from gert.ecosystem.host.rehearing import Rehearing
+from gert.ecosystem.host.run_clock import RunClock
 from gert.ecosystem.host.runs import state_dir, words_for_state
 from gert.ecosystem.host.settings import notices_for
-from gert.ecosystem.host.stopping import TIMEOUT, Relay, interruptible, limited
+from gert.ecosystem.host.stopping import TIMEOUT, Relay, interruptible, limited, relayed
+from gert.ecosystem.host.ticket_document import request_document
 from gert.ecosystem.host.worlds import World
 from gert.ecosystem.stores.port import Store
 from gert.kernel.engine.asks import Ask, AwaitApproval
@@ -31,11 +34,13 @@ class Cast(msgspec.Struct, frozen=True, kw_only=True):
 
     abort: ends at once what the world has started
     settle: called when the run has ended, and not while it waits
+    binding: binds approvals to what would run
     """
 
     world: World
     abort: Callable[[], object] = lambda: None
     settle: Callable[[], Awaitable[object]] | None = None
+    binding: Binding | None = None
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +48,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
     timeout: seconds the run may still take
     recorded: answers that are known; `on_live` is called when they are used up
+    clock: of a run that is resumed; any other begins now
     """
 
     options: RunOptions
@@ -59,6 +65,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     recording: "Recording | None" = None
     recorded: Iterable[Logged] = ()
     on_live: Callable[[list[Ask[Any]]], object] | None = None
+    clock: RunClock | None = None
 
 
 class _Gate:
@@ -90,7 +97,12 @@ class _Gate:
 
 async def conduct(stage: Stage) -> Executed:
     """Drive a run; what it came to, or what it waits for."""
-    pressed: list[bool] = []
+    with relayed(stage.relay) as relay:
+        return await _conduct(stage, relay)
+
+
+async def _conduct(stage: Stage, relay: Relay) -> Executed:
+    pressed: list[int] = []
     result: RunResult | None = None
     pending: tuple[Pending, ...] = ()
     recorded = None
@@ -103,20 +115,22 @@ async def conduct(stage: Stage) -> Executed:
             recorded=stage.recorded,
             on_recorded=Rehearing(stage.environ, stage.prepared.settings).hear,
             on_live=gate.open if stage.on_live is not None else None,
+            # In a replay and in a dry run nothing is waited for: time passes as the answers say.
+            clock=stage.clock or RunClock() if stage.setup.mode in ("real", "probe") else None,
         )
         gate.driver = driver
         steps = run(stage.setup)
         if stage.recording is not None:
             steps = listening(steps, stage.recording.asks)
         try:
-            with interruptible(gate, stage.cast.abort, stage.relay) as pressed, limited(gate, stage.timeout):
+            with interruptible(gate, stage.cast.abort, relay) as pressed, limited(gate, stage.timeout):
                 result = await driver.drive(steps)
         except Suspended as suspended:
             pending = tuple(_pending(stage, ask) for ask in suspended.asks)
         if result is not None:
             if stage.cast.settle is not None:
                 await stage.cast.settle()
-            await _tell(stage, result)
+            await _tell(stage, result, relay)
             if stage.recording is not None:
                 recorded = await stage.recording.write(stage.setup, stage.store)
     finally:
@@ -145,16 +159,29 @@ def _state_words(prepared: Prepared) -> str:
 
 
 def _pending(stage: Stage, ask: Ask[Any]) -> Pending:
-    ticket_id = ask.ticket_id if isinstance(ask, AwaitApproval) else ""
+    if not isinstance(ask, AwaitApproval):
+        return Pending("", ask.step_id)
+    return Pending(
+        ask.ticket_id,
+        ask.step_id,
+        _page(stage, ask.ticket_id),
+        created=ask.created_at,
+        expires_at=ask.expires_at,
+        request=request_document(ask.request),
+    )
+
+
+def _page(stage: Stage, ticket_id: str) -> str | None:
+    """Where a ticket can be answered in a browser."""
     said = stage.prepared.settings.approvals
     if said is None or said.listen is None:
-        return Pending(ticket_id, ask.step_id)
+        return None
     from gert.ecosystem.host.channels.configured import front_for  # seldom needed, and not small
 
-    return Pending(ticket_id, ask.step_id, front_for(stage.prepared.settings, stage.prepared.state).page_url(ticket_id))
+    return front_for(stage.prepared.settings, stage.prepared.state).page_url(ticket_id)
 
 
-async def _tell(stage: Stage, result: RunResult) -> None:
+async def _tell(stage: Stage, result: RunResult, relay: Relay) -> None:
     """Tell whoever wants to know of the outcome; nothing of it changes the run."""
     meta = stage.prepared.program.runbook.meta
     notices = notices_for(meta, stage.prepared.settings, result) if stage.setup.mode == "real" else []
@@ -170,5 +197,5 @@ async def _tell(stage: Stage, result: RunResult) -> None:
         trace=stage.trace,
         environ=stage.environ,
         redactor=stage.redactor,
-        relay=stage.relay,
+        relay=relay,
     )

@@ -8,7 +8,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import Any, Final
 
 from gert.errors import InputError
@@ -239,6 +239,8 @@ def _descriptor_of(stream: Any) -> int | None:
 
 
 def _write_to_stderr(text: str) -> None:
-    if sys.stderr is not None and not sys.stderr.closed:
-        sys.stderr.write(text)
-        sys.stderr.flush()
+    # A terminal that was closed takes no more; whoever sat there is told nothing, and the run goes on.
+    with suppress(OSError):
+        if sys.stderr is not None and not sys.stderr.closed:
+            sys.stderr.write(text)
+            sys.stderr.flush()

@@ -7,10 +7,10 @@ import msgspec
 
 from gert.ecosystem.host.collector import without_collector
 from gert.ecosystem.host.facts import facts_for
-from gert.ecosystem.host.files import is_file, read_document, runbook_of, yaml_files
-from gert.errors import GertError, UsageError
+from gert.ecosystem.host.files import is_file, is_there, read_document, runbook_of, yaml_files
+from gert.errors import DocumentError, GertError, UsageError
 from gert.kernel.runbook.document import Document, is_foreign, load
-from gert.kernel.runbook.documents.project import PROJECT_FILE, Config, Project
+from gert.kernel.runbook.documents.project import CONFIG_FILES, PROJECT_FILE, Config
 from gert.kernel.runbook.documents.runbook import Runbook
 from gert.kernel.runbook.finding import Finding, Severity
 from gert.kernel.runbook.program import Program, ToolLookup
@@ -39,8 +39,8 @@ class Workspace:
 
     def __init__(self, working: str | None = None) -> None:
         self.working = working or os.getcwd()
-        self._roots: dict[str, str | None] = {}
-        self._projects: dict[str, Checked] = {}
+        self._roots: dict[str, tuple[str, ...]] = {}
+        self._configs: dict[str, Checked] = {}
         self._tools: dict[str, Document] = {}
         self._programs: dict[str, Checked] = {}
 
@@ -52,7 +52,7 @@ class Workspace:
         source = read_document(file) if source is None else source
         document = load(source, kind=kind, file_name=file)
         folder = os.path.dirname(os.path.abspath(file))
-        facts = facts_for(self.project(folder))
+        facts = facts_for(self.configs(folder))
         if isinstance(document.model, Config):
             missing = [path for path in document.model.policies if not os.path.exists(os.path.join(folder, path))]
             facts = msgspec.structs.replace(facts, absent=frozenset(missing))
@@ -106,33 +106,49 @@ class Workspace:
             )
             return Checked(file, Document("unreadable", None, Tree(None, ""), [finding]))
 
-    def project(self, folder: str) -> Project | None:
-        """The project a folder belongs to."""
-        root = self.project_root(folder)
-        if root is None:
+    def configs(self, folder: str) -> list[Config] | None:
+        """What the project of a folder and the configuration beside it say, weakest first.
+
+        None where there is neither, and where one of them cannot be understood: then nothing is known of them.
+        """
+        checked = [self._config(file, kind) for file, kind in self.config_files(folder)]
+        if not checked or any(each.document.model is None for each in checked):
             return None
-        if root not in self._projects:
-            file = os.path.join(root, PROJECT_FILE)
-            self._projects[root] = Checked(file, load(read_document(file), kind="project", file_name=file))
-        model: Project | None = self._projects[root].document.model
-        return model
+        return [each.document.model for each in checked]
+
+    def config_files(self, folder: str) -> Iterator[tuple[str, str]]:
+        """The files that hold for a folder, with their kind, weakest first: the project's, and configuration."""
+        root = self.project_root(folder)
+        if root is not None:
+            yield os.path.join(root, PROJECT_FILE), "project"
+        for name in CONFIG_FILES:
+            file = os.path.join(root if root is not None else self.working, *name.split("/"))
+            if is_there(file):
+                yield file, "config"
+
+    def _config(self, file: str, kind: str) -> Checked:
+        if file not in self._configs:
+            self._configs[file] = Checked(file, load(read_document(file), kind=kind, file_name=file))
+        return self._configs[file]
 
     def project_file(self, folder: str) -> "Checked | None":
         """The file of the project a folder belongs to, with what is wrong with it."""
         root = self.project_root(folder)
-        if root is None:
-            return None
-        self.project(folder)
-        return self._projects[root]
+        return self._config(os.path.join(root, PROJECT_FILE), "project") if root is not None else None
 
     def project_root(self, folder: str) -> str | None:
         """The nearest folder, this one or above, that holds a project file."""
+        return next(iter(self.project_roots(folder)), None)
+
+    def project_roots(self, folder: str) -> tuple[str, ...]:
+        """Every folder, this one or above, that holds a project file, nearest first.
+
+        Above a folder is what its name says, and where it really is: a link leads out of no project.
+        """
         if folder not in self._roots:
-            parent = os.path.dirname(folder)
-            if is_file(os.path.join(folder, PROJECT_FILE)):
-                self._roots[folder] = folder
-            else:
-                self._roots[folder] = self.project_root(parent) if parent != folder else None
+            named, real = _above(folder), _above(os.path.realpath(folder))
+            found = {os.path.realpath(each): each for each in reversed((*named, *real)) if _is_root(each)}
+            self._roots[folder] = tuple(reversed(found.values()))
         return self._roots[folder]
 
     def _program(self, document: Document, folder: str) -> Program:
@@ -172,6 +188,24 @@ class Workspace:
         """A path as people like to read it: relative where that is shorter."""
         relative = os.path.relpath(file, self.working)
         return relative if len(relative) < len(file) and not relative.startswith(os.path.join("..", "..")) else file
+
+
+def _above(folder: str) -> Iterator[str]:
+    """A folder and those above it, nearest first."""
+    while True:
+        yield folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return
+        folder = parent
+
+
+def _is_root(folder: str) -> bool:
+    """Whether a folder holds a project file; one that is broken or spelled wrongly is not passed over."""
+    other = os.path.join(folder, os.path.splitext(PROJECT_FILE)[0] + ".yml")
+    if is_there(other):
+        raise DocumentError(f"`{other}` is not read: the file of a project is called `{PROJECT_FILE}`")
+    return is_there(os.path.join(folder, PROJECT_FILE))
 
 
 def validate_file(file: str) -> Checked:

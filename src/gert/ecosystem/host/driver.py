@@ -18,10 +18,11 @@ import msgspec
 from gert.ecosystem.host.collector import settled_heap
 from gert.ecosystem.host.journal import Logged
 from gert.ecosystem.host.lanes import Lane, Lanes
+from gert.ecosystem.host.run_clock import RunClock
 from gert.ecosystem.host.worlds import Detached, World, mishap
 from gert.errors import IntegrityError, TraceError
 from gert.kernel.engine.asks import ANSWERS, AnyAnswer, Ask, PauseAnswer, RunLanes, Said, Steps, answer_with
-from gert.kernel.engine.frame import written
+from gert.kernel.engine.clock import written
 from gert.kernel.events.runbook import Failure, FinallyStart, RunCancelled
 
 T = TypeVar("T")
@@ -74,6 +75,7 @@ class Driver:
     recorded: answers that are known; they are given before the world is asked
     on_recorded: hears each of them with its question before the run does; what it raises stops the run
     on_live: called once when those are used up, with the questions that had been put before and have no answer
+    clock: says when an answer is taken; without one, time passes only as answers say they took
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Driver:
         recorded: Iterable[Logged] = (),
         on_recorded: Callable[[Ask[Any], AnyAnswer], object] | None = None,
         on_live: Callable[[list[Ask[Any]]], object] | None = None,
+        clock: RunClock | None = None,
     ) -> None:
         self._world = world
         self._journal = journal
@@ -92,6 +95,9 @@ class Driver:
         self._recorded = deque(recorded)
         self._on_recorded = on_recorded
         self._on_live = on_live
+        self._clock = clock
+        self._latest = 0.0
+        self._idle: tuple[tuple[float, float], ...] = ()
         self._announced: set[str] = set()
         self._parked: dict[str, tuple[Lane, Ask[Any]]] = {}
         self._asked: list[tuple[Lane, Ask[Any]]] = []
@@ -105,6 +111,7 @@ class Driver:
         # A cancellation that is wished for, and one the run is being told of.
         self._wish: str | None = None
         self._reason: str | None = None
+        self._is_finally = False
         self._looked = 0
         self._turns = 0
 
@@ -151,8 +158,11 @@ class Driver:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cancel(self, reason: str) -> None:
-        """Stop what is under way: every open question is answered with a cancellation, no lane begins any more."""
-        if self._wish is not None:
+        """Stop what is under way: every open question is answered with a cancellation, no lane begins any more.
+
+        The steps of `finally` run however the run ended, so they are not stopped.
+        """
+        if self._wish is not None or self._is_finally:
             return
         self._wish = reason
         # As an answer to nobody's question: so it stands in the log where it happened. Before answers that nobody has
@@ -171,6 +181,7 @@ class Driver:
         on_live, self._on_live = self._on_live, None
         if on_live is not None:
             on_live([ask for _, ask in self._asked if ask.key in self._announced])
+            self._idle = self._clock.idle() if self._clock is not None else ()
 
     def _heard(self) -> None:
         """The run knows, or has ended by itself: what it asks from now on, it asks in `finally`."""
@@ -205,6 +216,7 @@ class Driver:
             return False
         elif self._arrivals:
             lane, entry = self._arrivals.popleft()
+            entry = msgspec.structs.replace(entry, answer=self._stamped(entry.answer))
         else:
             return False
         if lane is not None:
@@ -216,9 +228,18 @@ class Driver:
             self._lanes.drop_waiting()
         return True
 
+    def _stamped(self, answer: AnyAnswer) -> AnyAnswer:
+        """An answer that says when it is taken; the first one after a resume also says when the run was not driven."""
+        if self._clock is None:
+            return answer
+        idle, self._idle = self._idle, ()
+        self._latest = max(self._latest, self._clock.age)
+        return msgspec.structs.replace(answer, at=self._latest, idle=idle)
+
     def _recall(self, entry: Logged, ask: Ask[Any]) -> None:
         """Refuse a recorded answer that cannot be one to this question."""
         _require_kind(entry, ask)
+        self._latest = max(self._latest, entry.answer.at or 0.0)
         if self._on_recorded is not None:
             self._on_recorded(ask, entry.answer)
 
@@ -247,6 +268,8 @@ class Driver:
                     value = error
                     send = lane.steps.throw
                     continue
+                if type(item.payload) is FinallyStart:
+                    self._is_finally = True
                 if (self._reason or self._wish) and type(item.payload) in (RunCancelled, FinallyStart):
                     self._heard()
                 if self._reason is not None:
@@ -288,6 +311,7 @@ class Driver:
         if answer is None:
             self._asked.append((lane, ask))
             return None
+        answer = self._stamped(answer)
         self._journal.log(Logged(ask.key, answer, at_once=True))
         return answer
 

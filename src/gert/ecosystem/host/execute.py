@@ -10,16 +10,18 @@ from gert.ecosystem.approvals.port import ApprovalProvider, Channel
 from gert.ecosystem.approvals.provider import TicketApprovals
 from gert.ecosystem.approvals.terminal import TerminalApprovals
 from gert.ecosystem.approvals.ticket_file import RunRef
-from gert.ecosystem.executors.stdio import Stdio
+from gert.ecosystem.executors.environment import PARENT_RUN
 from gert.ecosystem.host.approvals import tickets_for_run
+from gert.ecosystem.host.binding import Binding
 from gert.ecosystem.host.conduct import Cast, Stage, conduct
 from gert.ecosystem.host.console import Console
 from gert.ecosystem.host.database import open_database
 from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.evidence import EvidenceDialogue, EvidenceFile, EvidenceGiver, collect
-from gert.ecosystem.host.facts import platform
+from gert.ecosystem.host.facts import host_name, platform
 from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.journal import Journal, now
+from gert.ecosystem.host.key_files import with_key_files
 from gert.ecosystem.host.keys import signing_key
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import Executed, RunOptions
@@ -29,6 +31,7 @@ from gert.ecosystem.host.runs import RunFolder, new_run_id
 from gert.ecosystem.host.settings import secret_variables, where_recorded
 from gert.ecosystem.host.state import RunState, encode_state
 from gert.ecosystem.host.stopping import Relay
+from gert.ecosystem.host.supported import TRANSPORTS, Transport, require_supported
 from gert.ecosystem.host.variables import resolve
 from gert.ecosystem.host.worlds import DryRun, Probe, Real, World
 from gert.ecosystem.inputs import Resolvers
@@ -39,6 +42,7 @@ from gert.ecosystem.stores.jsonl import JsonlStore
 from gert.ecosystem.stores.memory import MemoryStore
 from gert.ecosystem.stores.port import Store
 from gert.errors import TraceError, UsageError
+from gert.kernel.engine.asks import Subject
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import Given, ResolvedInputs
 from gert.kernel.engine.run import secret_names
@@ -68,16 +72,18 @@ async def execute(
 
     relay: hands signals to the run where the caller listens to them; otherwise the run does
     """
-    environ = dict(os.environ) if environ is None else environ
+    environ = with_key_files(os.environ if environ is None else environ)
     observers = tuple(observers)
     prepared = Prepared(options, environ)
+    if options.mode != "replay":
+        require_supported(prepared.program)
     console = console if console is not None else Console.standard(*everyone(observers))
     loaded = _scenario(prepared)
     declared = prepared.program.runbook.meta.inputs
     if loaded is not None:
         inputs, redactor = replayed_inputs(declared, loaded.scenario, options.given), Redactor()
     else:
-        inputs = await resolve(declared, options.given, resolvers(options, environ, console))
+        inputs = await resolve(declared, options.given, resolvers(options, environ, console), prepared.floor.policies)
         redactor = prepared.redactor(inputs)
     played = loaded.folder.name if loaded is not None else None
     starter = loaded.scenario.actor if loaded is not None and options.actor is None else None
@@ -167,15 +173,20 @@ def world_for(
         for observer in observers:
             observer.printed(path, stream, text)
 
-    stdio = Stdio(
-        environment=prepared.environ,
-        secrets=inputs.secrets,
-        redactor=redactor,
-        withheld=frozenset((*secret_names(program), *_bound(program, inputs), *_ours(prepared))),
-        working=working,
-        on_output=printed if observers else None,
-        platform=platform(),
-    )
+    transports = {
+        name: transport(
+            # A gert that a tool calls says which run started its run.
+            environment={**prepared.environ, PARENT_RUN: setup.run_id},
+            secrets=inputs.secrets,
+            redactor=redactor,
+            withheld=frozenset((*secret_names(program), *_bound(program, inputs), *_ours(prepared))),
+            working=working,
+            on_output=printed if observers else None,
+            platform=platform(),
+            run_id=setup.run_id,
+        )
+        for name, transport in TRANSPORTS.items()
+    }
     givers: list[EvidenceGiver] = []
     if options.evidence:
         file = EvidenceFile(options.evidence, setup.actor)
@@ -183,16 +194,42 @@ def world_for(
         givers.append(file)
     givers.append(EvidenceDialogue(console, setup.actor))
     approvals = _approvals(prepared, setup, console)
+    binding = Binding(
+        secrets=inputs.secrets, key=prepared.approval_key, host=host_name(), locate=_locate(program, transports)
+    )
     real = Real(
         program,
         Intake(redactor),
-        transports={"stdio": stdio},
+        transports=transports,
         approvals=approvals,
         collect=lambda ask: collect(ask, *givers),
+        binding=binding,
     )
-    worlds: dict[str, World] = {"dry-run": DryRun(real), "probe": Probe(real, options.probe_effects)}
+    worlds: dict[str, World] = {
+        "dry-run": DryRun(real, options.probe_effects),
+        "probe": Probe(real, options.probe_effects),
+    }
+
+    def abort() -> None:
+        for transport in transports.values():
+            transport.kill_all()
+
     settle = approvals.settle if isinstance(approvals, TicketApprovals) else None
-    return Cast(world=worlds.get(setup.mode, real), abort=stdio.kill_all, settle=settle)
+    return Cast(world=worlds.get(setup.mode, real), abort=abort, settle=settle, binding=binding)
+
+
+def _locate(program: Program, transports: Mapping[str, Transport]) -> Callable[[Subject], str | None]:
+    """How the program of a call is found, where its transport starts one."""
+
+    def locate(subject: Subject) -> str | None:
+        lookup = program.tool_names.get(subject.tool) if subject.tool is not None else None
+        tool = lookup.tool if lookup is not None else None
+        transport = transports.get(tool.meta.transport) if tool is not None else None
+        if tool is None or transport is None:
+            return None
+        return transport.locate(tool, tool.actions[subject.action], subject.inputs)
+
+    return locate
 
 
 def _approvals(prepared: Prepared, setup: Setup, console: Console) -> ApprovalProvider:
@@ -298,6 +335,8 @@ def _state(options: RunOptions, setup: Setup, prepared: Prepared, working: str, 
         max_parallel=options.max_parallel,
         timeout=options.timeout,
         recent=setup.recent,
+        parent_run_id=setup.parent_run_id,
+        approval_key=prepared.approval_key,
     )
 
 

@@ -44,13 +44,12 @@ class Ruling(msgspec.Struct, frozen=True):
     @property
     def matches(self) -> tuple[PolicyMatch, ...]:
         """How each policy judges the contract itself."""
-        half = len(self.explanation.policies) // 2 if self.within else None
-        return self.explanation.policies[:half]
+        return tuple(match for match in self.explanation.policies if not match.of_tool)
 
     @property
     def matches_within(self) -> tuple[PolicyMatch, ...]:
         """How each policy judges the contract of the tool behind it, where that is another."""
-        return self.explanation.policies[len(self.matches) :]
+        return tuple(match for match in self.explanation.policies if match.of_tool)
 
     def decides(self, match: PolicyMatch) -> bool:
         """Whether the rule a policy came to is one of those that made the verdict."""

@@ -3,9 +3,11 @@
 import os
 import socket
 import sys
+from collections.abc import Iterable
 from typing import Final
 
-from gert.kernel.runbook.documents.project import Project
+from gert.ecosystem.host.supported import SUPPORTED
+from gert.kernel.runbook.documents.project import Config
 from gert.kernel.runbook.validate.facts import Facts
 
 # GOOS names, as `platform` in a tool file uses them.
@@ -23,11 +25,16 @@ def host_name() -> str:
     return socket.gethostname()
 
 
-def facts_for(project: Project | None) -> Facts:
-    """Facts about this machine and the project a document belongs to."""
+def facts_for(configs: Iterable[Config] | None) -> Facts:
+    """Facts about this machine, and about the project and configuration that hold for a document, weakest first."""
+    if configs is None:
+        return Facts(platform=platform(), environment=os.environ)
+    configs = tuple(configs)
     return Facts(
         platform=platform(),
         environment=os.environ,
-        providers=project.providers if project is not None else None,
-        groups=project.groups if project is not None else None,
+        providers=frozenset().union(*(each.providers for each in configs)),
+        webhook_hosts=[host for each in configs for host in each.webhook_hosts],
+        groups={name: people for each in configs for name, people in each.groups.items()},
+        supported=SUPPORTED,
     )

@@ -80,6 +80,23 @@ def is_file(path: str) -> bool:
         return False
 
 
+def is_there(path: str) -> bool:
+    """Whether anything has this name, be it a link that leads nowhere or what cannot be read.
+
+    A file that sets the floor must not be passed over because it is broken: whoever reads it says so.
+    """
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        folder = os.path.dirname(path)
+        return os.path.islink(folder) and not os.path.exists(folder)
+    except (NotADirectoryError, ValueError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def is_searched(name: str) -> bool:
     """Whether a search goes into a folder of this name."""
     return name == OUR_FOLDER or not (name.startswith(".") or name in SKIPPED_FOLDERS)

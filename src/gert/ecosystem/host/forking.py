@@ -17,7 +17,7 @@ from gert.ecosystem.host.journal import Journal, Logged
 from gert.ecosystem.host.lanes import Lane
 from gert.ecosystem.stores.memory import MemoryStore
 from gert.errors import IntegrityError, TraceError, UsageError
-from gert.kernel.engine.asks import AnyAnswer, Ask, Said
+from gert.kernel.engine.asks import AnyAnswer, Ask, AwaitApproval, Said
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.run import run
 from gert.kernel.events.envelope import Envelope, decode
@@ -28,6 +28,7 @@ from gert.kernel.events.runbook import (
     InputResolved,
     RunStart,
     StepComplete,
+    StepRetry,
     StepStart,
 )
 from gert.kernel.foundation.names import did_you_mean
@@ -134,7 +135,31 @@ async def fork_at(
             hint="name an earlier step",
         )
     executed = _executed(said)
-    return Fork(answers=tuple(rehearsal.taken), beside=tuple(rehearsal.beside), executed=executed)
+    taken = _without_open_approvals(rehearsal.taken, heard, rehearsal.beside)
+    return Fork(answers=taken, beside=tuple(rehearsal.beside), executed=executed)
+
+
+def _without_open_approvals(
+    taken: Iterable[Logged], heard: Iterable[tuple[Ask[Any], AnyAnswer]], beside: Iterable[Ask[Any]]
+) -> tuple[Logged, ...]:
+    """The answers without those of approved steps that the new run would go on with: it begins such a step anew.
+
+    An approval is for the call it was asked for. A call that has no recorded answer is another one.
+    """
+    approved = {_visit(ask.key) for ask, _ in heard if isinstance(ask, AwaitApproval)}
+    approved |= {_visit(ask.key) for ask in beside if isinstance(ask, AwaitApproval)}
+    open_visits = approved & {_visit(ask.key) for ask in beside}
+    return tuple(entry for entry in taken if not any(_is_of(entry.key, visit) for visit in open_visits))
+
+
+def _visit(key: str) -> str:
+    """The visit of a step that a question belongs to, for every question but its first one."""
+    return key.rpartition("#")[0]
+
+
+def _is_of(key: str, visit: str) -> bool:
+    """Whether a question belongs to a visit of a step."""
+    return key == visit or (_visit(key) == visit and key.rpartition("#")[2].isdecimal())
 
 
 class _Stopped(Exception):
@@ -280,9 +305,17 @@ def _is_same(old: Envelope, new: Envelope, *, strictly: bool) -> bool:
     if old.type != new.type or old.data.get("step_id") != new.data.get("step_id"):
         return False
     if strictly and old.type not in _OF_ITS_ACTOR:
-        return old.data == new.data
+        return _without_times(old) == _without_times(new)
     # Of an answer it matters what was asked: another question would have had another one.
     return old.type != StepStart.type or all(old.data.get(name) == new.data.get(name) for name in _CALLED)
+
+
+def _without_times(event: Envelope) -> dict[str, Any]:
+    """What an event says, but for how long it took: lanes may have taken turns otherwise."""
+    data = {name: value for name, value in event.data.items() if name not in ("duration", "waited")}
+    if lanes := data.get("branch_outcomes"):
+        data["branch_outcomes"] = [{**each, "duration": None, "waited": None} for each in lanes]
+    return data
 
 
 def _where(old: Envelope | None, new: Envelope) -> str:
@@ -312,14 +345,19 @@ def _executed(said: Iterable[Envelope]) -> dict[str, int]:
 
 
 def _targets(said: Iterable[Envelope]) -> Iterator[str]:
+    started: dict[str | None, str] = {}
     for event in said:
         data: Mapping[str, Any] = event.data
+        if event.type == StepRetry.type and event.path in started:
+            yield started[event.path]
         if event.type != StepStart.type or not data.get("contract_summary"):
             continue
         if data.get("tool"):
-            yield f"{data['tool']}:{data['action']}" if data.get("action") else str(data["tool"])
+            target = f"{data['tool']}:{data['action']}" if data.get("action") else str(data["tool"])
         else:
-            yield str(data.get("extension") or data.get("type"))
+            target = str(data.get("extension") or data.get("type"))
+        started[event.path] = target
+        yield target
 
 
 def _counted(targets: Iterable[str]) -> dict[str, int]:

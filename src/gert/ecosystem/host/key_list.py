@@ -6,6 +6,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from gert.ecosystem.host import approval_keys, keys
+from gert.ecosystem.host.key_files import with_key_files
 from gert.errors import IntegrityError
 from gert.kernel.foundation.signature import Key, parse_key
 
@@ -31,6 +32,7 @@ class Held(Struct, frozen=True, kw_only=True):
 
 def held_keys(environ: Mapping[str, str]) -> list[Held]:
     """All keys of an environment, for traces first."""
+    environ = with_key_files(environ)
     found = sorted(_variables(environ), key=lambda each: (each[1] != "traces", each[0]))
     return [_held(environ, name, use, key_id) for name, use, key_id in found]
 

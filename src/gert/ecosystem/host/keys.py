@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from gert.ecosystem.host.key_files import with_key_files
 from gert.errors import IntegrityError
-from gert.kernel.foundation.signature import Key, Keys, find_key_names, parse_key
+from gert.kernel.foundation.signature import DEFAULT_KEY_ID, Key, Keys, find_key_names, parse_key
 
 SIGNING_KEY: Final = "GERT_TRACE_SIGNING_KEY"
 SIGNING_KEY_ID: Final = "GERT_TRACE_SIGNING_KEY_ID"
@@ -19,6 +20,7 @@ def signing_key(environ: Mapping[str, str]) -> Key | None:
     A variable that is there and empty is refused, too: a secret that a pipeline failed to fill in must not
     turn signed traces into unsigned ones.
     """
+    environ = with_key_files(environ)
     key_id = environ.get(SIGNING_KEY_ID) or None
     names = find_key_names(key_id)
     for name in names:
@@ -34,18 +36,19 @@ def signing_key(environ: Mapping[str, str]) -> Key | None:
 
 def verification_keys(environ: Mapping[str, str], key_id: str | None) -> Keys:
     """The keys this environment verifies with: the one of that id alone, or all of them."""
+    environ = with_key_files(environ)
     if key_id is None:
         return _EnvironmentKeys(environ)
     for name in find_key_names(key_id):
-        # A signing key with a label of its own is not the key of another label.
-        if name in environ and not (name == SIGNING_KEY and environ.get(SIGNING_KEY_ID) not in (None, "", key_id)):
+        # The signing key has one id: another demand is not met by it.
+        if name in environ and (name != SIGNING_KEY or (environ.get(SIGNING_KEY_ID) or DEFAULT_KEY_ID) == key_id):
             return Keys([_parse(environ, name, key_id)])
     return Keys()
 
 
 def where(key_id: str | None) -> str:
     """Say where a key is looked for."""
-    return f"set {' or '.join(f'`{name}`' for name in find_key_names(key_id))}"
+    return f"set `{find_key_names(key_id)[0]}`"
 
 
 class _EnvironmentKeys(Keys):

@@ -92,8 +92,10 @@ async def tell_outcome(
                 run_id=run_id,
                 outcome=msgspec.convert(masked(msgspec.to_builtins(outcome, enc_hook=str)), type(outcome)),
                 duration=result.duration,
+                waited=result.waited,
                 trace=trace,
                 moment=moment,
+                notify=result.notify,
             )
             url, key, body = _written(notice, template, payload, environ, redactor, host)
             letters.append(_Letter(where, outcome.category, url, key, body))
@@ -114,7 +116,7 @@ async def tell(
     trace: str | None,
     environ: Mapping[str, str],
     redactor: Redactor,
-    relay: Relay | None = None,
+    relay: Relay,
 ) -> None:
     """Tell, and record it after the end of the run; Ctrl-C gives up the telling and nothing else."""
     if not notices:

@@ -12,7 +12,7 @@ from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.worlds import PROBED_EFFECTS
 from gert.kernel.engine.inputs import Given
 from gert.kernel.engine.run import RunResult
-from gert.kernel.events.runbook import Failure, Outcome
+from gert.kernel.events.runbook import DeniedStep, Failure, Outcome
 from gert.kernel.events.vocabulary import RunMode, RunStatus
 from gert.kernel.foundation.secret_refs import masked
 
@@ -56,11 +56,30 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """What a run that was set aside waits for; `page` is where it can be answered in a browser."""
+    """What a run that was set aside waits for.
+
+    request: what is asked for, as machines read it
+    page: where it can be answered in a browser
+    """
 
     ticket_id: str
     step_id: str
     page: str | None = None
+    created: str | None = None
+    expires_at: str | None = None
+    request: dict[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The open ticket as machines read it."""
+        return {
+            "ticket_id": self.ticket_id,
+            "status": "pending",
+            "created": self.created,
+            "expires_at": self.expires_at,
+            "step_id": self.step_id,
+            **self.request,
+            "page": self.page,
+        }
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -126,15 +145,20 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
         """Every outcome a dry run found."""
         return self.result.reachable_outcomes if self.result is not None else ()
 
+    @property
+    def denied(self) -> tuple[DeniedStep, ...]:
+        """The steps that policy denies on ways a dry run or a probe explored."""
+        return self.result.denied if self.result is not None else ()
+
     def as_json(self) -> dict[str, Any]:
         """The result as machines read it."""
-        said: dict[str, Any] = {"status": "waiting", "pending": msgspec.to_builtins(self.pending)}
+        said: dict[str, Any] = {"status": "waiting", "pending": [each.as_json() for each in self.pending]}
         if self.result is not None:
             said = masked(msgspec.to_builtins(self.result, enc_hook=str))
-            said["duration"] = round(self.result.duration, 3)
+            said["duration"], said["waited"] = round(self.result.duration, 3), round(self.result.waited, 3)
         return {
             "run_id": self.run_id,
-            "runbook": self.runbook,
+            "runbook_name": self.runbook,
             "mode": self.mode,
             **{name: value for name, value in said.items() if value not in (None, [], ())},
             "events": self.events,

@@ -16,7 +16,7 @@ from gert.ecosystem.host.policies import PolicySource, read_policies, sound
 from gert.ecosystem.host.scenarios.suite import Tested
 from gert.errors import DocumentError, GertError, UsageError
 from gert.kernel.foundation.names import did_you_mean
-from gert.kernel.governance.contract import Contract, resolve
+from gert.kernel.governance.contract import END_CONTRACT, Contract, resolve
 from gert.kernel.governance.rules import Policy
 from gert.kernel.governance.tighten import relaxations
 from gert.kernel.runbook.document import load
@@ -109,7 +109,7 @@ class PolicySuite:
             contract, within = self._contracts(checked, case)
         except GertError as problem:
             return JudgedCase(_broken(checked.file, case.name, problem, started), line)
-        judged = judge(contract, policies, within=within, targets=case.targets)
+        judged = judge(contract, policies, within=within, targets=case.targets, outcome=case.outcome)
         self._cover(judged, sources)
         differences = list(case_differences(case, judged, policies, test.groups))
         tested = Tested(
@@ -132,6 +132,8 @@ class PolicySuite:
 
     def _contracts(self, checked: Checked, case: PolicyCaseBlock) -> tuple[Contract, Contract | None]:
         """The contract a step would have, and that of its tool."""
+        if case.outcome is not None:
+            return END_CONTRACT, None
         if case.tool is None:
             return resolve(declared(case.contract)), None
         tool = self._tool(checked, case)

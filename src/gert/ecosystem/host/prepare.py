@@ -2,12 +2,13 @@
 
 import getpass
 import os
+import secrets
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
-from gert.ecosystem.executors.environment import OURS
+from gert.ecosystem.executors.environment import OURS, PARENT_RUN
 from gert.ecosystem.host.database import Database, database_for
 from gert.ecosystem.host.documents import Checked, Workspace
 from gert.ecosystem.host.dsn import Dsn
@@ -24,7 +25,9 @@ from gert.kernel.engine.frame import Recent, Setup
 from gert.kernel.engine.inputs import ResolvedInputs
 from gert.kernel.engine.run import secret_names
 from gert.kernel.foundation.duration import parse_duration
+from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.foundation.redaction import Redactor, credentials_of, parts_of
+from gert.kernel.foundation.text import has_visible, is_plain
 from gert.kernel.runbook.program import Program
 
 _KEY_FORMS: Final = ("base64", "ed25519")
@@ -44,11 +47,20 @@ class Prepared:
             raise DocumentError(f"`{options.file}` is not a runbook")
         self.program: Program = self.checked.program
         folder = os.path.dirname(os.path.abspath(options.file))
-        self.settings: Settings = settings_for(workspace, folder, options.config, environ)
+        self.settings: Settings = settings_for(workspace, folder, options.config, environ, runbook=options.file)
         self.floor: Floor = floor_for(workspace, options.file, self.program, options.policies, self.settings)
         self.groups = dict(self.settings.groups)
         self.state = state_dir(options.state_dir, workspace.project_root(folder), environ)
         self.actor = options.actor or user_name()
+        self.approval_key = secrets.token_hex(32)
+        """The key of a new run; a run that is resumed has its own."""
+        if not is_plain(self.actor):
+            # It would pass for another person, and that one could approve what this one started.
+            raise UsageError("the name of the actor has characters that cannot be seen", hint="name a person with --as")
+        if options.mode != "replay" and self.program.runbook.meta.on_outcome is not None:
+            from gert.ecosystem.host.crossings import require_webhooks  # most runbooks have no webhook of their own
+
+            require_webhooks(self.program.runbook.meta, self.floor.policies, self.settings, environ)
         if options.mode not in ("dry-run", "replay"):
             self._require_secrets()
 
@@ -71,6 +83,8 @@ class Prepared:
         ours += [self.environ.get(name, "") for name in secret_variables(self.program.runbook.meta, self.settings)]
         if isinstance(self.database, Dsn):
             ours += self.database.passwords
+        if inputs.secrets:
+            ours.append(self.approval_key)
         held = (self.environ.get(name, "") for name in secret_names(self.program))
         declared = [part for value in held for part in credentials_of(value)]
         known = [*declared, *(part for text in inputs.secrets.values() for part in parts_of(text)), *ours]
@@ -110,10 +124,16 @@ class Prepared:
             groups=self.groups,
             explores=self.options.mode in ("dry-run", "probe"),
             scenario=scenario,
+            parent_run_id=self._parent_run(),
             break_glass=self.options.break_glass,
             # A replay must come to the same whatever ran today: it has no earlier runs.
             recent=Recent() if self.options.mode == "replay" else recent,
         )
+
+    def _parent_run(self) -> str | None:
+        """The run whose tool called this gert; a replay comes to the same wherever it runs."""
+        parent = self.environ.get(PARENT_RUN, "")
+        return parent if is_safe_name(parent) and self.options.mode != "replay" else None
 
     def _require_secrets(self) -> None:
         for secret in self.program.runbook.meta.secrets:
@@ -152,6 +172,8 @@ def _require_sense(options: RunOptions) -> None:
     for flag, text in (("--record", options.record), ("--scenario", options.scenario), ("--config", options.config)):
         if text is not None and not text.strip():
             raise UsageError(f"`{flag}` needs a name")
+    if options.break_glass is not None and not has_visible(options.break_glass):
+        raise UsageError("`--break-glass` needs a reason", hint="it is recorded, and shown in every report")
     if options.record and options.mode != "real":
         raise UsageError(f"a {options.mode} has no answers of the world to record", hint="record a real run")
     for name, value in _named(options):

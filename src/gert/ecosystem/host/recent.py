@@ -22,7 +22,7 @@ from gert.ecosystem.stores.append_file import read_lines
 from gert.errors import GertError, TraceError
 from gert.kernel.engine.frame import Recent
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode, format_timestamp, parse_timestamp
-from gert.kernel.events.runbook import RunForked, RunStart, StepComplete, StepStart
+from gert.kernel.events.runbook import RunForked, RunStart, StepComplete, StepRetry, StepStart
 from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.documents.steps import ExtensionStep, Step, ToolStep
 from gert.kernel.runbook.program import Program
@@ -32,7 +32,7 @@ SLACK: Final = timedelta(minutes=5)
 """How far the clock of a file server may be off before a file is taken for an old one."""
 
 _TOOL_FILE: Final = re.compile(r"(?:\.tool)?\.ya?ml\Z")
-_NEEDED: Final = (RunStart.type, StepStart.type, StepComplete.type, RunForked.type)
+_NEEDED: Final = (RunStart.type, StepStart.type, StepComplete.type, StepRetry.type, RunForked.type)
 _passed_over: Final = re.compile(
     rb'\{"seq":[0-9]{1,16},"run_id":"[A-Za-z0-9._-]{1,128}","type":"(?!(?:%b)")[a-z][a-z0-9_]{0,63}"'
     % "|".join(_NEEDED).encode()
@@ -110,10 +110,11 @@ def _executed(lines: Iterable[bytes], since: datetime) -> Counter[str]:
             counted = Counter(open_steps.values())
         elif event.type == StepComplete.type:
             open_steps.pop(event.path or "", None)
-        elif event.type == StepStart.type and _is_since(event.timestamp, earliest, since):
-            target = _target(event)
+        else:
+            # Each attempt is an execution; what is retried says only which step it is.
+            target = _target(event) if event.type == StepStart.type else open_steps.get(event.path or "")
             if target is not None:
-                counted[target] += 1
+                counted[target] += _is_since(event.timestamp, earliest, since)
                 open_steps[event.path or ""] = target
     return counted
 

@@ -14,6 +14,7 @@ from gert.ecosystem.host.database import open_database
 from gert.ecosystem.host.execute import everyone, open_store, resolvers, trace_of, world_for
 from gert.ecosystem.host.forking import Fork, StepPlace, fork_at
 from gert.ecosystem.host.journal import Journal, Logged, now, read_answers
+from gert.ecosystem.host.key_files import with_key_files
 from gert.ecosystem.host.keys import signing_key
 from gert.ecosystem.host.ledger import open_file
 from gert.ecosystem.host.observer import Observer
@@ -28,6 +29,7 @@ from gert.ecosystem.host.runs import RunFolder
 from gert.ecosystem.host.settings import where_recorded
 from gert.ecosystem.host.state import RunState
 from gert.ecosystem.host.stopping import Relay
+from gert.ecosystem.host.supported import require_supported
 from gert.ecosystem.host.variables import resolve
 from gert.ecosystem.stores.append_file import read_lines
 from gert.ecosystem.stores.batch import MAX_ANSWER_BYTES
@@ -72,13 +74,14 @@ async def rerun(
     relay: Relay | None = None,
 ) -> Executed:
     """Run a runbook again from a step on; what keeps it from that is raised, and nothing is recorded of it."""
-    environ = dict(os.environ) if environ is None else environ
+    environ = with_key_files(os.environ if environ is None else environ)
     observers = tuple(observers)
     console = console if console is not None else Console.standard(*everyone(observers))
     source = _Source(place_for(options.state_dir, options.db, environ, options.dsn), options.run_id, environ)
     state = source.state
     run_options = _options(options, state)
     prepared = Prepared(run_options, environ)
+    require_supported(prepared.program)
     changed = list(changes(prepared, state))
     if changed and not options.allow_changed:
         raise IntegrityError(
@@ -89,7 +92,7 @@ async def rerun(
     inputs = await _inputs(prepared, state, options, environ, console)
     redactor = prepared.redactor(inputs)
     counted = count_recent(prepared.program, prepared.floor.policies, prepared.state, prepared.database, now())
-    draft = prepared.setup(inputs, redactor)
+    draft = msgspec.structs.replace(prepared.setup(inputs, redactor), parent_run_id=state.run_id)
     strictly = not changed and _plain(inputs) == state.inputs
 
     async def fork_with(recent: Recent | None) -> Fork:
@@ -128,7 +131,8 @@ async def rerun(
                 trace=trace_of(run_options, folder),
                 timeout=prepared.timeout,
                 relay=relay,
-                recorded=fork.answers,
+                # What is taken over, is taken at the beginning: this run did not wait for it.
+                recorded=[_at_beginning(entry) for entry in fork.answers],
                 on_live=_say(journal, forked, setup.actor),
             )
         )
@@ -218,11 +222,16 @@ async def _inputs(
         for name, value in state.inputs.items()
         if name in declared and value is not None and name not in state.secret_inputs
     }
-    return await resolve(declared, {**before, **options.given}, resolvers(prepared.options, environ, console))
+    found = resolvers(prepared.options, environ, console)
+    return await resolve(declared, {**before, **options.given}, found, prepared.floor.policies)
 
 
 def _plain(inputs: ResolvedInputs) -> dict[str, Any]:
     return {name: value for name, value in inputs.values.items() if name not in inputs.secrets}
+
+
+def _at_beginning(entry: Logged) -> Logged:
+    return msgspec.structs.replace(entry, answer=msgspec.structs.replace(entry.answer, at=0.0, idle=()))
 
 
 def _require_no_doubt(fork: Fork, step: StepPlace) -> None:

@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import field
 
 from gert.ecosystem.approvals.tickets import Tickets
 from gert.ecosystem.host.approvals import tickets_for_run
+from gert.ecosystem.host.binding import Binding
 from gert.ecosystem.host.conduct import Stage, conduct
 from gert.ecosystem.host.console import Console
 from gert.ecosystem.host.continuing import ContinuedJournal, is_one_batch
@@ -20,23 +21,28 @@ from gert.ecosystem.host.driver import Suspended
 from gert.ecosystem.host.execute import everyone, resolvers, world_for
 from gert.ecosystem.host.facts import host_name
 from gert.ecosystem.host.files import read_bounded
+from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.journal import Logged, now, read_answers
+from gert.ecosystem.host.key_files import with_key_files
 from gert.ecosystem.host.keys import signing_key
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import ApprovalMode, Executed, RunOptions
 from gert.ecosystem.host.prepare import Prepared, user_name
-from gert.ecosystem.host.reconciling import Reconciled, settle_doubts
+from gert.ecosystem.host.reconciling import Missing, Reconciled, require_ended, settle_doubts
+from gert.ecosystem.host.run_clock import RunClock
 from gert.ecosystem.host.runs import RunFolder, state_dir
 from gert.ecosystem.host.state import MAX_STATE_BYTES, RunState, decode_state
 from gert.ecosystem.host.stopping import Relay
+from gert.ecosystem.host.supported import require_supported
 from gert.ecosystem.host.variables import resolve
 from gert.ecosystem.host.version import version_line
+from gert.ecosystem.inputs.prompt import PromptResolver
 from gert.ecosystem.stores.jsonl import JsonlStore
 from gert.ecosystem.stores.port import Store
-from gert.errors import Busy, DocumentError, IntegrityError, UsageError
+from gert.errors import Busy, DocumentError, IntegrityError, OutputsMissing, UsageError
 from gert.kernel.engine.asks import Ask, AwaitApproval, Said
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.inputs import Given, ResolvedInputs
+from gert.kernel.engine.inputs import PROMPT, Given, InputBinding, ResolvedInputs
 from gert.kernel.events.chain import read_chain
 from gert.kernel.events.envelope import decode, parse_timestamp
 from gert.kernel.events.runbook import FinallyStart, RunResumed
@@ -52,9 +58,11 @@ class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Which run goes on, and how.
 
     given: secret inputs that cannot be found again
-    reconcile: what became of calls nobody knows the result of, by step; under `*` what holds for all others
+    reconcile: what became of calls without a recorded result, by step; under `*` what holds for all others
+    reconcile_outputs: what such calls gave that succeeded, each as `STEP.name=value`
     ticket: go on only if the run waits for this one
     allow_changed: the runbook, a tool or a policy was changed, and the run goes on with what is there now
+    allow_running: resume although a tool that the run started before still runs
     """
 
     run_id: str
@@ -65,7 +73,9 @@ class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     actor: str | None = None
     given: Mapping[str, Given] = field(default_factory=dict)
     reconcile: Mapping[str, Reconciliation] = field(default_factory=dict)
+    reconcile_outputs: tuple[str, ...] = ()
     allow_changed: bool = False
+    allow_running: bool = False
     approvals: ApprovalMode | None = None
     sync: bool = True
 
@@ -78,26 +88,63 @@ async def resume(
     environ: Mapping[str, str] | None = None,
     relay: Relay | None = None,
 ) -> Executed:
-    """Go on with a run; what keeps it from going on is raised, and nothing is changed by it."""
-    environ = dict(os.environ) if environ is None else environ
+    """Go on with a run; what keeps it from going on is raised, and nothing is changed by it.
+
+    At a terminal, outputs that a reconciled call must have are asked for.
+    """
+    environ = with_key_files(os.environ if environ is None else environ)
     observers = tuple(observers)
     console = console if console is not None else Console.standard(*everyone(observers))
+    while True:
+        try:
+            return await _resume(options, observers, console, environ, relay)
+        except OutputsMissing as problem:
+            if not console.interactive:
+                raise
+            given = await _ask_for(problem, console)
+            options = msgspec.structs.replace(options, reconcile_outputs=(*options.reconcile_outputs, *given))
+
+
+async def _ask_for(problem: OutputsMissing, console: Console) -> list[str]:
+    """Ask the operator for the outputs of calls that succeeded; raise the problem where one is not given."""
+    missing = cast("list[Missing]", problem.missing)
+    bindings = [
+        InputBinding(name=f"{path}.{name}", source=PROMPT, path="", parameter=parameter)
+        for path, name, parameter in missing
+    ]
+    values = (await PromptResolver(console).resolve(bindings)).values
+    if len(values) < len(bindings):
+        raise problem
+    return [f"{name}={value}" for name, value in values.items()]
+
+
+async def _resume(
+    options: ResumeOptions,
+    observers: tuple[Observer, ...],
+    console: Console,
+    environ: Mapping[str, str],
+    relay: Relay | None,
+) -> Executed:
     state, folder = load_state(options, environ)
     with ExitStack() as held:
         store = held.enter_context(open_record(options, state, folder, held, environ))
         _require_unfinished(store, state)
         run = _options(options, state)
         prepared = Prepared(run, environ)
+        require_supported(prepared.program)
         changed = list(changes(prepared, state))
         if changed and not options.allow_changed:
             raise IntegrityError(
                 f"{changed[0]} was changed since the run began",
                 hint="`gert resume --allow-changed` goes on with what is there now, and records it",
             )
+        if state.approval_key:
+            # Without it the key is a new one: no approval that binds a secret input holds any more.
+            prepared.approval_key = state.approval_key
         inputs = await _inputs(prepared, state, options, environ, console)
         redactor = prepared.redactor(inputs)
         setup = _setup(prepared, state, inputs)
-        cast = world_for(prepared, setup, inputs, redactor, observers, console, state.working)
+        world = world_for(prepared, setup, inputs, redactor, observers, console, state.working)
         answers = _answers(store, state)
         resumed = RunResumed(
             actor=options.actor or user_name(),
@@ -116,18 +163,18 @@ async def resume(
             observers=observers,
             has_secrets=bool(inputs.secrets),
         )
-        reconciled = Reconciled(cast.world)
+        reconciled = Reconciled(world.world, Intake(redactor))
         timeout = _time_left(prepared, state, store)
         waits = run.approvals == "detach" and (timeout is None or timeout > 0)
         tickets = tickets_for_run(prepared.state, environ, prepared.settings) if waits else None
-        go_live = _go_live(journal, store, reconciled, options, tickets)
+        go_live = _go_live(journal, store, reconciled, options, tickets, world.binding)
         journal.on_end = partial(go_live, [])
         return await conduct(
             Stage(
                 options=run,
                 prepared=prepared,
                 setup=setup,
-                cast=msgspec.structs.replace(cast, world=reconciled),
+                cast=msgspec.structs.replace(world, world=reconciled),
                 store=store,
                 journal=journal,
                 redactor=redactor,
@@ -137,13 +184,22 @@ async def resume(
                 relay=relay,
                 recorded=answers,
                 on_live=go_live,
+                clock=RunClock(store.events(state.run_id)),
             )
         )
 
 
 def _go_live(
-    journal: ContinuedJournal, store: Store, world: Reconciled, options: ResumeOptions, tickets: Tickets | None
+    journal: ContinuedJournal,
+    store: Store,
+    world: Reconciled,
+    options: ResumeOptions,
+    tickets: Tickets | None,
+    binding: Binding | None,
 ) -> Callable[[list[Ask[Any]]], None]:
+    def is_open(ask: Ask[Any]) -> bool:
+        return tickets is not None and _is_open(tickets, ask, binding)
+
     def go_live(announced: list[Ask[Any]]) -> None:
         waited = [ask.ticket_id for ask in announced if isinstance(ask, AwaitApproval)]
         if options.ticket is not None and options.ticket not in waited:
@@ -151,10 +207,12 @@ def _go_live(
                 f"the run does not wait for the ticket `{options.ticket}`",
                 hint=f"it waits for {', '.join(f'`{ticket}`' for ticket in waited)}" if waited else None,
             )
-        choices = settle_doubts(announced, options.reconcile)
+        if not options.allow_running:
+            require_ended(options.run_id, announced)
+        choices = settle_doubts(announced, options.reconcile, options.reconcile_outputs)
         unsupported = journal.unsupported()
         is_as_it_was = journal.repeats and not unsupported
-        if tickets is not None and is_as_it_was and announced and all(_is_open(tickets, ask) for ask in announced):
+        if is_as_it_was and announced and all(map(is_open, announced)):
             # Everything waits as it did: that somebody has looked is nothing to write down.
             raise Suspended(announced)
         if unsupported:
@@ -174,12 +232,14 @@ def _go_live(
     return go_live
 
 
-def _is_open(tickets: Tickets, ask: Ask[Any]) -> bool:
+def _is_open(tickets: Tickets, ask: Ask[Any], binding: Binding | None) -> bool:
     """Whether a question is about a ticket that nobody has decided; what is wrong with one, the run finds out.
 
     One that cannot be looked at, because somebody holds its lock, is no answer: the run can go on another time.
     """
     if not isinstance(ask, AwaitApproval):
+        return False
+    if binding is not None and binding.outdated(ask.request, ask.subject) is not None:
         return False
     try:
         file = tickets.judge(ask.ticket_id, ask.request, ask.created_at, ask.expires_at)
@@ -326,7 +386,8 @@ async def _inputs(
     """The inputs as they were; secrets are looked for again."""
     declared = prepared.program.runbook.meta.inputs
     secret = {name: declared[name] for name in state.secret_inputs if name in declared}
-    found = await resolve(secret, options.given, resolvers(prepared.options, environ, console))
+    sources = resolvers(prepared.options, environ, console)
+    found = await resolve(secret, options.given, sources, prepared.floor.policies)
     values = {**state.inputs, **{name: secret_ref(name) for name in found.secrets}}
     ordered = {name: values[name] for name in state.input_sources if name in values}
     return ResolvedInputs(ordered, dict(state.input_sources), found.secrets)
@@ -349,6 +410,7 @@ def _setup(prepared: Prepared, state: RunState, inputs: ResolvedInputs) -> Setup
         groups=prepared.groups,
         break_glass=state.break_glass,
         recent=state.recent,
+        parent_run_id=state.parent_run_id,
     )
 
 

@@ -22,7 +22,7 @@ from gert.kernel.engine.run import RunResult
 from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
 from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.runbook.document import load
-from gert.kernel.runbook.documents.project import CONFIG_FILES, PROJECT_FILE, ApprovalsBlock, Config
+from gert.kernel.runbook.documents.project import PROJECT_FILE, ApprovalsBlock, Config
 from gert.kernel.runbook.documents.runbook import RunbookMeta
 from gert.kernel.runbook.documents.shared import OnOutcome, OutcomeNotice
 from gert.kernel.runbook.finding import Severity
@@ -37,6 +37,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     on_outcome: whom to tell, by outcome category
     policies: files and folders that are the floor
+    webhook_hosts: where runbooks may send webhooks of their own
     demanded: further ones that the environment names, as they are written there
     files: what was read, weakest first
     """
@@ -48,14 +49,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     providers: Mapping[str, Any] = field(default_factory=dict)
     approvals: ApprovalsBlock | None = None
+    webhook_hosts: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
 
 
 def settings_for(
-    workspace: Workspace, folder: str, config: str | None = None, environ: Mapping[str, str] = os.environ
+    workspace: Workspace,
+    folder: str,
+    config: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    runbook: str | None = None,
 ) -> Settings:
-    """The settings for a runbook in a folder; a file that cannot be read might have set a floor, so it is an error."""
-    settings = Settings()
+    """The settings for a folder, or a runbook in it; what cannot be read might have set a floor, so it is an error."""
+    settings = Settings(policies=_floor_above(workspace, folder, runbook))
     for file, kind in _files(workspace, folder, config):
         settings = _with(settings, file, _model(file, kind))
     # Set to nothing is not the same as not set: somebody meant a floor, and it is missing.
@@ -69,7 +76,7 @@ def notices_for(meta: RunbookMeta, settings: Settings, result: RunResult) -> lis
     """Whom a runbook and the settings want to be told of this result; the runbook's own first."""
     if result.outcome is None:
         return []
-    places = (_notices_of(meta.on_outcome), settings.on_outcome)
+    places = (notices_of(meta.on_outcome), settings.on_outcome)
     return [place[result.outcome.category] for place in places if result.outcome.category in place]
 
 
@@ -87,7 +94,7 @@ def secret_variables(meta: RunbookMeta, settings: Settings) -> Iterator[str]:
 
 
 def _addresses(meta: RunbookMeta, settings: Settings) -> Iterator[str | None]:
-    for notice in (*_notices_of(meta.on_outcome).values(), *settings.on_outcome.values()):
+    for notice in (*notices_of(meta.on_outcome).values(), *settings.on_outcome.values()):
         yield from (notice.webhook, notice.pagerduty_routing_key)
     said = settings.approvals
     if said is None:
@@ -100,7 +107,7 @@ def _addresses(meta: RunbookMeta, settings: Settings) -> Iterator[str | None]:
         yield said.teams.webhook
 
 
-def _notices_of(block: OnOutcome | None) -> dict[str, OutcomeNotice]:
+def notices_of(block: OnOutcome | None) -> dict[str, OutcomeNotice]:
     """Whom to tell, by the categories that are mentioned."""
     named = {category: getattr(block, category) for category in OUTCOME_CATEGORIES} if block is not None else {}
     return {category: notice for category, notice in named.items() if notice is not None}
@@ -142,29 +149,24 @@ def where_recorded(options: RunOptions, settings: Settings, runbook: str, run_id
     return msgspec.structs.replace(options, trace=trace_file(settings.traces_dir, runbook, run_id))
 
 
+def _floor_above(workspace: Workspace, folder: str, runbook: str | None) -> tuple[str, ...]:
+    """The policies of all other projects around: one inside another, or a link into it, takes no policy away."""
+    places = [folder] if runbook is None else [folder, os.path.dirname(os.path.realpath(runbook))]
+    roots = dict.fromkeys(root for place in places for root in workspace.project_roots(place))
+    roots.pop(workspace.project_root(folder) or "", None)
+    above = Settings()
+    for root in reversed(roots):
+        for file, kind in workspace.config_files(root):
+            above = _with(above, file, _model(file, kind))
+    return above.policies
+
+
 def _files(workspace: Workspace, folder: str, config: str | None) -> Iterator[tuple[str, str]]:
-    root = workspace.project_root(folder)
-    if root is not None:
-        yield os.path.join(root, PROJECT_FILE), "project"
-    for name in CONFIG_FILES:
-        file = os.path.join(root if root is not None else workspace.working, *name.split("/"))
-        if _is_there(file):
-            yield file, "config"
+    yield from workspace.config_files(folder)
     if config is not None:
         # Somebody may name the file of the project, or a project of its own.
         kind = "project" if os.path.basename(config) == PROJECT_FILE else "config"
         yield os.path.normpath(os.path.join(workspace.working, config)), kind
-
-
-def _is_there(file: str) -> bool:
-    """Whether anything is there: what cannot be looked at, or is no file, is not passed over but complained about."""
-    try:
-        os.lstat(file)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def _model(file: str, kind: str) -> Config:
@@ -176,14 +178,15 @@ def _model(file: str, kind: str) -> Config:
 def _with(weaker: Settings, file: str, stronger: Config) -> Settings:
     folder = os.path.dirname(file)
     said = stronger.traces.dir if stronger.traces is not None else None
-    policies = (os.path.normpath(os.path.join(folder, path)) for path in stronger.policies)
+    policies = (os.path.realpath(os.path.join(folder, path)) for path in stronger.policies)
     return Settings(
         traces_dir=_path(folder, said) if said else weaker.traces_dir,
-        on_outcome={**weaker.on_outcome, **_notices_of(stronger.on_outcome)},
+        on_outcome={**weaker.on_outcome, **notices_of(stronger.on_outcome)},
         policies=tuple(dict.fromkeys((*weaker.policies, *policies))),
         groups={**weaker.groups, **stronger.groups},
         providers={**weaker.providers, **stronger.providers},
         approvals=_merged(weaker.approvals, stronger.approvals),
+        webhook_hosts=(*weaker.webhook_hosts, *stronger.webhook_hosts),
         files=(*weaker.files, file),
     )
 

@@ -25,6 +25,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     started: when it began, for its timeout
     inputs: without those that are secret; they are found again, and never written
     recent: what was executed in the hour before it, so that driven again it is decided the same
+    approval_key: HMACs of secret inputs in requests for approval are made with it; it is written nowhere else
     """
 
     run_id: str
@@ -43,6 +44,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     tool_hashes: dict[str, str] = field(default_factory=dict)
     policy_hashes: dict[str, str] = field(default_factory=dict)
     inputs: dict[str, Any] = field(default_factory=dict)
+    parent_run_id: str | None = None
     input_sources: dict[str, str] = field(default_factory=dict)
     secret_inputs: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
@@ -53,6 +55,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     max_parallel: int = 16
     timeout: float | None = None
     recent: Recent | None = None
+    approval_key: str = ""
 
 
 def encode_state(state: RunState) -> bytes:

@@ -1,7 +1,7 @@
 """The values a caller gives: `--var`, `--input` and `--vars-file`, and the drive of their resolution."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from gert.ecosystem.host.files import read_map
@@ -10,6 +10,7 @@ from gert.ecosystem.inputs.file import MAX_PATH, read_text
 from gert.errors import InputError, UsageError
 from gert.kernel.engine.inputs import BatchAnswer, Given, ResolvedInputs, resolve_inputs
 from gert.kernel.foundation.text import printable
+from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.documents.contract import InputBlock
 from gert.kernel.runbook.reader import read, shorten
 
@@ -43,9 +44,14 @@ def read_vars_file(path: str) -> dict[str, Given]:
     return {name: Given(value, source, root.texts.get(name)) for name, value in root.items()}
 
 
-async def resolve(inputs: Mapping[str, InputBlock], given: Mapping[str, Given], resolvers: Resolvers) -> ResolvedInputs:
-    """Drive the resolution of a runbook's inputs."""
-    resolution = resolve_inputs(inputs, given)
+async def resolve(
+    inputs: Mapping[str, InputBlock],
+    given: Mapping[str, Given],
+    resolvers: Resolvers,
+    policies: Sequence[Policy] = (),
+) -> ResolvedInputs:
+    """Drive the resolution of a runbook's inputs, under the policies of the run."""
+    resolution = resolve_inputs(inputs, given, policies)
     answer: BatchAnswer | None = None
     while True:
         try:

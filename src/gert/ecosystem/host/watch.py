@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Final, Literal
@@ -60,8 +61,8 @@ class Watch:
     """A loop of runs, each on its own: what one leaves behind, the next does not see.
 
     A run that does not complete ends the loop, because trying again does not mend it; so does an error that is raised.
-    Signals are heard by the loop. Between runs the first one ends it; during a run it is the last run, a second signal
-    cancels that run, and a third ends everything at once.
+    Signals are heard by the loop. Between runs the first one ends it. During a run the first Ctrl-C makes it the last
+    run and a second cancels it, as SIGTERM and SIGHUP do at once; one more Ctrl-C at a terminal ends everything.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Watch:
         # One for all runs: what it has read from a pipe and nobody asked for yet is for the next one.
         console = Console.standard()
         last: Round | None = None
-        with listening(self._press):
+        with listening(self._press, self._over.is_set):
             due = clock()
             while not self._over.is_set():
                 last = await self._round(1 if last is None else last.number + 1, console)
@@ -102,6 +103,7 @@ class Watch:
         options = self._options.run
         if self._options.trace_dir is not None:
             options = msgspec.structs.replace(options, trace=self._trace(self._options.trace_dir, started))
+        self._relay = Relay()
         run = execute(options, observers=self._observers(), console=console, relay=self._relay)
         self._running = asyncio.create_task(run)
         try:
@@ -129,15 +131,16 @@ class Watch:
         except TimeoutError:
             return
 
-    def _press(self) -> None:
-        if not self._over.is_set():
-            self._over.set()
+    def _press(self, number: int) -> None:
+        is_first = not self._over.is_set()
+        self._over.set()
+        if is_first and number == signal.SIGINT:
             if self._running is not None:
                 self._on_last()
-        elif self._relay.press is not None:
-            self._relay.press()
+        elif self._relay.has_begun:
+            self._relay(number)
         elif self._running is not None:
-            # Nothing has begun that would have to be finished: it still asks for its inputs, or is done.
+            # Nothing has begun that would have to be finished: it still asks for its inputs.
             self._running.cancel()
 
     def _trace(self, folder: str, started: datetime) -> str:

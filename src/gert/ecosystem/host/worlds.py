@@ -2,7 +2,8 @@
 
 real       asks processes and people
 dry-run    asks nobody: everything is unknown, and says so
-probe      asks tools that write nothing and touch only what is allowed; everything else is unknown
+probe      asks tools that write nothing and touch only what is allowed, as long as no write was left out before;
+           everything else is unknown
 """
 
 import asyncio
@@ -12,7 +13,9 @@ from typing import Any, Final, Protocol, cast
 import msgspec
 
 from gert.ecosystem.approvals.port import ApprovalProvider, StillOpen
+from gert.ecosystem.host.binding import Binding
 from gert.ecosystem.host.intake import Intake
+from gert.ecosystem.host.supported import CallsTools
 from gert.errors import GertError
 from gert.kernel.engine.asks import (
     ANSWERS,
@@ -27,6 +30,7 @@ from gert.kernel.engine.asks import (
     EvidenceAnswer,
     Pause,
     PauseAnswer,
+    Subject,
     SubmitApproval,
     TicketAnswer,
     ToolAnswer,
@@ -35,7 +39,6 @@ from gert.kernel.engine.asks import (
 from gert.kernel.engine.unknown import is_unknown
 from gert.kernel.events.runbook import Failure
 from gert.kernel.governance.contract import UNKNOWN, Contract
-from gert.kernel.runbook.documents.tool import ActionBlock, Tool
 from gert.kernel.runbook.program import Program
 
 PROBED_EFFECTS: Final = frozenset({"network"})
@@ -63,31 +66,32 @@ def mishap(error: Exception) -> Failure:
 
 
 class DryRun:
-    """Asks nobody; only previews, which write nothing, are shown where there is somebody to show them."""
+    """Calls nothing but previews, and of those only the ones whose effects a probe may have."""
 
-    def __init__(self, previews: World | None = None) -> None:
+    def __init__(self, previews: World | None = None, allowed: frozenset[str] = PROBED_EFFECTS) -> None:
         self._previews = previews
+        self._allowed = allowed
 
     def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
         """Nothing is known."""
         if isinstance(ask, Pause):
             return PauseAnswer()
-        if self._previews is not None and isinstance(ask, CallPreview) and not is_unknown(ask.inputs):
-            return None
+        if self._previews is not None and isinstance(ask, CallPreview):
+            reason = self._skipped(ask)
+            return None if reason is None else ToolAnswer(assumed="dry_run", failure=Failure("denied", reason))
         return ANSWERS[type(ask)](assumed="dry_run")
+
+    def _skipped(self, ask: CallPreview) -> str | None:
+        """Why a preview is not run."""
+        if is_unknown(ask.inputs):
+            return "one of its inputs is not known in a dry run"
+        return left_out(ask.contract, self._allowed, "dry run")
 
     async def answer(self, ask: Ask[Any]) -> AnyAnswer:
         """Show a preview."""
         if self._previews is None:
             return ANSWERS[type(ask)](assumed="dry_run")
         return await self._previews.answer(ask)
-
-
-class CallsTools(Protocol):
-    """A transport."""
-
-    async def call(self, tool: Tool, action_name: str, action: ActionBlock, ask: CallTool) -> ToolAnswer:
-        """Call an action."""
 
 
 class Real:
@@ -101,17 +105,19 @@ class Real:
         transports: Mapping[str, CallsTools],
         approvals: ApprovalProvider,
         collect: Callable[[CollectEvidence], Awaitable[EvidenceAnswer]],
+        binding: Binding | None = None,
     ) -> None:
         self._program = program
         self._intake = intake
         self._transports = transports
         self._approvals = approvals
         self._collect = collect
+        self._binding = binding
         self._answers: Mapping[type[Ask[Any]], Callable[[Any], Awaitable[AnyAnswer]]] = {
             CallTool: self._call,
             CallPreview: self._preview,
             CallExtension: self._extend,
-            CollectEvidence: self._collect,
+            CollectEvidence: self._evidence,
             SubmitApproval: self._submit,
             AwaitApproval: self._await,
             Pause: self._pause,
@@ -124,12 +130,24 @@ class Real:
     async def answer(self, ask: Ask[Any]) -> AnyAnswer:
         """Ask, and redact what comes back; what went wrong may repeat what was handed over, too."""
         try:
-            said = await self._answers[type(ask)](ask)
+            said = self._outdated(ask) or await self._answers[type(ask)](ask)
         except (Detached, TimeoutError):
             raise
         except Exception as error:
             said = answer_with(ask, mishap(error))
         return cast("AnyAnswer", self._intake.take(said, ask))
+
+    def _outdated(self, ask: Ask[Any]) -> AnyAnswer | None:
+        """The answer to a call, or to a wait, whose approval does not cover what would run now."""
+        if self._binding is None or not isinstance(ask, CallTool | CallExtension | CollectEvidence):
+            return None
+        if ask.approval is None:
+            return None
+        failure = self._binding.outdated(ask.approval, subject_of_call(ask))
+        return answer_with(ask, failure) if failure is not None else None
+
+    async def _evidence(self, ask: CollectEvidence) -> EvidenceAnswer:
+        return await self._collect(ask)
 
     async def _call(self, ask: CallTool) -> ToolAnswer:
         tool = self._program.tool_names[ask.tool].tool
@@ -139,33 +157,42 @@ class Real:
         if transport is None:
             message = f"the transport `{tool.meta.transport}` of the tool `{ask.tool}` is not supported yet"
             return ToolAnswer(failure=Failure("transport", message))
+        if ask.approval is not None and self._binding is not None:
+            ask = msgspec.structs.replace(ask, approval=self._binding.here(ask.approval))
         return await transport.call(tool, ask.action, tool.actions[ask.action], ask)
 
     async def _preview(self, ask: CallPreview) -> ToolAnswer:
-        """Run what shows what an action would do, as if it were the action."""
+        """Run the preview of an action, which is a command of its own."""
         tool = self._program.tool_names[ask.tool].tool
         shown = tool.actions[ask.action].shown if tool is not None else None
         transport = self._transports.get(tool.meta.transport) if tool is not None else None
         if tool is None or shown is None or transport is None:
             return ToolAnswer(failure=Failure("transport", f"`{ask.tool}` cannot show what `{ask.action}` would do"))
-        call = CallTool(
-            key=ask.key,
-            path=ask.path,
-            step_id=ask.step_id,
-            tool=ask.tool,
-            action=ask.action,
-            inputs=ask.inputs,
-            contract=msgspec.structs.replace(ask.contract, outputs={}),
-        )
-        return await transport.call(tool, ask.action, shown, call)
+        return await transport.call(tool, ask.action, shown, ask)
 
     async def _extend(self, ask: CallExtension) -> ToolAnswer:
         return ToolAnswer(failure=Failure("not_found", f"there is no runner for the extension `{ask.extension}`"))
 
     async def _submit(self, ask: SubmitApproval) -> TicketAnswer:
-        return await self._approvals.submit(ask)
+        if self._binding is None:
+            return await self._approvals.submit(ask)
+        request = self._binding.complete(ask.request, ask.subject)
+        ticket = await self._approvals.submit(msgspec.structs.replace(ask, request=request))
+        if ticket.failure is not None:
+            return ticket
+        return msgspec.structs.replace(
+            ticket,
+            request_hash=request.request_hash,
+            program=request.program,
+            host=request.host,
+            secrets=request.secrets,
+        )
 
     async def _await(self, ask: AwaitApproval) -> ApprovalAnswer:
+        failure = self._binding.outdated(ask.request, ask.subject) if self._binding is not None else None
+        if failure is not None:
+            await self._approvals.withdraw(ask.ticket_id, failure.message)
+            return ApprovalAnswer(failure=failure)
         try:
             return await self._approvals.wait(ask)
         except StillOpen:
@@ -187,6 +214,8 @@ class Probe:
         """What is not asked is unknown."""
         if isinstance(ask, Pause):
             return None
+        if isinstance(ask, CallTool) and ask.after_skipped_write and self.may_run(ask.contract):
+            return ToolAnswer(assumed="after_skipped_write")
         # Asked with something unknown, a tool would answer a question nobody asks.
         if isinstance(ask, CallTool) and self.may_run(ask.contract) and not is_unknown(ask.inputs):
             return None
@@ -211,13 +240,20 @@ class Probe:
         )
 
 
-def left_out(contract: Contract, allowed: Set[str]) -> str | None:
-    """Why a probe does not call a tool with this contract; None where it does."""
+def subject_of_call(ask: CallTool | CallExtension | CollectEvidence) -> Subject:
+    """The call that an approval is about, as it is about to be made."""
+    if isinstance(ask, CallTool):
+        return Subject(inputs=ask.inputs, tool=ask.tool, action=ask.action)
+    return Subject(inputs=ask.inputs)
+
+
+def left_out(contract: Contract, allowed: Set[str], mode: str = "probe") -> str | None:
+    """Why a probe does not call a tool with this contract, or a dry run a preview; None where it does."""
     if UNKNOWN in contract.effect_tags:
         return "its contract does not say what it touches"
     if contract.writes:
         return f"it writes {' '.join(sorted(contract.writes))}"
-    if others := sorted(contract.effect_tags - allowed):
+    if others := sorted(contract.effect_tags - set(map(str.lower, allowed))):
         wanted = ",".join([*sorted(allowed), *others])
-        return f"a probe may not have the effect {' '.join(others)}, unless: --probe-allow-effects {wanted}"
+        return f"a {mode} may not have the effect {' '.join(others)}, unless: --probe-allow-effects {wanted}"
     return None

@@ -36,6 +36,6 @@ class Resolvers:
 def _nobody_looks(resolver: str) -> Failure:
     if resolver.startswith(PROVIDER):
         name = resolver.removeprefix(PROVIDER)
-        message = f"no provider `{name}` is configured; external providers are not available yet"
+        message = f"this installation cannot ask the provider `{name}`; give the input with --var or --input"
         return Failure("not_found", message)
     return Failure("not_found", f"nothing is read from `{resolver}` here")

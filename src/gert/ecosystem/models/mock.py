@@ -17,8 +17,10 @@ from gert.kernel.agent.ports.model import (
     OutputT,
     ToolCall,
 )
+from gert.kernel.foundation.arguments import checks_arguments
 
 
+@checks_arguments
 class MockModelPort:
     """A model port with one answer, or one made from each request.
 

@@ -80,6 +80,18 @@ def objection(url: str) -> str | None:
     return "only https is sent to, or http on this machine"
 
 
+def destination(url: str) -> tuple[str, int]:
+    """The host and port of an address, as whoever connects to it reads them; InputError where nothing can be sent."""
+    import httpx2
+
+    why = objection(url)
+    if why is not None:
+        raise InputError(why)
+    address = httpx2.URL(url)
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    return host.lower(), address.port or (443 if address.scheme == "https" else 80)
+
+
 def is_loopback(host: str) -> bool:
     """Whether a host is this machine, by its very name or by its address in the usual spelling."""
     from ipaddress import ip_address

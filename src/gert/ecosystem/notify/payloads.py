@@ -1,6 +1,6 @@
 """What a webhook is told: the documented fields, a line for Slack, and an event for PagerDuty; bounded in size."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -28,19 +28,31 @@ _ENCODER: Final = msgspec.json.Encoder(enc_hook=str)
 
 
 def payload_of(
-    *, runbook: str, run_id: str, outcome: Outcome, duration: float, trace: str | None, moment: datetime
+    *,
+    runbook: str,
+    run_id: str,
+    outcome: Outcome,
+    duration: float,
+    waited: float,
+    trace: str | None,
+    moment: datetime,
+    notify: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The fields every webhook gets."""
+    """The fields every webhook gets; `notify` only where a rule on the outcome names people."""
     code = _cut(outcome.code, _LONGEST_CODE)
     took = duration_of(duration)
+    text = f"{runbook}: {outcome.category} ({code}) after {took}, run {run_id}"
+    told = f", for {', '.join(notify)}" if notify else ""
     return {
+        **({"notify": list(notify)} if notify else {}),
         "runbook": runbook,
         "run_id": run_id,
         "outcome": {"category": outcome.category, "code": code, "meta": shortened(outcome.meta)},
         "duration": took,
+        "waited": duration_of(waited),
         "trace": trace,
         "timestamp": moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "text": printable(f"{runbook}: {outcome.category} ({code}) after {took}, run {run_id}").translate(_SLACK),
+        "text": printable(text + told).translate(_SLACK),
     }
 
 
@@ -58,7 +70,7 @@ def pagerduty_event(payload: Mapping[str, Any], severity: str, host: str) -> dic
             "severity": severity,
             "timestamp": payload["timestamp"],
             "component": runbook,
-            "custom_details": {name: payload[name] for name in ("run_id", "outcome", "duration", "trace")},
+            "custom_details": {name: payload[name] for name in ("run_id", "outcome", "duration", "waited", "trace")},
         },
     }
 

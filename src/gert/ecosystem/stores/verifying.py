@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gert.errors import RunError
+from gert.errors import RunNotFound
 from gert.kernel.agent.ledger import Head, Ledger
 from gert.kernel.agent.verifying import RunReport, check_run
 from gert.kernel.events.chain import ChainReader, ChainReport
@@ -17,7 +17,7 @@ async def verify_run(
     """Check a run against the end the ledger keeps of it; RunError where there is no such run."""
     report, head = await read_run(ledger, run_id)
     if head is None and not report.events and report.torn is None:
-        raise RunError(f"there is no run `{run_id}`", hint="`gert run list` shows what there is")
+        raise RunNotFound(f"there is no run `{run_id}`", hint="`gert run list` shows what there is")
     return check_run(report, head, keys, run_id=run_id, require_seal=require_seal, key_id=key_id)
 
 

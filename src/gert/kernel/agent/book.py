@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
-from gert.errors import RunError, TraceError
-from gert.kernel.agent.compose import Entry, compose, key_of
+from gert.errors import RunError, RunExists, TraceError
+from gert.kernel.agent.compose import Entry, compose, key_of, require_agent_run
 from gert.kernel.agent.ledger import (
     Batch,
     Call,
@@ -25,9 +25,21 @@ from gert.kernel.agent.ledger import (
 )
 from gert.kernel.agent.loading import preloaded
 from gert.kernel.agent.memory import RunMemory
+from gert.kernel.agent.shapes import TenantContext
 from gert.kernel.agent.taking import Taking
 from gert.kernel.agent.trail import Trail
-from gert.kernel.agent.writing import Entries, Moved, Standing, Writing, check_key, done, no_run, refuse_if_blocked
+from gert.kernel.agent.writing import (
+    Entries,
+    Moved,
+    Standing,
+    Writing,
+    check_key,
+    done,
+    no_run,
+    refuse_if_blocked,
+    reopening,
+)
+from gert.kernel.events.agent import RunEnded
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.payload import Payload
 
@@ -60,11 +72,11 @@ class Book:
         self._missed: Counter[str] = Counter()
 
     async def start(self, run_id: str, tenant: str, entry: Entry) -> Written:
-        """Begin a run; RunError where it has begun."""
+        """Begin a run; RunExists where it has begun."""
 
         def write(head: Head, moment: str) -> Batch:
             if head.count:
-                raise RunError(f"run `{run_id}` is there already", hint="load it, or choose another id")
+                raise RunExists(f"run `{run_id}` is there already", hint="load it, or choose another id")
             batch = compose(head, moment, tenant, (entry,))
             self._trail.made(head.hash, batch)
             return batch
@@ -80,9 +92,8 @@ class Book:
         """Begin a run unless it has begun."""
         try:
             await self.start(run_id, tenant, entry)
-        except RunError:
-            if await self.ledger.head(run_id) is None:
-                raise
+        except RunExists:
+            return
 
     async def note(
         self, run_id: str, tenant: str, entries: Entries, *, guard: Callable[[Head], None] | None = None
@@ -95,7 +106,7 @@ class Book:
     ) -> Written | None:
         """Append what is true as long as the calls under a key stand as they were found; None where they may not.
 
-        step: refuse it also where the run takes no steps
+        step: it begins a step: refuse it also where the run takes none, and reopen a run that has ended
         """
 
         def guard(head: Head) -> None:
@@ -103,8 +114,9 @@ class Book:
                 refuse_if_blocked(head)
             self._refuse_if_moved(head, standing)
 
+        written = reopening(entries) if step else entries
         try:
-            return done(await self._append(run_id, Writing(self._trail, run_id, tenant, entries, guard), ()))
+            return done(await self._append(run_id, Writing(self._trail, run_id, tenant, written, guard), ()))
         except Moved:
             return None
 
@@ -130,7 +142,7 @@ class Book:
             if standing is not None:
                 self._refuse_if_moved(head, standing)
 
-        write = Writing(self._trail, run_id, tenant, entries, guard, tried)
+        write = Writing(self._trail, run_id, tenant, reopening(entries), guard, tried)
         try:
             answer = await self._append(run_id, write, () if expect is None else (expect,))
         except Moved:
@@ -138,6 +150,20 @@ class Book:
         if isinstance(answer, Overtaken) and run_id in self._memories:
             self._memories[run_id].doubt(answer.key)
         return answer
+
+    async def end_run(self, run_id: str, tenant: str, ended: RunEnded, is_due: Callable[[Head], bool]) -> None:
+        """End a run, if that is still due when it is written."""
+
+        def guard(head: Head) -> None:
+            if not is_due(head):
+                raise Moved
+
+        if not is_due(await self.head(run_id)):
+            return
+        try:
+            await self.note(run_id, tenant, (Entry(ended),), guard=guard)
+        except Moved:
+            return
 
     async def settle_appends(self, run_id: str) -> None:
         """Wait until whatever this process began to append to a run is written or never will be."""
@@ -216,11 +242,13 @@ class Book:
             raise TraceError(f"event {seq} of run `{run_id}` is not in the ledger")
         return decode(line)
 
-    async def head(self, run_id: str) -> Head:
-        """The end of a run; RunError where there is no such run."""
+    async def head(self, run_id: str, tenant: TenantContext | None = None) -> Head:
+        """The end of a run; RunError where there is no such run, or it is of another tenant than the one given."""
         head = await self.ledger.head(run_id)
         if head is None:
             raise no_run(run_id)
+        if tenant is not None:
+            require_agent_run(head, tenant.tenant_id)
         return head
 
     async def check_step(self, run_id: str) -> None:

@@ -1,16 +1,18 @@
 """A handle on one run, which spares repeating its id and its tenant."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from gert.errors import RunError
+from gert.kernel.agent.messages import ChatMessage
+from gert.kernel.agent.payloads import KernelEvent
 from gert.kernel.agent.ports.model import OutputT
 from gert.kernel.agent.shapes import (
     ModelInput,
     PauseTicket,
     ResumePoint,
+    RunLease,
     RunProgress,
     RunRef,
     RunStatus,
@@ -19,11 +21,13 @@ from gert.kernel.agent.shapes import (
     TenantContext,
 )
 from gert.kernel.agent.tools import Arguments
+from gert.kernel.foundation.arguments import checks_arguments
 
 if TYPE_CHECKING:
     from gert.kernel.agent.kernel import AgentKernel
 
 
+@checks_arguments
 class BoundRun:
     """One run of one tenant. What a method takes beyond what is named here, it takes as the kernel does."""
 
@@ -31,13 +35,15 @@ class BoundRun:
         self.kernel = kernel
         self.run_id = run_id
         self.tenant = tenant
-        self._is_ours = False
 
     async def model(
-        self, model: str, asked: str | ModelInput, output_schema: type[OutputT], **more: Any
+        self, model: str, asked: str | ModelInput | Sequence[ChatMessage], output_schema: type[OutputT], **more: Any
     ) -> StepModelResult[OutputT]:
-        """Ask a model."""
-        given = ModelInput.from_prompt(asked) if isinstance(asked, str) else asked
+        """Ask a model: a prompt, or the messages of a conversation."""
+        if isinstance(asked, str):
+            given = ModelInput.from_prompt(asked)
+        else:
+            given = asked if isinstance(asked, ModelInput) else ModelInput.from_messages(asked)
         return await self.kernel.step_model(
             run_id=self.run_id, tenant=self.tenant, model=model, input=given, output_schema=output_schema, **more
         )
@@ -70,8 +76,7 @@ class BoundRun:
 
     async def get_artifact(self, key: str) -> object | None:
         """The newest value under a key."""
-        await self._check_tenant()
-        return await self.kernel.get_artifact(run_id=self.run_id, key=key)
+        return await self.kernel.get_artifact(run_id=self.run_id, key=key, tenant=self.tenant)
 
     async def pause(self, reason: str, context: BaseModel | None = None) -> PauseTicket:
         """Pause the run."""
@@ -95,23 +100,36 @@ class BoundRun:
 
     async def status(self) -> RunStatus:
         """Where it stands."""
-        await self._check_tenant()
-        return await self.kernel.get_run_status(run_id=self.run_id)
+        return await self.kernel.get_run_status(run_id=self.run_id, tenant=self.tenant)
 
     async def progress(self) -> RunProgress:
         """How far it has come."""
-        await self._check_tenant()
-        return await self.kernel.get_run_progress(run_id=self.run_id)
+        return await self.kernel.get_run_progress(run_id=self.run_id, tenant=self.tenant)
 
     async def resume_point(self) -> ResumePoint:
         """Where it goes on."""
-        await self._check_tenant()
-        return await self.kernel.resume_point(run_id=self.run_id)
+        return await self.kernel.resume_point(run_id=self.run_id, tenant=self.tenant)
 
-    async def _check_tenant(self) -> None:
-        """Refuse to read the run of another tenant; whoever writes is refused where it is written."""
-        if self._is_ours:
-            return
-        if (await self.kernel.load_run(run_id=self.run_id)).tenant_id != self.tenant.tenant_id:
-            raise RunError(f"run `{self.run_id}` belongs to another tenant")
-        self._is_ours = True
+    async def events(self) -> tuple[KernelEvent, ...]:
+        """Every event of the run."""
+        return await self.kernel.get_events(run_id=self.run_id, tenant=self.tenant)
+
+    async def acquire_lease(self, worker_id: str, ttl_seconds: int) -> bool:
+        """Take the lease of the run."""
+        return await self.kernel.acquire_run_lease(
+            run_id=self.run_id, worker_id=worker_id, ttl_seconds=ttl_seconds, tenant=self.tenant
+        )
+
+    async def renew_lease(self, worker_id: str, ttl_seconds: int) -> bool:
+        """Keep the lease for longer."""
+        return await self.kernel.renew_run_lease(
+            run_id=self.run_id, worker_id=worker_id, ttl_seconds=ttl_seconds, tenant=self.tenant
+        )
+
+    async def release_lease(self, worker_id: str) -> bool:
+        """Give the lease back."""
+        return await self.kernel.release_run_lease(run_id=self.run_id, worker_id=worker_id, tenant=self.tenant)
+
+    async def lease(self) -> RunLease | None:
+        """The worker that holds the run now."""
+        return await self.kernel.get_run_lease(run_id=self.run_id, tenant=self.tenant)

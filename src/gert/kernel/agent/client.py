@@ -5,6 +5,8 @@ import re
 import warnings
 from typing import Any, Protocol
 
+from gert.errors import InputError, RunExists, RunNotFound
+from gert.kernel.agent.outputs import check_output_schema
 from gert.kernel.agent.ports.model import ModelCallOptions, OnToken, OutputT
 from gert.kernel.agent.shapes import (
     ContextVersion,
@@ -15,6 +17,7 @@ from gert.kernel.agent.shapes import (
     TenantContext,
     ToolDrift,
 )
+from gert.kernel.foundation.arguments import checks_arguments
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 
@@ -35,11 +38,18 @@ class TakesModelSteps(Protocol):
         """Take a model step."""
         ...
 
+    async def start_run(self, **request: Any) -> Any:
+        """Start a run."""
+        ...
 
+
+@checks_arguments
 class KernelModelClient:
     """Asks models through a kernel."""
 
     def __init__(self, kernel: Any) -> None:
+        if not callable(getattr(kernel, "step_model", None)):
+            raise InputError(f"expected `kernel` to be a kernel, found a `{type(kernel).__name__}`")
         self._kernel: TakesModelSteps = kernel
 
     def capabilities(self) -> ModelClientCapabilities:
@@ -61,7 +71,8 @@ class KernelModelClient:
         tool_drift: ToolDrift = "refuse",
         on_token: OnToken | None = None,
     ) -> StepModelResult[OutputT]:
-        """Ask once; the same question in the same run has the same answer."""
+        """Ask once; the same question in the same run has the same answer. A run that is not there is started."""
+        check_output_schema(output_schema)
         optional = {
             "replay_policy": replay_policy,
             "context_version": context_version,
@@ -79,15 +90,28 @@ class KernelModelClient:
             "step_key": step_key if step_key is not None else derived_step_key(model, output_schema, prompt),
             "model_options": model_options,
         }
+        started = False
         while True:
             try:
                 return await self._kernel.step_model(**request, **known)
+            except RunNotFound:
+                if started:
+                    raise
+                started = True
+                await self._start(run_id, tenant)
             except TypeError as error:
                 # A kernel may take any keyword by its signature and still refuse it.
                 refused = _refused(error)
                 if refused is None or known.pop(refused, _DEFAULTS) is _DEFAULTS:
                     raise
                 _warn([refused])
+
+    async def _start(self, run_id: str, tenant: TenantContext) -> None:
+        try:
+            await self._kernel.start_run(tenant=tenant, run_id=run_id)
+        except RunExists:
+            # Another caller was faster, and the step is taken in their run.
+            return
 
     def _knows(self, name: str) -> bool:
         parameters = inspect.signature(self._kernel.step_model).parameters

@@ -12,9 +12,10 @@ from gert.errors import InputError
 from gert.kernel.agent.book import Book
 from gert.kernel.agent.bound import BoundRun
 from gert.kernel.agent.compose import Entry
+from gert.kernel.agent.guards.stack import order_middleware, require_middleware
 from gert.kernel.agent.lifecycle import Lifecycle
 from gert.kernel.agent.messages import ChatMessage
-from gert.kernel.agent.middleware import KernelMiddleware, ModelInvocation, order_middleware, require_middleware
+from gert.kernel.agent.middleware import KernelMiddleware, ModelInvocation
 from gert.kernel.agent.model_steps import ModelStep, ModelSteps
 from gert.kernel.agent.notes import ARTIFACT, CHECKPOINT, Notes, artifact_json, as_json
 from gert.kernel.agent.offering import after_middleware, allowed, described, offer
@@ -26,6 +27,7 @@ from gert.kernel.agent.payloads import (
     event_from_line,
     to_entry_payload,
 )
+from gert.kernel.agent.ports.loop import Loop
 from gert.kernel.agent.ports.model import ModelCallOptions, ModelPort, OnToken, OutputT, ToolDefinition
 from gert.kernel.agent.ports.store import EventStore, ledger_of
 from gert.kernel.agent.ports.tool import ToolCallable, ToolPort, ToolRiskLevel
@@ -52,11 +54,14 @@ from gert.kernel.agent.shapes import (
 from gert.kernel.agent.tool_steps import Settling, ToolStep, ToolSteps
 from gert.kernel.agent.tools import Arguments, Tools
 from gert.kernel.agent.watching import Watching
+from gert.kernel.agent.work import Work
 from gert.kernel.agent.workflow import WorkflowContext, run_workflow
 from gert.kernel.events.agent.parts import ToolOutcome
+from gert.kernel.foundation.arguments import checks_arguments
 from gert.kernel.foundation.canonical import sha256_hex
 
 
+@checks_arguments
 class AgentKernel:
     """Takes model and tool steps once, records them, and answers from the record ever after.
 
@@ -70,6 +75,7 @@ class AgentKernel:
         store: EventStore,
         model_port: ModelPort,
         tool_port: ToolPort,
+        loop: Loop,
         middleware: Sequence[KernelMiddleware] | None = None,
         policy: KernelPolicy | None = None,
     ) -> None:
@@ -80,6 +86,8 @@ class AgentKernel:
                 bind(store)
         self.store = store
         self.ledger = ledger_of(store)
+        self._loop = loop
+        self._work = Work()
         self._middleware = ordered
         self._tools = Tools(tool_port)
         for each in ordered:
@@ -87,13 +95,15 @@ class AgentKernel:
                 learn(self._tools.capabilities)
         self._book = Book(self.ledger, getattr(store, "fences", None))
         self._models = ModelSteps(self._book, model_port, self._tools, ordered)
-        self._tool_steps = ToolSteps(self._book, self._tools, ordered)
+        self._tool_steps = ToolSteps(self._book, self._tools, ordered, loop)
         self._lifecycle = Lifecycle(self._book)
         self._notes = Notes(self._book)
         self._watching = Watching(self._book)
 
     async def close(self) -> None:
-        """Close the store, after what was begun; closing twice is closing once."""
+        """Wait for the calls under way, begin no others, and close the store; closing twice is closing once."""
+        self._work.close()
+        await self._loop.until(self._work.when_idle)
         await self.store.close()
 
     async def __aenter__(self) -> Self:
@@ -110,9 +120,9 @@ class AgentKernel:
         """Begin a run; of many who begin the same one, one succeeds."""
         return await self._lifecycle.start(tenant, run_id, self._tools.signatures())
 
-    async def load_run(self, *, run_id: str) -> RunRef:
+    async def load_run(self, *, run_id: str, tenant: TenantContext | None = None) -> RunRef:
         """Find a run."""
-        return await self._lifecycle.load(run_id)
+        return await self._lifecycle.load(run_id, tenant)
 
     def bind(self, *, run_id: str, tenant: TenantContext) -> BoundRun:
         """A handle on a run that spares repeating its id and tenant."""
@@ -120,9 +130,14 @@ class AgentKernel:
 
     @asynccontextmanager
     async def run(self, *, tenant: TenantContext, run_id: str | None = None) -> AsyncIterator[BoundRun]:
-        """Begin a run, or go on with it, and use it through a handle."""
+        """Start a run, or resume it, and use it through a handle; the run ends when the block is left.
+
+        It is completed, or failed where an exception leaves the block. It goes on where it is paused or blocked, and
+        where the block is cancelled. Entered again, it replays what is on record; a new step reopens it.
+        """
         ref = await self._lifecycle.begin(tenant, run_id, self._tools.signatures())
-        yield self.bind(run_id=ref.run_id, tenant=tenant)
+        async with self._lifecycle.entered(ref.run_id, tenant):
+            yield self.bind(run_id=ref.run_id, tenant=tenant)
 
     # Steps
 
@@ -148,26 +163,23 @@ class AgentKernel:
         tool_drift: `pin` offers the run the tools it began with, whatever is registered since
         on_token: told the answer piece by piece while it arrives; a replay tells nothing
         """
-        _one_of("replay_policy", replay_policy, ("strict", "allow_prompt_drift", "fork_on_drift"))
-        _one_of("tool_drift", tool_drift, ("refuse", "pin"))
-        visible = None if visible_tool_names is None else frozenset(visible_tool_names)
-        return await self._models.take(
-            ModelStep(
-                run_id,
-                tenant,
-                model,
-                input,
-                output_schema,
-                step_key,
-                visible,
-                model_options,
-                replay_policy,
-                tool_drift,
-                context_version,
-                parent_step_key,
-                on_token,
-            )
+        step = ModelStep(
+            run_id,
+            tenant,
+            model,
+            input,
+            output_schema,
+            step_key,
+            None if visible_tool_names is None else frozenset(visible_tool_names),
+            model_options,
+            replay_policy,
+            tool_drift,
+            context_version,
+            parent_step_key,
+            on_token,
         )
+        with self._work.call():
+            return await self._models.take(step)
 
     async def step_model_with_visible_tools(
         self,
@@ -210,7 +222,10 @@ class AgentKernel:
         parent_step_key: str | None = None,
     ) -> StepToolResult:
         """Call a tool, or give what it came to when it was called."""
-        return await self._tool_steps.take(ToolStep(run_id, tenant, tool_name, arguments, step_key, parent_step_key))
+        with self._work.call():
+            return await self._tool_steps.take(
+                ToolStep(run_id, tenant, tool_name, arguments, step_key, parent_step_key)
+            )
 
     async def reconcile_tool(
         self,
@@ -236,7 +251,8 @@ class AgentKernel:
             raise InputError("either say the outcome, or have the call made again")
         settling = Settling(outcome, "" if outcome is None else as_json(result), rerun, by, reason)
         step = ToolStep(run_id, tenant, tool_name, arguments, step_key, parent_step_key)
-        return await self._tool_steps.settle(step, settling)
+        with self._work.call():
+            return await self._tool_steps.settle(step, settling)
 
     async def read_context(
         self,
@@ -249,7 +265,8 @@ class AgentKernel:
         parent_step_key: str | None = None,
     ) -> str:
         """Read something from outside the run, such as a memory or a file, once; a replay reads what was read then."""
-        return await self._notes.read(run_id, tenant, source, step_key, look, parent_step_key)
+        with self._work.call():
+            return await self._notes.read(run_id, tenant, source, step_key, look, parent_step_key)
 
     async def run_workflow(
         self,
@@ -263,7 +280,8 @@ class AgentKernel:
             context = WorkflowContext(
                 run_id=run.run_id, tenant=tenant, store=self.store, pause_api=self, events=(), book=self._book
             )
-            return await run_workflow(context, workflow)
+            with self._work.call():
+                return await run_workflow(context, workflow)
 
     # Pauses and leases
 
@@ -317,31 +335,35 @@ class AgentKernel:
         """End the blocks of a key."""
         return await self._lifecycle.unblock(run_id, tenant, unblock_key, metadata, parent_step_key)
 
-    async def acquire_run_lease(self, *, run_id: str, worker_id: str, ttl_seconds: int) -> bool:
+    async def acquire_run_lease(
+        self, *, run_id: str, worker_id: str, ttl_seconds: int, tenant: TenantContext | None = None
+    ) -> bool:
         """Take a run; from then on nobody else can append to it."""
-        return await self._lifecycle.acquire(run_id, worker_id, ttl_seconds)
+        return await self._lifecycle.acquire(run_id, worker_id, ttl_seconds, tenant)
 
-    async def renew_run_lease(self, *, run_id: str, worker_id: str, ttl_seconds: int) -> bool:
+    async def renew_run_lease(
+        self, *, run_id: str, worker_id: str, ttl_seconds: int, tenant: TenantContext | None = None
+    ) -> bool:
         """Keep a run for longer."""
-        return await self._lifecycle.renew(run_id, worker_id, ttl_seconds)
+        return await self._lifecycle.renew(run_id, worker_id, ttl_seconds, tenant)
 
-    async def release_run_lease(self, *, run_id: str, worker_id: str) -> bool:
+    async def release_run_lease(self, *, run_id: str, worker_id: str, tenant: TenantContext | None = None) -> bool:
         """Give a run back."""
-        return await self._lifecycle.release(run_id, worker_id)
+        return await self._lifecycle.release(run_id, worker_id, tenant)
 
-    async def get_run_lease(self, *, run_id: str) -> RunLease | None:
+    async def get_run_lease(self, *, run_id: str, tenant: TenantContext | None = None) -> RunLease | None:
         """Who has a run."""
-        return await self._lifecycle.lease(run_id)
+        return await self._lifecycle.lease(run_id, tenant)
 
     # How runs stand
 
-    async def get_run_status(self, *, run_id: str) -> RunStatus:
+    async def get_run_status(self, *, run_id: str, tenant: TenantContext | None = None) -> RunStatus:
         """Where a run stands in its life."""
-        return await self._watching.status(run_id)
+        return await self._watching.status(run_id, tenant)
 
-    async def get_run_progress(self, *, run_id: str) -> RunProgress:
+    async def get_run_progress(self, *, run_id: str, tenant: TenantContext | None = None) -> RunProgress:
         """How far a run has come."""
-        return await self._watching.progress(run_id)
+        return await self._watching.progress(run_id, tenant)
 
     async def list_active_runs(
         self, *, tenant_id: str, status: RunLifecycleStatus | None = None, since: datetime | None = None
@@ -349,13 +371,13 @@ class AgentKernel:
         """The runs of a tenant that have not ended, or those of a status, the newest first."""
         return await self._watching.runs(tenant_id, status, since)
 
-    async def resume_point(self, *, run_id: str) -> ResumePoint:
+    async def resume_point(self, *, run_id: str, tenant: TenantContext | None = None) -> ResumePoint:
         """Where a run goes on."""
-        return await self._watching.resume_point(run_id)
+        return await self._watching.resume_point(run_id, tenant)
 
-    async def explain_run(self, run_id: str) -> dict[str, object]:
+    async def explain_run(self, run_id: str, *, tenant: TenantContext | None = None) -> dict[str, object]:
         """How a run stands and why, with the calls that have no end yet."""
-        return await self._watching.explanation(run_id)
+        return await self._watching.explanation(run_id, tenant)
 
     def stream_events(
         self,
@@ -365,9 +387,10 @@ class AgentKernel:
         follow: bool = False,
         poll_interval_seconds: float = 0.5,
         idle_timeout_seconds: float | None = None,
+        tenant: TenantContext | None = None,
     ) -> AsyncIterator[KernelEvent]:
         """The events of a run; with `follow` also those to come, until none came for `idle_timeout_seconds`."""
-        return self._watching.stream(run_id, since_seq, follow=follow, idle_timeout=idle_timeout_seconds)
+        return self._watching.stream(run_id, since_seq, tenant, follow=follow, idle_timeout=idle_timeout_seconds)
 
     def stream_run_progress(
         self,
@@ -377,13 +400,16 @@ class AgentKernel:
         follow: bool = False,
         poll_interval_seconds: float = 0.5,
         idle_timeout_seconds: float | None = None,
+        tenant: TenantContext | None = None,
     ) -> AsyncIterator[RunProgress]:
         """How far a run has come now, and again whenever that changes, until the run has ended."""
-        return self._watching.stream_progress(run_id, since_seq, follow=follow, idle_timeout=idle_timeout_seconds)
+        return self._watching.stream_progress(
+            run_id, since_seq, tenant, follow=follow, idle_timeout=idle_timeout_seconds
+        )
 
-    async def get_events(self, *, run_id: str) -> tuple[KernelEvent, ...]:
+    async def get_events(self, *, run_id: str, tenant: TenantContext | None = None) -> tuple[KernelEvent, ...]:
         """Every event of a run, of the types this version knows."""
-        return await self._watching.events(run_id)
+        return await self._watching.events(run_id, tenant)
 
     # Notes
 
@@ -400,13 +426,17 @@ class AgentKernel:
         """Note a summary; the number of its event."""
         return await self._notes.summarize(run_id, tenant, summary_type, summary_json, step_key, parent_step_key)
 
-    async def get_latest_run_summary(self, *, run_id: str, summary_type: str) -> RunSummaryPayload | None:
+    async def get_latest_run_summary(
+        self, *, run_id: str, summary_type: str, tenant: TenantContext | None = None
+    ) -> RunSummaryPayload | None:
         """The newest summary of a type."""
-        return await self._notes.latest(run_id, summary_type)
+        return await self._notes.latest(run_id, summary_type, tenant)
 
-    async def get_latest_summary(self, *, run_id: str, summary_type: str) -> RunSummaryPayload | None:
+    async def get_latest_summary(
+        self, *, run_id: str, summary_type: str, tenant: TenantContext | None = None
+    ) -> RunSummaryPayload | None:
         """The newest summary of a type."""
-        return await self._notes.latest(run_id, summary_type)
+        return await self._notes.latest(run_id, summary_type, tenant)
 
     async def checkpoint(
         self,
@@ -440,13 +470,13 @@ class AgentKernel:
             run_id, tenant, ARTIFACT + _named("artifact", key), held, step_key, parent_step_key
         )
 
-    async def get_artifact(self, *, run_id: str, key: str) -> object | None:
+    async def get_artifact(self, *, run_id: str, key: str, tenant: TenantContext | None = None) -> object | None:
         """The newest value under a key."""
-        return await self._notes.artifact(run_id, key)
+        return await self._notes.artifact(run_id, key, tenant)
 
-    async def list_artifacts(self, *, run_id: str) -> dict[str, object]:
+    async def list_artifacts(self, *, run_id: str, tenant: TenantContext | None = None) -> dict[str, object]:
         """The newest value under every key."""
-        return await self._notes.artifacts(run_id)
+        return await self._notes.artifacts(run_id, tenant)
 
     async def append_harness_event(
         self,
@@ -552,11 +582,6 @@ class AgentKernel:
         final = sorted(tool.name for tool in invocation.allowed_tools)
         judged = after_middleware(offered, invocation.allowed_tools)
         return described(judged, tenant) | {"model": model, "final_allowed_tools": final}
-
-
-def _one_of(name: str, value: str, words: tuple[str, ...]) -> None:
-    if value not in words:
-        raise InputError(f"expected `{name}` to be {' | '.join(words)}, found `{value}`")
 
 
 def _named(what: str, name: str) -> str:

@@ -1,20 +1,24 @@
-"""The life of a run: begun, paused and resumed, blocked and unblocked, and driven by one worker at a time."""
+"""The life of a run: begun and ended, paused and resumed, blocked and unblocked, driven by one worker at a time."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 from pydantic import BaseModel
 
-from gert.errors import InputError, RunBlocked, RunError
+from gert.errors import InputError, LeaseLost, RunBlocked, RunError
 from gert.kernel.agent.book import Book
 from gert.kernel.agent.compose import Entry, event_id, require_agent_run
 from gert.kernel.agent.ledger import Head, Lease
 from gert.kernel.agent.notes import as_json
+from gert.kernel.agent.recordable import words_of
 from gert.kernel.agent.shapes import PauseTicket, RunLease, RunRef, TenantContext
 from gert.kernel.agent.snapshot import UNBLOCKED, Pause
-from gert.kernel.events.agent import PauseRequested, ResumeRequested, RunStarted, RunSummary
+from gert.kernel.events.agent import PauseRequested, ResumeRequested, RunEnded, RunStarted, RunSummary
 from gert.kernel.events.agent.parts import ToolSignature
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 
+LONGEST_MESSAGE = 500
 LONGEST_KEY = 1900
 """Bytes of an unblock key: with `run_unblocked::` before it, it is the type of a summary, which ledgers index."""
 
@@ -24,9 +28,10 @@ class Lifecycle:
 
     def __init__(self, book: Book) -> None:
         self._book = book
+        self._inside: Counter[str] = Counter()
 
     async def start(self, tenant: TenantContext, run_id: str | None, tools: Sequence[ToolSignature]) -> RunRef:
-        """Begin a run; RunError where it has begun."""
+        """Begin a run; RunExists where it has begun."""
         name = run_id if run_id is not None else self._book.ledger.new_id()
         await self._book.start(name, tenant.tenant_id, Entry(RunStarted(tool_signatures=tuple(tools))))
         return RunRef(name, tenant.tenant_id)
@@ -40,11 +45,55 @@ class Lifecycle:
         require_agent_run(await self._book.head(run_id), tenant.tenant_id)
         return RunRef(run_id, tenant.tenant_id)
 
-    async def load(self, run_id: str) -> RunRef:
+    async def load(self, run_id: str, tenant: TenantContext | None = None) -> RunRef:
         """A run that has begun."""
-        head = await self._book.head(run_id)
+        head = await self._book.head(run_id, tenant)
         require_agent_run(head)
         return RunRef(run_id, head.tenant or "")
+
+    @asynccontextmanager
+    async def entered(self, run_id: str, tenant: TenantContext) -> AsyncIterator[None]:
+        """Work on a run; when the last of those who entered it here leaves, the run ends.
+
+        It is completed, or failed where an exception leaves it; a later step reopens it. It goes on where it is paused
+        or blocked, where another worker holds it, and where the work was interrupted: by a cancellation, Ctrl-C or
+        the end of the process, after which it can be resumed.
+        """
+        self._inside[run_id] += 1
+        try:
+            yield
+        except (RunBlocked, LeaseLost):
+            raise
+        except Exception as error:
+            message = words_of(error, LONGEST_MESSAGE)
+            ended = RunEnded(status="failed", error_type=type(error).__name__, message=message)
+            try:
+                await self._end(run_id, tenant, ended)
+            except Exception as unwritten:
+                # The failure itself is the news.
+                error.add_note(f"that the run failed could not be recorded: {unwritten}")
+            raise
+        else:
+            if self._inside[run_id] == 1:
+                await self._end(run_id, tenant, RunEnded(status="completed"))
+        finally:
+            self._inside[run_id] -= 1
+            if not self._inside[run_id]:
+                del self._inside[run_id]
+
+    async def _end(self, run_id: str, tenant: TenantContext, ended: RunEnded) -> None:
+        def is_due(head: Head) -> bool:
+            if _pauses(head):
+                return False
+            # A replay that fails leaves a run as it ended; one that comes through completes a run that had failed.
+            before = head.snapshot.asleep if head.snapshot is not None else None
+            return before is None or (before == "failed" and ended.status == "completed")
+
+        try:
+            await self._book.end_run(run_id, tenant.tenant_id, ended, is_due)
+        except LeaseLost:
+            # Whether it has ended is for the worker to say that holds it.
+            return
 
     async def pause(
         self,
@@ -114,8 +163,11 @@ class Lifecycle:
         await self._book.note(run_id, tenant.tenant_id, (Entry(said, parent_step_key),), guard=guard)
         return RunRef(run_id, tenant.tenant_id)
 
-    async def acquire(self, run_id: str, worker_id: str, ttl_seconds: float) -> bool:
+    async def acquire(
+        self, run_id: str, worker_id: str, ttl_seconds: float, tenant: TenantContext | None = None
+    ) -> bool:
         """Take a run; from now on this process writes it under the lease."""
+        await self._check_tenant(run_id, tenant)
         held = await self._book.ledger.acquire(run_id, worker_id, ttl_seconds)
         if held is None:
             return False
@@ -125,12 +177,14 @@ class Lifecycle:
         self._book.fence(run_id, held.token)
         return True
 
-    async def renew(self, run_id: str, worker_id: str, ttl_seconds: float) -> bool:
+    async def renew(self, run_id: str, worker_id: str, ttl_seconds: float, tenant: TenantContext | None = None) -> bool:
         """Keep a run."""
+        await self._check_tenant(run_id, tenant)
         return await self._book.ledger.renew(run_id, worker_id, ttl_seconds) is not None
 
-    async def release(self, run_id: str, worker_id: str) -> bool:
+    async def release(self, run_id: str, worker_id: str, tenant: TenantContext | None = None) -> bool:
         """Give a run back."""
+        await self._check_tenant(run_id, tenant)
         released = await self._book.ledger.release(run_id, worker_id)
         held = None if released else await self._book.ledger.lease(run_id)
         # One that was lost is not claimed any more; that of another worker in this process stays.
@@ -139,10 +193,17 @@ class Lifecycle:
             self._book.forget(run_id)
         return released
 
-    async def lease(self, run_id: str) -> RunLease | None:
+    async def lease(self, run_id: str, tenant: TenantContext | None = None) -> RunLease | None:
         """Who holds a run now."""
+        await self._check_tenant(run_id, tenant)
         held = await self._book.ledger.lease(run_id)
         return None if held is None else as_run_lease(held)
+
+    async def _check_tenant(self, run_id: str, tenant: TenantContext | None) -> None:
+        """Refuse the run of another tenant; a run that has not begun may be leased first."""
+        head = None if tenant is None else await self._book.ledger.head(run_id)
+        if head is not None and tenant is not None:
+            require_agent_run(head, tenant.tenant_id)
 
     async def _paused(
         self, run_id: str, tenant: TenantContext, said: PauseRequested, parent_step_key: str | None

@@ -1,13 +1,11 @@
 """The places where policy takes part in model and tool steps."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from gert.errors import UsageError
 from gert.kernel.agent.messages import ChatMessage
 from gert.kernel.agent.ports.model import ModelCallOptions, ModelUsage, ToolDefinition
-from gert.kernel.agent.shapes import KernelPolicy, TenantContext
+from gert.kernel.agent.shapes import TenantContext
 
 _T = TypeVar("_T")
 
@@ -94,41 +92,6 @@ class KernelMiddleware(Protocol):
     async def prepare_tool_result(self, *, run_id: str, tenant: TenantContext, tool_name: str, result_json: str) -> str:
         """Change what the caller sees of a result; what the tool did is on record already."""
         ...
-
-
-REQUIRED = {
-    "permissive": (),
-    "enforced": ("PIIScrubberMiddleware", "QuotaMiddleware", "CapabilityGuardMiddleware"),
-    "enforced_v2": (
-        "PIIScrubberMiddleware", "QuotaMiddleware", "CapabilityGuardMiddleware", "SafetyPolicyMiddleware",
-    ),
-}  # fmt: skip
-"""What each mode of a kernel's policy insists on."""
-
-ORDER = ("PIIScrubberMiddleware", "QuotaMiddleware", "CapabilityGuardMiddleware", "SafetyPolicyMiddleware")
-"""What is known by name comes first, in this order; the rest follows as it was given."""
-
-
-def order_middleware(middleware: Sequence[KernelMiddleware]) -> tuple[KernelMiddleware, ...]:
-    """Middleware in the order it takes part."""
-    return tuple(sorted(middleware, key=_rank))
-
-
-def require_middleware(policy: KernelPolicy, middleware: Sequence[KernelMiddleware]) -> None:
-    """Refuse a kernel that lacks what its policy insists on."""
-    present = {name for each in middleware for name in _names(each)}
-    missing = [name for name in REQUIRED[policy.mode] if name not in present]
-    if missing:
-        raise UsageError(f"policy `{policy.mode}` needs {', '.join(f'`{name}`' for name in missing)}")
-
-
-def _rank(middleware: KernelMiddleware) -> int:
-    names = _names(middleware)
-    return next((place for place, name in enumerate(ORDER) if name in names), len(ORDER))
-
-
-def _names(middleware: KernelMiddleware) -> set[str]:
-    return {kind.__name__ for kind in type(middleware).__mro__}
 
 
 def _later(earlier: _T | None, later: _T | None) -> _T | None:

@@ -27,6 +27,7 @@ from gert.kernel.agent.model_words import (
     result,
 )
 from gert.kernel.agent.offering import after_middleware, allowed, offer
+from gert.kernel.agent.outputs import check_output_schema
 from gert.kernel.agent.pinning import Pins
 from gert.kernel.agent.ports.model import (
     ModelCallOptions,
@@ -63,13 +64,14 @@ class ModelSteps:
 
     async def take(self, step: ModelStep[OutputT]) -> StepModelResult[OutputT]:
         """Replay a step, or ask the model."""
+        check_output_schema(step.output_schema)
         pinned = await self._pins.of(step.run_id) if step.tool_drift == "pin" else None
         asking = await self._prepared(step, pinned)
         looking = Looking(self._book, step.run_id, step.tenant.tenant_id, "model", step.step_key, asking.hash)
         admitted = False
         while True:
             calls, in_flight = await looking.look()
-            match decide_model(calls, asking.hash, in_flight, keyed=step.step_key is not None):
+            match decide_model(calls, asking.hash, in_flight):
                 case Replay(call):
                     return await self._replayed(step, call)
                 case Compare(call):

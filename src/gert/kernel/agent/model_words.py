@@ -17,6 +17,7 @@ from gert.kernel.agent.recordable import words_of
 from gert.kernel.agent.shapes import ContextVersion, ModelInput, ReplayPolicy, StepModelResult, TenantContext, ToolDrift
 from gert.kernel.events.agent import ModelCompleted, ModelFailed, ModelRequested, RunSummary
 from gert.kernel.events.agent.parts import ContextVersionOf, ModelFailure, ToolCallOf
+from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.canonical_v1 import canonicalize_json_object
 
 CAPABILITY_DECISION = "capability_decision"
@@ -62,7 +63,7 @@ class Asking(msgspec.Struct, frozen=True):
 
 def requested(step: ModelStep[OutputT], asking: Asking) -> ModelRequested:
     """What a model is asked."""
-    question, version = asking.question, step.context_version
+    question = asking.question
     return ModelRequested(
         model=question.model,
         prompt=question.prompt,
@@ -76,11 +77,18 @@ def requested(step: ModelStep[OutputT], asking: Asking) -> ModelRequested:
         allowed_tool_signatures=list(question.tools),
         allowed_tools_hash=asking.tools_hash,
         step_key=step.step_key,
-        context_version=None
-        if version is None
-        else ContextVersionOf(version.system_prompt_hash, version.context_builder_version, version.compaction_version),
+        context_version=_version(step.context_version or ContextVersion(), question),
         input_hash=asking.hash,
     )
+
+
+def _version(given: ContextVersion, question: Question) -> ContextVersionOf:
+    """How the context was made, as far as it is known; the hash of the system prompt is known where there is one."""
+    hashed = given.system_prompt_hash
+    if hashed is None:
+        prompts = [message.content for message in question.messages if message.role == "system"]
+        hashed = sha256_hex("\n".join(prompts).encode()) if prompts else None
+    return ContextVersionOf(hashed, given.context_builder_version, given.compaction_version)
 
 
 def completed(output_schema: type[OutputT], asking: Asking, seq: int, result: ModelResult[OutputT]) -> ModelCompleted:

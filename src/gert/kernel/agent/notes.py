@@ -3,14 +3,13 @@
 from collections.abc import Awaitable, Callable
 
 import msgspec
-from pydantic import BaseModel
 
 from gert.errors import InputError, ReplayConsistencyError
 from gert.kernel.agent.book import Book
 from gert.kernel.agent.compose import Entry, key_of
 from gert.kernel.agent.ledger import Expect, Written
 from gert.kernel.agent.payloads import RunSummaryPayload
-from gert.kernel.agent.serde import plain_model
+from gert.kernel.agent.serde import plain_value
 from gert.kernel.agent.shapes import TenantContext
 from gert.kernel.agent.snapshot import TASK_PROGRESS, read_units
 from gert.kernel.events.agent import ContextRead, RunSummary
@@ -46,8 +45,12 @@ class Notes:
         written = await self._book.note(run_id, tenant.tenant_id, (Entry(said, parent_step_key),))
         return written.last
 
-    async def latest(self, run_id: str, summary_type: str) -> RunSummaryPayload | None:
+    async def latest(
+        self, run_id: str, summary_type: str, tenant: TenantContext | None = None
+    ) -> RunSummaryPayload | None:
         """The newest summary of a type."""
+        if tenant is not None:
+            await self._book.head(run_id, tenant)
         line = await self._book.ledger.summary(run_id, summary_type)
         if line is None:
             # An unknown run is an error, a run without such a summary is not.
@@ -56,14 +59,14 @@ class Notes:
         said = _summary(line)
         return RunSummaryPayload(summary_type=said.summary_type, summary_json=said.summary_json, step_key=said.step_key)
 
-    async def artifact(self, run_id: str, key: str) -> object | None:
+    async def artifact(self, run_id: str, key: str, tenant: TenantContext | None = None) -> object | None:
         """The newest value of an artifact."""
-        found = await self.latest(run_id, ARTIFACT + key)
+        found = await self.latest(run_id, ARTIFACT + key, tenant)
         return None if found is None else _value(found.summary_json)
 
-    async def artifacts(self, run_id: str) -> dict[str, object]:
+    async def artifacts(self, run_id: str, tenant: TenantContext | None = None) -> dict[str, object]:
         """The newest value of every artifact, by key."""
-        await self._book.head(run_id)
+        await self._book.head(run_id, tenant)
         lines = await self._book.ledger.latest_summaries(run_id, ARTIFACT)
         said = [_summary(line) for line in lines]
         return {each.summary_type.removeprefix(ARTIFACT): _value(each.summary_json) for each in said}
@@ -98,12 +101,12 @@ class Notes:
 
 def as_json(value: object) -> str:
     """A value as the JSON it is noted as; InputError where it has none."""
-    return canonical_json_dumps(plain_model(value) if isinstance(value, BaseModel) else value)
+    return canonical_json_dumps(plain_value(value))
 
 
 def artifact_json(value: object, schema_version: str | None) -> str:
     """The envelope an artifact is noted in."""
-    held: dict[str, object] = {"value": plain_model(value) if isinstance(value, BaseModel) else value}
+    held: dict[str, object] = {"value": plain_value(value)}
     if schema_version is not None:
         held["schema_version"] = schema_version
     return canonical_json_dumps(held)

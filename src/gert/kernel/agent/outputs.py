@@ -1,10 +1,37 @@
 """What a model's output is when it has only asked for tools, live and from the record alike."""
 
+from functools import lru_cache
+from inspect import isabstract
+
+import msgspec
 from pydantic import BaseModel, ValidationError
 
 from gert.errors import InputError, ModelPermanentError
 from gert.kernel.agent.ports.model import OutputT
 from gert.kernel.agent.serde import model_json
+from gert.kernel.foundation.text import printable
+
+_LONGEST = 200
+
+
+@lru_cache(maxsize=256)
+def check_output_schema(output_schema: type[BaseModel]) -> None:
+    """Refuse a class no model's answer can be read as, before a model is asked and paid: InputError.
+
+    It must be possible to make instances of it, and to tell a model its JSON Schema.
+    """
+    name = output_schema.__name__
+    if isabstract(output_schema):
+        raise InputError(f"the output schema `{name}` is abstract", hint="use a class that can be instantiated")
+    try:
+        output_schema.model_rebuild()
+        msgspec.json.encode(output_schema.model_json_schema())
+    except Exception as error:
+        # Pydantic's own errors, or whatever the class itself raises when it describes its fields.
+        why = printable(" ".join(str(error).split("\n", 1)[0].split()))[:_LONGEST]
+        raise InputError(
+            f"the output schema `{name}` has no JSON Schema: {why}", hint="use field types that JSON can hold"
+        ) from error
 
 
 def blank_output(output_schema: type[OutputT]) -> OutputT:

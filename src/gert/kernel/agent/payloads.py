@@ -20,6 +20,8 @@ from gert.kernel.agent.run_payloads import (
     HarnessWakePayload,
     PauseRequestedPayload,
     ResumeRequestedPayload,
+    RunEndedPayload,
+    RunReopenedPayload,
     RunStartedPayload,
     RunSummaryPayload,
     ToolSignatureRecord,
@@ -41,6 +43,7 @@ from gert.kernel.events.catalogue import catalogue
 from gert.kernel.events.chain import GENESIS_FORMS
 from gert.kernel.events.envelope import Envelope, decode, parse_timestamp
 from gert.kernel.events.payload import Payload, UnknownEvent, check_json, said
+from gert.kernel.foundation.arguments import checked
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 
@@ -61,6 +64,8 @@ __all__ = [
     "PauseRequestedPayload",
     "ReplayedWithDriftPayload",
     "ResumeRequestedPayload",
+    "RunEndedPayload",
+    "RunReopenedPayload",
     "RunStartedPayload",
     "RunSummaryPayload",
     "ToolCallRecord",
@@ -82,6 +87,8 @@ class EventType(StrEnum):
     """The types of events of an agent run."""
 
     RUN_STARTED = "run_started"
+    RUN_ENDED = "run_ended"
+    RUN_REOPENED = "run_reopened"
     RESUME_REQUESTED = "resume_requested"
     HARNESS_INITIALIZED = "harness_initialized"
     HARNESS_WAKE = "harness_wake"
@@ -104,6 +111,8 @@ class EventType(StrEnum):
 
 EventPayload: TypeAlias = (
     RunStartedPayload
+    | RunEndedPayload
+    | RunReopenedPayload
     | ResumeRequestedPayload
     | HarnessInitializedPayload
     | HarnessWakePayload
@@ -222,11 +231,13 @@ def to_entry_payload(payload: EventPayload) -> Payload:
         raise TraceError(f"the event `{kind}` cannot be written: {said(error)}", hint=_hint(payload)) from error
 
 
+@checked
 def payload_to_canonical_json(payload: EventPayload) -> str:
     """Give a payload as canonical JSON of the profile "v1", every field written."""
     return canonical_json_dumps(payload.model_dump())
 
 
+@checked
 def compute_allowed_tools_hash(tool_names: Sequence[str]) -> str:
     """Hash a set of tools; each is given as `name|tool_version|schema_version|schema_hash`, or by its name alone."""
     return joined_hash(tool_names)

@@ -61,23 +61,23 @@ ModelDecision = Replay | Compare | Wait | Ask
 ToolDecision = Replay | Compare | Fail | InDoubt | Wait | Ask
 
 
-def decide_model(calls: Sequence[Call], input_hash: str, in_flight: frozenset[int], *, keyed: bool) -> ModelDecision:
+def decide_model(calls: Sequence[Call], input_hash: str, in_flight: frozenset[int]) -> ModelDecision:
     """What a model step does, from the requests under its key, the newest first.
 
     1. An answer to exactly this question is taken; of several the one that was recorded first, for ever.
     2. An answer to another question under the same step key is compared; who asked decides about drift.
-    3. The same question under way in this process, by a step key, is waited for.
+    3. The same question under way in this process is waited for.
     4. Otherwise the model is asked, and requests nobody waits for any more are given an end.
     """
     if (same := first_answer(calls, (input_hash,))) is not None:
         return Replay(same)
     if (other := first_answer(calls)) is not None:
         return Compare(other)
-    return _ask(calls, in_flight, keyed=keyed)
+    return _ask(calls, in_flight)
 
 
 def decide_tool(
-    calls: Sequence[Call], hashes: Collection[str], in_flight: frozenset[int], *, keyed: bool, side_effect: bool
+    calls: Sequence[Call], hashes: Collection[str], in_flight: frozenset[int], *, side_effect: bool
 ) -> ToolDecision:
     """What a tool step does, from the requests under its key, the newest first.
 
@@ -85,7 +85,7 @@ def decide_tool(
     2. A call that succeeded is taken as recorded; of several the one that was recorded first, for ever.
     3. A call that will never succeed is taken as recorded.
     4. A call that may have happened is left to reconciling; so is one that changes something and has no end.
-    5. The same call under way in this process, by a step key, is waited for.
+    5. The same call under way in this process is waited for.
     6. Otherwise the tool is called: it never was, or is known not to have happened, or changes nothing.
     """
     for call in calls:
@@ -100,7 +100,7 @@ def decide_tool(
             return InDoubt(call)
         if call.outcome == "open" and call.seq not in in_flight and side_effect:
             return InDoubt(call)
-    return _ask(calls, in_flight, keyed=keyed)
+    return _ask(calls, in_flight)
 
 
 def first_answer(calls: Sequence[Call], hashes: Collection[str] | None = None) -> Call | None:
@@ -114,12 +114,9 @@ def first_answer(calls: Sequence[Call], hashes: Collection[str] | None = None) -
     return found
 
 
-def _ask(calls: Sequence[Call], in_flight: frozenset[int], *, keyed: bool) -> Wait | Ask:
-    unfinished = [call for call in calls if call.outcome == "open"]
-    if keyed:
-        for call in unfinished:
-            if call.seq in in_flight:
-                return Wait(call)
-    abandoned = tuple(call for call in unfinished if call.seq not in in_flight)
-    again = any(call.seq not in in_flight for call in calls)
-    return Ask(calls[0].seq if calls else 0, abandoned, again)
+def _ask(calls: Sequence[Call], in_flight: frozenset[int]) -> Wait | Ask:
+    unfinished = tuple(call for call in calls if call.outcome == "open")
+    for call in unfinished:
+        if call.seq in in_flight:
+            return Wait(call)
+    return Ask(calls[0].seq if calls else 0, unfinished, bool(calls))

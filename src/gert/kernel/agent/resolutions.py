@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from gert.kernel.agent.compose import event_id
 from gert.kernel.agent.payloads import KernelEvent, ToolCompletedPayload, ToolRequestedPayload
+from gert.kernel.foundation.arguments import checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class ToolResolution:
         return ended.outcome if isinstance(ended, ToolCompletedPayload) else "open"
 
 
+@checked
 def resolve_tool_resolutions(events: Sequence[KernelEvent]) -> list[ToolResolution]:
     """Pair requests with their ends, by the id of the request and never by position."""
     ends: dict[str, KernelEvent] = {}

@@ -36,6 +36,21 @@ class RunStartedPayload(PayloadModel):
     forked_from: str | None = None
 
 
+class RunEndedPayload(PayloadModel):
+    """The work of an agent run is done, or it failed."""
+
+    kind: Literal["run_ended"] = "run_ended"
+    status: Literal["completed", "failed"]
+    error_type: str | None = None
+    message: str | None = None
+
+
+class RunReopenedPayload(PayloadModel):
+    """A run that had ended takes a new step."""
+
+    kind: Literal["run_reopened"] = "run_reopened"
+
+
 class PauseRequestedPayload(PayloadModel):
     """A run was paused or blocked; until it is resumed or unblocked it takes no steps."""
 

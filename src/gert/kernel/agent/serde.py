@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from pydantic import BaseModel, JsonValue, ValidationError
+from pydantic_core import PydanticSerializationError, to_json
 
-from gert.errors import InputError
+from gert.errors import CanonicalError, InputError
+from gert.kernel.foundation.arguments import checked
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps, loads
 from gert.kernel.foundation.text import printable
 
@@ -31,6 +33,7 @@ def json_step_serde() -> StepSerde[JsonValue]:
     return StepSerde(dump=canonical_json_dumps, load=loads)
 
 
+@checked
 def pydantic_step_serde(model: type[WorkflowModelT]) -> StepSerde[WorkflowModelT]:
     """For steps that return instances of a pydantic model; one that its JSON does not give back is an InputError."""
 
@@ -69,6 +72,22 @@ def plain_model(value: BaseModel) -> object:
     try:
         return value.model_dump(mode="json", warnings=False)
     except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"a `{type(value).__name__}` has no JSON form: {_problem(error)}") from error
+
+
+def plain_value(value: object) -> object:
+    """A value of any type that has a JSON form, as plain data; InputError where it has none.
+
+    Tool results, artifacts and checkpoints are kept so: models, dataclasses, dates, sets and bytes among them. NaN,
+    infinity, half characters and two keys that are written alike have no JSON form.
+    """
+    if isinstance(value, BaseModel):
+        return plain_model(value)
+    try:
+        return loads(to_json(value, by_alias=False, inf_nan_mode="constants").decode())
+    except CanonicalError as error:
+        raise InputError(f"a `{type(value).__name__}` has no JSON form: {error.message}") from error
+    except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"a `{type(value).__name__}` has no JSON form: {_problem(error)}") from error
 
 

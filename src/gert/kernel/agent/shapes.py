@@ -19,6 +19,7 @@ from gert.kernel.agent.store_shapes import (
     StoreSchemaInfo,
     ToolSemanticOutcomeRecord,
 )
+from gert.kernel.foundation.arguments import checks_arguments
 
 __all__ = [
     "ContextVersion",
@@ -155,6 +156,7 @@ class ContextVersion:
     compaction_version: str | None = None
 
 
+@checks_arguments
 @dataclass(frozen=True, slots=True)
 class ModelInput:
     """What a model is asked: a prompt, or a conversation."""

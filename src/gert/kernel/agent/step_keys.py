@@ -4,10 +4,12 @@ import re
 from collections import Counter
 
 from gert.errors import InputError
+from gert.kernel.foundation.arguments import checks_arguments
 
 _OTHER = re.compile(r"[^a-z0-9_]+")
 
 
+@checks_arguments
 class StepKey:
     """Gives the keys of one namespace: `{namespace}_{label}_{n}`, with n from 1 for each label."""
 

@@ -12,6 +12,7 @@ from gert.kernel.agent.guards.passing import PassingMiddleware
 from gert.kernel.agent.ledger import Call
 from gert.kernel.agent.looking import Looking, Stood
 from gert.kernel.agent.middleware import KernelMiddleware, PreparedToolRequest
+from gert.kernel.agent.ports.loop import Loop, Started
 from gert.kernel.agent.ports.tool import ToolExecutionContext, ToolExecutionOutcome, ToolExecutionResult
 from gert.kernel.agent.recordable import named, words_of
 from gert.kernel.agent.replay import first_answer
@@ -19,6 +20,7 @@ from gert.kernel.agent.shapes import StepToolResult, TenantContext
 from gert.kernel.agent.tool_words import LONGEST_MESSAGE, completed, failure, outcome_of, still_in_doubt
 from gert.kernel.agent.tools import Arguments, Tools
 from gert.kernel.events.agent import RunSummary, ToolCompleted, ToolRequested
+from gert.kernel.foundation.canonical_v1 import require_json
 
 LATE_RESULT = "late_tool_result"
 
@@ -56,9 +58,10 @@ class Announced:
 class ToolCalls:
     """Makes calls, and puts on record how they ended."""
 
-    def __init__(self, book: Book, tools: Tools, middleware: Sequence[KernelMiddleware]) -> None:
+    def __init__(self, book: Book, tools: Tools, middleware: Sequence[KernelMiddleware], loop: Loop) -> None:
         self._book = book
         self._tools = tools
+        self._loop = loop
         self._middleware = tuple(middleware)
         self._hooks = tuple(each for each in middleware if _shows(each))
 
@@ -112,19 +115,63 @@ class ToolCalls:
             return await self.ended(step, looking, call, said)
 
     async def ended(self, step: ToolStep, looking: Looking, call: Announced, said: ToolCompleted) -> StepToolResult:
-        """Record an end, and give what the record says from then on: here and in every replay."""
-        said = self.withheld(said)
-        standing = await self._end(step, looking, call, said)
-        if standing is not None and said.withheld:
-            shown = await self._shown(step, said)
-            stood: Stood = ("success", standing[1])
-            again = await looking.end((Entry(shown, step.parent_step_key),), call.seq, standing[0], stood, wins=False)
-            said = shown if again is not None else said
+        """Record an end, and give what the record says from then on: here and in every replay.
+
+        Hooks that have an answer at once are recorded together with the end, and not at all where they change nothing.
+        Before any other hook goes on, what the tool did is on record, and its result withheld.
+        """
+        shown = None
+        if self._hooks and said.outcome == "success":
+            shown = await self._loop.begin(self._shown(step, said))
+        if shown is None or not shown.done():
+            said = await self._ended_in_two(step, looking, call, said, shown)
+        else:
+            said = await self._ended_at_once(step, looking, call, said, shown)
         if looking.moved:
             return await self.standing(step, looking, call.seq)
         if said.outcome != "success":
             raise failure(said)
         return StepToolResult(step.run_id, call.seq, step.tool_name, said.result_json, replayed=False)
+
+    async def _ended_at_once(
+        self, step: ToolStep, looking: Looking, call: Announced, said: ToolCompleted, shown: Started[ToolCompleted]
+    ) -> ToolCompleted:
+        """Record an end with what the hooks made of it."""
+        try:
+            given = await shown
+        except BaseException:
+            await self._end(step, looking, call, self.withheld(said))
+            raise
+        if given.result_json == said.result_json:
+            await self._end(step, looking, call, said)
+            return said
+        await self._end(step, looking, call, self.withheld(said), given)
+        return given
+
+    async def _ended_in_two(
+        self,
+        step: ToolStep,
+        looking: Looking,
+        call: Announced,
+        said: ToolCompleted,
+        shown: Started[ToolCompleted] | None,
+    ) -> ToolCompleted:
+        """Record an end, and then what the hooks make of it, where there are any."""
+        if shown is None:
+            await self._end(step, looking, call, said)
+            return said
+        said = self.withheld(said)
+        try:
+            standing = await self._end(step, looking, call, said)
+        except BaseException:
+            shown.cancel()
+            raise
+        given = await shown
+        if standing is None:
+            return said
+        stood: Stood = ("success", standing[1])
+        again = await looking.end((Entry(given, step.parent_step_key),), call.seq, standing[0], stood, wins=False)
+        return given if again is not None else said
 
     def withheld(self, said: ToolCompleted) -> ToolCompleted:
         """An end as it is recorded first: no result is handed over before the hooks have seen it."""
@@ -187,6 +234,7 @@ class ToolCalls:
         try:
             context = self.context(step, request, call.seq)
             found = await self._tools.call(step.tool_name, request.arguments_json, context)
+            require_json(found.result_json)
             check_writable(completed(0, step.tool_name, found))
             return found
         except Exception as error:
@@ -195,10 +243,10 @@ class ToolCalls:
             return ToolExecutionResult(outcome, "null", error_message=why)
 
     async def _end(
-        self, step: ToolStep, looking: Looking, call: Announced, said: ToolCompleted
+        self, step: ToolStep, looking: Looking, call: Announced, said: ToolCompleted, *more: ToolCompleted
     ) -> tuple[Standing, int] | None:
         """Record an end; None where somebody else has said how the call ended, and then this is kept beside it."""
-        entries = (Entry(said, step.parent_step_key),)
+        entries = [Entry(each, step.parent_step_key) for each in (said, *more)]
         wins = said.outcome == "success"
         written = await looking.end(entries, call.seq, call.standing, call.stood, wins=wins)
         if written is not None:
@@ -215,7 +263,9 @@ class ToolCalls:
                 run_id=step.run_id, tenant=step.tenant, tool_name=step.tool_name, result_json=result_json
             )
         why = said.reason or "the hooks gave the result"
-        return msgspec.structs.replace(said, result_json=result_json, reason=why, withheld=False)
+        shown = msgspec.structs.replace(said, result_json=require_json(result_json), reason=why, withheld=False)
+        check_writable(shown)
+        return shown
 
 
 def _stopped(error: BaseException) -> str:

@@ -9,6 +9,7 @@ from gert.kernel.agent.compose import Entry, idempotency_key, tool_hash
 from gert.kernel.agent.ledger import Batch, Call, Expect, Head, Held, Overtaken
 from gert.kernel.agent.looking import Looking
 from gert.kernel.agent.middleware import KernelMiddleware, PreparedToolRequest
+from gert.kernel.agent.ports.loop import Loop
 from gert.kernel.agent.replay import Ask, Compare, Fail, InDoubt, Replay, Wait, decide_tool
 from gert.kernel.agent.shapes import StepToolResult
 from gert.kernel.agent.tool_calls import Announced, ToolCalls, ToolStep
@@ -23,10 +24,10 @@ __all__ = ["Settling", "ToolStep", "ToolSteps"]
 class ToolSteps:
     """Takes tool steps."""
 
-    def __init__(self, book: Book, tools: Tools, middleware: Sequence[KernelMiddleware]) -> None:
+    def __init__(self, book: Book, tools: Tools, middleware: Sequence[KernelMiddleware], loop: Loop) -> None:
         self._book = book
         self._tools = tools
-        self._calls = ToolCalls(book, tools, middleware)
+        self._calls = ToolCalls(book, tools, middleware, loop)
         self._settling = ToolSettling(book, tools, self._calls)
 
     async def take(self, step: ToolStep) -> StepToolResult:
@@ -38,7 +39,7 @@ class ToolSteps:
             calls, in_flight = await looking.look()
             hashes = await self._alike(step, looking.hashed, calls)
             changes = await self._changes(step, calls)
-            match decide_tool(calls, hashes, in_flight, keyed=step.step_key is not None, side_effect=changes):
+            match decide_tool(calls, hashes, in_flight, side_effect=changes):
                 case Replay(call):
                     found = await self._calls.given(step, looking, call)
                     if found is not None:

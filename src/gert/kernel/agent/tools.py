@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel
 
-from gert.errors import GertError, InputError, ToolExecutionFailedError
+from gert.errors import GertError, InputError, ToolNotFound
 from gert.kernel.agent.ports.model import ToolDefinition
 from gert.kernel.agent.ports.tool import CheckingToolPort, ToolExecutionContext, ToolExecutionResult, ToolPort
 from gert.kernel.agent.question import signature_of
@@ -52,7 +52,7 @@ class Tools:
             meant = did_you_mean(name, known)
             hint = f"did you mean `{meant}`?" if meant else f"registered: {', '.join(sorted(known)) or 'none'}"
             # Models make up names of any length.
-            raise ToolExecutionFailedError(f"there is no tool `{name[:64]}`", hint=hint)
+            raise ToolNotFound(f"there is no tool `{name[:64]}`", hint=hint)
         return known[name]
 
     def has(self, name: str) -> bool:

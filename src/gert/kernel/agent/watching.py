@@ -2,12 +2,10 @@
 
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import get_args
 
-from gert.errors import InputError
 from gert.kernel.agent.book import Book
 from gert.kernel.agent.payloads import KernelEvent, known_events
-from gert.kernel.agent.shapes import ResumePoint, RunLifecycleStatus, RunProgress, RunStatus
+from gert.kernel.agent.shapes import ResumePoint, RunLifecycleStatus, RunProgress, RunStatus, TenantContext
 from gert.kernel.agent.snapshot import TASK_PROGRESS, Unit, units_of
 from gert.kernel.agent.status import explanation_of, progress_of, resume_point_of, status_of
 from gert.kernel.events.agent import RunSummary
@@ -15,7 +13,16 @@ from gert.kernel.events.envelope import decode
 
 PAGE = 1000
 MOVES_PROGRESS = frozenset(
-    {"harness_sleep", "harness_failed", "harness_wake", "harness_stage", "run_summary", "resume_requested"}
+    {
+        "harness_sleep",
+        "harness_failed",
+        "harness_wake",
+        "harness_stage",
+        "run_summary",
+        "resume_requested",
+        "run_ended",
+        "run_reopened",
+    }
 )
 """Types of events after which progress may read otherwise."""
 
@@ -26,18 +33,18 @@ class Watching:
     def __init__(self, book: Book) -> None:
         self._book = book
 
-    async def status(self, run_id: str) -> RunStatus:
+    async def status(self, run_id: str, tenant: TenantContext | None = None) -> RunStatus:
         """Where a run stands in its life."""
-        return status_of(await self._book.head(run_id))
+        return status_of(await self._book.head(run_id, tenant))
 
-    async def resume_point(self, run_id: str) -> ResumePoint:
+    async def resume_point(self, run_id: str, tenant: TenantContext | None = None) -> ResumePoint:
         """Where a run goes on."""
-        return resume_point_of(await self._book.head(run_id))
+        return resume_point_of(await self._book.head(run_id, tenant))
 
-    async def progress(self, run_id: str) -> RunProgress:
+    async def progress(self, run_id: str, tenant: TenantContext | None = None) -> RunProgress:
         """How far a run has come."""
         while True:
-            head = await self._book.head(run_id)
+            head = await self._book.head(run_id, tenant)
             if head.snapshot is None or not head.snapshot.tasks_total:
                 return progress_of(head, ())
             seq, units = await self._units(run_id)
@@ -49,15 +56,13 @@ class Watching:
         self, tenant_id: str, status: RunLifecycleStatus | None, since: datetime | None
     ) -> tuple[RunStatus, ...]:
         """The runs of a tenant that have not ended, or those of a status, the newest first."""
-        if status is not None and status not in (words := get_args(RunLifecycleStatus)):
-            raise InputError(f"expected `status` to be {' | '.join(words)}, found `{status}`")
         heads = await self._book.ledger.runs(tenant=tenant_id, since=since, status=status)
         found = (status_of(head) for head in heads if head.snapshot is not None)
         return tuple(each for each in found if status is not None or each.status in ("active", "paused"))
 
-    async def explanation(self, run_id: str) -> dict[str, object]:
+    async def explanation(self, run_id: str, tenant: TenantContext | None = None) -> dict[str, object]:
         """How a run stands and why, with the calls that have no end yet."""
-        head = await self._book.head(run_id)
+        head = await self._book.head(run_id, tenant)
         unfinished = await self._book.ledger.open_calls(run_id)
         return explanation_of(head) | {
             "open_calls": [
@@ -65,9 +70,9 @@ class Watching:
             ]
         }
 
-    async def events(self, run_id: str) -> tuple[KernelEvent, ...]:
+    async def events(self, run_id: str, tenant: TenantContext | None = None) -> tuple[KernelEvent, ...]:
         """Every event of a run, of the types this version knows."""
-        head, read = await self._book.head(run_id), 0
+        head, read = await self._book.head(run_id, tenant), 0
         events: list[KernelEvent] = []
         while read < head.count and (lines := await self._book.ledger.lines(run_id, read, PAGE)):
             events.extend(known_events(lines))
@@ -75,20 +80,20 @@ class Watching:
         return tuple(events)
 
     async def stream(
-        self, run_id: str, since: int, *, follow: bool, idle_timeout: float | None
+        self, run_id: str, since: int, tenant: TenantContext | None = None, *, follow: bool, idle_timeout: float | None
     ) -> AsyncIterator[KernelEvent]:
         """The events of a run; with `follow` also those to come, until none came for `idle_timeout` seconds."""
-        await self._book.head(run_id)
+        await self._book.head(run_id, tenant)
         async for line in self._book.ledger.stream(run_id, since, follow=follow, idle_timeout=idle_timeout):
             for event in known_events((line,)):
                 yield event
 
     async def stream_progress(
-        self, run_id: str, since: int, *, follow: bool, idle_timeout: float | None
+        self, run_id: str, since: int, tenant: TenantContext | None = None, *, follow: bool, idle_timeout: float | None
     ) -> AsyncIterator[RunProgress]:
         """How far a run has come now, and again whenever that changes, until the run has ended."""
         # What is on record by now is told at once; only what comes after it can change that.
-        seen = max(since, (await self._book.head(run_id)).count)
+        seen = max(since, (await self._book.head(run_id, tenant)).count)
         last = await self.progress(run_id)
         yield last
         if last.status != "running":

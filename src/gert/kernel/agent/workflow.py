@@ -23,6 +23,7 @@ from gert.kernel.events.agent import (
     WorkflowStepRequested,
 )
 from gert.kernel.events.agent.parts import WorkflowStepFailure
+from gert.kernel.foundation.arguments import checks_arguments
 
 LONGEST_MESSAGE = 500
 
@@ -52,6 +53,7 @@ class PauseAPI(Protocol):
         ...
 
 
+@checks_arguments
 class WorkflowContext:
     """What a workflow is handed: its steps and its pauses, counted as it takes them."""
 

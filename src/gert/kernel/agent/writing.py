@@ -3,10 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from gert.errors import GertError, InputError, RunBlocked, RunError, TraceError
+import msgspec
+
+from gert.errors import GertError, InputError, RunBlocked, RunNotFound, TraceError
 from gert.kernel.agent.compose import Entry, compose
 from gert.kernel.agent.ledger import Batch, Head, Written
 from gert.kernel.agent.trail import Trail
+from gert.kernel.events.agent import RunReopened
 
 Entries = Sequence[Entry] | Callable[[Head], Sequence[Entry]]
 
@@ -66,6 +69,19 @@ class Writing:
         return batch
 
 
+def reopening(entries: Entries) -> Entries:
+    """The entries of a new step: where the run has ended, the event that reopens it comes first."""
+
+    def after(head: Head) -> Sequence[Entry]:
+        has_ended = head.snapshot is not None and head.snapshot.asleep is not None
+        before = (Entry(RunReopened()),) if has_ended else ()
+        # Entries that are made from their numbers are numbered after it.
+        head = msgspec.structs.replace(head, count=head.count + len(before))
+        return (*before, *(entries(head) if callable(entries) else entries))
+
+    return after
+
+
 def refuse_if_blocked(head: Head) -> None:
     """A run that is paused or blocked takes no steps."""
     snapshot = head.snapshot
@@ -78,9 +94,9 @@ def refuse_if_blocked(head: Head) -> None:
     )
 
 
-def no_run(run_id: str) -> RunError:
+def no_run(run_id: str) -> RunNotFound:
     """There is no run of this id."""
-    return RunError(f"there is no run `{run_id}`", hint="start it first")
+    return RunNotFound(f"there is no run `{run_id}`", hint="start it first")
 
 
 def done(answer: Any) -> Written:

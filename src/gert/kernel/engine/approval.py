@@ -15,6 +15,7 @@ from gert.kernel.engine.asks import ApprovalRequest, Response
 from gert.kernel.events.envelope import parse_timestamp
 from gert.kernel.foundation.canonical import canonical, digest, digest_value
 from gert.kernel.foundation.secret_refs import masked
+from gert.kernel.foundation.text import is_plain
 from gert.kernel.governance.decide import person_key
 
 CLOCK_SKEW: Final = timedelta(seconds=30)
@@ -84,7 +85,7 @@ def _objection(
         return untimely
     # (6) It says who gave it, and is this person's first: `min_approvers` counts people. A name with something
     # invisible in it would be another person's to everybody who reads it.
-    if not approver.strip() or not approver.isprintable():
+    if not is_plain(approver):
         return "the answer does not say plainly who gave it"
     if any(person_key(each.approver) == person_key(approver) for each in approvals):
         return f"`{approver}` has answered already"
@@ -126,18 +127,24 @@ def may_not_approve(request: ApprovalRequest, approver: str) -> str | None:
 
 
 def hash_of(request: ApprovalRequest) -> str:
-    """What binds an answer to exactly what would run: the runbook, the step, its contract, inputs and preview.
+    """The hash that binds an answer to exactly what would run (DECISIONS 42).
 
-    Secrets count as what everybody is shown of them, so whoever has the request can work it out again.
+    It can be computed from the request alone: of a secret input it covers an HMAC under a key of the run.
+    Where the program was found is compared apart from it, because another host has it elsewhere.
     """
     bound = {
         "runbook": request.runbook_hash,
         "step": request.step_id,
         "contract": request.contract,
         "inputs": masked(request.inputs),
+        "hidden": request.hidden,
+        "secrets": request.secrets,
+        "tool": request.tool_digest,
+        "command": request.command,
+        "preview": digest(request.preview.encode()) if request.preview is not None else None,
+        "preview_command": list(request.preview_command),
+        "preview_skipped": request.preview_skipped,
     }
-    if request.preview is not None:
-        bound["preview"] = digest(request.preview.encode())
     return digest_value(bound)
 
 

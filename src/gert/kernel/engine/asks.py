@@ -27,15 +27,19 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
     """What every answer may say.
 
     duration: seconds it took
+    at: when the run took it, in seconds since its first event; only scripted answers do not say
+    idle: intervals in which no process drove the run, on the first answer after a resume
     failure: why there is no good answer; its kind decides whether the step failed or could not execute
     redacted: how many secrets were masked in it
     assumed: why nobody was asked, so that nothing in it is known
     """
 
     duration: float = 0.0
+    at: float | None = None
+    idle: tuple[tuple[float, float], ...] = ()
     failure: Failure | None = None
     redacted: int = 0
-    assumed: Literal["dry_run", "probe"] | None = None
+    assumed: Literal["dry_run", "probe", "after_skipped_write"] | None = None
 
 
 class ToolAnswer(Answer, frozen=True, kw_only=True, tag="tool"):
@@ -45,6 +49,7 @@ class ToolAnswer(Answer, frozen=True, kw_only=True, tag="tool"):
     stdout, stderr: the last part of what it printed
     again: the outputs of a second execution with equal inputs, where there was one
     principal: who an extension says acted
+    reconciled: the operator says that it succeeded, and which outputs it gave
     """
 
     outputs: dict[str, Any] = field(default_factory=dict)
@@ -53,6 +58,7 @@ class ToolAnswer(Answer, frozen=True, kw_only=True, tag="tool"):
     stderr: str = ""
     again: dict[str, Any] | None = None
     principal: Principal | None = None
+    reconciled: bool = False
 
 
 class EvidenceAnswer(Answer, frozen=True, kw_only=True, tag="evidence"):
@@ -63,10 +69,19 @@ class EvidenceAnswer(Answer, frozen=True, kw_only=True, tag="evidence"):
 
 
 class TicketAnswer(Answer, frozen=True, kw_only=True, tag="ticket"):
-    """A request for approval was submitted."""
+    """A request for approval was submitted.
+
+    request_hash: the hash of the request as it was submitted; the run compares what it would do against it
+    program, host: where the program was found, and on which host
+    secrets: an HMAC of each secret input, by input
+    """
 
     ticket_id: str = ""
     method: str = ""
+    request_hash: str = ""
+    program: str | None = None
+    host: str | None = None
+    secrets: dict[str, str] = field(default_factory=dict)
     created_at: str | None = None
     expires_at: str | None = None
 
@@ -124,16 +139,25 @@ class Ask(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class CallTool(Ask[ToolAnswer], frozen=True, kw_only=True):
-    """Call an action of a tool."""
+    """Call an action of a tool.
+
+    after_skipped_write: a step before it that may write was only assumed, so the tool would read another world
+    approval: what was approved, where an approval was needed; anything else is not started
+    """
 
     tool: str
     action: str
     inputs: dict[str, Any]
     contract: Contract
+    after_skipped_write: bool = False
+    approval: "ApprovalRequest | None" = None
 
 
 class CallPreview(Ask[ToolAnswer], frozen=True, kw_only=True):
-    """Show what an action of a tool would do, without doing it; what it prints is the answer."""
+    """Run the preview of an action; what it prints is the answer.
+
+    contract: that of the preview: the effects of the action, and no writes
+    """
 
     tool: str
     action: str
@@ -148,6 +172,7 @@ class CallExtension(Ask[ToolAnswer], frozen=True, kw_only=True):
     inputs: dict[str, Any]
     view: dict[str, Any]
     contract: Contract
+    approval: "ApprovalRequest | None" = None
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,13 +191,20 @@ class CollectEvidence(Ask[EvidenceAnswer], frozen=True, kw_only=True):
     title: str | None = None
     evidence: tuple[Wanted, ...] = ()
     contract: Contract
+    inputs: dict[str, Any] = field(default_factory=dict)
+    approval: "ApprovalRequest | None" = None
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What whoever decides must know: what would run, how risky it is, and which rule asked.
+    """What an approver must know: what would run, how risky it is, and which rule asks.
 
     request_hash: binds an answer to what would run (`gert.kernel.engine.approval.hash_of`)
     approvers, admitted: who may approve, list by list, as policy writes it and with groups looked up
+    tool_digest, command: the tool file, and the command or call that would be made, without the values of secrets
+    hidden: inputs that are not shown, and who marked them secret: `runbook` or `tool`
+    secrets: an HMAC of each of those under a key of the run
+    program, host: where the program was found, and on which host
+    preview, preview_command, preview_skipped: what the preview printed, its command, and why it was not run
     """
 
     run_id: str
@@ -196,12 +228,31 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     preview: str | None = None
     runbook_hash: str = ""
     extensions: dict[str, Any] = field(default_factory=dict)
+    step_type: str = "tool"
+    description: str | None = None
+    tool_digest: str | None = None
+    command: dict[str, Any] | None = None
+    hidden: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict)
+    program: str | None = None
+    host: str | None = None
+    preview_command: tuple[str, ...] = ()
+    preview_skipped: str | None = None
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """The call that an approval is about, before it is made; it is never written down."""
+
+    inputs: dict[str, Any]
+    tool: str | None = None
+    action: str = ""
 
 
 class SubmitApproval(Ask[TicketAnswer], frozen=True, kw_only=True):
     """Ask for approval; the answer is a ticket, at once."""
 
     request: ApprovalRequest
+    subject: Subject | None = None
 
 
 class AwaitApproval(Ask[ApprovalAnswer], frozen=True, kw_only=True):
@@ -214,6 +265,7 @@ class AwaitApproval(Ask[ApprovalAnswer], frozen=True, kw_only=True):
     request: ApprovalRequest
     created_at: str | None = None
     expires_at: str | None = None
+    subject: Subject | None = None
 
 
 class Pause(Ask[PauseAnswer], frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from gert.errors import CanonicalError, InputError, PatternError
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.canonical import require_canonical
 from gert.kernel.foundation.patterns import compile_pattern
+from gert.kernel.foundation.text import lines_of, without_trailing_newlines
 from gert.kernel.foundation.values import coerce, show
 from gert.kernel.governance.parameter import Parameter
 from gert.kernel.runbook.documents.tool import ActionBlock, ExtractBlock
@@ -121,7 +122,10 @@ def _raw(where: ExtractBlock, printed: Printed, document: Callable[[], Parsed]) 
             raise InputError(parsed.problem)
         return _follow(parsed.value, where.json_path or "$")
     text = printed.stderr if where.from_ == "stderr" else printed.stdout
-    return text if where.pattern is None else _match(where.pattern, text, where.from_, printed.truncated)
+    found = text if where.pattern is None else _match(where.pattern, text, where.from_, printed.truncated)
+    if where.lines:
+        return lines_of(found, trim=where.trim)
+    return without_trailing_newlines(found) if where.trim else found
 
 
 def _match(pattern: str, text: str, stream: str, truncated: frozenset[str]) -> str:

@@ -1,14 +1,15 @@
 """Where a step runs: the run it belongs to, its lane's state, and its place; what kinds use to render and to say."""
 
-from collections.abc import Callable, Iterator, Mapping
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import field
 
 from gert.errors import CanonicalError, TemplateError, TemplateEvalError
-from gert.kernel.engine.asks import Answer, Ask, Said, Steps
+from gert.kernel.engine.asks import Answer, Ask, AwaitApproval, CollectEvidence, Said, Steps
+from gert.kernel.engine.clock import Clock
 from gert.kernel.engine.plan import Planner
 from gert.kernel.engine.results import NEVER_CONTINUED, Result
 from gert.kernel.engine.state import State
@@ -24,14 +25,15 @@ from gert.kernel.engine.unknown import (
 from gert.kernel.engine.view import visible
 from gert.kernel.events.path import child, item
 from gert.kernel.events.payload import Payload
-from gert.kernel.events.runbook import Outcome
+from gert.kernel.events.runbook import DeniedStep, MissingKey, Outcome
+from gert.kernel.events.summary import without_item
 from gert.kernel.events.vocabulary import RunMode, SkipReason
 from gert.kernel.foundation.canonical import require_canonical
-from gert.kernel.foundation.duration import MAX_SECONDS, format_duration
 from gert.kernel.foundation.globs import Visibility
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.documents.steps import Step
+from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.program import Program
 from gert.kernel.template import Template, condition, evaluate, render, render_value
 from gert.kernel.template import render_text as text_of
@@ -39,6 +41,8 @@ from gert.kernel.template import render_text as text_of
 A = TypeVar("A", bound=Answer)
 
 _MOST_REMEMBERED = 256
+_MOST_WARNINGS = 100
+_MOST_KEYS = 20
 
 
 class Recent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -57,6 +61,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     explores: outcomes are looked for, and none is claimed
     groups: people by group, for approvals
     break_glass: why governance is overridden in an emergency, where its rules allow that
+    parent_run_id: the run that started this one, if a run did
     recent: what `max_per_hour` counts beside the run itself; none where nobody counted
     """
 
@@ -75,6 +80,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     explores: bool = False
     scenario: str | None = None
+    parent_run_id: str | None = None
     break_glass: str | None = None
     recent: Recent | None = None
 
@@ -88,12 +94,18 @@ class Run:
         "_remembered",
         "actor",
         "assumption",
+        "denied",
+        "ending",
         "glass_broken",
         "guesses",
+        "missing",
         "outcomes",
         "plan",
         "program",
+        "reader",
         "setup",
+        "skipped_write",
+        "warnings",
     )
 
     def __init__(self, setup: Setup) -> None:
@@ -104,18 +116,43 @@ class Run:
         """Why something in the state is unknown; nothing is, until an answer was assumed."""
         self.glass_broken = 0
         """How many decisions were overridden in an emergency."""
+        self.skipped_write = False
+        """Whether a step that may write was only assumed, on any way."""
         self.guesses = 0
         """How many steps were assumed to have gone well so far, and how many ways to fail may not be taken."""
         self.outcomes: list[Outcome] = []
-        self.plan = Planner(setup.program, setup.policies).plan
+        self.denied: dict[str, DeniedStep] = {}
+        """Steps that policy denied on any way; of the items of a loop, the first."""
+        planner = Planner(setup.program, setup.policies)
+        self.plan, self.ending = planner.plan, planner.ending
+        self.reader: tuple[str, str] = ("", "")
+        """Where the template stands that is evaluated now: path and step id."""
+        self.missing: dict[str, list[MissingKey]] = {}
+        """Keys that templates have looked for in vain, by the path of their step, until they are on record."""
+        self.warnings: dict[tuple[str, str], str] = {}
         self._executed: dict[str, int] = {}
         self._executions: dict[int, int] = {}
         self._remembered: dict[str, dict[bytes, dict[str, Any]]] = {}
+
+    def miss(self, loop: str, key: str, keys: Iterable[str]) -> None:
+        """Note that the result of a keyed loop has no such key; each is a warning once."""
+        if (loop, key) in self.warnings or len(self.warnings) >= _MOST_WARNINGS:
+            return
+        path, step_id = self.reader
+        known = tuple(islice(keys, _MOST_KEYS))
+        listed = f"it has {listing(known)}" if known else "it has none"
+        self.warnings[loop, key] = f"`.{loop}` has no key `{key}`, read by `{step_id}`; {listed}"
+        self.missing.setdefault(path, []).append(MissingKey(step_id=step_id, loop=loop, key=key, keys=known))
 
     def reach(self, outcome: Outcome | None) -> None:
         """Note an outcome that can be reached, if there is one."""
         if outcome is not None and outcome not in self.outcomes:
             self.outcomes.append(outcome)
+
+    def deny(self, path: str, refusal: Result) -> None:
+        """Note a step that policy denied; where ways are explored, it may be gone through more than once."""
+        if refusal.failure is not None:
+            self.denied.setdefault(without_item(path), DeniedStep(path, refusal.failure.message))
 
     def doubt(self, result: Result) -> None:
         """Note how a way ended that may not be taken: its outcome can be reached, and the blocks around may fail."""
@@ -152,25 +189,6 @@ class Run:
         if earlier is None and len(given) < _MOST_REMEMBERED:
             given[inputs] = outputs
         return earlier
-
-
-class Clock:
-    """How long the world has taken to answer in one lane; time passes nowhere else."""
-
-    __slots__ = ("spent",)
-
-    def __init__(self) -> None:
-        self.spent = 0.0
-
-    def since(self, start: float) -> str:
-        """The time since a moment, as events carry it."""
-        return written(self.spent - start)
-
-
-def written(seconds: float) -> str:
-    """Seconds as events carry them, to the millisecond."""
-    milliseconds = round(min(seconds, MAX_SECONDS) * 1000)
-    return format_duration(timedelta(milliseconds=milliseconds)) if milliseconds > 0 else "0s"
 
 
 class Strand(msgspec.Struct, frozen=True, kw_only=True):
@@ -278,14 +296,17 @@ class Frame(msgspec.Struct, frozen=True):
 
     def ask(self, question: Ask[A]) -> Steps[A]:
         """Put a question; the time it takes passes in this lane."""
+        asked = self.clock.now
         answer: A = yield question
-        return self.heard(answer)
+        self.heard(answer)
+        if isinstance(question, AwaitApproval | CollectEvidence):
+            self.clock.wait(asked)
+        return answer
 
     def heard(self, answer: A) -> A:
         """Take note of an answer: its time passes, and what was assumed is unknown from now on."""
-        # Answers are data, and may say they took longer than any clock holds.
-        self.strand.clock.spent += min(answer.duration, MAX_SECONDS)
-        if answer.assumed is not None:
+        self.strand.clock.pass_to(answer.at, answer.duration, answer.idle)
+        if answer.assumed is not None and self.strand.run.assumption is None:
             self.strand.run.assumption = answer.assumed
         return answer
 
@@ -301,8 +322,18 @@ class Frame(msgspec.Struct, frozen=True):
         view = None if visibility is None else visible(self.state.root, visibility, self.strand.items)
         return Frame(self.strand, self.path, self.key, self.step_id, view, principal)
 
+    def reads(self) -> None:
+        """Note that what is read from the state now, is read here."""
+        self.strand.run.reader = (self.path or "", self.step_id)
+
+    def warned(self) -> Iterator[Said]:
+        """The warnings about this place that are not on record yet."""
+        for missing in self.run.missing.pop(self.path or "", ()):
+            yield self.say(missing)
+
     def render(self, compiled: Any) -> Any:
         """A value with its templates evaluated; what depends on something unknown is unknown itself."""
+        self.reads()
         if self.run.assumption is not None and any_reads_unknown(compiled, self.data):
             return self._render_unknown(compiled)
         value = evaluate(compiled, self.data) if type(compiled) is Template else render_value(compiled, self.data)
@@ -312,6 +343,7 @@ class Frame(msgspec.Struct, frozen=True):
 
     def render_text(self, template: Template) -> str:
         """A template as text."""
+        self.reads()
         if self.run.assumption is not None and reads_unknown(template, self.data):
             shown = self._shown(template)
             return shown if isinstance(shown, str) else text_of(shown)
@@ -321,6 +353,7 @@ class Frame(msgspec.Struct, frozen=True):
         """Whether a condition of flow holds, on all of the state; None when it depends on something unknown."""
         if template is None:
             return True
+        self.reads()
         if self.run.assumption is not None and reads_unknown(template, self.state.root):
             try:
                 return condition(template, Guarded(self.state.root))
@@ -332,6 +365,7 @@ class Frame(msgspec.Struct, frozen=True):
         """A number that may be a template; None when it is unknown."""
         if isinstance(limit, int):
             return limit
+        self.reads()
         if self.run.assumption is not None and reads_unknown(limit, self.state.root):
             return None
         value = evaluate(limit, self.state.root)

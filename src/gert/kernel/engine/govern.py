@@ -22,9 +22,22 @@ def permit(step: Step, frame: Frame, terms: Terms) -> tuple[Said, Result | None]
         denied = msgspec.structs.replace(decision_of(frame, terms), decision="deny", reasons=(breach,))
         return frame.say(denied), _denied(breach)
     said = frame.say(decision_of(frame, terms))
-    if terms.decision.verdict is Verdict.DENY:
-        return said, _denied(f"{step.label} is denied by {terms.rule}")
-    return said, None
+    return said, denial(step, terms)
+
+
+def denial(step: Step, terms: Terms) -> Result | None:
+    """The refusal of what a rule denies."""
+    return _denied(f"{step.label} is denied by {terms.rule}") if terms.decision.verdict is Verdict.DENY else None
+
+
+def permit_again(step: Step, frame: Frame, terms: Terms) -> tuple[Said | None, Result | None]:
+    """Count one more attempt of a step; where a limit is reached, what is said about it and the refusal."""
+    executed = frame.strand.run.executed(terms.target)
+    breach = None if terms.is_free else _breach(terms, step, frame, executed)
+    if breach is None:
+        return None, None
+    denied = msgspec.structs.replace(decision_of(frame, terms), decision="deny", reasons=(breach,))
+    return frame.say(denied), _denied(breach)
 
 
 def broken_glass(frame: Frame, terms: Terms, refusal: Result | None) -> BreakGlass | None:

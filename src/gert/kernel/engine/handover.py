@@ -64,16 +64,21 @@ def _spread(step: ToolStep | ExtensionStep, frame: Frame, contract: Contract) ->
     """The keys of the objects `inputs_from` names, later ones win; and whether nobody knows what else there is."""
     inputs: dict[str, Any] = {}
     is_guess = False
+    frame.reads()
     for source, _ in step.spread:
         value: Any = frame.data
-        for segment in split_path(source):
+        path = split_path(source)
+        for segment in path:
             value = field(value, segment)
         if is_unknown(value) and not isinstance(value, Mapping):
+            # Nobody knows which keys it has: any of those before may be replaced.
             is_guess = True
+            inputs = dict.fromkeys(inputs, UNKNOWN)
             continue
         if not isinstance(value, Mapping):
             raise InputError(f"`inputs_from` names `{source}`, which is not an object here")
-        is_record = source in frame.data.get(STEP, {})
+        named = path[1:] if path[0] == STEP else path
+        is_record = len(named) == 1 and named[0] in frame.data.get(STEP, {})
         inputs.update(
             (name, each)
             for name, each in value.items()

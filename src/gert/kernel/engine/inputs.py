@@ -5,7 +5,7 @@ reads nothing itself: it hands out batches of bindings, one per resolver, and ta
 wrong is said at once, and nobody is asked a question for a run that cannot begin anyway.
 """
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -17,7 +17,9 @@ from gert.kernel.foundation.canonical import canonical, require_canonical
 from gert.kernel.foundation.names import did_you_mean
 from gert.kernel.foundation.secret_refs import defused, secret_ref
 from gert.kernel.foundation.values import coerce, objection
+from gert.kernel.governance.decide import refused_crossing
 from gert.kernel.governance.parameter import Parameter
+from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.documents.contract import InputBlock
 from gert.kernel.runbook.reader import shorten
 
@@ -25,6 +27,13 @@ ENV: Final = "env"
 FILE: Final = "file"
 PROMPT: Final = "prompt"
 PROVIDER: Final = "provider/"
+UNSET: Final = "unset"
+"""The source of an optional input whose binding has no value."""
+
+EFFECTS: Final = {ENV: "environment", FILE: "filesystem"}
+"""What reading an input from there is to rules."""
+
+OURS: Final = "GERT_"
 
 _MAX_TOLD: Final = 10
 
@@ -72,6 +81,7 @@ class ResolvedInputs(msgspec.Struct, frozen=True):
     """The inputs of a run, in the order of their declaration.
 
     values: what state holds; for a secret, the reference to it
+    sources: where each value is from; `unset` for an optional input that its source has no value for
     secrets: the values of secrets as text, for whoever redacts and starts processes
     """
 
@@ -94,12 +104,13 @@ class _Resolution:
     def __init__(self, inputs: Mapping[str, InputBlock]) -> None:
         self.parameters = {name: block.parameter() for name, block in inputs.items()}
         self.found: dict[str, tuple[Any, str]] = {}
+        self.unset: set[str] = set()
         self.problems: list[_Problem] = []
 
     def take(self, name: str, value: Any, source: str) -> None:
         """Keep a value if it fits."""
         try:
-            self.found[name] = fit(value, self.parameters[name]), source
+            self.found[name] = fit(_split(value, self.parameters[name], source), self.parameters[name]), source
         except InputError as problem:
             self.problems.append(_Problem(f"input `{name}` from {_said(source)}: {problem.message}", problem.hint))
 
@@ -113,6 +124,8 @@ class _Resolution:
         elif parameter.required:
             hint = _how_to_give(name, parameter, binding)
             self.problems.append(_Problem(f"no value for required input `{name}`", hint))
+        elif binding is not None:
+            self.unset.add(name)
 
     def settle(self, binding: InputBinding, answer: BatchAnswer) -> None:
         """Take what a resolver says of one binding; a failure is not a missing value, so no default hides it."""
@@ -129,6 +142,8 @@ class _Resolution:
         """Everything in the order of declaration, secrets apart."""
         resolved = ResolvedInputs({}, {}, {})
         for name, parameter in self.parameters.items():
+            if name in self.unset:
+                resolved.sources[name] = UNSET
             if name not in self.found:
                 continue
             value, resolved.sources[name] = self.found[name]
@@ -141,9 +156,12 @@ class _Resolution:
 
 
 def resolve_inputs(
-    inputs: Mapping[str, InputBlock], given: Mapping[str, Given]
+    inputs: Mapping[str, InputBlock], given: Mapping[str, Given], policies: Sequence[Policy] = ()
 ) -> Generator[ResolveBatch, BatchAnswer, ResolvedInputs]:
-    """Find a value for every input, or say everything that is wrong."""
+    """Find a value for every input, or say everything that is wrong.
+
+    What would be read from the environment or a file is read only where policies allow that effect (DECISIONS 81).
+    """
     resolution = _Resolution(inputs)
     resolution.problems += _unknown(inputs, given)
     bound: list[tuple[str, InputBinding]] = []
@@ -153,7 +171,12 @@ def resolve_inputs(
         elif block.from_ is None:
             resolution.fall_back(name)
         else:
-            bound.append(_bind(name, block.from_, resolution.parameters[name]))
+            resolver, binding = _bind(name, block.from_, resolution.parameters[name])
+            refusal = refused_binding(block.from_, policies)
+            if refusal is None:
+                bound.append((resolver, binding))
+            else:
+                resolution.problems.append(_Problem(f"input `{name}` from {_said(block.from_)}: {refusal}", _GIVE))
     for batch in _batches(bound):
         if batch.resolver == PROMPT and resolution.problems:
             break
@@ -163,6 +186,32 @@ def resolve_inputs(
     if resolution.problems:
         raise _everything(resolution.problems)
     return resolution.result()
+
+
+def _split(value: Any, parameter: Parameter, source: str) -> Any:
+    """A list that a person or an environment can only give as text, split on commas (DECISIONS 63)."""
+    is_typed = source in ("cli", PROMPT) or source.startswith(f"{ENV}/")
+    if parameter.type != "list" or not isinstance(value, str) or not is_typed or value.lstrip()[:1] in ("[", "{"):
+        return value
+    return [piece.strip() for piece in value.split(",") if piece.strip()]
+
+
+_GIVE: Final = "a value that the caller gives, with --var or --input, is not read from there"
+
+
+def effect_of(source: str) -> str | None:
+    """The effect of reading an input from its source; none where a person or a program is asked."""
+    prefix, slash, _ = source.partition("/")
+    return EFFECTS.get(prefix) if slash else None
+
+
+def refused_binding(source: str, policies: Sequence[Policy]) -> str | None:
+    """Why nothing is read from a source, or None: gert's own variables never are, and rules may say so of others."""
+    prefix, _, name = source.partition("/")
+    if prefix == ENV and name.upper().startswith(OURS):
+        return f"`{name}` is one of gert's own variables, and those are never inputs"
+    effect = effect_of(source)
+    return refused_crossing(effect, policies) if effect is not None else None
 
 
 def fit(value: Any, parameter: Parameter) -> Any:

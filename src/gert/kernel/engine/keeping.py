@@ -13,7 +13,7 @@ from gert.kernel.engine.results import Result, status_of
 from gert.kernel.engine.unknown import UNKNOWN
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import ContractViolation, Failure, RedactionApplied
-from gert.kernel.events.vocabulary import Severity, ViolationKind
+from gert.kernel.events.vocabulary import Severity, SkipReason, ViolationKind
 from gert.kernel.foundation.canonical import require_canonical
 from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.foundation.values import coerce
@@ -27,10 +27,13 @@ def keep_declared(
 ) -> tuple[Result, Sequence[Payload]]:
     """The result of a call, with the outputs its contract declares; and what there is to say about the answer."""
     if answer.assumed is not None:
-        return assumed(frame, plan.terms), _NOTHING
+        return assumed(frame, plan.terms, answer.assumed), _NOTHING
     terms = plan.terms
     outputs, violations = _held(answer.outputs, terms, complete=answer.failure is None)
-    if terms.contract.deterministic and answer.failure is None:
+    if answer.reconciled:
+        # The operator's word about a call is no execution of it, so it breaks no contract (DECISIONS 70).
+        violations = []
+    elif terms.contract.deterministic and answer.failure is None:
         violations += _differing(answer, outputs, frame, plan, inputs)
     failure = answer.failure
     if violations and terms.decision.violations_deny:
@@ -53,12 +56,15 @@ def keep_declared(
     return result, [*masked, *broken]
 
 
-def assumed(frame: Frame, terms: Terms) -> Result:
-    """The result of a step nobody executed: everything it would have set is unknown."""
+def assumed(frame: Frame, terms: Terms, reason: SkipReason | None = None) -> Result:
+    """The result of a step that was not executed: everything it would have set is unknown."""
     frame.run.guesses += 1
+    if terms.contract.may_write:
+        frame.run.skipped_write = True
+        frame.state.skip_write()
     return Result(
         status="skipped",
-        reason=frame.run.assumption,
+        reason=reason or frame.run.assumption,
         outputs=dict.fromkeys(terms.contract.outputs, UNKNOWN),
         assumed=True,
     )

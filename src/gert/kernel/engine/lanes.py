@@ -1,12 +1,32 @@
 """Which lanes may run side by side: neither writes what the other reads or writes (kernel-v0 §8)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import msgspec
 
+from gert.kernel.engine.asks import Steps
+from gert.kernel.engine.frame import Frame
+from gert.kernel.engine.plan import Plan
+from gert.kernel.engine.results import Result, failed
+from gert.kernel.engine.state import REPEAT, Changes
 from gert.kernel.governance.contract import Tags
 from gert.kernel.runbook.documents.steps import Step
-from gert.kernel.runbook.program import Program, walk
+from gert.kernel.runbook.program import walk
+
+
+class Clash(msgspec.Struct, frozen=True):
+    """Two steps of different lanes that wrote one scope path."""
+
+    scope: str
+    first: str
+    second: str
+
+    def failed(self, *, continued: bool = False) -> Result:
+        """How the second lane ends."""
+        message = f"`{self.first}` and `{self.second}` run at the same time and both write the scope `{self.scope}`"
+        hint = "give each of them a scope of its own"
+        return failed("evaluation", f"{message} ({hint})", failed_step=self.second, continued=continued)
 
 
 class Touched(msgspec.Struct, frozen=True):
@@ -16,13 +36,56 @@ class Touched(msgspec.Struct, frozen=True):
     writes: Tags
 
 
-def touched_by(steps: tuple[Step, ...], program: Program) -> Touched:
+ONE_AT_A_TIME: Final[Tags] = frozenset(("one at a time",))
+"""What all steps write that a rule serializes; no tag has a space in it."""
+
+
+def touched_by(steps: tuple[Step, ...], plan: Callable[[Step], Plan | None]) -> Touched:
     """What the steps of a lane touch, at any depth."""
-    contracts = [contract for step in walk(steps) if (contract := program.contract_of(step)) is not None]
+    terms = [planned.terms for step in walk(steps) if (planned := plan(step)) is not None]
+    serialized = ONE_AT_A_TIME if any(each.decision.serialize for each in terms) else frozenset()
     return Touched(
-        frozenset().union(*(contract.reads for contract in contracts)),
-        frozenset().union(*(contract.writes for contract in contracts)),
+        frozenset().union(*(each.contract.reads for each in terms)),
+        serialized.union(*(each.contract.writes for each in terms)),
     )
+
+
+class Claims:
+    """Which scope paths the lanes of a block have written: two lanes never write one (DECISIONS 67).
+
+    Archives of repeated blocks are not among them: gert writes those, and each run of a block replaces the last.
+    """
+
+    def __init__(self) -> None:
+        self._scopes: dict[tuple[str, ...], str] = {}
+        # Paths that hold a value, and paths that lead to a scope: one lane must not make the one of another's other.
+        self._values: dict[tuple[str, ...], str] = {}
+        self._above: dict[tuple[str, ...], str] = {}
+
+    def clash(self, changes: Changes) -> Clash | None:
+        """Why what a further lane wrote meets what another has; otherwise it is noted."""
+        written = {path: who for path, who in changes.writers.items() if path[0] != REPEAT and path in changes.scopes}
+        for path, writer in written.items():
+            values = [(*path, name) for name in changes.scopes[path]]
+            above = [path[:length] for length in range(1, len(path) + 1)]
+            met = (
+                (self._scopes, path),
+                *((self._above, each) for each in values),
+                *((self._values, each) for each in above),
+            )
+            for known, place in met:
+                if place in known:
+                    return Clash("/".join(place), known[place], writer)
+        for path, writer in written.items():
+            self._scopes[path] = writer
+            self._values.update(((*path, name), writer) for name in changes.scopes[path])
+            self._above.update((path[:length], writer) for length in range(1, len(path) + 1))
+        return None
+
+
+def is_serialized(step: Step, plan: Callable[[Step], Plan | None]) -> bool:
+    """Whether a rule wants this step, or one inside it, to run one at a time."""
+    return not ONE_AT_A_TIME.isdisjoint(touched_by((step,), plan).writes)
 
 
 class Turns(msgspec.Struct, frozen=True):
@@ -59,3 +122,13 @@ def _take_turns(resource: str, users: Iterable[int], lanes: Sequence[Touched], a
             writer, readers = index, []
         else:
             readers.append(index)
+
+
+def in_turn(lane: Steps[Result], frame: Frame, before: Sequence[Frame]) -> Steps[Result]:
+    """Run a lane after those it waits for, and note when it began and ended."""
+    frame.clock.begin(earlier.clock for earlier in before)
+    if any(earlier.state.skipped_write for earlier in before):
+        frame.state.skip_write()
+    result = yield from lane
+    frame.clock.end()
+    return result

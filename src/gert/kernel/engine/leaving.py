@@ -1,16 +1,19 @@
 """What a step says when it begins and ends, and what it leaves in the state."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from gert.errors import InputError
 from gert.kernel.engine.asks import Said
+from gert.kernel.engine.clock import written_wait
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.handover import shown_inputs
 from gert.kernel.engine.plan import Terms
 from gert.kernel.engine.results import NEVER_CONTINUED, Result
+from gert.kernel.engine.state import REPEAT, STEP
+from gert.kernel.engine.stored import outputs_of
 from gert.kernel.engine.unknown import is_unknown
 from gert.kernel.events.path import split
 from gert.kernel.events.runbook import ScopeExport, StepComplete, StepStart
@@ -19,6 +22,8 @@ from gert.kernel.foundation.secret_refs import is_marked
 from gert.kernel.runbook.documents.steps import AssertStep, ExtensionStep, Step, ToolStep
 
 _DEEPEST_SCOPE = 50
+RESERVED_SCOPES: Final = frozenset({REPEAT, STEP})
+"""Where repeated blocks are archived, and the name of the records of steps: no step writes there."""
 
 
 def starts(step: Step, frame: Frame) -> Said:
@@ -78,18 +83,18 @@ def executes(step: Step, frame: Frame, terms: Terms, inputs: Mapping[str, Any], 
 
 def keep(step: Step, result: Result, frame: Frame, scope: Scope | None) -> Said | None:
     """Set the outputs where they belong: global or in a scope, and exported; the export is worth saying."""
-    state, outputs = frame.strand.state, result.outputs
+    state, outputs = frame.strand.state, outputs_of(result.outputs)
     if scope is not None:
         if outputs:
-            state.set_scoped(scope.segments, outputs)
+            state.set_scoped(scope.segments, outputs, frame.path or "")
     elif step.for_each is None and not isinstance(step, AssertStep):
         for name, value in outputs.items():
-            state.set_name(name, value)
+            state.set_name(name, value, outputs.origins[name])
     if not step.export or step.for_each is not None:
         return None
     exported = tuple(name for name in step.export if name in outputs)
     for name in exported:
-        state.export(name, outputs[name])
+        state.export(name, outputs[name], outputs.origins[name])
     if not exported:
         return None
     text = scope.text if scope is not None else None
@@ -118,6 +123,7 @@ def completes(step: Step, result: Result, frame: Frame, start: float) -> Said:
         step_id=frame.step_id,
         status=result.status,
         duration=frame.strand.clock.since(start),
+        waited=written_wait(frame.strand.clock.waited(start)),
         outputs=result.outputs if step.executes else {},
         exit_code=result.exit_code,
     )
@@ -140,6 +146,8 @@ def _segments(scope: str) -> tuple[str, ...]:
     if is_marked(scope):
         raise InputError("a secret cannot be part of a scope", hint="scopes are recorded and shown")
     segments = split_path(scope)
+    if segments[0] in RESERVED_SCOPES:
+        raise InputError(f"the scope `{scope}` begins with `{segments[0]}`, which belongs to gert", hint="rename it")
     if not all(segments) or len(segments) > _DEEPEST_SCOPE:
         raise InputError(f"`{scope}` is not the path of a scope", hint="write for example `round/0`")
     return segments

@@ -5,14 +5,16 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from gert.errors import TemplateEvalError
+from gert.errors import InputError, TemplateEvalError
 from gert.kernel.engine.asks import RunLanes, Steps
-from gert.kernel.engine.frame import Clock, Frame
+from gert.kernel.engine.frame import Frame
+from gert.kernel.engine.lanes import Claims, in_turn, is_serialized
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
+from gert.kernel.engine.stored import Record, facts_of, outputs_of
 from gert.kernel.engine.unknown import UNKNOWN, Guarded, Unknown, UnknownRead
 from gert.kernel.events.runbook import Failure, ForEachItem, ForEachStart
 from gert.kernel.foundation.secret_refs import is_marked
-from gert.kernel.foundation.values import show
+from gert.kernel.foundation.values import coerce, show
 from gert.kernel.runbook.documents.modifiers import ForEachBlock
 from gert.kernel.runbook.documents.steps import Step
 from gert.kernel.template import Template, render
@@ -96,8 +98,8 @@ def _as_written(over: Any) -> Any:
     return [_as_written(value) for value in over] if isinstance(over, list) else over
 
 
-def _record(step: Step, result: Result) -> dict[str, Any]:
-    return {**result.facts, **result.outputs} if step.executes else result.outputs
+def _record(step: Step, result: Result) -> Record:
+    return facts_of(result.facts).joined(result.outputs) if step.executes else outputs_of(result.outputs)
 
 
 def _in_turn(
@@ -126,16 +128,31 @@ def _in_turn(
 def _side_by_side(
     step: Step, block: ForEachBlock, items: list[Item], frame: Frame, run_item: RunItem
 ) -> Steps[list[Result]]:
-    """All items at once, each on its own copy of the state; iterations of one loop never conflict."""
+    """All items at once, each on its own copy of the state; iterations conflict only where a rule serializes them."""
     frames = [
-        frame.each(block.as_, each.value, each.index, each.key, len(items), frame.state.fork(), Clock())
+        frame.each(block.as_, each.value, each.index, each.key, len(items), frame.state.fork(), frame.clock.lane())
         for each in items
     ]
-    lanes = tuple(_run_item(each, inside, run_item) for each, inside in zip(items, frames, strict=True))
-    ended: tuple[Result | None, ...] = yield RunLanes(lanes, (frozenset(),) * len(lanes))
-    frame.clock.spent += max((inside.clock.spent for inside in frames), default=0.0)
+    after = _one_by_one(len(items)) if is_serialized(step, frame.run.plan) else (frozenset(),) * len(items)
+    lanes = tuple(
+        in_turn(_run_item(each, inside, run_item), inside, [frames[earlier] for earlier in before])
+        for each, inside, before in zip(items, frames, after, strict=True)
+    )
+    ended: tuple[Result | None, ...] = yield RunLanes(lanes, after)
+    frame.clock.join(inside.clock for inside in frames)
     results = [each if each is not None else failed("cancelled", "the item was not started") for each in ended]
-    return [_collected(result, inside, frame) for result, inside in zip(results, frames, strict=True)]
+    claims = Claims()
+    for index, inside in enumerate(frames):
+        clash = claims.clash(inside.state.changes) if inside.state.changes is not None else None
+        if clash is None:
+            results[index] = _collected(results[index], inside, frame)
+        elif results[index].failure is None:
+            results[index] = clash.failed(continued=step.continue_on_fail)
+    return results
+
+
+def _one_by_one(count: int) -> tuple[frozenset[int], ...]:
+    return tuple(frozenset((index - 1,) if index else ()) for index in range(count))
 
 
 def _run_item(each: Item, frame: Frame, run_item: RunItem) -> Steps[Result]:
@@ -212,7 +229,7 @@ def _values(block: ForEachBlock, frame: Frame) -> list[Any] | Unknown:
     if isinstance(value, Unknown):
         return value
     if isinstance(value, str):
-        value = [piece.strip() for piece in value.split(",") if piece.strip()]
+        value = _as_list(value)
     if value is None:
         value = []
     if not isinstance(value, list | tuple):
@@ -222,8 +239,18 @@ def _values(block: ForEachBlock, frame: Frame) -> list[Any] | Unknown:
     return list(value)
 
 
+def _as_list(text: str) -> Any:
+    """The list a JSON text spells; other text is never split, because only its author knows where (DECISIONS 63)."""
+    try:
+        return coerce(text, "list")
+    except InputError:
+        hint = 'use `lines: true` where the text is extracted, or `split`, as in `{{ split "," .names }}`'
+        raise TemplateEvalError(f"`over` takes a list, found the text {show(text)}", hint=hint) from None
+
+
 def _key(block: ForEachBlock, value: Any, frame: Frame) -> str:
     assert block.key is not None  # noqa: S101 - only called for loops with keys
+    frame.reads()
     data: Mapping[str, Any] = {**frame.state.root, block.as_: value}
     try:
         text = render(block.key, Guarded(data) if frame.run.assumption is not None else data)

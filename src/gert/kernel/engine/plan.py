@@ -10,13 +10,13 @@ import msgspec
 
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.globs import Visibility
-from gert.kernel.governance.contract import Contract
-from gert.kernel.governance.decide import Decision, decide
+from gert.kernel.governance.contract import END_CONTRACT, Contract
+from gert.kernel.governance.decide import Decision, decide, decide_outcome
 from gert.kernel.governance.risk import risk_of
 from gert.kernel.governance.rules import NO_LIMITS, Policy
 from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.documents.modifiers import RetryBlock
-from gert.kernel.runbook.documents.steps import ExtensionStep, Step, ToolStep
+from gert.kernel.runbook.documents.steps import EndStep, ExtensionStep, Step, ToolStep
 from gert.kernel.runbook.documents.tool import ActionBlock
 from gert.kernel.runbook.program import Program
 
@@ -42,6 +42,14 @@ class Retry(msgspec.Struct, frozen=True):
 NO_RETRY: Final = Retry(0, 0.0, 0.0, frozenset())
 
 
+class PreviewTerms(msgspec.Struct, frozen=True):
+    """The preview of an action: its tool, its own contract, and why policy keeps it from running (DECISIONS 64)."""
+
+    tool: str
+    contract: Contract
+    refusal: str | None
+
+
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for every step that runs the same action under the same contract and with the same modifiers."""
 
@@ -61,8 +69,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     retry: Retry
     visibility: Visibility | None
     secrets: tuple[str, ...]
-    preview: str | None
-    """The tool whose action can show what it would do."""
+    preview: PreviewTerms | None
+    """What shows what the action would do."""
     hides: bool
     """An input is secret, and is not shown."""
     is_free: bool
@@ -89,6 +97,11 @@ class Planner:
         # By identity: a program resolves each contract once and keeps it, and contracts are not hashable.
         self._terms: dict[tuple[Any, ...], Terms] = {}
 
+    def ending(self, step: EndStep) -> Terms | None:
+        """The terms of an `end`, where a rule names its category; none where no rule judges it."""
+        decision = decide_outcome(step.outcome.category, self._policies)
+        return None if not decision.rules else self._judged(step, END_CONTRACT, decision)
+
     def plan(self, step: Step) -> Plan | None:
         """The plan of a step; none for those that only direct flow."""
         try:
@@ -108,12 +121,14 @@ class Planner:
         return Plan(step.id or "", terms, inputs)
 
     def _settle(self, step: Step, contract: Contract) -> Terms:
-        is_tool = isinstance(step, ToolStep)
         within = self._program.base_contract_of(step) if isinstance(step, ToolStep) else None
+        return self._judged(step, contract, decide(contract, self._policies, within=within), within)
+
+    def _judged(self, step: Step, contract: Contract, decision: Decision, within: Contract | None = None) -> Terms:
+        is_tool = isinstance(step, ToolStep)
         action = self._program.action_of(step) if isinstance(step, ToolStep) else None
         tool = self._program.tool_of(step) if isinstance(step, ToolStep) else None
         block = action[1] if action is not None else None
-        decision = decide(contract, self._policies, within=within)
         risk = max(risk_of(each) for each in (contract, within) if each is not None).word
         asks = decision.verdict is Verdict.REQUIRE_APPROVAL
         return Terms(
@@ -130,12 +145,32 @@ class Planner:
             action=action[0] if is_tool and action is not None else None,
             timeout=_timeout(step, block),
             retry=_retry(step, block) if contract.idempotent else NO_RETRY,
-            preview=step.tool if isinstance(step, ToolStep) and block is not None and block.preview else None,
+            preview=self._preview(step, contract, within) if block is not None and block.preview else None,
             visibility=Visibility(step.visibility.allow, step.visibility.deny) if step.visibility is not None else None,
             secrets=tuple(dict.fromkeys(secret.env for secret in tool.all_secrets)) if tool is not None else (),
             hides=any(each.secret for each in contract.inputs.values()),
             is_free=decision.verdict is Verdict.ALLOW and decision.limits == NO_LIMITS,
         )
+
+    def _preview(self, step: Step, contract: Contract, within: Contract | None) -> PreviewTerms | None:
+        if not isinstance(step, ToolStep):
+            return None
+        own = preview_contract(contract)
+        decision = decide(own, self._policies, within=preview_contract(within) if within is not None else None)
+        return PreviewTerms(step.tool, own, preview_refusal(decision))
+
+
+def preview_contract(contract: Contract) -> Contract:
+    """The contract of an action's preview: the effects of the action, and no writes."""
+    return msgspec.structs.replace(contract, writes=frozenset(), outputs={})
+
+
+def preview_refusal(decision: Decision) -> str | None:
+    """Why policy keeps a preview from running: it is run only where it is allowed, and never asks for approval."""
+    if decision.verdict is Verdict.ALLOW:
+        return None
+    by = f" by {decision.rule}" if decision.rule else ""
+    return f"policy says `{decision.verdict.word}`{by}, and a preview is only run where it is allowed"
 
 
 def _expected(contract: Contract, action: ActionBlock | None) -> frozenset[str]:

@@ -17,7 +17,7 @@ FAILED: Final[frozenset[FailureKind]] = frozenset(
 )
 # These are not the step's own affair: policy, or whoever stopped the run, has spoken.
 NEVER_CONTINUED: Final[frozenset[FailureKind]] = frozenset(
-    {"denied", "cancelled", "contract_violation", "unknown_outcome", "internal"}
+    {"denied", "approval_outdated", "cancelled", "contract_violation", "unknown_outcome", "internal"}
 )
 
 

@@ -6,13 +6,15 @@ import msgspec
 
 from gert.errors import GertError
 from gert.kernel.engine.asks import Said, Steps
-from gert.kernel.engine.frame import Clock, Frame, Run, Setup, Strand
+from gert.kernel.engine.clock import Clock, Timeline, written, written_wait
+from gert.kernel.engine.frame import Frame, Run, Setup, Strand
 from gert.kernel.engine.handover import said
 from gert.kernel.engine.results import Result, failed
 from gert.kernel.engine.state import State
 from gert.kernel.engine.unknown import plain
 from gert.kernel.engine.walk import run_list
 from gert.kernel.events.runbook import (
+    DeniedStep,
     Failure,
     FinallyComplete,
     FinallyStart,
@@ -23,20 +25,30 @@ from gert.kernel.events.runbook import (
     RunStart,
 )
 from gert.kernel.events.vocabulary import RunStatus
+from gert.kernel.governance.decide import decide_outcome
 from gert.kernel.runbook.program import Program
 from gert.kernel.template import render_value
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended."""
+    """How a run ended.
+
+    duration: seconds from its first to its last event
+    waited: the part of them in which something waited for people, a free lane or a resume
+    notify: people whom rules on the outcome want to be told
+    """
 
     status: RunStatus
     duration: float
+    waited: float = 0.0
     outcome: Outcome | None = None
     failure: Failure | None = None
     failed_step: str | None = None
     reachable_outcomes: tuple[Outcome, ...] = ()
+    denied: tuple[DeniedStep, ...] = ()
     finally_failure: Failure | None = None
+    warnings: tuple[str, ...] = ()
+    notify: tuple[str, ...] = ()
 
 
 def run(setup: Setup) -> Steps[RunResult]:
@@ -47,8 +59,8 @@ def run(setup: Setup) -> Steps[RunResult]:
     for name, source in setup.input_sources.items():
         # Of a secret this is the reference, which is written as a placeholder.
         yield Said(InputResolved(name=name, source=source, value=setup.inputs.get(name)), None, None)
-    state = State({**setup.inputs, **constants})
-    frame = Frame(Strand(run=context, state=state, clock=Clock()))
+    state = State({**setup.inputs, **constants}, context.miss)
+    frame = Frame(Strand(run=context, state=state, clock=Clock(Timeline())))
     steps = setup.program.runbook.steps
     result = flaw if flaw is not None else (yield from run_list(steps, frame))
     if not result.stops:
@@ -58,14 +70,22 @@ def run(setup: Setup) -> Steps[RunResult]:
     if status == "cancelled" and result.failure is not None:
         yield Said(RunCancelled(reason=result.failure.message), None, None)
     after = yield from _finally(setup.program, frame, status)
+    for path, missing in context.missing.items():
+        for each in missing:
+            yield Said(each, path or None, None)
+    outcome = None if setup.explores or status != "completed" else result.outcome
     ended = RunResult(
         status=status,
-        duration=frame.clock.spent,
-        outcome=None if setup.explores or status != "completed" else result.outcome,
+        duration=frame.clock.now,
+        waited=frame.clock.waited(0.0),
+        outcome=outcome,
+        notify=() if outcome is None else tuple(sorted(decide_outcome(outcome.category, setup.policies).notify)),
         failure=result.failure if status != "completed" else None,
         failed_step=result.failed_step if status != "completed" else None,
         reachable_outcomes=tuple(_told(each) for each in context.outcomes) if setup.explores else (),
+        denied=tuple(context.denied.values()) if setup.explores else (),
         finally_failure=after,
+        warnings=tuple(context.warnings.values()),
     )
     yield Said(_run_complete(ended, frame, setup), None, None)
     return ended
@@ -103,6 +123,9 @@ def _finally(program: Program, frame: Frame, status: RunStatus) -> Steps[Failure
     steps = program.runbook.finally_
     if not steps:
         return None
+    if frame.run.skipped_write:
+        # On which way the run came here, is not known.
+        frame.state.skip_write()
     yield Said(FinallyStart(status=status, step_count=len(steps)), None, None)
     result = yield from run_list(steps, frame.inside("finally"), to_the_end=True)
     failure = None if result.continued else result.failure
@@ -133,6 +156,7 @@ def _run_start(setup: Setup, constants: dict[str, Any]) -> RunStart:
         secrets=tuple(secret_names(setup.program)),
         extensions=runbook.meta.extensions,
         scenario=setup.scenario,
+        parent_run_id=setup.parent_run_id,
     )
 
 
@@ -147,11 +171,13 @@ def _run_complete(ended: RunResult, frame: Frame, setup: Setup) -> RunComplete:
     return RunComplete(
         status=ended.status,
         mode=setup.mode,
-        duration=frame.clock.since(0.0),
+        duration=written(ended.duration),
+        waited=written_wait(ended.waited),
         outcome=ended.outcome,
         failure=ended.failure,
         failed_step=ended.failed_step,
         reachable_outcomes=ended.reachable_outcomes,
+        denied=ended.denied,
         finally_failure=ended.finally_failure,
         break_glass=frame.run.glass_broken,
     )

@@ -9,7 +9,9 @@ from typing import Any
 
 import msgspec
 
+from gert.kernel.engine.stored import Keyed, Origin, Record, Report, facts_of, origins_of, outputs_of, place, unheard
 from gert.kernel.engine.unknown import UNKNOWN, Unknown, is_unknown
+from gert.kernel.template.values import Results
 
 STEP = "step"
 SCOPE = "scope"
@@ -19,31 +21,38 @@ REPEAT = "repeat"
 class Changes:
     """What was set since a fork: names, records by step id, scopes, and which names were exported."""
 
-    __slots__ = ("dropped", "executions", "exports", "loops", "names", "records", "scopes", "shadowed")
+    __slots__ = (
+        "dropped", "executions", "exports", "loops", "names", "records", "scopes", "shadowed", "skipped_write",
+        "writers",
+    )  # fmt: skip
 
     def __init__(self) -> None:
-        self.names: dict[str, Any] = {}
+        self.names = Record()
         self.records: dict[str, tuple[Any, Any]] = {}
         # Scopes that were forgotten come before what was set in them afterwards.
         self.dropped: dict[tuple[str, ...], None] = {}
-        self.scopes: dict[tuple[str, ...], dict[str, Any]] = {}
-        self.exports: dict[str, Any] = {}
+        self.scopes: dict[tuple[str, ...], Record] = {}
+        # Which step wrote each scope, for the message when two lanes have.
+        self.writers: dict[tuple[str, ...], str] = {}
+        self.exports = Record()
         self.shadowed: set[str] = set()
         self.loops: set[str] = set()
         self.executions: dict[int, int] = {}
+        self.skipped_write = False
 
-    def archive(self) -> dict[str, Any]:
+    def archive(self) -> Record:
         """What an iteration leaves behind: its names, and its records by step id."""
-        return {step_id: record for step_id, (record, _) in self.records.items()} | self.names
+        return Record({step_id: record for step_id, (record, _) in self.records.items()}).joined(self.names)
 
 
 class State:
     """Names, records and scopes at one point of one lane."""
 
-    __slots__ = ("bare", "changes", "counts", "executions", "loops", "root", "shadowed")
+    __slots__ = ("bare", "changes", "counts", "executions", "loops", "report", "root", "shadowed", "skipped_write")
 
-    def __init__(self, names: Mapping[str, Any]) -> None:
-        self.root: dict[str, Any] = {**names, STEP: {}, SCOPE: {}}
+    def __init__(self, names: Mapping[str, Any], report: Report = unheard) -> None:
+        self.report = report
+        self.root = Record({**names, STEP: Record(), SCOPE: Record()})
         # Names that are no step ids: inputs, constants, outputs. They win over a step of the same name.
         self.bare: set[str] = set(names)
         self.counts: dict[str, Any] = {}
@@ -53,51 +62,68 @@ class State:
         self.loops: set[str] = set()
         # Where outcomes are explored: how often each step has executed on any way that leads here.
         self.executions: dict[int, int] = {}
+        # A step that may write was only assumed on a way that leads here: the world is not as the run would have it.
+        self.skipped_write = False
         self.changes: Changes | None = None
 
     def fork(self) -> "State":
         """A copy for a lane or an iteration, which remembers what it changes."""
         copy = State.__new__(State)
-        copy.root = {**self.root, STEP: dict(self.root[STEP])}
+        copy.report = self.report
+        copy.root = Record({**self.root, STEP: Record(self.root[STEP])}, self.root.origins)
         copy.bare = set(self.bare)
         copy.counts = dict(self.counts)
         copy.shadowed = set(self.shadowed)
         copy.loops = set(self.loops)
         copy.executions = dict(self.executions)
+        copy.skipped_write = self.skipped_write
         copy.changes = Changes()
         return copy
 
     # --- setting
 
-    def set_name(self, name: str, value: Any) -> None:
+    def set_name(self, name: str, value: Any, origin: Origin | None = None) -> None:
         """Set a global name."""
-        self.root[name] = value
         self.bare.add(name)
-        if self.changes is not None:
-            self.changes.names[name] = value
+        if origin is not None:
+            origin.bare.add(name)
+        for names in (self.root, self.changes.names) if self.changes is not None else (self.root,):
+            _put(names, name, value, origin)
 
-    def export(self, name: str, value: Any) -> None:
+    def export(self, name: str, value: Any, origin: Origin | None = None) -> None:
         """Make a value global; unlike other names it survives the iteration it is set in."""
-        self.set_name(name, value)
+        self.set_name(name, value, origin)
         if self.changes is not None:
-            self.changes.exports[name] = value
+            _put(self.changes.exports, name, value, origin)
 
     def set_record(self, step_id: str, outputs: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
         """Set the record of a step: as `.id` its outputs come first, as `.step.id` what gert says of it."""
+        places = (step_id,), (STEP, step_id)
+        given = outputs_of(outputs)
+        place(given, *places)
         if "status" in outputs:
             self._mark(shadowed={step_id})
         if step_id in self.counts:
             facts = {**facts, "retry_count": self.counts[step_id]}
-        self._set_records(step_id, {**facts, **outputs}, {**outputs, **facts})
+        own = facts_of(facts, *places)
+        self._set_records(step_id, own.joined(given), given.joined(own))
 
-    def set_results(self, step_id: str, results: Any, status: str) -> None:
-        """Set the results of a loop: a list or a map; what gert says of it is under `.step`."""
-        by_name = results if isinstance(results, dict) else {str(index): each for index, each in enumerate(results)}
-        facts = {"status": status}
-        if step_id in self.counts:
-            facts["retry_count"] = self.counts[step_id]
+    def set_results(self, step_id: str, results: Mapping[str, Any] | list[Any], status: str) -> None:
+        """Set the results of a loop: a list, or a map by the keys of its items; `.step` also has its status."""
+        places = (step_id,), (STEP, step_id)
+        counts = facts_of({"retry_count": self.counts[step_id]} if step_id in self.counts else {}, *places)
+        facts = facts_of({"status": status}, *places).joined(counts)
+        shown: Keyed | Results
+        own: Record
+        if isinstance(results, Mapping):
+            shown = Keyed(results, step_id, self.report, counts)
+            own = Keyed(results, step_id, self.report, Record()).joined(facts)
+        else:
+            shown = Results(results, counts)
+            own = Record({str(index): each for index, each in enumerate(results)}).joined(facts)
+        place(shown, *places)
         self._mark(loops={step_id})
-        self._set_records(step_id, results, {**by_name, **facts})
+        self._set_records(step_id, shown, own)
 
     def _mark(self, *, shadowed: Set[str] = frozenset(), loops: Set[str] = frozenset()) -> None:
         for known in (self, self.changes):
@@ -110,16 +136,17 @@ class State:
         if isinstance(self.root[STEP].get(step_id), Unknown):
             return  # nothing is known of it, and one fact does not change that
         record, own = self._records(step_id)
+        fact = facts_of({"status": status}, (step_id,), (STEP, step_id))
         if step_id in self.loops:
-            self._set_records(step_id, self.root.get(step_id), {**own, "status": status})
+            self._set_records(step_id, self.root.get(step_id), own.joined(fact))
             return
-        shown = record if step_id in self.shadowed else {**record, "status": status}
-        self._set_records(step_id, shown, {**own, "status": status})
+        shown = record if step_id in self.shadowed else record.joined(fact)
+        self._set_records(step_id, shown, own.joined(fact))
 
-    def _records(self, step_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _records(self, step_id: str) -> tuple[Record, Record]:
         own = self.root[STEP].get(step_id)
         record = None if step_id in self.bare else self.root.get(step_id)
-        return (record if isinstance(record, dict) else {}), (own if isinstance(own, dict) else {})
+        return (record if isinstance(record, Record) else Record()), (own if isinstance(own, Record) else Record())
 
     def _set_records(self, step_id: str, record: Any, own: Any) -> None:
         self.root[STEP][step_id] = own
@@ -128,11 +155,14 @@ class State:
         if self.changes is not None:
             self.changes.records[step_id] = (record, own)
 
-    def set_scoped(self, scope: tuple[str, ...], values: Mapping[str, Any]) -> None:
-        """Set values in a scope."""
+    def set_scoped(self, scope: tuple[str, ...], values: Mapping[str, Any], writer: str = "") -> None:
+        """Set values in a scope; `writer` is the path of the step that sets them."""
+        values = outputs_of(values)
+        place(values, (SCOPE, *scope))
         self.root[SCOPE] = _grafted(self.root[SCOPE], scope, values)
         if self.changes is not None:
-            self.changes.scopes.setdefault(scope, {}).update(values)
+            self.changes.scopes[scope] = self.changes.scopes.get(scope, Record()).joined(values)
+            self.changes.writers[scope] = writer
 
     def drop_scope(self, scope: tuple[str, ...]) -> None:
         """Forget what a scope holds: a block that runs again begins anew."""
@@ -150,7 +180,7 @@ class State:
         """Forget what a step has set, wherever it did: nobody knows how often it ran."""
         for name in names:
             if name in self.bare:
-                self.set_name(name, UNKNOWN)
+                self.set_name(name, UNKNOWN, self.root.origins.get(name))
         if step_id is not None and step_id in self.root[STEP]:
             self.set_unknown(step_id)
         self.root[SCOPE] = _blurred(self.root[SCOPE])
@@ -163,9 +193,12 @@ class State:
         if isinstance(self.root[STEP].get(step_id), Unknown):
             return
         record, own = self._records(step_id)
-        # The results of a loop are a list, or a map of the author's keys: nothing of ours belongs among them.
-        shown = self.root.get(step_id) if step_id in self.loops else {**record, "retry_count": jumps}
-        self._set_records(step_id, shown, {**own, "retry_count": jumps})
+        fact = facts_of({"retry_count": jumps}, (step_id,), (STEP, step_id))
+        if step_id in self.loops:
+            # The results of a loop are a list, or a map of the author's keys: what is ours is beside them.
+            self._set_records(step_id, _told(self.root.get(step_id), fact), own.joined(fact))
+        else:
+            self._set_records(step_id, record.joined(fact), own.joined(fact))
 
     def set_executions(self, step: int, count: int) -> None:
         """Note how often a step has executed for certain."""
@@ -173,33 +206,41 @@ class State:
         if self.changes is not None:
             self.changes.executions[step] = count
 
+    def skip_write(self) -> None:
+        """Note that a step which may write was only assumed."""
+        self.skipped_write = True
+        if self.changes is not None:
+            self.changes.skipped_write = True
+
     # --- joining
 
     def merge(self, changes: Changes) -> None:
         """Take over everything a lane set."""
         self.take_lasting(changes)
         for name, value in changes.names.items():
-            self.set_name(name, value)
+            self.set_name(name, value, changes.names.origins.get(name))
         for step_id, (record, own) in changes.records.items():
             self._set_records(step_id, record, own)
         self._mark(shadowed=changes.shadowed, loops=changes.loops)
         if self.changes is not None:
-            self.changes.exports.update(changes.exports)
+            self.changes.exports = self.changes.exports.joined(changes.exports)
 
     def keep(self, changes: Changes) -> None:
         """Take over what survives an iteration: exports, and scopes."""
         self.take_lasting(changes)
         for name, value in changes.exports.items():
-            self.export(name, value)
+            self.export(name, value, changes.exports.origins.get(name))
 
     def take_lasting(self, changes: Changes) -> None:
-        """Take over what was forgotten and set in scopes, and how often steps have executed."""
+        """Take over what was forgotten and set in scopes, how often steps have executed, and skipped writes."""
+        if changes.skipped_write:
+            self.skip_write()
         for step, count in changes.executions.items():
             self.set_executions(step, max(count, self.executions.get(step, 0)))
         for scope in changes.dropped:
             self.drop_scope(scope)
         for scope, values in changes.scopes.items():
-            self.set_scoped(scope, values)
+            self.set_scoped(scope, values, changes.writers.get(scope, ""))
 
     def doubt(self, ways: Iterable["State | None"]) -> None:
         """Take over what several ways may have set, of which nobody knows which is taken; None is no change.
@@ -215,17 +256,21 @@ class State:
                 self.set_scoped(scope, _blurred(before))
         for scope in dict.fromkeys(scope for each in changed for scope in each.scopes):
             names = dict.fromkeys(name for each in changed for name in each.scopes.get(scope, ()))
-            self.set_scoped(scope, dict.fromkeys(names, UNKNOWN))
+            origins = [each.scopes[scope].origins for each in changed if scope in each.scopes]
+            self.set_scoped(scope, Record(dict.fromkeys(names, UNKNOWN), _common(names, origins)))
         for name in dict.fromkeys(name for each in changed for name in each.names):
             value = _agreed([each.names.get(name, UNKNOWN) for each in changed], certain=certain)
+            origin = _common((name,), [each.names.origins for each in changed]).get(name)
             if any(name in each.exports for each in changed):
-                self.export(name, value)
+                self.export(name, value, origin)
             else:
-                self.set_name(name, value)
+                self.set_name(name, value, origin)
         for step_id in dict.fromkeys(step_id for each in changed for step_id in each.records):
             both = [each.records.get(step_id, (UNKNOWN, UNKNOWN)) for each in changed]
             records = _agreed([record for record, _ in both], certain=certain)
             self._set_records(step_id, records, _agreed([own for _, own in both], certain=certain))
+        if any(each.skipped_write for each in changed):
+            self.skip_write()
         for each in changed:
             self._mark(shadowed=each.shadowed, loops=each.loops)
 
@@ -241,32 +286,59 @@ def _agreed(values: list[Any], *, certain: bool) -> Any:
 _COMPARED = msgspec.json.Encoder(order="sorted")
 
 
+def _common(names: Iterable[str], origins: list[dict[str, Origin]]) -> dict[str, Origin]:
+    """For each name, the origin of its value on whichever way is taken."""
+    found = {name: [each[name] for each in origins if name in each] for name in names}
+    return {name: each[0] if len(each) == 1 else Origin.joined(each) for name, each in found.items() if each}
+
+
+def _put(names: Record, name: str, value: Any, origin: Origin | None) -> None:
+    names[name] = value
+    if origin is not None:
+        names.origins[name] = origin
+    else:
+        names.origins.pop(name, None)
+
+
+def _told(results: Any, fact: Record) -> Any:
+    """The results of a loop with one fact more beside them."""
+    if isinstance(results, Results):
+        return Results(results, Record(results.facts, origins_of(results.facts)).joined(fact))
+    if isinstance(results, Keyed):
+        return Keyed(results, results.loop, results.report, results.beside.joined(fact))
+    return results
+
+
 def _blurred(tree: Any) -> Any:
-    return {key: _blurred(value) for key, value in tree.items()} if isinstance(tree, dict) else UNKNOWN
+    if not isinstance(tree, dict):
+        return UNKNOWN
+    return Record({key: _blurred(value) for key, value in tree.items()}, origins_of(tree))
 
 
-def _found(tree: Any, path: tuple[str, ...]) -> dict[str, Any] | None:
+def _found(tree: Any, path: tuple[str, ...]) -> Record | None:
     for segment in path:
-        tree = tree.get(segment) if isinstance(tree, dict) else None
-    return tree if isinstance(tree, dict) else None
+        tree = tree.get(segment) if isinstance(tree, Record) else None
+    return tree if isinstance(tree, Record) else None
 
 
 def _pruned(tree: Any, path: tuple[str, ...]) -> Any:
-    if not isinstance(tree, dict) or path[0] not in tree:
+    if not isinstance(tree, Record) or path[0] not in tree:
         return tree
-    node = dict(tree)
+    node = Record(tree, tree.origins)
     rest = _pruned(node[path[0]], path[1:]) if len(path) > 1 else {}
     if rest == {}:
         del node[path[0]]
+        node.origins.pop(path[0], None)
     else:
         node[path[0]] = rest
     return node
 
 
-def _grafted(tree: Any, path: tuple[str, ...], values: Mapping[str, Any]) -> dict[str, Any]:
+def _grafted(tree: Any, path: tuple[str, ...], values: Record) -> Record:
     """A copy of a tree with values set at a path; what is not on the way is shared."""
-    node = dict(tree) if isinstance(tree, dict) else {}
+    node = Record(tree, tree.origins) if isinstance(tree, Record) else Record()
     if not path:
-        return {**node, **values}
-    node[path[0]] = _grafted(node.get(path[0]), path[1:], values)
+        return node.joined(values)
+    below = None if path[0] in node.origins else node.get(path[0])
+    _put(node, path[0], _grafted(below, path[1:], values), None)
     return node

@@ -6,15 +6,17 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from gert.errors import GertError, InputError
-from gert.kernel.engine.approving import approve, previewed
-from gert.kernel.engine.asks import Pause, Steps
-from gert.kernel.engine.frame import Frame, RunBlock, questions, written
-from gert.kernel.engine.govern import broken_glass, permit
+from gert.kernel.engine.approving import OUTDATED, Approval, approve, outdated, previewed
+from gert.kernel.engine.asks import ApprovalRequest, Pause, Steps
+from gert.kernel.engine.clock import written
+from gert.kernel.engine.frame import Frame, RunBlock, questions
+from gert.kernel.engine.govern import broken_glass, permit, permit_again
 from gert.kernel.engine.handover import inputs_for, said
 from gert.kernel.engine.kinds.assertion import run_assert
 from gert.kernel.engine.kinds.branch import run_branch
 from gert.kernel.engine.kinds.end import run_end
 from gert.kernel.engine.kinds.extension import run_extension
+from gert.kernel.engine.kinds.group import run_group
 from gert.kernel.engine.kinds.manual import run_manual
 from gert.kernel.engine.kinds.parallel import run_parallel
 from gert.kernel.engine.kinds.repeat import run_repeat
@@ -24,14 +26,15 @@ from gert.kernel.engine.loop import DuplicateKey, run_loop
 from gert.kernel.engine.plan import Plan
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
 from gert.kernel.engine.state import State
+from gert.kernel.engine.stored import outputs_of
 from gert.kernel.engine.unknown import UNKNOWN
-from gert.kernel.events.runbook import ContractEvaluated, StepRetry, VisibilityApplied
+from gert.kernel.events.runbook import ContractEvaluated, Failure, StepRetry, VisibilityApplied
 from gert.kernel.foundation.canonical import digest_value
 from gert.kernel.foundation.principal import Principal, principal_of
 from gert.kernel.runbook.documents.modifiers import ForEachBlock, PrincipalBlock
 from gert.kernel.runbook.documents.steps import ExtensionStep, ManualStep, Step, ToolStep
 
-Act: TypeAlias = Callable[[Any, Frame, Plan, dict[str, Any], Iterator[str]], Steps[Result]]
+Act: TypeAlias = Callable[[Any, Frame, Plan, dict[str, Any], Iterator[str], ApprovalRequest | None], Steps[Result]]
 Direct: TypeAlias = Callable[[Any, Frame, RunBlock], Steps[Result]]
 
 ACT: Final[Mapping[str, Act]] = {
@@ -45,6 +48,7 @@ DIRECT: Final[Mapping[str, Direct]] = {
     "branch": run_branch,
     "parallel": run_parallel,
     "repeat": run_repeat,
+    "group": run_group,
     "end": run_end,
 }
 
@@ -62,7 +66,7 @@ def _run_each(step: Step, block: ForEachBlock, frame: Frame, run_block: RunBlock
     def run_item(inside: Frame) -> Steps[Result]:
         return _run_once(step, inside, run_block)
 
-    start = frame.clock.spent
+    start = frame.clock.now
     yield starts(step, frame)
     try:
         result = yield from _run_block(step, frame, lambda inside: run_loop(step, block, inside, run_item))
@@ -71,6 +75,7 @@ def _run_each(step: Step, block: ForEachBlock, frame: Frame, run_block: RunBlock
     except GertError as error:
         result = _without_items(step, frame, failed("evaluation", said(error)))
     result = settled(step, result, frame)
+    yield from frame.warned()
     yield completes(step, result, frame, start)
     return result
 
@@ -88,11 +93,12 @@ def _run_once(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
 
 
 def _run_guarded(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
-    start = frame.strand.clock.spent
+    start = frame.strand.clock.now
     try:
         holds = frame.holds(step.when)
     except GertError as error:
         result = settled(step, failed("evaluation", said(error)), frame)
+        yield from frame.warned()
         yield completes(step, result, frame, start)
         return result
     if holds is None:
@@ -102,6 +108,7 @@ def _run_guarded(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]
     if step.for_each is None and step.id is not None:
         frame.state.set_status(step.id, "skipped")
     result = Result(status="skipped", reason="when_false")
+    yield from frame.warned()
     yield completes(step, result, frame, start)
     return result
 
@@ -120,7 +127,7 @@ def _doubted(result: Result, frame: Frame, state: State) -> Result:
     return Result(
         status="skipped",
         reason=frame.run.assumption,
-        outputs=dict.fromkeys(result.outputs, UNKNOWN),
+        outputs=outputs_of(result.outputs).like(dict.fromkeys(result.outputs, UNKNOWN)),
         assumed=True,
         doubtful=True,
     )
@@ -140,7 +147,7 @@ def _run_block(step: Step, frame: Frame, run: Callable[[Frame], Steps[Result]]) 
 
 
 def _run(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
-    start = frame.strand.clock.spent
+    start = frame.strand.clock.now
     plan = frame.strand.run.plan(step)
     try:
         if plan is None:
@@ -155,6 +162,7 @@ def _run(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
     except GertError as error:
         result = failed("evaluation", said(error))
     result = settled(step, result, frame)
+    yield from frame.warned()
     yield completes(step, result, frame, start)
     return result
 
@@ -183,22 +191,29 @@ def _execute(step: Step, frame: Frame, plan: Plan) -> Steps[Result]:
         yield frame.say(glass, frame.run.actor)
         refusal = None
     if refusal is not None:
+        frame.run.deny(frame.path or "", refusal)
         return refusal
     names = questions(frame)
     scope = scope_of(step, frame) if step.scope is not None else None
     inputs = _prepared(step, frame, plan)
-    preview = None if terms.preview is None else (yield from previewed(frame, terms, inputs, names))
-    if not terms.is_free and glass is None:
-        refusal = yield from approve(step, frame, terms, inputs, preview, names)
-        if refusal is not None and not refusal.assumed:
-            return refusal
+    approval: Approval | Result | None = None
+    if glass is None and not terms.is_free:
+        approval = yield from approve(step, frame, terms, inputs, names)
+        if isinstance(approval, Result) and not approval.assumed:
+            return approval
+    elif terms.preview is not None:
+        yield from previewed(step, frame, terms, inputs, names)
     yield executes(step, frame, terms, inputs, scope.text if scope is not None else None)
-    if refusal is not None:
-        result = refusal
+    if isinstance(approval, Result):
+        result = approval
+    elif approval is not None:
+        result = yield from _approved(step, frame, plan, inputs, names, approval)
     elif terms.retry.max:
-        result = yield from _attempts(step, frame, plan, inputs, names)
+        result = yield from _attempts(step, frame, plan, inputs, names, None, unlimited=glass is not None)
     else:
-        result = yield from ACT[step.type](step, frame, plan, inputs, names)
+        result = yield from ACT[step.type](step, frame, plan, inputs, names, None)
+    if result.outputs:
+        result = msgspec.structs.replace(result, outputs=outputs_of(result.outputs))
     exported = keep(step, result, frame, scope)
     if exported is not None:
         yield exported
@@ -211,17 +226,52 @@ def _prepared(step: Step, frame: Frame, plan: Plan) -> dict[str, Any]:
     return {"instructions": frame.render_text(step.instructions)} if isinstance(step, ManualStep) else {}
 
 
-def _attempts(step: Step, frame: Frame, plan: Plan, inputs: dict[str, Any], names: Iterator[str]) -> Steps[Result]:
-    """Act, and again while the failure is one the author wants retried."""
+def _approved(
+    step: Step, frame: Frame, plan: Plan, inputs: dict[str, Any], names: Iterator[str], approval: Approval
+) -> Steps[Result]:
+    """Act on an approval; where it does not cover what would run, ask for another one first."""
+    while True:
+        result = yield from _attempts(step, frame, plan, inputs, names, approval.request)
+        if result.failure is None or result.failure.kind != OUTDATED:
+            return result
+        yield outdated(frame, approval, result.failure.message)
+        again = yield from approve(step, frame, plan.terms, inputs, names)
+        if not isinstance(again, Approval):
+            return again or result
+        approval = again
+
+
+def _attempts(
+    step: Step,
+    frame: Frame,
+    plan: Plan,
+    inputs: dict[str, Any],
+    names: Iterator[str],
+    approval: ApprovalRequest | None,
+    *,
+    unlimited: bool = False,
+) -> Steps[Result]:
+    """Act, and again while the failure is one the author wants retried and no limit is reached.
+
+    unlimited: limits were overridden in an emergency
+    """
     act, retry = ACT[step.type], plan.terms.retry
     attempt = 1
     while True:
-        result = yield from act(step, frame, plan, inputs, names)
+        result = yield from act(step, frame, plan, inputs, names, approval)
         failure = result.failure
         if failure is None or attempt > retry.max or failure.kind in NEVER_CONTINUED:
             break
         if ("timeout" if failure.kind == "timeout" else result.status) not in retry.on:
             break
+        denied, refusal = permit_again(step, frame, plan.terms)
+        if denied is not None and not unlimited:
+            yield denied
+            glass = broken_glass(frame, plan.terms, refusal)
+            if glass is None:
+                return _not_retried(step, result, refusal, attempt)
+            unlimited = True
+            yield frame.say(glass, frame.run.actor)
         delay = retry.delay(attempt)
         attempt += 1
         yield frame.say(
@@ -240,6 +290,15 @@ def _attempts(step: Step, frame: Frame, plan: Plan, inputs: dict[str, Any], name
             if waited.failure is not None:
                 return failed(waited.failure.kind, waited.failure.message, attempts=attempt - 1)
     return msgspec.structs.replace(result, attempts=attempt) if attempt > 1 else result
+
+
+def _not_retried(step: Step, result: Result, refusal: Result | None, attempts: int) -> Result:
+    """A step that failed and may not be tried again: it ran, so it is not skipped, and nothing continues after it."""
+    last, limit = result.failure, refusal.failure if refusal is not None else None
+    assert last is not None and limit is not None  # noqa: S101, PT018 - both have failed
+    message = f"{step.label} was not tried again: {limit.message}; the last attempt failed: {last.message}"
+    failure = Failure("denied", message)
+    return msgspec.structs.replace(result, status="failed", failure=failure, attempts=attempts)
 
 
 def _principal(block: PrincipalBlock | None, frame: Frame) -> Principal:

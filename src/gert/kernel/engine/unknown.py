@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from gert.kernel.template import EACH, MISSING, Template, templates_in
-from gert.kernel.template.values import field
+from gert.kernel.template.values import Ordered, field
 
 _MAX_DEPTH: Final = 220
 """Deeper than any data may be."""
@@ -57,8 +57,16 @@ class Guarded(Mapping[str, Any]):
     def __init__(self, data: Mapping[str, Any]) -> None:
         self._data = data
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the keys have an order of their own."""
+        return isinstance(self._data, Ordered)
+
     def __getitem__(self, key: str) -> Any:
-        value = self._data[key]
+        # By `get`, because a keyed result reports a key that it does not have.
+        value = self._data.get(key, MISSING)
+        if value is MISSING:
+            raise KeyError(key)
         if isinstance(value, Mapping):
             return Guarded(value)
         if is_unknown(value):

@@ -1,43 +1,95 @@
-"""The part of the state a step may see (kernel-v0 §7, visibility)."""
+"""The part of the state a step may see (kernel-v0 §7, DECISIONS 66).
 
-from collections.abc import Mapping
+Visibility is about stored outputs. Whatever is hidden or allowed under one name of an output is so under all of them.
+"""
+
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gert.kernel.engine.state import REPEAT, STEP
-from gert.kernel.foundation.globs import Visibility, filter_view
+from gert.kernel.engine.stored import Keyed, Origin, Place, Record, is_structure
+from gert.kernel.foundation.globs import HIDDEN, Marks, Visibility, seen_of
+from gert.kernel.template.values import Results
 
 
-def visible(root: Mapping[str, Any], visibility: Visibility, items: Mapping[str, Any]) -> dict[str, Any]:
-    """What of the state is visible; the items of the loops around are always.
-
-    A record has two names, `.id` and `.step.id`. A glob that denies one of them denies the record, and one that
-    allows either allows it; otherwise a step could reach by one name what is hidden under the other.
-    """
-    records: dict[str, Any] = root[STEP]
-    names = {name: value for name, value in root.items() if name != STEP}
-    hidden = Visibility(None, (glob.text for glob in visibility.deny))
-    seen = filter_view(names, hidden)
-    seen_records = filter_view(records, hidden)
-    seen_records = filter_view({STEP: seen_records}, hidden).get(STEP, {})
-    for step_id in records.keys() & seen.keys():
-        # What is denied as `.step.id.x` is denied as `.id.x`, too.
-        denied = filter_view({STEP: {step_id: seen[step_id]}}, hidden).get(STEP, {})
-        seen[step_id] = denied.get(step_id)
-    if visibility.allow is not None:
-        allowed = Visibility((glob.text for glob in visibility.allow), None)
-        by_id = filter_view(seen_records, allowed)
-        by_step = filter_view({STEP: seen_records}, allowed).get(STEP, {})
-        twice = filter_view({STEP: {each: seen[each] for each in records.keys() & seen.keys()}}, allowed).get(STEP, {})
-        seen = _united(filter_view(seen, allowed), twice)
-        seen_records = _united(by_id, by_step)
+def visible(root: Record, visibility: Visibility, items: Mapping[str, Any]) -> dict[str, Any]:
+    """What of the state is visible; the items of the loops around always are."""
+    view = _View(visibility).of_root(root)
     loops = {REPEAT: root[REPEAT]} if REPEAT in root else {}
-    return {**seen, STEP: seen_records, **loops, **items}
+    return {**view, **loops, **items}
 
 
-def _united(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Two parts of one tree together."""
-    both = dict(one)
-    for key, value in other.items():
-        mine = both.get(key)
-        both[key] = _united(mine, value) if isinstance(mine, dict) and isinstance(value, dict) else value
-    return both
+class _View:
+    """One look at the state; names that were matched once are not matched again."""
+
+    def __init__(self, visibility: Visibility) -> None:
+        self._start = Marks.start(visibility)
+        self._places: dict[Place, Marks] = {(): self._start}
+        self._marks: dict[tuple[int, str], Marks] = {}
+        self._values: dict[tuple[int, str, int], Any] = {}
+
+    def of_root(self, root: Record) -> dict[str, Any]:
+        """The global names, and the records of steps under both of their names."""
+        records: Record = root[STEP]
+        names = {name: value for name, value in root.items() if name != STEP}
+        seen = self._kept(root, names, lambda key: self._of_record(key) if key in records else self._at((key,)))
+        return {**seen, STEP: self._kept(records, records, self._of_record)}
+
+    def _of_record(self, step_id: str) -> Marks:
+        return Marks.any_of([self._at((step_id,)), self._at((STEP, step_id))])
+
+    def _at(self, place: Place) -> Marks:
+        """How far the globs match a place."""
+        marks = self._places.get(place)
+        if marks is None:
+            marks = self._places[place] = self._at(place[:-1]).below(place[-1])
+        return marks
+
+    def _kept(self, node: Record, values: Mapping[str, Any], marks_of: Callable[[str], Marks]) -> dict[str, Any]:
+        seen = {key: self._child(node, key, value, marks_of) for key, value in values.items()}
+        return {key: value for key, value in seen.items() if value is not HIDDEN}
+
+    def _child(self, node: Record, key: str, value: Any, marks_of: Callable[[str], Marks]) -> Any:
+        origin = node.origins.get(key)
+        if origin is not None:
+            return self._stored(origin, key, value)
+        return self._element(value, marks_of(key))
+
+    def _stored(self, origin: Origin, key: str, value: Any) -> Any:
+        """A stored output, as far as all of its names together show it."""
+        known = (id(origin), key)
+        marks = self._marks.get(known)
+        if marks is None:
+            names = [(*place, key) for place in origin.places]
+            names += [(key,)] if key in origin.bare else []
+            marks = self._marks[known] = Marks.any_of([self._at(name) for name in names])
+        found = self._values.get((*known, id(value)), self)
+        if found is self:
+            found = self._values[(*known, id(value))] = seen_of(value, marks)
+        return found
+
+    def _structure(self, node: Any, marks: Marks) -> Any:
+        """A map or list of the state with what is visible in it; one in which nothing is, is hidden itself."""
+        if isinstance(node, Results):
+            return self._results(node, marks)
+        kept: dict[str, Any] = self._kept(node, node, marks.below)
+        if not kept and (node or not marks.allowed):
+            return HIDDEN
+        shown = node.like(kept)
+        if isinstance(shown, Keyed):
+            shown.beside = self._facts(shown.beside, marks)
+        return shown
+
+    def _results(self, node: Results, marks: Marks) -> Any:
+        items = [self._element(each, marks.below(str(index))) for index, each in enumerate(node)]
+        if all(item is HIDDEN for item in items) and (items or not marks.allowed):
+            return HIDDEN
+        return Results([None if item is HIDDEN else item for item in items], self._facts(node.facts, marks))
+
+    def _element(self, value: Any, marks: Marks) -> Any:
+        if not is_structure(value):
+            return seen_of(value, marks)
+        return HIDDEN if marks.hides else self._structure(value, marks)
+
+    def _facts(self, facts: Mapping[str, Any], marks: Marks) -> Record:
+        return Record(self._kept(facts, facts, marks.below)) if isinstance(facts, Record) else Record()

@@ -11,7 +11,8 @@ from typing import Literal
 import msgspec
 
 from gert.errors import TraceError
-from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode
+from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode, encode, require_unambiguous
+from gert.kernel.events.payload import to_data
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.principal import Principal
 
@@ -29,7 +30,7 @@ AFTER_COMPLETE = frozenset({"webhook_sent"})
 MAX_BREAKS = 1000
 """Breaks that are kept in a report; all are counted."""
 
-BreakKind = Literal["unreadable", "prev_hash", "seq", "run_id", "after_complete"]
+BreakKind = Literal["unreadable", "ambiguous", "prev_hash", "seq", "run_id", "after_complete"]
 
 
 class _Link(msgspec.Struct, kw_only=True, gc=False):
@@ -154,6 +155,7 @@ class ChainReader:
             self._unreadable = error.message
         else:
             self._follow(event, stored)
+            self._check_unambiguous(stored)
         self._head = sha256_hex(stored)
 
     def report(self) -> ChainReport:
@@ -176,7 +178,8 @@ class ChainReader:
             return False
         try:
             link = _decode_link(stored)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            require_unambiguous(stored)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TraceError):
             return False
         if (
             link.prev_hash != self._head
@@ -206,9 +209,17 @@ class ChainReader:
             self._after += 1
             if event.type not in AFTER_COMPLETE:
                 self._break("after_complete", f"`{event.type}` stands after `{RUN_COMPLETE}`")
+            elif not _is_as_written(event, stored):
+                self._break("after_complete", f"the `{event.type}` after `{RUN_COMPLETE}` is not as gert writes it")
         elif event.type == RUN_COMPLETE:
             self._completion = Completion(self._line, stored, event, self._head)
         self._events += 1
+
+    def _check_unambiguous(self, stored: bytes) -> None:
+        try:
+            require_unambiguous(stored)
+        except TraceError as error:
+            self._break("ambiguous", error.message)
 
     def _follow_seq(self, seq: int) -> None:
         # Traces by others need not number their events: then no event has a number.
@@ -221,3 +232,11 @@ class ChainReader:
         self._break_count += 1
         if len(self._breaks) < MAX_BREAKS:
             self._breaks.append(Break(self._line, kind, message))
+
+
+def _is_as_written(event: Envelope, stored: bytes) -> bool:
+    """Whether a line holds nothing but what the catalogue knows: no signature covers what follows the seal."""
+    try:
+        return to_data(event.payload) == event.data and encode(event) == stored
+    except TraceError:
+        return False

@@ -4,6 +4,7 @@ The line that is written is the line that is hashed, stored and verified: nothin
 time. `data` stands last, which lets the seal sign a line without parsing it.
 """
 
+import json
 import re
 from datetime import UTC, datetime
 from types import UnionType
@@ -17,10 +18,14 @@ from gert.kernel.events.payload import Payload, as_written, check_json, plain, s
 from gert.kernel.foundation.canonical import MAX_INTEGER
 from gert.kernel.foundation.names import is_run_id
 from gert.kernel.foundation.principal import KERNEL, Principal
+from gert.kernel.foundation.text import printable
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 """A longer line is refused by writer and reader alike."""
 
+_LARGE = re.compile(rb"[:,\[]-?[0-9][0-9.eE+-]{14}")
+"""What may be a number beyond ±(2^53-1), which not every reader keeps; or part of a text."""
+_MAX_SHOWN = 80
 _TYPE = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
 _HASH = re.compile(r"[0-9a-f]{64}\Z")
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(?:\d{3})?Z\Z", re.ASCII)
@@ -107,6 +112,40 @@ def decode(line: bytes) -> Envelope:
         raise TraceError(f"the line is not UTF-8 at byte {_not_utf8(line)}") from error
     except (msgspec.DecodeError, RecursionError) as error:
         raise TraceError(f"the line is not JSON: {said(error)}") from error
+
+
+def require_unambiguous(line: bytes) -> None:
+    """Refuse a line that two readers of JSON may read differently: a key twice, a number few keep, text that is none.
+
+    A line that is the same when it is decoded and encoded again has none of these, and nearly all lines are.
+    """
+    try:
+        if _ENCODER.encode(msgspec.json.decode(line)) == line and not _LARGE.search(line):
+            return
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, TypeError):
+        pass  # the slow reader tells why
+    try:
+        value = json.loads(line.decode(), object_pairs_hook=_without_repeats, parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise TraceError(f"the line is not UTF-8 at byte {error.start}") from error
+    except (ValueError, RecursionError) as error:
+        raise TraceError(f"the line is not JSON: {said(error)}") from error
+    if b"\r" in line:
+        raise TraceError("the line contains a carriage return")
+    check_json(value, at="")
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise TraceError(f"the key `{printable(repeated[:_MAX_SHOWN])}` stands twice in one object")
+    return value
+
+
+def _no_constant(name: str) -> None:
+    raise TraceError(f"`{name}` is not a JSON number")
 
 
 def format_timestamp(moment: datetime) -> str:

@@ -52,6 +52,7 @@ class RunbookOutcomes:
         self.endings = dict.fromkeys(ENDINGS, 0)
         self.codes: Tally[tuple[str, str]] = Tally()
         self.durations = Durations()
+        self.waits = Durations()
         self.failures: Tally[tuple[str, str]] = Tally()
         self.break_glass: Tally[tuple[str, str]] = Tally()
         self.break_glass_runs = 0
@@ -69,6 +70,7 @@ class RunbookOutcomes:
             self.codes.add((run.code, run.category))
         if run.seconds is not None:
             self.durations.add(run.seconds)
+            self.waits.add(run.waited or 0.0)
         if run.failure_kind is not None:
             self.failures.add((run.failure_kind, without_item(run.failed_step or "")))
         for place in run.violations:
@@ -118,12 +120,8 @@ class RunbookOutcomes:
                 {"code": code, "category": category, "count": count} for (code, category), count in self.codes.top()
             ],
             "other_codes": self.codes.beyond,
-            "durations": {
-                "runs": self.durations.count,
-                "median_seconds": self.durations.percentile(50),
-                "p95_seconds": self.durations.percentile(95),
-                "longest_seconds": self.durations.longest if self.durations.count else None,
-            },
+            "durations": _spread(self.durations),
+            "waited": _spread(self.waits),
             "failures": [
                 {"kind": kind, "count": count, "steps": [{"step": step, "count": at} for step, at in steps]}
                 for kind, count, steps in self.failures_by_kind()
@@ -184,6 +182,15 @@ def ending(run: RunSummary) -> str:
     if run.status is None:
         return INCOMPLETE
     return run.status if run.status != "completed" else run.category or NO_OUTCOME
+
+
+def _spread(measured: Durations) -> dict[str, Any]:
+    return {
+        "runs": measured.count,
+        "median_seconds": measured.percentile(50),
+        "p95_seconds": measured.percentile(95),
+        "longest_seconds": measured.longest if measured.count else None,
+    }
 
 
 def _written(moment: datetime | None) -> str | None:

@@ -30,6 +30,7 @@ class RunSummary(msgspec.Struct):
     """One run in a few words.
 
     started: when its `run_start` was written
+    seconds, waited: how long it took, and how much of that it waited; none where it does not say
     status: how it ended; none while there is no `run_complete`
     claimed: the category and code of the last `end` step; it stands once the run has completed
     violations: how often each kind of violation happened at each step
@@ -48,6 +49,7 @@ class RunSummary(msgspec.Struct):
     category: str | None = None
     code: str | None = None
     seconds: float | None = None
+    waited: float | None = None
     failure_kind: str | None = None
     failed_step: str | None = None
     violations: Tally[tuple[str, str]] = msgspec.field(default_factory=lambda: Tally(MOST_PER_RUN))
@@ -98,7 +100,7 @@ def _complete(run: RunSummary, event: Envelope) -> None:
     _claim(run, said.get("outcome"))
     status = said.get("status")
     run.status = status if status in RUN_STATUSES else "completed" if run.claimed else "error"
-    run.seconds = _seconds(run, event)
+    run.seconds, run.waited = _seconds(run, event), _waited(event)
     if run.status == "completed":
         # A dry-run claims nothing, whatever its `end` steps say.
         run.category, run.code = run.claimed if run.claimed and run.mode != "dry-run" else (None, None)
@@ -122,6 +124,14 @@ def _seconds(run: RunSummary, event: Envelope) -> float | None:
             return max(0.0, (parse_timestamp(event.timestamp) - run.started).total_seconds())
         except TraceError:
             return None
+
+
+def _waited(event: Envelope) -> float | None:
+    """How much of it the run says it waited; nothing is written where it did not."""
+    try:
+        return parse_duration(_text(event.data["waited"])).total_seconds() if "waited" in event.data else 0.0
+    except InputError:
+        return None
 
 
 def _text(value: Any) -> str:

@@ -24,6 +24,7 @@ FailureKind = Literal[
     "rejected",
     "reported",
     "denied",
+    "approval_outdated",
     "contract_violation",
     "timeout",
     "not_found",
@@ -42,7 +43,7 @@ FailureKind = Literal[
 ]
 """What went wrong in a step or a run (kernel-v0 §9.5)."""
 
-SkipReason = Literal["when_false", "governance_denied", "approval_rejected", "dry_run", "probe"]
+SkipReason = Literal["when_false", "governance_denied", "approval_rejected", "dry_run", "probe", "after_skipped_write"]
 """Why a step did not execute."""
 
 RiskLevel = Literal["low", "medium", "high", "critical"]

@@ -31,12 +31,22 @@ def canonicalize_json_object(value: str) -> str:
     return canonical_json_dumps(found)
 
 
+def require_json(text: str) -> str:
+    """Give back JSON text that every reader reads alike: no key twice, no NaN, no half characters; or refuse it."""
+    require_canonical(loads(text), large_integers=True)
+    return text
+
+
 def loads(text: str) -> Any:
     """Read JSON text as canonical JSON is read: no NaN, no infinity, and no key twice."""
+    if not isinstance(text, str):
+        raise CanonicalError(f"expected JSON text, found a `{type(text).__name__}`")
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
     except json.JSONDecodeError as error:
         raise CanonicalError(f"the text is not JSON at character {error.pos}: {_lower(error.msg)}") from None
+    except CanonicalError:
+        raise
     except RecursionError:
         raise CanonicalError("the text is not JSON that can be read: it is nested too deep") from None
     except (TypeError, ValueError) as error:

@@ -7,7 +7,8 @@ subtree. Matching walks a set of positions through the path, so no glob takes ex
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from itertools import chain
+from typing import Any, Final
 
 from gert.errors import InputError
 
@@ -142,18 +143,15 @@ def filter_view(tree: Mapping[str, Any], visibility: Visibility) -> dict[str, An
     hidden item of a list becomes null, so the others keep their index. What lies deeper than can be looked
     into is hidden.
     """
-    start = _Marks(
-        None if visibility.allow is None else [(glob, glob.start()) for glob in visibility.allow],
-        [(glob, glob.start()) for glob in visibility.deny],
-    )
-    seen = _view(tree, start, _MAX_DEPTH)
+    seen = seen_of(tree, Marks.start(visibility))
     return seen if isinstance(seen, dict) else {}
 
 
-_HIDDEN = object()
+HIDDEN: Final = object()
+"""What is left of a value that is not visible."""
 
 
-class _Marks:
+class Marks:
     """How far each glob has been matched on the way down to a node."""
 
     __slots__ = ("_allow", "_deny")
@@ -162,21 +160,44 @@ class _Marks:
         self._allow = allow
         self._deny = deny
 
-    def below(self, key: str) -> "_Marks":
+    @classmethod
+    def start(cls, visibility: Visibility) -> "Marks":
+        """Before the first segment."""
+        allow = None if visibility.allow is None else [(glob, glob.start()) for glob in visibility.allow]
+        return cls(allow, [(glob, glob.start()) for glob in visibility.deny])
+
+    @classmethod
+    def any_of(cls, names: list["Marks"]) -> "Marks":
+        """How far any of several names of one node is matched."""
+        if len(names) == 1:
+            return names[0]
+        is_open = any(each._allow is None for each in names)
+        allow = None if is_open else _united(each._allow or [] for each in names)
+        return cls(allow, _united(each._deny for each in names))
+
+    def below(self, key: str) -> "Marks":
+        """One key further in."""
         allow, deny = self._allow, self._deny
         for segment in split_path(key):
             allow = None if allow is None else _stepped(allow, segment)
             deny = _stepped(deny, segment)
             if any(glob.covers(states) for glob, states in deny):
                 break
-        return _Marks(allow, deny)
+        return Marks(allow, deny)
+
+    @property
+    def hides(self) -> bool:
+        """A deny covers the node, so that nothing below is visible under any name."""
+        return any(glob.covers(states) for glob, states in self._deny)
 
     @property
     def denied(self) -> bool:
-        return any(glob.covers(states) for glob, states in self._deny) or self._allow == []
+        """Nothing at or below the node can be visible under these names."""
+        return self.hides or self._allow == []
 
     @property
     def allowed(self) -> bool:
+        """An allow covers the node, or there is none."""
         return self._allow is None or any(glob.covers(states) for glob, states in self._allow)
 
     @property
@@ -185,28 +206,36 @@ class _Marks:
         return self.allowed and not self._deny
 
 
+def _united(marks: Iterable[list[tuple[Glob, States]]]) -> list[tuple[Glob, States]]:
+    united: dict[Glob, States] = {}
+    for glob, states in chain.from_iterable(marks):
+        united[glob] = united.get(glob, _NOWHERE) | states
+    return list(united.items())
+
+
 def _stepped(marks: list[tuple[Glob, States]], segment: str) -> list[tuple[Glob, States]]:
     stepped = ((glob, glob.step(states, segment)) for glob, states in marks)
     return [(glob, states) for glob, states in stepped if states]
 
 
-def _view(node: Any, marks: _Marks, depth: int) -> Any:
+def seen_of(node: Any, marks: Marks, depth: int = _MAX_DEPTH) -> Any:
+    """The visible part of a value, or `HIDDEN`."""
     if marks.denied:
-        return _HIDDEN
+        return HIDDEN
     if marks.settled:
         return node
     if isinstance(node, Mapping | list | tuple) and depth <= 0:
-        return _HIDDEN
+        return HIDDEN
     if isinstance(node, Mapping):
-        viewed = {key: _view(child, marks.below(str(key)), depth - 1) for key, child in node.items()}
-        kept = {key: child for key, child in viewed.items() if child is not _HIDDEN}
-        return kept if kept or marks.allowed else _HIDDEN
+        viewed = {key: seen_of(child, marks.below(str(key)), depth - 1) for key, child in node.items()}
+        kept = {key: child for key, child in viewed.items() if child is not HIDDEN}
+        return kept if kept or marks.allowed else HIDDEN
     if isinstance(node, list | tuple):
-        items = [_view(child, marks.below(str(index)), depth - 1) for index, child in enumerate(node)]
-        if not marks.allowed and all(item is _HIDDEN for item in items):
-            return _HIDDEN
-        return [None if item is _HIDDEN else item for item in items]
-    return node if marks.allowed else _HIDDEN
+        items = [seen_of(child, marks.below(str(index)), depth - 1) for index, child in enumerate(node)]
+        if not marks.allowed and all(item is HIDDEN for item in items):
+            return HIDDEN
+        return [None if item is HIDDEN else item for item in items]
+    return node if marks.allowed else HIDDEN
 
 
 def _fits(pattern: str, segment: str) -> bool:

@@ -5,12 +5,16 @@ from collections.abc import Iterable
 from functools import lru_cache
 from heapq import nsmallest
 from itertools import islice
+from typing import Final
 
 MAX_NAME = 128
 """Leaves room for a directory and a suffix on file systems that stop at 255 bytes."""
 
 MAX_RUN_ID = 512
 """A run of an agent's agent's agent carries the ids of all three."""
+
+TAG: Final = "^[!-~]+$"
+"""A tag of a contract or a rule: printable ASCII without white space, so that equal tags look equal."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\Z")

@@ -1,21 +1,22 @@
 """Masking of secrets in everything the world says, once, on the way in.
 
-A secret is masked as it is and in the forms tools print it in: base64 (wherever it starts in the encoded bytes,
-and whatever the width of a line), hex, URLs, JSON, HTML, quoted for shells, composed otherwise, in Latin-1 and
-UTF-16. Other encodings (base32, capitals, base64 twice) and a secret printed in pieces are not undone. Secrets
-shorter than four characters occur in ordinary text by chance, so they are masked only where they are a whole
-value, white space around it aside; so is what remains of a secret once the placeholder's own letters at its ends
-are cut away.
+A secret is masked as it is, in the encodings tools print it in (base64, hex, UTF-16, Latin-1, composed otherwise), with
+any of its characters written as an escape (`\\u`, `\\x`, octal, percent, HTML, shells), and, where it has several lines
+or is encoded, however it is wrapped. Other encodings (base32, capitals, base64 twice) and a secret printed in pieces
+are not undone. Secrets shorter than four characters occur in ordinary text by chance, so they are masked only where
+they are a whole value, white space around it aside; so is what remains of a secret once the placeholder's own letters
+at its ends are cut away.
 """
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
-from gert.kernel.foundation.spellings import Spellings, forms_of
+from gert.kernel.foundation.spelling_search import SearchStream, SpellingSearch
+from gert.kernel.foundation.spellings import forms_of
 from gert.kernel.foundation.text import PLACEHOLDER
 
 __all__ = ["PLACEHOLDER", "Redacted", "RedactingStream", "Redactor", "credentials_of", "parts_of"]
@@ -24,6 +25,7 @@ _MAX_DEPTH = 200
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,4})?\Z")
 _CREDENTIAL = re.compile(r"(?i)key|secret|token|passw|passphrase|pwd|credential|authorization")
 _NO_CREDENTIAL = re.compile(r"(?i)(?:uri|url|id|type|name|email)$")
+_BLOCK = 1 << 16
 _MAX_DIGITS = 4000  # Python refuses to read many more
 
 
@@ -90,13 +92,13 @@ def _leaves(value: object, depth: int) -> Iterable[str]:
 class Redactor:
     """Masks a fixed set of secrets; redacting twice equals redacting once."""
 
-    __slots__ = ("_numbers", "_secrets", "_spellings", "_whole")
+    __slots__ = ("_numbers", "_search", "_secrets", "_whole")
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets = frozenset(secret for secret in secrets if secret.strip())
         self._whole = frozenset(secret.strip() for secret in self._secrets)
         self._numbers = frozenset(number for secret in self._whole for number in _numbers_of(secret))
-        self._spellings = Spellings(form for secret in sorted(self._secrets) for form in forms_of(secret))
+        self._search = SpellingSearch(form for secret in sorted(self._secrets) for form in forms_of(secret))
 
     def __repr__(self) -> str:
         return f"Redactor({len(self._secrets)} secrets)"
@@ -110,12 +112,12 @@ class Redactor:
 
     def text(self, text: str) -> Redacted:
         """Mask every secret in a text."""
-        pieces: list[str] = []
-        count, at = 0, 0
-        for start, end in self._spellings.spans(text):
-            pieces += (text[at:start], PLACEHOLDER)
-            count, at = count + 1, end
-        return Redacted("".join(pieces) + text[at:], count) if count else Redacted(text, 0)
+        if self._search.candidate(text, 0) == len(text):
+            return Redacted(text, 0)
+        stream = self.stream()
+        pieces = [stream.feed(text[at : at + _BLOCK]) for at in range(0, len(text), _BLOCK)]
+        masked = "".join(pieces) + stream.close()
+        return Redacted(masked, stream.count) if stream.count else Redacted(text, 0)
 
     def value(self, value: object) -> Redacted:
         """Mask every secret in a nested value, keys included."""
@@ -123,7 +125,7 @@ class Redactor:
 
     def stream(self) -> "RedactingStream":
         """Start masking a text that arrives in chunks."""
-        return RedactingStream(self._spellings)
+        return RedactingStream(self._search)
 
     def _value(self, value: object, depth: int) -> Redacted:
         if value is None or isinstance(value, bool):
@@ -170,37 +172,33 @@ class Redactor:
 class RedactingStream:
     """Masks a text in chunks; wherever it is cut, the result is that of the whole text."""
 
-    __slots__ = ("_masked", "_pending", "_spellings", "count")
+    __slots__ = ("_masked", "_stream", "count")
 
-    def __init__(self, spellings: Spellings) -> None:
-        self._spellings = spellings
-        self._pending = ""
-        # How many pending characters belong to a secret whose placeholder is already given out.
+    def __init__(self, search: SpellingSearch) -> None:
+        self._stream = SearchStream(search)
+        # How many of the next characters belong to a secret whose placeholder is already given out.
         self._masked = 0
         self.count = 0
 
     def feed(self, chunk: str) -> str:
         """Give what can be shown so far; the rest waits for more text."""
-        text = self._pending + chunk
-        return self._give(text, self._spellings.held(text))
+        return "".join(self._pieces(chunk, is_final=False))
 
     def close(self) -> str:
         """Give the rest."""
-        return self._give(self._pending, len(self._pending))
+        return "".join(self._pieces("", is_final=True))
 
-    def _give(self, text: str, until: int) -> str:
-        pieces: list[str] = []
-        at = self._masked
-        for start, end in self._spellings.spans(text, until):
-            if start >= at:
-                pieces += (text[at:start], PLACEHOLDER)
-                self.count += 1
-            at = max(at, end)
-        if at < until:
-            pieces.append(text[at:until])
-        self._pending = text[until:]
-        self._masked = max(0, at - until)
-        return "".join(pieces)
+    def _pieces(self, chunk: str, *, is_final: bool) -> Iterator[str]:
+        for text, spans in self._stream.feed(chunk, is_final=is_final):
+            at = self._masked
+            for start, end in spans:
+                if start >= at:
+                    yield text[at:start]
+                    yield PLACEHOLDER
+                    self.count += 1
+                at = max(at, end)
+            yield text[at:]
+            self._masked = max(0, at - len(text))
 
 
 def _numbers_of(secret: str) -> Iterable[float]:

@@ -7,11 +7,13 @@ checked: otherwise a forger could sign with a published key used as a shared sec
 import base64
 import binascii
 import hmac
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gert.errors import IntegrityError
+from gert.kernel.foundation.names import did_you_mean
 
 HMAC_SHA256 = "hmac-sha256"
 ED25519 = "ed25519"
@@ -23,9 +25,28 @@ MIN_SECRET_BYTES = 8
 STRONG_SECRET_BYTES = 16
 """Shorter shared secrets are accepted, and `Key.is_weak` says so."""
 
-_KEY_FORMS = "write `base64:…`, `ed25519:…`, `ed25519-public:…`, or plain text"
+_KEY_FORMS = (
+    "write `base64:…` for a shared secret, `ed25519:…` or `ed25519-public:…` for a key, each followed by base64 and"
+    " nothing else"
+)
 _KEY_BYTES = 32
-_MAX_KEY_ID = 128
+_KEY_ID = re.compile(r"[!-~]{1,128}\Z")
+# Texts that mean a key. Taken as plain text each would become a shared secret, and a public key that everybody knows
+# would sign.
+_LOOKS_LIKE_A_KEY: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile("\ufeff"), "contains a byte order mark"),
+    (re.compile(r"[\x00-\x08\x0e-\x1f\x7f]"), "contains control characters, as a binary file does"),
+    (re.compile(r"-----\s*(?:BEGIN|END)"), "looks like a PEM file with something else in it"),
+    (re.compile(r"\AM(?:Cow|C4C)[A-Za-z0-9+/\s]+=*\Z"), "looks like a PEM file without its first line"),
+    (re.compile(r"(?i)\b(?:ssh|ecdsa)-[a-z0-9-]+\s|AAAAC3NzaC1lZDI1NTE5"), "is a key of ssh, which is not supported"),
+    (re.compile(r'\{.*"kty"', re.DOTALL), "looks like a JSON web key"),
+    (
+        re.compile(r"(?i)(?:\A|[\s#;\"'])(?:ed25519|hmac-sha256|rs256)|(?:[\s#;\"'])base64:"),
+        "is in a form that is not supported, or has something around it",
+    ),
+    (re.compile(r"\A[A-Za-z0-9+/_-]{43}=?\Z"), "is base64 of 32 bytes, which may be a key or a secret"),
+    (re.compile(r"\A[0-9a-fA-F]{64}\Z"), "is hex of 32 bytes, which may be a key or a secret"),
+)
 # What stands before the 32 bytes of an Ed25519 key in a PEM file (RFC 8410).
 _PEM_PUBLIC = bytes.fromhex("302a300506032b6570032100")
 _PEM_PRIVATE = bytes.fromhex("302e020100300506032b657004220420")
@@ -104,7 +125,7 @@ class Keys:
 
     def find(self, key_id: str | None) -> Key:
         """Find the key for an id, or refuse: a signature by an unknown key proves nothing."""
-        key = self._by_id.get(key_id or DEFAULT_KEY_ID, self._default)
+        key = self._by_id.get(_checked_id(key_id) if key_id else DEFAULT_KEY_ID, self._default)
         if key is None:
             raise IntegrityError(f"no key `{key_id or DEFAULT_KEY_ID}` is known")
         return key
@@ -114,7 +135,8 @@ def parse_key(text: str, key_id: str | None = None) -> Key:
     """Read a key from text; space around it is ignored.
 
     `ed25519:` holds the base64 of a 32-byte seed, `ed25519-public:` that of a public key, `base64:` that
-    of a shared secret. A PEM file with an Ed25519 key is read as such, everything else is itself a secret.
+    of a shared secret. A PEM file with an Ed25519 key is read as such. A text that looks like a key in any other form
+    is refused; everything else is itself a secret.
     """
     name = DEFAULT_KEY_ID if key_id is None else _checked_id(key_id)
     text = text.strip()
@@ -126,9 +148,14 @@ def parse_key(text: str, key_id: str | None = None) -> Key:
     reader = _KEY_READERS.get(form) if colon else None
     if reader is not None:
         return reader(name, _unbase64(rest, f"the key `{name}`"))
-    if re.match(r"(?i)(ed25519|hmac-sha256|ssh-|ecdsa-|rs256)", text):
-        # Taken as plain text it would become a shared secret, which is never what such a text means.
-        raise IntegrityError(f"the key `{name}` is in a form that is not supported", hint=_KEY_FORMS)
+    for pattern, what in _LOOKS_LIKE_A_KEY:
+        if pattern.search(text):
+            raise IntegrityError(f"the key `{name}` {what}", hint=_KEY_FORMS)
+    meant = did_you_mean(form, _KEY_READERS) if colon else None
+    if meant is not None:
+        raise IntegrityError(
+            f"the key `{name}` is in a form that is not supported: did you mean `{meant}:`?", hint=_KEY_FORMS
+        )
     return _secret_key(name, text.encode("utf-8", "surrogateescape"))
 
 
@@ -166,12 +193,12 @@ def find_approval_key_names(key_id: str | None = None) -> list[str]:
 
 
 def _named(prefix: str, key_id: str | None) -> list[str]:
-    return [prefix + re.sub(r"[^A-Z0-9]", "_", key_id.upper())] if key_id else []
+    return [prefix + re.sub(r"[^A-Z0-9]", "_", key_id.upper())] if key_id and _KEY_ID.match(key_id) else []
 
 
 def _checked_id(key_id: str) -> str:
-    if not key_id.strip() or len(key_id) > _MAX_KEY_ID or not key_id.isprintable():
-        raise IntegrityError(f"a key id is 1 to {_MAX_KEY_ID} printable characters")
+    if not _KEY_ID.match(key_id):
+        raise IntegrityError("a key id is 1 to 128 ASCII characters without white space")
     return key_id
 
 
@@ -179,7 +206,7 @@ def _secret_key(name: str, secret: bytes) -> Key:
     if len(secret) < MIN_SECRET_BYTES:
         raise IntegrityError(
             f"the key `{name}` is too short: expected at least {MIN_SECRET_BYTES} bytes, found {len(secret)}",
-            hint="make one with: openssl rand -base64 32",
+            hint='make one with: echo "base64:$(openssl rand -base64 32)"',
         )
     return Key(name, HMAC_SHA256, _secret=secret)
 
@@ -238,6 +265,13 @@ class _Algorithm:
 
     sign: Callable[[bytes, bytes], str]
     holds: Callable[[Key, str, bytes], bool]
+
+
+def keyed_digest(key: bytes, value: object) -> str:
+    """The HMAC of a value under a key: it tells whether two values are equal, and nothing else to who has no key."""
+    # Not canonical JSON: a secret may hold what that has no form for, and no other program computes this.
+    text = json.dumps(value, sort_keys=True, default=str)
+    return f"{HMAC_SHA256}:{_hmac_sign(key, text.encode())}"
 
 
 def _hmac_sign(secret: bytes, message: bytes) -> str:

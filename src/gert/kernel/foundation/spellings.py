@@ -1,62 +1,98 @@
-"""The ways a secret may be written, and the search for all of them at once.
+"""The forms in which a secret is searched for, and how escaped characters are read.
 
-A writer that encodes a secret chooses for each character whether to leave it, and writers differ in what
-they leave. So a form is not a text but a row of units, one per character, each with all its spellings.
-The search follows every spelling at the same time: it never goes back, whatever the secrets are.
+A program that encodes a secret chooses for each character whether to escape it, and programs differ in what they
+escape. So a form is a row of units, one per character of the secret, and the text is read in every way at once: a
+place in it stands for its character, and where an escape begins, also for the character that the escape means. How a
+character may be escaped is known to the reader alone; the forms do not list it.
 """
 
 import base64
 import re
-from collections.abc import Iterable, Iterator
-from functools import cache, lru_cache
+from collections.abc import Iterator
+from html.entities import html5
+from typing import Final, NamedTuple
 from unicodedata import normalize
 
 from gert.kernel.foundation.text import PLACEHOLDER
 
-MIN_LENGTH = 4
+MIN_LENGTH: Final = 4
 """Shorter secrets occur in ordinary text by chance."""
 
-_MIN_LINE = 8
-"""Lines of a secret with several lines are looked for alone from this length on."""
+LONGEST_ESCAPE: Final = 40
+"""No escape that is read is longer, and none contains white space but as its last character."""
 
-_PREFIX = 3
-"""How many characters must fit before a place is looked at closely; no form is as short."""
+GAP: Final = ""
+"""The symbol for a line break, indentation or quotes between two characters of wrapped text."""
 
-Spelling = tuple[str, ...]
-"""One way to write a character: for each position, the characters that may stand there."""
+_MIN_LINE: Final = 8
+"""Lines of a secret with several lines are searched for alone from this length on."""
 
-Unit = tuple[Spelling, ...]
-Form = tuple[Unit, ...]
-_Place = tuple[int, int, int, int]
-"""How far a form is read: the form, its unit, the spelling of that, and the position in it."""
+_LINE_BREAKS: Final = "\r\n"
+_BETWEEN_OCTETS: Final = ": -"
 
-_END: _Place = (-1, 0, 0, 0)
+Unit = frozenset[str]
+"""The symbols that may stand for a character: itself, and as an escape (`escaped`)."""
+
+
+class Form(NamedTuple):
+    """A row of units, which may have gaps between them.
+
+    gaps: what a gap begins with that is as early as the first characters of the form, where text wraps
+    """
+
+    units: tuple[Unit, ...]
+    gaps: str = ""
+
+
+def escaped(char: str) -> str:
+    """The symbol for a character that is written as an escape."""
+    return "\\" + char
 
 
 def forms_of(secret: str) -> Iterator[Form]:
-    """Give every form in which a secret is looked for."""
+    """Give every form in which a secret is searched for."""
     for part in sorted(_parts(secret)):
-        yield from _as_text(part)
-        core = _apart_from_placeholder(part)
-        if len(core) >= MIN_LENGTH and core.isascii():
-            # UTF-16, read as if it were UTF-8.
-            yield (((core[0],),), *((("\0", char),) for char in core[1:]))
+        yield from map(Form, _as_text(part))
+        yield from map(_plain, _in_utf16(part))
         data = _octets(part)
-        yield (_octet(data[0])[:1], *map(_octet, data[1:]))
-        for encoded in _base64_forms(data):
-            core = _apart_from_placeholder(encoded)
-            if len(core) >= MIN_LENGTH:
-                yield (((core[0],),), *map(_wrapped, core[1:]))
+        yield Form(
+            tuple(frozenset({digit, digit.upper(), escaped(digit)}) for digit in data.hex()),
+            _LINE_BREAKS + _BETWEEN_OCTETS,
+        )
+        yield from (_plain(core, gaps=_LINE_BREAKS) for core in _base64_forms(data))
+    yield from (_plain(block, gaps=_LINE_BREAKS) for block in _blocks(secret))
+
+
+def _plain(text: str, *, gaps: str = "") -> Form:
+    core = _apart_from_placeholder(text)
+    return Form(tuple(map(_unit, core)) if len(core) >= MIN_LENGTH else (), gaps)
+
+
+def _unit(char: str) -> Unit:
+    if char == " ":
+        return frozenset({char, escaped(char), "+"})
+    # Where the text was not UTF-8, a character that is not ASCII is read as U+FFFD.
+    return frozenset({char, escaped(char)} if char.isascii() else {char, escaped(char), "\ufffd"})
 
 
 def _parts(secret: str) -> set[str]:
-    """The texts that are looked for: the whole, long lines of it, and each as Unicode may also compose it."""
+    """The texts that are searched for: the whole, long lines of it, and each as Unicode may also compose it."""
     lines = secret.splitlines()
     parts = {secret, secret.strip()}
     if len(lines) > 1:
         parts.update(line.strip() for line in lines if len(line.strip()) >= _MIN_LINE)
     parts.update([normalize(form, part) for part in parts if not part.isascii() for form in ("NFC", "NFD")])
     return {part for part in parts if len(part) >= MIN_LENGTH}
+
+
+def _blocks(secret: str) -> Iterator[str]:
+    """The text of a secret with several lines, a PEM file without its first and last, as one line without space."""
+    if "-----BEGIN " in secret:
+        secret = re.sub(r"\\+[rn]", "\n", secret)
+    for block in re.split(r"-----[^-\n]*-----", secret):
+        joined = "".join(block.split())
+        if len(joined) >= _MIN_LINE and len(block.split("\n")) > 1:
+            yield joined
 
 
 def _octets(part: str) -> bytes:
@@ -67,240 +103,40 @@ def _octets(part: str) -> bytes:
         return part.encode("utf-8", "surrogatepass")
 
 
-class Spellings:
-    """Finds forms in a text; what a text could still become part of is found by the same steps."""
-
-    __slots__ = ("_forms", "_longest", "_prefix", "_start", "_states")
-
-    def __init__(self, forms: Iterable[Form]) -> None:
-        self._forms = list(dict.fromkeys(forms))
-        self._longest = max((sum(max(map(len, unit)) for unit in form) for form in self._forms), default=0)
-        self._states: dict[frozenset[_Place], _State] = {}
-        self._start = self._state(
-            frozenset((at, 0, spelling, 0) for at, form in enumerate(self._forms) for spelling in range(len(form[0])))
-        )
-        prefixes = sorted(self._prefixes(self._start, _PREFIX))
-        self._prefix = re.compile(_alternation(prefixes)) if prefixes else None
-
-    def spans(self, text: str, until: int | None = None) -> Iterator[tuple[int, int]]:
-        """Find where forms start before `until`, with overlapping ones joined."""
-        if self._prefix is None:
-            return
-        limit = len(text) if until is None else until
-        begin, end = -1, -1
-        match = self._prefix.search(text)
-        while match and match.start() < limit:
-            start = match.start()
-            reached = self._reach(text, start)
-            if reached > start:
-                if start >= end:
-                    if end > begin:
-                        yield begin, end
-                    begin = start
-                end = max(end, reached)
-            match = self._prefix.search(text, start + 1)
-        if end > begin:
-            yield begin, end
-
-    def held(self, text: str) -> int:
-        """Find from where a text could be the beginning of a form that continues."""
-        for at in self._candidates(text, max(0, len(text) - self._longest + 1)):
-            state = self._start
-            for place in range(at, len(text)):
-                following = self._next(state).get(text[place])
-                if following is None:
-                    break
-                state = following
-            else:
-                if state.places:
-                    return at
-        return len(text)
-
-    def _candidates(self, text: str, since: int) -> Iterator[int]:
-        """Where a form may begin: where its first characters stand, and where the text is too short to say."""
-        if self._prefix is None:
-            return
-        short = max(since, len(text) - _PREFIX + 1)
-        match = self._prefix.search(text, since)
-        while match and match.start() < short:
-            yield match.start()
-            match = self._prefix.search(text, match.start() + 1)
-        yield from range(short, len(text))
-
-    def _reach(self, text: str, start: int) -> int:
-        """Give the end of the longest form that starts at a place, or 0."""
-        state, end = self._start, 0
-        for at in range(start, len(text)):
-            following = self._next(state).get(text[at])
-            if following is None:
-                break
-            state = following
-            if state.is_end:
-                end = at + 1
-        return end
-
-    def _next(self, state: "_State") -> "dict[str, _State]":
-        if state.next is None:
-            moves: dict[str, set[_Place]] = {}
-            for place in state.places:
-                form, unit, spelling, at = place
-                for char in self._forms[form][unit][spelling][at]:
-                    moves.setdefault(char, set()).update(self._after(place))
-            state.next = {char: self._state(frozenset(places)) for char, places in moves.items()}
-        return state.next
-
-    def _after(self, place: _Place) -> Iterator[_Place]:
-        form, unit, spelling, at = place
-        units = self._forms[form]
-        if at + 1 < len(units[unit][spelling]):
-            yield form, unit, spelling, at + 1
-        elif unit + 1 < len(units):
-            yield from ((form, unit + 1, choice, 0) for choice in range(len(units[unit + 1])))
-        else:
-            yield _END
-
-    def _state(self, places: frozenset[_Place]) -> "_State":
-        known = self._states.get(places)
-        if known is None:
-            known = self._states[places] = _State(places - {_END}, _END in places)
-        return known
-
-    def _prefixes(self, state: "_State", size: int) -> Iterator[str]:
-        if size == 0:
-            yield ""
-            return
-        for char, following in self._next(state).items():
-            yield from (char + rest for rest in self._prefixes(following, size - 1))
-
-
-class _State:
-    """Where the search may stand after some characters; where it goes from there is worked out once."""
-
-    __slots__ = ("is_end", "next", "places")
-
-    def __init__(self, places: frozenset[_Place], is_end: bool) -> None:
-        self.places = places
-        self.is_end = is_end
-        self.next: dict[str, _State] | None = None
-
-
-def _as_text(part: str) -> Iterator[Form]:
-    """As it is or encoded, character by character."""
+def _as_text(part: str) -> Iterator[tuple[Unit, ...]]:
+    """As it is or escaped, character by character."""
     cores = [_apart_from_placeholder(piece) for piece in part.split(PLACEHOLDER)]
     for core in cores:
         if len(core) >= MIN_LENGTH:
             yield tuple(map(_unit, core))
     if cores != [part] and any(char in "[]" for char in part):
-        # What cannot be masked as it is, because of its brackets, is still masked where they are encoded.
-        yield tuple(_unit(char)[1:] if char in "[]" else _unit(char) for char in part)
+        # What cannot be masked as it is, because of its brackets, is still masked where they are escaped.
+        yield tuple(frozenset({escaped(char)}) if char in "[]" else _unit(char) for char in part)
 
 
-_SHORT_ESCAPES = {
-    '"': '\\"',
-    "\\": "\\\\",
-    "/": "\\/",
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-    "\b": "\\b",
-    "\f": "\\f",
-}
-
-
-_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;"}
-_QUOTED = {"'": ("''", "'\\''", "'\"'\"'"), '"': ('""',)}
-"""How SQL, CSV and shells write a quote inside of quotes."""
-
-_BETWEEN_OCTETS = (":", " ", "-", "%", "\\x", "\n", "\r\n")
-_LINE_BREAKS = ("\n", "\r\n", "\\n")
-
-
-@cache
-def _octet(octet: int) -> Unit:
-    """Two digits in hex, alone or with what stands between two of them in dumps and where all is escaped."""
-    digits = tuple(_any_case(f"{octet:02x}"))
-    return (digits, *((*between, *digits) for between in _BETWEEN_OCTETS))
-
-
-@cache
-def _wrapped(char: str) -> Unit:
-    """A character of base64, which may begin another line."""
-    return ((char,), *((*line_break, char) for line_break in _LINE_BREAKS))
-
-
-@lru_cache(1024)
-def _unit(char: str) -> Unit:
-    """A character as it is, then as URLs, JSON (once or twice over), HTML, shells and other programs write it."""
-    if char.isascii() and char.isalnum():
-        return ((char,),)
-    return tuple(dict.fromkeys((*_in_urls_and_json(char), *_in_html(char), *_in_programs(char))))
-
-
-def _in_html(char: str) -> Iterator[Spelling]:
-    number = ord(char)
-    if char in _ENTITIES:
-        yield tuple(_ENTITIES[char])
-    # PHP writes three digits, and others at least two.
-    yield from (tuple(f"&#{number:0{width}d};") for width in (1, 3))
-    for width in (1, 2):
-        yield (*"&#", "xX", *_any_case(f"{number:0{width}x}"), ";")
-
-
-def _in_programs(char: str) -> Iterator[Spelling]:
-    """With a backslash before it, between quotes, and by its bytes; what was no UTF-8 is read as U+FFFD."""
-    yield from map(tuple, _QUOTED.get(char, ()))
-    if char.isascii():
-        yield "\\", char
-    else:
-        yield ("\ufffd",)
-    octets = _octets(char)
-    yield tuple(chars for octet in octets for chars in ("\\", "x", *_any_case(f"{octet:02x}")))
-    yield tuple("".join(f"\\{octet:03o}" for octet in octets))
-    if ord(char) < 256:
-        yield ("\\", "x", *_any_case(f"{ord(char):02x}"))
-
-
-def _in_urls_and_json(char: str) -> tuple[Spelling, ...]:
-    octets = [octet.to_bytes().hex() for octet in char.encode("utf-8", "surrogatepass")]
-    units = char.encode("utf-16-be", "surrogatepass").hex()
-    unicode = "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
-    escapes = [unicode, _SHORT_ESCAPES[char]] if char in _SHORT_ESCAPES else [unicode]
-    spellings = [
-        (char,),
-        *([("+",)] if char == " " else []),
-        _encoded("%", octets),
-        _encoded("%25", octets),
-        *map(_escaped, escapes),
-        *(_escaped(escape.replace("\\", "\\\\").replace('"', '\\"')) for escape in escapes),
-    ]
-    return (*spellings, _escaped("\\\\\\/")) if char == "/" else tuple(spellings)
-
-
-def _encoded(mark: str, octets: list[str]) -> Spelling:
-    return tuple(chars for octet in octets for chars in (*mark, *_any_case(octet)))
-
-
-def _escaped(escape: str) -> Spelling:
-    """An escape, with the digits of `\\u` in either case."""
-    parts = re.split(r"(?<=u)([0-9a-f]{4})", escape)
-    return tuple(chars for at, part in enumerate(parts) for chars in (_any_case(part) if at % 2 else part))
-
-
-def _any_case(digits: str) -> list[str]:
-    return [digit if digit.isdigit() else digit + digit.upper() for digit in digits]
+def _in_utf16(part: str) -> Iterator[str]:
+    """UTF-16, read as if it were UTF-8, or byte by byte."""
+    for encoding in ("utf-16-le", "utf-16-be"):
+        data = part.encode(encoding, "surrogatepass")
+        read = data.decode("utf-8", "replace").strip("\0")
+        yield read
+        # Bytes at the ends may form a character together with what stands before or after.
+        yield read.strip("\ufffd")
+        yield data.decode("latin-1").strip("\0")
 
 
 def _base64_forms(data: bytes) -> Iterator[str]:
     """The characters that depend on the secret alone, for each of the three places it can start at."""
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         yield encode(data).decode()
-        yield encode(data).decode().rstrip("=")
         for before in range(3):
             encoded = encode(b"\0" * before + data).decode().rstrip("=")
             # Characters that also carry bits of what stands before or after are not part of the secret.
             first = (0, 2, 3)[before]
             last = len(encoded) if (before + len(data)) % 3 == 0 else len(encoded) - 1
             yield encoded[first:last]
+            if not before:
+                yield encoded
 
 
 def _apart_from_placeholder(form: str) -> str:
@@ -317,11 +153,89 @@ def _apart_from_placeholder(form: str) -> str:
     return ""
 
 
-def _alternation(texts: list[str]) -> str:
-    """Build one expression from sorted texts of one length, shared beginnings factored out."""
-    if texts == [""]:
-        return ""
-    groups: dict[str, list[str]] = {}
-    for text in texts:
-        groups.setdefault(text[0], []).append(text[1:])
-    return f"(?:{'|'.join(re.escape(first) + _alternation(rest) for first, rest in groups.items())})"
+_SPACE: Final = re.compile(r"\s")
+_WRAP: Final = r"(?:\\{1,4}[nrt]|%0[aAdD]|[\s\"',:\\]){0,40}"
+_GAP_TEXT: Final = re.compile(rf"({_WRAP})(?:[+-]{_WRAP})?")
+_HEX: Final = "[0-9a-fA-F]"
+_SLASHES: Final = r"\\{1,4}"  # JSON within JSON doubles them
+_ESCAPE: Final = re.compile(
+    rf"""
+    (?:{_SLASHES}|%)u(?P<high>[dD][89abAB]{_HEX}{{2}})(?:{_SLASHES}|%)u(?P<low>[dD][c-fC-F]{_HEX}{{2}})
+  | (?:{_SLASHES}|%)u(?P<unit>{_HEX}{{4}})
+  | {_SLASHES}U(?P<long>{_HEX}{{8}})
+  | {_SLASHES}[ux]\{{0{{0,8}}(?P<braced>{_HEX}{{1,6}})\}}
+  | &(?:amp;)?\#[xX]0{{0,8}}(?P<entity>{_HEX}{{1,6}});?
+  | &(?:amp;)?\#0{{0,8}}(?P<decimal>[0-9]{{1,7}});?
+  | &(?:amp;)?(?P<name>[A-Za-z][A-Za-z0-9]{{1,23}};)
+  | {_SLASHES}(?!{re.escape(PLACEHOLDER)})(?P<short>[nrtbf]|[^A-Za-z0-9\\\x80-\U0010ffff])
+  | '(?P<quote>'|\\''|"'"')
+  | "(?P<double>")
+    """,
+    re.VERBOSE,
+)
+_OCTET: Final = (
+    *(re.compile(f"%{nested}({_HEX}{{2}})") for nested in ("", "25", "2525")),
+    re.compile(f"{_SLASHES}x({_HEX}{{2}})"),
+)
+_OCTAL: Final = re.compile(f"{_SLASHES}(0?[0-3][0-7]{{2}}|[0-7]{{1,2}})")
+_SHORT: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
+
+LEADS: Final = frozenset("\\%&'\",:+- \t\r\n\v\f\x1c\x1d\x1e\x1f\x85\xa0")
+"""The characters that an escape or a gap begins with."""
+
+
+def readings(text: str, at: int, *, is_final: bool) -> list[tuple[str, int]] | None:
+    """What a text may say at a place besides its character: symbols, and where the text continues after each.
+
+    None: more text could change the answer.
+    """
+    gap = _GAP_TEXT.match(text, at)
+    ends = {gap.end(1), gap.end()} - {at} if gap else set()
+    if not is_final and (len(text) in ends or (len(text) - at < LONGEST_ESCAPE and not _SPACE.search(text, at + 1))):
+        return None
+    return [*((GAP, end) for end in ends), *((escaped(char), end) for char, end in _escapes(text, at))]
+
+
+def _escapes(text: str, at: int) -> Iterator[tuple[str, int]]:
+    found = _ESCAPE.match(text, at)
+    if found is not None:
+        yield from ((char, found.end()) for char in _meaning(found))
+    for octet in _OCTET:
+        yield from _from_octets(octet, 16, text, at)
+    yield from _from_octets(_OCTAL, 8, text, at)
+    yield from (("\\", at + size) for size in (2, 4) if text.startswith("\\" * size, at))
+
+
+def _meaning(found: re.Match[str]) -> str:
+    """The character that an escape means; a named one may mean two, which no form asks for."""
+    kind, value = str(found.lastgroup), found[str(found.lastgroup)]
+    if kind == "name":
+        char = html5.get(value, "")
+        return char if len(char) == 1 else ""
+    if kind == "short":
+        return _SHORT.get(value, value)
+    if kind in ("quote", "double"):
+        return "'" if kind == "quote" else '"'
+    if kind == "low":
+        return bytes.fromhex(found["high"] + value).decode("utf-16-be")
+    code = int(value, 10 if kind == "decimal" else 16)
+    return chr(code) if code <= 0x10FFFF else ""
+
+
+def _from_octets(octet: re.Pattern[str], base: int, text: str, at: int) -> Iterator[tuple[str, int]]:
+    """A character by its bytes in UTF-8, or by the one byte that it is in Latin-1 or in no text."""
+    data = b""
+    while len(data) < 4 and (found := octet.match(text, at)):
+        data += bytes([int(found[1], base)])
+        at = found.end()
+        if len(data) == 1:
+            yield chr(data[0]), at
+            if data[0] < 0x80:
+                return
+            yield chr(0xDC00 + data[0]), at
+        else:
+            try:
+                yield data.decode(), at
+            except UnicodeDecodeError:
+                continue
+            return

@@ -9,7 +9,7 @@ from gert.errors import InputError
 from gert.kernel.foundation.canonical import MAX_INTEGER
 from gert.kernel.foundation.patterns import compile_pattern
 from gert.kernel.foundation.secret_refs import defused, masked
-from gert.kernel.foundation.text import a_noun, number_text, printable
+from gert.kernel.foundation.text import a_noun, number_text, visible
 
 TypeName = Literal["string", "int", "float", "bool", "list", "object", "any"]
 TYPE_NAMES: tuple[TypeName, ...] = get_args(TypeName)
@@ -72,7 +72,7 @@ def objection(
 
 
 def show(value: object) -> str:
-    """Show a value in a message: short, on one line, in backticks."""
+    """Show a value in a message: short, on one line, in backticks, and with invisible characters escaped."""
     if value is None:
         return "nothing"
     if isinstance(value, int) and abs(value) > _HUGE:
@@ -82,7 +82,7 @@ def show(value: object) -> str:
     if isinstance(value, list | tuple):
         return "a list"
     text = ("true" if value else "false") if isinstance(value, bool) else masked(str(value))
-    line = printable(" ".join(text[: 4 * _MAX_SHOWN].split()))
+    line = visible(text[: 4 * _MAX_SHOWN])
     return f"`{line}`" if len(line) <= _MAX_SHOWN and len(text) <= 4 * _MAX_SHOWN else f"`{line[:_MAX_SHOWN]}…`"
 
 

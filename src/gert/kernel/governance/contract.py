@@ -16,6 +16,7 @@ from gert.kernel.governance.parameter import PARAMETER_TYPES, Parameter, Paramet
 
 __all__ = [
     "ASSERT_CONTRACT",
+    "END_CONTRACT",
     "MANUAL_DEFAULTS",
     "NOTHING",
     "PARAMETER_TYPES",
@@ -26,6 +27,7 @@ __all__ = [
     "Parameter",
     "ParameterType",
     "Tags",
+    "fold_tags",
     "manual_contract",
     "merge",
     "migrate",
@@ -35,10 +37,19 @@ __all__ = [
 Tags: TypeAlias = frozenset[str]
 
 NO_TAGS: Final[Tags] = frozenset()
+TAG_FIELDS: Final = ("effects", "reads", "writes")
 NO_PARAMETERS: Final[Mapping[str, Parameter]] = MappingProxyType({})
 
 UNKNOWN: Final = "unknown"
 """The effect of something that changes the world in a way nobody has named."""
+
+
+def fold_tags(block: msgspec.Struct) -> None:
+    """Write the tags of a contract or matcher in lower case: tags compare as people read them (DECISIONS 82)."""
+    for name in TAG_FIELDS:
+        tags: Tags | None = getattr(block, name)
+        if tags and not all(map(str.islower, tags)):
+            msgspec.structs.force_setattr(block, name, frozenset(map(str.lower, tags)))
 
 
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +66,9 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
     side_effects: bool | None = None
     inputs: Mapping[str, Parameter] = NO_PARAMETERS
     outputs: Mapping[str, Parameter] = NO_PARAMETERS
+
+    def __post_init__(self) -> None:
+        fold_tags(self)
 
 
 class Conflict(msgspec.Struct, frozen=True):
@@ -95,6 +109,9 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     idempotent: bool = False
     inputs: Mapping[str, Parameter] = NO_PARAMETERS
     outputs: Mapping[str, Parameter] = NO_PARAMETERS
+
+    def __post_init__(self) -> None:
+        fold_tags(self)
 
     @property
     def effect_tags(self) -> Tags:
@@ -176,6 +193,10 @@ MANUAL_DEFAULTS: Final = Declared(
 
 ASSERT_CONTRACT: Final = Contract(effects=NO_TAGS, deterministic=True, idempotent=True)
 """An assertion looks at values gert already has; its contract is fixed."""
+
+
+END_CONTRACT: Final = ASSERT_CONTRACT
+"""An `end` touches nothing; rules that name `outcome` judge it by its category."""
 
 
 def migrate(declared: Declared) -> Declared:

@@ -10,8 +10,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from gert.kernel.governance.contract import Contract
-from gert.kernel.governance.risk import Risk, risk_of
+from gert.kernel.governance.contract import END_CONTRACT, Contract
+from gert.kernel.governance.risk import risk_of
 from gert.kernel.governance.rules import (
     DEFAULT_APPROVAL_TIMEOUT,
     NO_GROUPS,
@@ -19,13 +19,26 @@ from gert.kernel.governance.rules import (
     Limits,
     Policy,
     Rule,
+    Subject,
     first_failing,
+    is_about,
     label,
     takes_part,
 )
 from gert.kernel.governance.verdict import Verdict
 
-__all__ = ["ALLOWED", "Approvers", "Decision", "RuleRef", "Verdict", "decide", "reference"]
+__all__ = [
+    "ALLOWED",
+    "Approvers",
+    "Decision",
+    "RuleRef",
+    "Verdict",
+    "decide",
+    "decide_crossing",
+    "decide_outcome",
+    "reference",
+    "refused_crossing",
+]
 
 GROUP: Final = "group:"
 
@@ -71,8 +84,9 @@ def person_key(name: str) -> str:
     """A person's name for comparison: two spellings of one address are one person."""
     from unicodedata import normalize
 
-    # Folding may undo the normal form, so it is made again: this is Unicode's canonical caseless match.
-    return normalize("NFC", normalize("NFD", name).strip().casefold())
+    # Folding may undo the normal form, so both are repeated: this is Unicode's compatibility caseless match.
+    folded = normalize("NFKD", normalize("NFD", name).casefold()).casefold()
+    return normalize("NFKC", folded).strip()
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +109,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     violations_deny: bool = False
     require_signed_approvals: bool = False
     timeout: float | None = None
+    serialize: bool = False
 
     def __or__(self, other: "Decision") -> "Decision":
         """Both decisions at once."""
@@ -113,6 +128,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
             violations_deny=self.violations_deny or other.violations_deny,
             require_signed_approvals=self.require_signed_approvals or other.require_signed_approvals,
             timeout=min((each.timeout for each in (self, other) if each.timeout is not None), default=None),
+            serialize=self.serialize or other.serialize,
         )
 
     @property
@@ -163,7 +179,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
                 said["approvers"] = sorted(sorted(each.listed) for each in self.approvers)
             if self.on_timeout == "escalate":
                 said["escalate_to"] = sorted(sorted(each.listed) for each in self.escalations)
-        for name in ("separation_of_duties", "break_glass", "violations_deny"):
+        for name in ("separation_of_duties", "break_glass", "violations_deny", "serialize"):
             if getattr(self, name):
                 said[name] = True
         if self.notify:
@@ -178,19 +194,47 @@ ALLOWED: Final = Decision()
 """What governance says when no rule matches: the bottom of the order, the identity of `|`."""
 
 
-def decide(contract: Contract, policies: Iterable[Policy], *, within: Contract | None = None) -> Decision:
+def decide(
+    contract: Contract,
+    policies: Iterable[Policy],
+    *,
+    within: Contract | None = None,
+    outcome: str | None = None,
+    crossing: str | None = None,
+) -> Decision:
     """What all policies together say about a contract; allow, by no rule, where none matches.
 
     `within` is the contract of the tool behind a step that adds to it. Rules match any of their tags and the
     first match decides, so a step could reach a kinder rule by claiming more; it is judged by both contracts.
+    `outcome` is the category of an `end`, and `crossing` an effect without a step: other rules are about them.
     """
     policies = tuple(policies)
     decision = ALLOWED
     for judged in (contract,) if within is None or within == contract else (contract, within):
-        risk = risk_of(judged)
+        subject = Subject(judged, risk_of(judged), outcome, crossing)
         for policy in policies:
-            decision |= _under(policy, judged, risk)
+            decision |= _under(policy, subject)
     return decision
+
+
+def decide_crossing(effect: str, policies: Iterable[Policy]) -> Decision:
+    """What policies say about something that enters or leaves without a step (DECISIONS 81)."""
+    return decide(Contract(effects=frozenset((effect,)), idempotent=True), policies, crossing=effect)
+
+
+def refused_crossing(effect: str, policies: Iterable[Policy]) -> str | None:
+    """Why something may not enter or leave without a step; an approval cannot be asked for where there is no run."""
+    decision = decide_crossing(effect, policies)
+    if decision.verdict is Verdict.ALLOW:
+        return None
+    if decision.verdict is Verdict.DENY:
+        return f"the effect `{effect}` is denied by {decision.rule}"
+    return f"the effect `{effect}` needs an approval by {decision.rule}, and without a step nobody can be asked"
+
+
+def decide_outcome(category: str, policies: Iterable[Policy]) -> Decision:
+    """What policies say about ending a run with an outcome of a category (DECISIONS 79)."""
+    return decide(END_CONTRACT, policies, outcome=category)
 
 
 def reference(policy: Policy, index: int) -> RuleRef:
@@ -199,7 +243,7 @@ def reference(policy: Policy, index: int) -> RuleRef:
     return RuleRef(policy.name, index + 1, label(rule), rule.name or "")
 
 
-def _under(policy: Policy, contract: Contract, risk: Risk) -> Decision:
+def _under(policy: Policy, subject: Subject) -> Decision:
     # The policy's own demands hold whichever of its rules matched, and whichever verdict wins.
     floor = Decision(
         violations_deny=policy.violations_deny,
@@ -208,8 +252,10 @@ def _under(policy: Policy, contract: Contract, risk: Risk) -> Decision:
         timeout=policy.approval_timeout,
     )
     for index, rule in enumerate(policy.rules):
-        if takes_part(rule) and first_failing(rule, contract, risk) is None:
-            return floor | _said_by(rule, policy, index)
+        if is_about(rule, subject) and first_failing(rule, subject) is None:
+            if takes_part(rule):
+                return floor | _said_by(rule, policy, index)
+            floor |= Decision(serialize=True)
     return floor
 
 
@@ -221,6 +267,7 @@ def _said_by(rule: Rule, policy: Policy, index: int) -> Decision:
         rules=frozenset((reference(policy, index),)),
         notify=rule.notify,
         limits=rule.limits,
+        serialize=rule.serialize,
         # A circuit breaker denies once it is open, so it bars an override as any denial does.
         bars_break_glass=(verdict is not Verdict.ALLOW or rule.limits != NO_LIMITS) and not rule.break_glass,
     )
@@ -229,8 +276,6 @@ def _said_by(rule: Rule, policy: Policy, index: int) -> Decision:
     return said | Decision(
         min_approvers=1 if rule.min_approvers is None else max(1, rule.min_approvers),
         approvers=_restriction(rule.approvers, policy),
-        # The default is a demand like any other: another policy may shorten it, never lengthen it.
-        timeout=DEFAULT_APPROVAL_TIMEOUT if policy.approval_timeout is None else policy.approval_timeout,
         separation_of_duties=rule.separation_of_duties,
         rejects_on_timeout=rule.on_timeout != "escalate",
         escalations=_restriction(rule.escalate_to, policy),

@@ -7,17 +7,21 @@ import msgspec
 from gert.kernel.governance.contract import Contract
 from gert.kernel.governance.decide import Decision, RuleRef, decide, reference
 from gert.kernel.governance.risk import Risk, assess
-from gert.kernel.governance.rules import Policy, first_failing, takes_part, written
+from gert.kernel.governance.rules import Policy, Subject, first_failing, is_about, takes_part, written
 from gert.kernel.governance.verdict import Verdict
 
 __all__ = ["Considered", "Explanation", "PolicyMatch", "explain"]
 
 
 class Considered(msgspec.Struct, frozen=True):
-    """A rule that was looked at; `failed` is the matcher that did not hold, or `None` when it matched."""
+    """A rule that was looked at; `failed` is the matcher that did not hold, or `None` when it matched.
+
+    goes_on: it matched and says nothing but `serialize`, so the rules after it were looked at as well
+    """
 
     rule: RuleRef
     failed: str | None = None
+    goes_on: bool = False
 
 
 class PolicyMatch(msgspec.Struct, frozen=True):
@@ -26,12 +30,14 @@ class PolicyMatch(msgspec.Struct, frozen=True):
     policy: str
     verdict: Verdict
     considered: tuple[Considered, ...]
+    of_tool: bool = False
+    """Whether it is about the contract of the tool behind a step that adds to it."""
 
     @property
     def rule(self) -> RuleRef | None:
         """The rule that matched."""
         last = self.considered[-1:]
-        return last[0].rule if last and last[0].failed is None else None
+        return last[0].rule if last and last[0].failed is None and not last[0].goes_on else None
 
     @property
     def why(self) -> str:
@@ -48,29 +54,34 @@ class Explanation(msgspec.Struct, frozen=True):
     decision: Decision
 
 
-def explain(contract: Contract, policies: Iterable[Policy], *, within: Contract | None = None) -> Explanation:
+def explain(
+    contract: Contract, policies: Iterable[Policy], *, within: Contract | None = None, outcome: str | None = None
+) -> Explanation:
     """Decide, and say for every policy which rule matched and why the ones before it did not."""
     policies = tuple(policies)
     row = assess(contract)
-    matches = [_match(policy, contract, row.risk) for policy in policies]
+    matches = [_match(policy, Subject(contract, row.risk, outcome)) for policy in policies]
     if within is not None and within != contract:
         # The tool's own contract is judged as well; what it meets is shown after.
-        matches += [_match(policy, within, assess(within).risk) for policy in policies]
-    return Explanation(row.risk, row.reason, tuple(matches), decide(contract, policies, within=within))
+        of_tool = (_match(policy, Subject(within, assess(within).risk)) for policy in policies)
+        matches += [msgspec.structs.replace(each, of_tool=True) for each in of_tool]
+    decision = decide(contract, policies, within=within, outcome=outcome)
+    return Explanation(row.risk, row.reason, tuple(matches), decision)
 
 
-def _match(policy: Policy, contract: Contract, risk: Risk) -> PolicyMatch:
-    considered = tuple(_considered(policy, contract, risk))
-    matched = bool(considered) and considered[-1].failed is None
-    verdict = policy.rules[considered[-1].rule.number - 1].verdict if matched else None
-    return PolicyMatch(policy.name, Verdict.ALLOW if verdict is None else verdict, considered)
+def _match(policy: Policy, subject: Subject) -> PolicyMatch:
+    considered = tuple(_considered(policy, subject))
+    match = PolicyMatch(policy.name, Verdict.ALLOW, considered)
+    verdict = policy.rules[match.rule.number - 1].verdict if match.rule is not None else None
+    return match if verdict is None else msgspec.structs.replace(match, verdict=verdict)
 
 
-def _considered(policy: Policy, contract: Contract, risk: Risk) -> Iterator[Considered]:
+def _considered(policy: Policy, subject: Subject) -> Iterator[Considered]:
     for index, rule in enumerate(policy.rules):
-        if not takes_part(rule):
+        if not is_about(rule, subject):
             continue
-        failing = first_failing(rule, contract, risk)
-        yield Considered(reference(policy, index), None if failing is None else written(failing))
-        if failing is None:
+        failing = first_failing(rule, subject)
+        goes_on = failing is None and not takes_part(rule)
+        yield Considered(reference(policy, index), None if failing is None else written(failing), goes_on)
+        if failing is None and not goes_on:
             return

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from gert.kernel.governance.contract import Contract, Tags
+from gert.kernel.governance.contract import Contract, Tags, fold_tags
 from gert.kernel.governance.risk import Risk
 from gert.kernel.governance.verdict import Verdict
 
@@ -20,7 +20,9 @@ __all__ = [
     "Policy",
     "Rule",
     "Shadow",
+    "Subject",
     "first_failing",
+    "is_about",
     "is_unconditional",
     "label",
     "shadowed",
@@ -43,6 +45,9 @@ class ContractMatch(msgspec.Struct, frozen=True, kw_only=True):
     deterministic: bool | None = None
     idempotent: bool | None = None
 
+    def __post_init__(self) -> None:
+        fold_tags(self)
+
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """A circuit breaker: above a limit the verdict is deny. `None` is no limit."""
@@ -64,11 +69,13 @@ NO_LIMITS: Final = Limits()
 class Rule(ContractMatch, frozen=True, kw_only=True):
     """One rule: matchers, all of which must hold, then a verdict and what comes with it.
 
-    The fields carry the names an author writes. `default` is the verdict of a rule without matchers.
+    The fields carry the names an author writes. `default` is the verdict of a rule without matchers. A rule that names
+    `outcome` judges `end` steps, and no other rule does.
     """
 
     name: str | None = None
     risk: frozenset[Risk] | None = None
+    outcome: frozenset[str] | None = None
     contract: ContractMatch | None = None
     default: Verdict | None = None
     action: Verdict | None = None
@@ -81,10 +88,11 @@ class Rule(ContractMatch, frozen=True, kw_only=True):
     escalate_to: frozenset[str] = frozenset()
     limits: Limits = NO_LIMITS
     break_glass: bool = False
+    serialize: bool = False
 
     @property
     def verdict(self) -> Verdict | None:
-        """What the rule says when it matches; `None` when it only speaks of contract violations."""
+        """What the rule says when it matches; `None` when it only speaks of contract violations or of order."""
         return self.default if self.action is None else self.action
 
 
@@ -112,6 +120,19 @@ class Shadow(msgspec.Struct, frozen=True):
     message: str
 
 
+class Subject(msgspec.Struct, frozen=True):
+    """What rules are matched against.
+
+    outcome: the category, where an `end` is judged
+    crossing: the effect, where something enters or leaves without a step; only rules that name it count (DECISIONS 81)
+    """
+
+    contract: Contract
+    risk: Risk
+    outcome: str | None = None
+    crossing: str | None = None
+
+
 Condition: TypeAlias = tuple[str, Tags | bool | frozenset[Risk]]
 """One matcher in force: the property it looks at and what it asks for."""
 
@@ -121,8 +142,16 @@ ALL_RISKS: Final = frozenset(Risk)
 
 
 def takes_part(rule: Rule) -> bool:
-    """Whether the rule is matched at all; `contract_violations: deny` by itself is not."""
+    """Whether the rule ends matching where it matches; `contract_violations` and `serialize` by themselves do not."""
     return rule.verdict is not None
+
+
+def is_about(rule: Rule, subject: Subject) -> bool:
+    """Whether the rule is looked at for this subject."""
+    if not (takes_part(rule) or rule.serialize) or (rule.outcome is None) is not (subject.outcome is None):
+        return False
+    matchers = (each.effects for each in (rule, rule.contract) if each is not None)
+    return subject.crossing is None or any(subject.crossing in (effects or ()) for effects in matchers)
 
 
 def is_unconditional(rule: Rule) -> bool:
@@ -132,6 +161,8 @@ def is_unconditional(rule: Rule) -> bool:
 
 def conditions(rule: Rule) -> Iterator[Condition]:
     """Every matcher in force, those inside `contract:` included."""
+    if rule.outcome is not None:
+        yield "outcome", rule.outcome
     if rule.risk is not None:
         yield "risk", rule.risk
     for matchers in (rule, rule.contract):
@@ -141,17 +172,17 @@ def conditions(rule: Rule) -> Iterator[Condition]:
                 yield name, asked
 
 
-def first_failing(rule: Rule, contract: Contract, risk: Risk) -> Condition | None:
+def first_failing(rule: Rule, subject: Subject) -> Condition | None:
     """The first matcher that does not hold, or `None` when the rule matches."""
-    return next((at for at in conditions(rule) if not _holds(at, contract, risk)), None)
+    return next((at for at in conditions(rule) if not _holds(at, subject)), None)
 
 
 def label(rule: Rule) -> str:
     """The rule's matchers as its author would recognize them, such as `risk: critical`."""
-    if not takes_part(rule):
+    if rule.contract_violations is not None:
         return f"contract_violations: {rule.contract_violations}"
     matchers = ", ".join(written(at) for at in conditions(rule))
-    return matchers or ("default" if rule.action is None else "any step")
+    return matchers or ("default" if rule.default is not None else "any step")
 
 
 def written(condition: Condition) -> str:
@@ -169,19 +200,20 @@ def shadowed(rules: Sequence[Rule]) -> Iterator[Shadow]:
     Only what can be proven from two rules: several that cover a later one together are not reported.
     """
     for later, rule in enumerate(rules):
-        for earlier in range(later) if takes_part(rule) else ():
+        for earlier in range(later) if takes_part(rule) or rule.serialize else ():
             if takes_part(rules[earlier]) and _covers(rules[earlier], rule):
                 why = f"never reached: rule {earlier + 1} ({label(rules[earlier])}) matches first"
                 yield Shadow(later, earlier, why)
                 break
 
 
-def _holds(condition: Condition, contract: Contract, risk: Risk) -> bool:
+def _holds(condition: Condition, subject: Subject) -> bool:
     name, asked = condition
+    contract = subject.contract
     if isinstance(asked, bool):
         return getattr(contract, name) is asked
-    if name == "risk":
-        return risk in asked
+    if name in ("risk", "outcome"):
+        return getattr(subject, name) in asked
     # An empty list asks for a contract that surely has none: an unknown effect may be any, and may write.
     if name == "effects":
         return not asked.isdisjoint(contract.effect_tags) if asked else not contract.has_effects
@@ -193,6 +225,8 @@ def _holds(condition: Condition, contract: Contract, risk: Risk) -> bool:
 
 def _covers(earlier: Rule, later: Rule) -> bool:
     """Whether `later` matching implies that `earlier` matches."""
+    if (earlier.outcome is None) is not (later.outcome is None):
+        return False
     narrower = list(conditions(later))
     return all(
         any(_implies(given, asked) for given in narrower) or asked[1] == ALL_RISKS for asked in conditions(earlier)

@@ -20,6 +20,8 @@ from gert.kernel.events.agent import (
     PauseRequested,
     ReplayedWithDrift,
     ResumeRequested,
+    RunEnded,
+    RunReopened,
     RunSummary,
     ToolCompleted,
     ToolRequested,
@@ -51,7 +53,7 @@ class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
 class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag="agent"):
     """How a run stands.
 
-    asleep: how the harness put it down; None while one has it, or none ever had
+    asleep: how the run ended, or how the harness put it down; None while it is worked on
     """
 
     last_type: str = ""
@@ -135,7 +137,14 @@ def _tasks(text: str) -> Mapping[str, Any]:
     }
 
 
-def _woke(_: Snapshot, __: HarnessWake, ___: int) -> Mapping[str, Any]:
+def _ended(snapshot: Snapshot, said: RunEnded, _: int) -> Mapping[str, Any]:
+    if said.status == "completed":
+        return {"asleep": "completed", "failure_reason": None, "failure_step": None}
+    reason = ": ".join(part for part in (said.error_type, said.message) if part)
+    return {"asleep": "failed", "failure_reason": reason or None, "failure_step": snapshot.last_step_key}
+
+
+def _woke(_: Snapshot, __: HarnessWake | RunReopened, ___: int) -> Mapping[str, Any]:
     return {"asleep": None, "failure_reason": None, "failure_step": None}
 
 
@@ -186,6 +195,8 @@ def _tool_ended(_: Snapshot, said: ToolCompleted, __: int) -> Mapping[str, Any]:
 _CHANGES: Mapping[type[Payload], Callable[[Snapshot, Any, int], Mapping[str, Any]]] = {
     PauseRequested: _paused,
     ResumeRequested: _resumed,
+    RunEnded: _ended,
+    RunReopened: _woke,
     RunSummary: _noted,
     HarnessWake: _woke,
     HarnessSleep: _slept,

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from gert.errors import TemplateSyntaxError
 from gert.kernel.foundation.duration import DURATION_PATTERN, is_too_long
+from gert.kernel.foundation.names import TAG
+from gert.kernel.foundation.text import is_plain
 from gert.kernel.runbook.finding import Finding, Path, Severity, error
 from gert.kernel.runbook.model import Decoder, Kind, Model, Schema
 from gert.kernel.runbook.reader import shorten
@@ -85,6 +87,19 @@ class NameWord(Word):
     def schema(self, defs: dict[str, Schema]) -> Schema:
         """A scalar; strings must have the form."""
         return {"type": ["string", "number", "boolean"], **self.extra}
+
+
+class PersonText(Text):
+    """The name of a person or group: any script, and nothing in it that cannot be seen."""
+
+    __slots__ = ()
+
+    def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> str:
+        """Take the literal text; J01 where two names could look alike."""
+        text = super().decode(doc, node, key, value, path)
+        if text and not is_plain(text):
+            doc.report(error("J01", (*path, key), f"expected {self.noun} without invisible characters"))
+        return text
 
 
 class DurationWord(Word):
@@ -378,7 +393,7 @@ BOOL: Final = Bool()
 DATA: Final = Data()
 TEMPLATED: Final = Templated()
 TEXTS: Final = ListOf(NONEMPTY)
-TAGS: Final = ListOf(Text("a tag", minLength=1), uniqueItems=True)
+TAGS: Final = ListOf(NameWord("a tag of ASCII characters without white space", pattern=TAG), uniqueItems=True)
 EXTENSIONS: Final = MapOf(DATA)
 
 

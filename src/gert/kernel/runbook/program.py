@@ -28,6 +28,7 @@ from gert.kernel.runbook.documents.steps import (
     AssertStep,
     BranchStep,
     ExtensionStep,
+    GroupStep,
     ManualStep,
     ParallelStep,
     RepeatStep,
@@ -58,7 +59,7 @@ class ToolLookup(msgspec.Struct, frozen=True):
 
 
 class StepList(msgspec.Struct, frozen=True):
-    """Steps that follow each other: the top level, an arm, a lane, a repeated body or `finally`."""
+    """Steps that follow each other: the top level, an arm, a lane, a repeated body, a group or `finally`."""
 
     role: str
     steps: tuple[Step, ...]
@@ -207,6 +208,8 @@ def inner_lists(step: Step) -> Iterator[StepList]:
             yield StepList("lane", lane.steps, step.at("branches", index, "steps"), step)
     elif isinstance(step, RepeatStep):
         yield StepList("body", step.body, step.body_path, step)
+    elif isinstance(step, GroupStep):
+        yield StepList("group", step.steps, step.at("steps"), step)
 
 
 def step_lists(runbook: Runbook) -> Iterator[StepList]:
@@ -262,6 +265,8 @@ def rule_of(block: RuleBlock) -> Rule:
         if block.limits
         else Limits(),
         break_glass=bool(block.break_glass),
+        serialize=bool(block.serialize),
+        outcome=frozenset(block.outcome) if block.outcome is not None else None,
         **_matchers(block),
     )
 

@@ -6,7 +6,16 @@ from typing import Any
 import msgspec
 
 from gert.kernel.events.path import child, split
-from gert.kernel.runbook.documents.steps import Arm, BranchStep, EndStep, Lane, ParallelStep, RepeatStep, Step
+from gert.kernel.runbook.documents.steps import (
+    Arm,
+    BranchStep,
+    EndStep,
+    GroupStep,
+    Lane,
+    ParallelStep,
+    RepeatStep,
+    Step,
+)
 from gert.kernel.runbook.program import Program
 from gert.kernel.scenario.observed import Observed
 
@@ -77,9 +86,9 @@ class Coverage:
 
     def _inside(self, step: Step, place: str) -> None:
         for segment, inner in _lists(step):
-            if isinstance(step, BranchStep):
+            if isinstance(step, BranchStep) and segment is not None:
                 self._arms[place, segment] = f"{place}: {segment}"
-            self._list(inner, child(place, segment))
+            self._list(inner, place if segment is None else child(place, segment))
         if isinstance(step, RepeatStep):
             self._repeats.add(place)
 
@@ -94,10 +103,12 @@ class Coverage:
         return known
 
 
-def _lists(step: Step) -> Iterator[tuple[str, tuple[Step, ...]]]:
-    """The lists inside a step, with the segment each has in a path."""
+def _lists(step: Step) -> Iterator[tuple[str | None, tuple[Step, ...]]]:
+    """The lists inside a step, with the segment each has in a path; the steps of a group follow its own."""
     if isinstance(step, (BranchStep, ParallelStep)):
         branches: tuple[Arm | Lane, ...] = step.branches
         yield from zip(step.names, (each.steps for each in branches), strict=True)
     elif isinstance(step, RepeatStep):
         yield ANY, step.body
+    elif isinstance(step, GroupStep):
+        yield None, step.steps

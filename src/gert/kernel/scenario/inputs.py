@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gert.kernel.engine.inputs import BatchAnswer, Given, ResolvedInputs, resolve_inputs
+from gert.kernel.engine.inputs import UNSET, BatchAnswer, Given, ResolvedInputs, resolve_inputs
 from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.runbook.documents.contract import InputBlock
@@ -29,10 +29,13 @@ def replayed_inputs(
     hidden: dict[str, str] = {}
     for name, block in inputs.items():
         if name in resolved.sources:
-            values[name], sources[name] = resolved.values[name], resolved.sources[name]
+            sources[name] = resolved.sources[name]
+            values |= {name: resolved.values[name]} if name in resolved.values else {}
         elif name in secrets and _is_there(name, block, scenario, known):
             values[name], hidden[name] = secret_ref(name), PLACEHOLDER
             sources[name] = SOURCE if name in known else block.from_ or "default"
+        elif name in secrets and block.from_ is not None:
+            sources[name] = UNSET
     return ResolvedInputs(values, sources, hidden)
 
 

@@ -26,6 +26,7 @@ _PLAIN: Final = (
     "on_timeout",
     "break_glass",
     "violations_deny",
+    "serialize",
 )
 _ASKED: Final = Verdict.REQUIRE_APPROVAL
 
@@ -55,10 +56,18 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 def judge(
-    contract: Contract, policies: Iterable[Policy], *, within: Contract | None = None, targets: int = 1
+    contract: Contract,
+    policies: Iterable[Policy],
+    *,
+    within: Contract | None = None,
+    targets: int = 1,
+    outcome: str | None = None,
 ) -> Judged:
-    """Decide about a contract; `within` is the contract of the tool behind a step that adds to it."""
-    explanation = explain(contract, policies, within=within)
+    """Decide about a contract; `within` is the contract of the tool behind a step that adds to it.
+
+    outcome: the category of an `end`, which is judged instead
+    """
+    explanation = explain(contract, policies, within=within, outcome=outcome)
     # A run records the higher of both risks.
     risk = max((assess(each) for each in (contract, within) if each is not None), key=lambda row: row.risk)
     decision = explanation.decision
@@ -156,6 +165,8 @@ def _why_not(expect: ExpectedDecisionBlock, judged: Judged, policies: Sequence[P
                 continue
             if considered.failed is not None:
                 return f"{considered.rule} does not match: its `{considered.failed}` does not hold"
+            if considered.goes_on:
+                return f"{considered.rule} matches, and says nothing but `serialize`"
             return f"{considered.rule} matches and says {match.verdict.word}; a stricter verdict won"
     first = next((match.rule for match in judged.explanation.policies if match.policy == meant[0].policy), None)
     return f"{first} matches before it" if first is not None else f"{meant[0]} takes no part in matching"

@@ -27,6 +27,7 @@ from gert.kernel.engine.asks import (
 )
 from gert.kernel.engine.extract import Printed, extract
 from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.inputs import UNSET
 from gert.kernel.foundation.duration import MAX_SECONDS, format_duration
 from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.runbook.program import Program
@@ -102,7 +103,7 @@ def _inputs(setup: Setup) -> tuple[dict[str, Any], dict[str, Any]]:
     given: dict[str, Any] = {}
     found: dict[str, Any] = {}
     for name, source in setup.input_sources.items():
-        if source == "default":
+        if source in ("default", UNSET):
             continue
         value = PLACEHOLDER if name in setup.secret_inputs else setup.inputs.get(name)
         (found if source == "prompt" or source.startswith(_BOUND) else given)[name] = value

@@ -25,6 +25,14 @@ def equal(left: Any, right: Any, meter: Meter) -> bool:
     raise meter.fault(f"cannot compare {kind(left)} with {kind(right)}")
 
 
+def same_kind(wanted: Any, item: Any) -> bool:
+    """Can the two be compared at all?"""
+    plain = not (is_list(wanted) or is_map(wanted))
+    if plain != (not (is_list(item) or is_map(item))):
+        return False
+    return kind(wanted) == kind(item) or (plain and (isinstance(wanted, str) or isinstance(item, str)))
+
+
 def _same_text(left: str, right: str, meter: Meter) -> bool:
     if len(left) == len(right):
         meter.read(len(left))

@@ -1,4 +1,7 @@
-"""How values print: text as it is, numbers as written, maps and lists as JSON with sorted keys."""
+"""How values print: text as it is, numbers as written, maps and lists as JSON.
+
+The keys of a map are sorted, as in Go; a keyed result of a loop keeps the order of its items.
+"""
 
 import math
 import re
@@ -8,7 +11,7 @@ from typing import Any
 from gert.kernel.foundation.secret_refs import is_marked
 from gert.kernel.foundation.text import number_text
 from gert.kernel.template.budget import Meter, too_deep
-from gert.kernel.template.values import MISSING, is_list, is_map
+from gert.kernel.template.values import MISSING, Ordered, is_list, is_map
 
 _LONGEST_INTEGER = 4000  # digits; Python refuses to print many more
 
@@ -119,10 +122,10 @@ def _json_list(value: list[Any] | tuple[Any, ...], meter: Meter, write: Callable
 
 
 def sorted_items(value: Mapping[Any, Any], meter: Meter) -> list[tuple[str, Any]]:
-    """A map's entries in the order of their keys, which are text."""
+    """A map's entries in the order of their keys, which are text; a keyed result's in the order of its items."""
     meter.step(len(value))
     entries = [(key if isinstance(key, str) else written(key, meter), of) for key, of in value.items()]
-    return sorted(entries, key=_key)
+    return entries if isinstance(value, Ordered) or getattr(value, "is_ordered", False) else sorted(entries, key=_key)
 
 
 def _key(entry: tuple[str, Any]) -> str:

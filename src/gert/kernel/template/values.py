@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from gert.kernel.template.budget import Meter
@@ -26,6 +26,23 @@ class Missing:
 
 MISSING: Final = Missing()
 
+
+class Ordered(dict[str, Any]):
+    """A map that keeps the order of its keys wherever it is walked or printed: the keyed result of a loop."""
+
+    __slots__ = ()
+
+
+class Results(list[Any]):
+    """The results of a loop, in the order of its items; `facts` are what gert says of the loop, read by name."""
+
+    __slots__ = ("facts",)
+
+    def __init__(self, values: Iterable[Any], facts: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self.facts = facts
+
+
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:(\.)[0-9]*)?|(\.)[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 _LONGEST_NUMBER = 400
 
@@ -37,7 +54,7 @@ def is_nothing(value: Any) -> bool:
 
 def is_map(value: Any) -> bool:
     """Is it a map?"""
-    return type(value) is dict or isinstance(value, Mapping)  # the second question alone is slow
+    return isinstance(value, dict) or isinstance(value, Mapping)  # noqa: SIM101 - the second question alone is slow
 
 
 def is_list(value: Any) -> bool:
@@ -115,9 +132,9 @@ def list_of(value: Any, meter: Meter, name: str) -> list[Any] | tuple[Any, ...]:
 
 def field(value: Any, segment: str) -> Any:
     """One step of a path; where it leads nowhere the value is missing."""
-    if type(value) is dict or isinstance(value, Mapping):
+    if isinstance(value, dict) or isinstance(value, Mapping):  # noqa: SIM101 - as above
         return value.get(segment, MISSING)
     if isinstance(value, list | tuple) and segment.isdecimal() and segment.isascii() and len(segment) < 10:
         index = int(segment)
         return value[index] if index < len(value) else MISSING
-    return MISSING
+    return value.facts.get(segment, MISSING) if isinstance(value, Results) else MISSING

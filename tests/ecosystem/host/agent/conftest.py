@@ -1,21 +1,22 @@
-"""Ledgers for tests that run on several of them."""
+"""Ledgers for tests of the kernel: on SQLite, and in `make soak` on the others, whose own promises are in `stores`."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.postgres import database
+from tests.soak import sampled
 
 from .places import DURABLE, EVERY, SHARED, Place, stands
 
 
-@pytest.fixture(params=EVERY)
+@pytest.fixture(params=sampled(EVERY, ["sqlite"]))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """An empty ledger of each kind."""
     return stands(request, request.param, tmp_path)
 
 
-@pytest.fixture(params=DURABLE)
+@pytest.fixture(params=sampled(DURABLE, ["sqlite"]))
 def durable(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """An empty ledger of each kind that outlives a process."""
     return stands(request, request.param, tmp_path)

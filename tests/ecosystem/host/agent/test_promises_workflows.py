@@ -375,7 +375,7 @@ class TestFailures:
                         kernel, lambda ctx: ctx.step(name="a", action=lambda: asyncio.sleep(0, result), serde=serde)
                     )
                 types = [event.event_type.value for event in await kernel.get_events(run_id="w")]
-                assert types == ["run_started", "workflow_step_requested", "workflow_step_failed"]
+                assert types == ["run_started", "workflow_step_requested", "workflow_step_failed", "run_ended"]
                 assert (await run(kernel, lambda ctx: take(ctx, "a", 1))).output == 1
 
         asyncio.run(scenario())

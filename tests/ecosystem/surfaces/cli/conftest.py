@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.ecosystem.surfaces.cli.ledgers import Place, fill
+from tests.soak import sampled
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +21,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return work
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=sampled(["sqlite", "postgres"], ["sqlite"]))
 def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """A ledger on each backend, with runs."""
     if request.param == "sqlite":

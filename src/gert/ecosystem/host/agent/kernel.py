@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from gert.ecosystem.executors.functions import LocalToolRegistry
+from gert.ecosystem.host.agent.loop import AsyncioLoop
 from gert.kernel.agent.guards.capabilities import CapabilityGuardMiddleware
 from gert.kernel.agent.guards.pii import PIIScrubberMiddleware
 from gert.kernel.agent.guards.quota import QuotaMiddleware
@@ -12,8 +13,10 @@ from gert.kernel.agent.ports.model import ModelPort
 from gert.kernel.agent.ports.store import EventStore
 from gert.kernel.agent.ports.tool import ToolPort
 from gert.kernel.agent.shapes import KernelPolicy
+from gert.kernel.foundation.arguments import checks_arguments
 
 
+@checks_arguments
 class ArtanaKernel(AgentKernel):
     """Durable agent runs: `AgentKernel`, with tools that are Python functions unless told otherwise."""
 
@@ -30,6 +33,7 @@ class ArtanaKernel(AgentKernel):
             store=store,
             model_port=model_port,
             tool_port=tool_port if tool_port is not None else LocalToolRegistry(),
+            loop=AsyncioLoop(),
             middleware=middleware,
             policy=policy,
         )

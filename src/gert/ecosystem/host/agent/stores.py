@@ -9,7 +9,7 @@ from typing import Any, Self, cast
 
 from gert.ecosystem.host.agent.listening import ListenedLedger, Listener, OnEvent
 from gert.ecosystem.host.keys import signing_key
-from gert.errors import InputError, RunError
+from gert.errors import InputError, RunError, RunExists, RunNotFound
 from gert.kernel.agent.compose import Entry, compose, event_id, idempotency_key
 from gert.kernel.agent.ledger import Batch, Head, Ledger, Written
 from gert.kernel.agent.payloads import (
@@ -31,11 +31,13 @@ from gert.kernel.agent.store_shapes import (
 from gert.kernel.events.agent import RunSummary, ToolRequested
 from gert.kernel.events.envelope import decode, parse_timestamp
 from gert.kernel.events.payload import Payload
+from gert.kernel.foundation.arguments import checks_arguments
 from gert.kernel.foundation.signature import Key, Keys
 
 PAGE = 1000
 
 
+@checks_arguments
 class LedgerStore:
     """A store over a ledger."""
 
@@ -62,8 +64,9 @@ class LedgerStore:
 
         def write(head: Head, moment: str) -> Batch:
             if bool(head.count) == (event_type is EventType.RUN_STARTED):
-                state = "has begun already" if head.count else "has not begun"
-                raise RunError(f"run `{run_id}` {state}")
+                if head.count:
+                    raise RunExists(f"run `{run_id}` has begun already")
+                raise RunNotFound(f"run `{run_id}` has not begun")
             return compose(head, moment, tenant_id, (Entry(_keyed(said, run_id, head.count + 1), parent_step_key),))
 
         written = await self.ledger.append(run_id, write, fence=self.fences.get(run_id))
@@ -201,6 +204,7 @@ class LedgerStore:
         await self.close()
 
 
+@checks_arguments
 class InMemoryStore(LedgerStore):
     """Runs that live as long as the process."""
 
@@ -210,6 +214,7 @@ class InMemoryStore(LedgerStore):
         super().__init__(MemoryLedger(**ledger), on_event)
 
 
+@checks_arguments
 class JSONLStore(LedgerStore):
     """Runs in a folder, a file each."""
 
@@ -220,6 +225,7 @@ class JSONLStore(LedgerStore):
         super().__init__(JsonlLedger(fspath(folder), key=key, **ledger), on_event, _keys(key))
 
 
+@checks_arguments
 class SQLiteStore(LedgerStore):
     """Runs in a SQLite file: the embedded ledger, durable by default."""
 
@@ -250,6 +256,7 @@ class SQLiteStore(LedgerStore):
         )
 
 
+@checks_arguments
 class PostgresStore(LedgerStore):
     """Runs in Postgres: the ledger many machines share."""
 

@@ -6,7 +6,7 @@ where the page is served, or are asked for at `status_url`.
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from gert.ecosystem.approvals.ticket_file import TicketFile
@@ -17,15 +17,16 @@ from gert.ecosystem.host.channels.front import Front
 from gert.ecosystem.host.channels.letters import encoded, send
 from gert.ecosystem.host.channels.polling import Poll
 from gert.ecosystem.host.journal import now
+from gert.ecosystem.host.key_files import with_key_files
+from gert.ecosystem.host.ticket_document import request_document as described
 from gert.ecosystem.notify.payloads import shortened
 from gert.errors import GertError, InputError
-from gert.kernel.foundation.duration import format_duration
-from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.foundation.signature import Key, find_approval_key_names, sign
 from gert.kernel.runbook.documents.project import HttpApprovals
 
 SIGNATURE: Final = "X-Gert-Signature"
 MOST_PREVIEW: Final = 16_000
+_UNBOUNDED: Final = ("command", "contract", "inputs", "extensions")
 
 
 class HttpChannel:
@@ -63,37 +64,21 @@ class HttpChannel:
 
 def request_document(file: TicketFile, front: Front) -> dict[str, Any]:
     """The documented fields of a request, what it is bound to, and where to answer; bounded in size."""
-    ticket, request = file.ticket, file.ticket.request
+    ticket = file.ticket
+    document = described(ticket.request)
+    bounded = {name: shortened(document[name]) for name in _UNBOUNDED if document[name] is not None}
     preview = told.preview(file)
-    document = {
+    return {
         "ticket_id": ticket.id,
         "status": file.status,
         "created": ticket.created_at,
         "expires_at": ticket.expires_at,
-        "run_id": request.run_id,
-        "step_id": request.step_id,
-        "runbook_name": request.runbook,
-        "description": request.title,
-        "target": request.target,
-        "risk_level": request.risk_level,
-        "rule": request.rule,
-        "contract": shortened(masked(request.contract)),
-        "inputs": shortened(masked(request.inputs)),
+        **document,
+        **bounded,
         "preview": told.cut(preview, MOST_PREVIEW) if preview is not None else None,
-        "request_hash": request.request_hash,
-        "min_approvers": file.needed,
-        "approvers": [list(names) for names in request.approvers],
-        "separation_of_duties": request.separation_of_duties,
-        "require_signed_approvals": request.require_signed_approvals,
-        "requested_by": request.requested_by,
-        "notify": list(request.notify),
-        "timeout": format_duration(timedelta(seconds=request.approval_timeout)),
         "callback_url": front.callback_url(ticket.id),
         "page_url": front.page_url(ticket.id),
-        "extensions": shortened(masked(request.extensions)),
     }
-    told_to_all: dict[str, Any] = masked(document)
-    return told_to_all
 
 
 def signature_of(body: bytes, key: Key, moment: datetime) -> str:
@@ -105,6 +90,7 @@ def signature_of(body: bytes, key: Key, moment: datetime) -> str:
 
 def signing_key(key_id: str | None, environ: Mapping[str, str]) -> Key:
     """The key that requests are signed with."""
+    environ = with_key_files(environ)
     name = SIGNING_KEY if key_id is None else find_approval_key_names(key_id)[0]
     if not environ.get(name, "").strip():
         raise InputError(f"there is no key to sign the request with: `{name}` is not set")

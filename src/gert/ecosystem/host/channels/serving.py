@@ -62,7 +62,7 @@ async def serve(
     inbox = slack_inbox(slack, environ, front) if slack is not None else None
     tickets = tickets_in(state, environ)
     over = asyncio.Event()
-    with listening(over.set):
+    with listening(lambda _: over.set(), over.is_set):
         async with Site(front, tickets, inbox).serving():
             on_start(Served(str(front.listen), front.base or "", inbox is not None))
             await _watch(tickets, front, over, on_ticket, on_problem)

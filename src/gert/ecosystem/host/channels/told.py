@@ -1,5 +1,6 @@
 """What people are told about a ticket, the same everywhere: rows of names and values, with secrets masked."""
 
+import shlex
 import unicodedata
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -8,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from gert.ecosystem.approvals.hearing import UNSEEN
+from gert.ecosystem.approvals.terminal import command_rows, hidden_note
 from gert.ecosystem.approvals.ticket_file import TicketFile
 from gert.kernel.engine.asks import ApprovalRequest
 from gert.kernel.events.envelope import parse_timestamp
@@ -27,9 +29,13 @@ def facts(file: TicketFile) -> Iterator[tuple[str, str]]:
     """What whoever decides must know first."""
     request = file.ticket.request
     yield "Step", plain(request.step_id)
+    if request.description:
+        yield "Description", plain(request.description)
     yield "Runbook", plain(request.runbook)
     yield "Run", plain(request.run_id)
     yield "Calls", plain(request.target)
+    for name, value in command_rows(request):
+        yield name.capitalize(), plain(shown(value))
     yield "Risk", plain(request.risk_level)
     yield "Rule that asks", plain(request.rule or "the default for this risk")
     yield "Asked by", plain(request.requested_by or "the kernel")
@@ -59,13 +65,18 @@ def contract(file: TicketFile) -> Iterator[tuple[str, str]]:
 def inputs(file: TicketFile) -> Iterator[tuple[str, str]]:
     """What the step is handed, as it will be; line breaks stay."""
     for name, value in file.ticket.request.inputs.items():
-        yield plain(name), shown(value)
+        yield plain(name), shown(value) + hidden_note(file.ticket.request, name)
 
 
 def preview(file: TicketFile) -> str | None:
-    """What the tool says it would do."""
-    found = file.ticket.request.preview
-    return shown(found) if found is not None else None
+    """What the preview of the step printed, or why it was not run, below its command."""
+    request = file.ticket.request
+    if request.preview_skipped is not None:
+        return shown(f"$ {shlex.join(request.preview_command)}\nnot run: {request.preview_skipped}")
+    if request.preview is None:
+        return None
+    command = f"$ {shlex.join(request.preview_command)}\n" if request.preview_command else ""
+    return shown(f"{command}{request.preview}")
 
 
 def shown(value: Any) -> str:

@@ -118,10 +118,17 @@ def _setup(runbook: str, state: RunState, environ: Mapping[str, str]) -> Setup:
     )
     prepared = Prepared(options, environ)
     secrets = dict.fromkeys(state.secret_inputs, PLACEHOLDER)
-    values = {name: secret_ref(name) if name in secrets else state.inputs.get(name) for name in state.input_sources}
+    known = {**state.inputs, **{name: secret_ref(name) for name in secrets}}
+    values = {name: known[name] for name in state.input_sources if name in known}
     setup = prepared.setup(ResolvedInputs(values, state.input_sources, secrets), Redactor())
     return msgspec.structs.replace(
-        setup, mode="real", run_id=state.run_id, host=state.host, gert_version=state.gert_version, recent=state.recent
+        setup,
+        mode="real",
+        run_id=state.run_id,
+        parent_run_id=state.parent_run_id,
+        host=state.host,
+        gert_version=state.gert_version,
+        recent=state.recent,
     )
 
 

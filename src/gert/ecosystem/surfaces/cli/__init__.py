@@ -1,6 +1,7 @@
 """The command line: one file per command, loaded when it is called."""
 
 import gc
+import os
 import sys
 
 
@@ -14,9 +15,11 @@ def run() -> None:
     # Collecting garbage while modules load finds none and takes a tenth of the time; `main` turns it on again.
     gc.disable()
     from gert.ecosystem.executors.descriptors import keep_private
+    from gert.ecosystem.executors.own_process import take_over
     from gert.ecosystem.surfaces.cli.main import main
 
     keep_private()
+    take_over(os.environ)
     code = main()
     # What is left is about to go anyway: keep the interpreter from looking through all of it once more.
     gc.freeze()

@@ -64,6 +64,6 @@ def _document(answered: Answered, approved: bool, state_dir: str | None) -> dict
         "objection": answered.objection,
         "status": file.status,
         "approvals": file.approvals,
-        "needed": file.needed,
+        "min_approvers": file.needed,
         "resume": resume_command(file, state_dir) if file.status != "pending" else None,
     }

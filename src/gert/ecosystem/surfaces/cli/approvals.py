@@ -5,9 +5,10 @@ import os
 import click
 
 from gert.ecosystem.host.approvals import tickets_here
+from gert.ecosystem.host.ticket_document import ticket_document
 from gert.ecosystem.surfaces.cli.approvals_serve import command as serve
 from gert.ecosystem.surfaces.cli.output import complain, say, say_json, say_table
-from gert.ecosystem.surfaces.cli.ticket_text import HEADINGS, about, as_document, row, say_lines
+from gert.ecosystem.surfaces.cli.ticket_text import HEADINGS, about, row, say_lines
 from gert.errors import GertError
 
 _state_dir = click.option(
@@ -35,7 +36,7 @@ def list_(everything: bool, state_dir: str | None, as_json: bool) -> int:
     found = tickets.all(*(() if everything else ("pending",)), on_problem=problems.append)
     now = tickets.clock()
     if as_json:
-        say_json([as_document(file, now) for file in found])
+        say_json([ticket_document(file, now) for file in found])
     elif found:
         headings = (*HEADINGS, "status") if everything else HEADINGS
         say_table(headings, [row(file, now, with_status=everything) for file in found])
@@ -59,7 +60,7 @@ def show(ticket: str, state_dir: str | None, as_json: bool) -> int:
     file = tickets.get(tickets.find(ticket))
     now = tickets.clock()
     if as_json:
-        say_json(as_document(file, now))
+        say_json(ticket_document(file, now))
     else:
         say_lines(about(file, now))
     return 0

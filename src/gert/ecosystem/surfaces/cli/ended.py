@@ -29,9 +29,9 @@ def show(executed: Executed, *, as_json: bool, quiet: bool) -> int:
 
 
 def exit_code(executed: Executed) -> int:
-    """What a process that ran it exits with; waiting for approval is done, too."""
+    """What a process that ran it exits with; waiting for approval is done, too, and a denial on any way is not."""
     if executed.status in ("completed", "waiting"):
-        return EXIT_COMPLETED
+        return EXIT_NOT_COMPLETED if executed.denied else EXIT_COMPLETED
     return EXIT_INTERRUPTED if executed.interrupted and executed.status == "cancelled" else EXIT_NOT_COMPLETED
 
 
@@ -41,6 +41,7 @@ def _reachable(executed: Executed) -> Iterator[str]:
     outcomes = executed.reachable_outcomes
     yield "Outcomes that can be reached:" if outcomes else "No outcome can be reached."
     yield from (f"  {_outcome(outcome)}" for outcome in outcomes)
+    yield from (f"Policy denies `{printable(each.path)}`: {printable(each.message)}" for each in executed.denied)
     yield f"This was a {executed.mode}: no outcome is claimed."
 
 

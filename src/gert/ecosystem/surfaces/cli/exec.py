@@ -125,7 +125,7 @@ def command(
         record=record,
         config=config,
         approvals=approval_mode(waits=waits, detach=detach) or "terminal",
-        break_glass=reason(break_glass),
+        break_glass=break_glass,
         max_parallel=max_parallel,
         timeout=_seconds(timeout),
         probe_effects=frozenset(each.strip() for each in probe_allow_effects.split(",") if each.strip()),
@@ -169,13 +169,6 @@ def approval_mode(*, waits: bool, detach: bool) -> ApprovalMode | None:
     if waits and detach:
         raise UsageError("a run waits or is set aside, not both", hint="give --wait or --detach")
     return "detach" if detach else "wait" if waits else None
-
-
-def reason(break_glass: str | None) -> str | None:
-    """Why somebody breaks the glass, if they do."""
-    if break_glass is not None and not break_glass.strip():
-        raise UsageError("`--break-glass` needs a reason", hint="it is recorded, and shown in every report")
-    return break_glass
 
 
 def named(actor: str | None) -> str | None:

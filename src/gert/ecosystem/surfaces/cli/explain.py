@@ -5,8 +5,10 @@ from datetime import timedelta
 from typing import Final
 
 import click
+import msgspec
 
-from gert.ecosystem.host.explain import ExplainedStep, explain_runbook
+from gert.ecosystem.host.crossings import Crossing
+from gert.ecosystem.host.explain import ExplainedPreview, ExplainedStep, explain_whole
 from gert.ecosystem.surfaces.cli.output import say, say_json, say_pair, say_table
 from gert.kernel.foundation.duration import format_duration
 from gert.kernel.governance.contract import Contract
@@ -31,17 +33,42 @@ def command(runbook: str, step: str | None, policies: tuple[str, ...], as_json: 
     With STEP, show that step in full: its inputs and outputs, and every rule that was considered.
     The project's `policies` apply as well. Nothing is executed.
     """
-    program, explained = explain_runbook(runbook, step, policies)
+    found = explain_whole(runbook, step, policies)
     if as_json:
-        say_json({"runbook": program.runbook.meta.name, "steps": [each.as_json() for each in explained]})
+        crossings = {"crossings": [msgspec.to_builtins(each) for each in found.crossings]} if step is None else {}
+        name = found.program.runbook.meta.name
+        say_json({"runbook": name, "steps": [each.as_json() for each in found.steps], **crossings})
     elif step is not None:
-        for each in explained:
+        for each in found.steps:
             _detail(each)
-    elif not explained:
+    elif not found.steps:
         say("no step of this runbook has a contract: nothing is executed")
     else:
-        _table(explained)
+        _table(found.steps)
+        for each in found.steps:
+            if each.preview is not None:
+                say_pair("preview", f"{each.name}: {_preview(each.preview)}")
+    if found.crossings and not as_json:
+        _crossings(found.crossings)
     return 0
+
+
+def _crossings(crossings: list[Crossing]) -> None:
+    """What enters and leaves without a step."""
+    say()
+    say_table(
+        ["without a step", "", "from or to", "effect", "decision"],
+        [
+            [
+                (each.direction, None),
+                (each.what, None),
+                (each.place, None),
+                (each.effect, None),
+                (each.refusal or "allow", VERDICT_COLOURS["deny" if each.refusal else "allow"]),
+            ]
+            for each in crossings
+        ],
+    )
 
 
 def _table(explained: list[ExplainedStep]) -> None:
@@ -70,6 +97,8 @@ def _detail(each: ExplainedStep) -> None:
     contract, explanation = each.contract, each.explanation
     decision = explanation.decision
     say_pair("step", f"{each.name} ({' '.join(filter(None, (each.step.type, each.target)))})")
+    if each.step.description is not None:
+        say_pair("about", each.step.description.source)
     say_pair("effects", _effects(contract))
     say_pair("reads", ", ".join(sorted(contract.reads)) or "-")
     say_pair("writes", ", ".join(sorted(contract.writes)) or "-")
@@ -80,7 +109,20 @@ def _detail(each: ExplainedStep) -> None:
     _say_list("needs", list(_needs(decision)))
     _say_list("inputs", [f"{name}: {_parameter(parameter)}" for name, parameter in contract.inputs.items()])
     _say_list("outputs", [f"{name}: {_parameter(parameter)}" for name, parameter in contract.outputs.items()])
-    _say_list("rules", [line for match in explanation.policies for line in _considered(match)])
+    if each.preview is not None:
+        say_pair("preview", _preview(each.preview))
+    # A step that adds to the contract of its tool is judged by both (ADR 0010).
+    judged_twice = any(match.of_tool for match in explanation.policies)
+    whose = {False: "for the step: ", True: "for its tool alone: "} if judged_twice else {False: ""}
+    rules = [f"{whose[match.of_tool]}{line}" for match in explanation.policies for line in _considered(match)]
+    _say_list("rules", rules)
+
+
+def _preview(preview: ExplainedPreview) -> str:
+    """A preview with its command and contract; a template is shown as it is written."""
+    command = " ".join(preview.command)
+    refusal = f"; not run: {preview.refusal}" if preview.refusal is not None else ""
+    return f"{command} (effects {_effects(preview.contract)}, writes nothing){refusal}"
 
 
 def _say_list(title: str, lines: list[str]) -> None:
@@ -106,6 +148,7 @@ def _written(value: object) -> str:
 def _considered(match: PolicyMatch) -> Iterator[str]:
     for considered in match.considered:
         why = f"no: {considered.failed}" if considered.failed else f"matches, {match.verdict.word}"
+        why = "matches, serialize" if considered.goes_on else why
         yield f"{considered.rule}: {why}"
     if not match.considered:
         yield f"{match.policy}: no rules"

@@ -11,7 +11,7 @@ from gert.kernel.foundation.text import printable
 
 COLUMNS: Final = (
     "run_id", "runbook", "started", "mode", "actor", "status", "category", "code", "duration_seconds",
-    "failure_kind", "failed_step", "violations", "trace",
+    "waited_seconds", "failure_kind", "failed_step", "violations", "trace",
 )  # fmt: skip
 # The wide forms too: some spreadsheets take them for the narrow ones.
 _FORMULA: Final = tuple("=+-@\t\r\n＝＋－＠")  # noqa: RUF001
@@ -37,5 +37,6 @@ def cell(value: str | float | None) -> str:
 def _row(run: RunSummary) -> tuple[str | float | None, ...]:
     return (
         run.run_id, run.runbook, format_timestamp(run.started), run.mode, run.actor, run.status or INCOMPLETE,
-        run.category, run.code, run.seconds, run.failure_kind, run.failed_step, run.violations.total, run.trace,
+        run.category, run.code, run.seconds, run.waited, run.failure_kind, run.failed_step,
+        run.violations.total, run.trace,
     )  # fmt: skip

@@ -11,6 +11,7 @@ import click
 from gert.ecosystem.surfaces.cli.output import plural, say
 from gert.ecosystem.surfaces.cli.phrases import BAD, CATEGORY, DOUBTFUL, QUIET, clip, elapsed
 from gert.kernel.events.outcomes import ENDINGS, RunbookOutcomes
+from gert.kernel.events.tally import Durations
 from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
 
 BAR: Final = 22
@@ -94,7 +95,9 @@ def _sections(each: RunbookOutcomes) -> Iterator[tuple[str, list[str]]]:
     if codes:
         yield "Top outcome codes", _counted(codes, len(codes) + bool(each.codes.beyond))
     if each.durations.count:
-        yield "Duration", [_durations(each)]
+        yield "Duration", [_spread(each.durations)]
+    if each.waits.longest:
+        yield "of it waiting", [_spread(each.waits)]
     failures = each.failures_by_kind()
     if failures:
         rows = [(kind, count, _places(steps)) for kind, count, steps in failures]
@@ -116,13 +119,13 @@ def _counted(rows: Sequence[tuple[str, int]], total: int) -> list[str]:
     return [*lines, f"and {total - TOP_CODES} more"] if total > TOP_CODES else lines
 
 
-def _durations(each: RunbookOutcomes) -> str:
-    measured = (
-        ("median", each.durations.percentile(50)),
-        ("p95", each.durations.percentile(95)),
-        ("longest", each.durations.longest),
+def _spread(measured: Durations) -> str:
+    shown = (
+        ("median", measured.percentile(50)),
+        ("p95", measured.percentile(95)),
+        ("longest", measured.longest),
     )
-    return ", ".join(f"{name} {elapsed(timedelta(seconds=seconds or 0))}" for name, seconds in measured)
+    return ", ".join(f"{name} {elapsed(timedelta(seconds=seconds or 0))}" for name, seconds in shown)
 
 
 def _violations(rows: Sequence[tuple[str, str, int, int]]) -> list[str]:

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from io import TextIOWrapper
 from typing import Any, Final, TypeAlias
 
@@ -40,9 +41,10 @@ def _escaped(character: str) -> str:
 def complain(message: str, hint: str | None = None) -> None:
     """Print an error and what to do about it."""
     label = click.style("error:", fg="red", bold=True)
-    click.echo(f"{label} {printable(message)}", err=True)
-    if hint:
-        click.echo(f"  {click.style('hint:', fg='cyan')} {printable(hint)}", err=True)
+    with suppress(OSError):  # the terminal was closed: nobody can be told, and the exit code still says it
+        click.echo(f"{label} {printable(message)}", err=True)
+        if hint:
+            click.echo(f"  {click.style('hint:', fg='cyan')} {printable(hint)}", err=True)
 
 
 def speak_anyway() -> None:

@@ -160,6 +160,11 @@ def elapsed(duration: timedelta) -> str:
     return f"{hours}h{minutes:02}m" if hours < 48 else f"{hours // 24}d{hours % 24:02}h"
 
 
+def took_text(duration: str, waited: str | None) -> str:
+    """How long something took, and how much of that it waited."""
+    return duration_text(duration) + (f" ({duration_text(waited)} of it waiting)" if waited else "")
+
+
 def duration_text(text: str) -> str:
     """A recorded duration at a glance, or as it stands if it is none."""
     try:

@@ -22,9 +22,10 @@ MOST_OPEN: Final = 1000
 # What belongs to a step, and is said before it executes or while it does, stands below the line with its name.
 _BENEATH: Final = (
     says.InputResolved, says.ApprovalSubmitted, says.ApprovalResponse, says.ApprovalEscalated, says.ApprovalResolved,
-    says.PreviewCaptured, says.StepRetry, says.RedactionApplied, says.ContractViolation, says.ScopeExport,
+    says.ApprovalRefused, says.PreviewCaptured, says.PreviewSkipped, says.ApprovalOutdated,
+    says.StepRetry, says.RedactionApplied, says.ContractViolation, says.MissingKey, says.ScopeExport,
     says.BranchEnter, says.BranchExit, says.ParallelFork, says.ParallelMerge,
-    says.RepeatStart, says.RepeatIteration,
+    says.RepeatStart, says.RepeatIteration, says.GroupStart, says.GroupComplete,
 )  # fmt: skip
 
 

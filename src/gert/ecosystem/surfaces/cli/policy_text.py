@@ -117,8 +117,9 @@ def _model(source: PolicySource) -> PolicyFile:
 
 def _terms(policy: Policy) -> Iterator[str]:
     waits = DEFAULT_APPROVAL_TIMEOUT if policy.approval_timeout is None else policy.approval_timeout
+    otherwise = ", unless another policy sets a time" if policy.approval_timeout is None else ""
     signed = ", and count only if they are signed" if policy.require_signed_approvals else ""
-    yield f"requests for approval stay open for {format_duration(timedelta(seconds=waits))}{signed}"
+    yield f"requests for approval stay open for {format_duration(timedelta(seconds=waits))}{otherwise}{signed}"
     if policy.separation_of_duties:
         yield "whoever started a run may approve nothing in it"
     for name, people in sorted(policy.groups.items()):
@@ -134,7 +135,10 @@ def _rule(number: int, rule: Rule, lost: Finding | None) -> Iterator[str]:
 
 
 def _when(rule: Rule) -> Iterator[str]:
-    if not takes_part(rule):
+    if not (takes_part(rule) or rule.serialize):
+        return
+    if rule.outcome is not None:
+        yield f"when a run ends with an outcome of category {_either(rule.outcome)}"
         return
     asked = [_matcher(at) for at in conditions(rule)]
     yield f"when a step {', and '.join(asked)}" if asked else "for every step that is left"
@@ -151,8 +155,11 @@ def _matcher(condition: Condition) -> str:
 
 def _then(rule: Rule) -> Iterator[str]:
     verdict = rule.verdict
-    if verdict is None:
+    if rule.serialize:
+        yield "it runs one at a time, in lanes and parallel loops as well"
+    if verdict is None and rule.contract_violations is not None:
         yield "a step that breaks its contract fails, whichever rule decides"
+    if verdict is None:
         return
     if verdict is Verdict.REQUIRE_APPROVAL:
         yield from _approval(rule)
@@ -202,7 +209,9 @@ def _chain(ruling: Ruling, match: PolicyMatch, whose: str) -> Iterator[str]:
     says = f"{match.verdict.word}{decides}" if match.rule is not None else "no rule matches"
     yield f"  {printable(match.policy)}{whose}: {says}"
     for each in match.considered:
-        if each.failed is None:
+        if each.goes_on:
+            yield f"    + {printable(f'{_within(match, each.rule.short)}: runs one at a time')}"
+        elif each.failed is None:
             yield f"    → {printable(_within(match, str(each.rule)))}"
         else:
             yield f"    ✗ {printable(f'{_within(match, each.rule.short)}: `{each.failed}` does not hold')}"

@@ -14,7 +14,7 @@ from gert.kernel.events.payload import Payload
 
 INDENT: Final = "  "
 
-BLOCKS: Final = ("branch", "parallel", "repeat")
+BLOCKS: Final = ("branch", "parallel", "repeat", "group")
 AT_ONCE: Final = ("assert", "end")
 """Kinds of steps that take no time: how they ended says that they began."""
 

@@ -49,7 +49,9 @@ class Rehearsal:
                 self._add(self._about(payload), depth + 2)
         elif isinstance(payload, StepComplete):
             begun = self._begun.pop(event.path, None)
-            if begun is not None and payload.reason == "probe":
+            if begun is not None and payload.reason == "after_skipped_write":
+                self._add(["a step before it that may write was left out: what it would read is not known"], depth + 1)
+            elif begun is not None and payload.reason == "probe":
                 self._add([self._why_not(begun)], depth + 1)
 
     def printed(self, path: str, stream: str, text: str) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 import click
 
 from gert.ecosystem.host.rerun import RerunOptions, rerun
-from gert.ecosystem.surfaces.cli.exec import reason
 from gert.ecosystem.surfaces.cli.going_on import Going, going_on
 
 
@@ -37,4 +36,4 @@ def command(run_id: str, step: str, break_glass: str | None, **shared: Any) -> G
     Exits with 0 when the run completed or waits, 1 when the way up to the step is not the same, 2 when it was called
     wrongly, 3 when the run failed or was denied.
     """
-    return partial(rerun, RerunOptions(run_id=run_id, step=step, break_glass=reason(break_glass), **shared))
+    return partial(rerun, RerunOptions(run_id=run_id, step=step, break_glass=break_glass, **shared))

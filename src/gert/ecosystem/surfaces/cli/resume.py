@@ -24,19 +24,43 @@ CHOICES = get_args(Reconciliation)
     help="What became of a call nobody knows the result of: success, failed or retry.",
 )
 @click.option(
+    "--reconcile-output",
+    "outputs",
+    multiple=True,
+    metavar="STEP.NAME=VALUE",
+    help="An output of a call that is reconciled as a success; required ones are asked for at a terminal.",
+)
+@click.option(
     "--input", "inputs", multiple=True, metavar="NAME=VALUE", help="A secret input that has to be given again."
 )
+@click.option("--allow-running", is_flag=True, help="Resume even if a tool of the run is still running.")
 @going_on
-def command(run_id: str, ticket: str | None, reconcile: tuple[str, ...], **shared: Any) -> Going:
+def command(
+    run_id: str,
+    ticket: str | None,
+    reconcile: tuple[str, ...],
+    outputs: tuple[str, ...],
+    allow_running: bool,
+    **shared: Any,
+) -> Going:
     """Go on with a run: recorded answers first, the live world after; no step that has completed runs twice.
 
     A call that was announced and has no recorded result is made again only if its contract is idempotent; otherwise you
-    say what became of it. Two processes never go on with the same run.
+    say what became of it. While its process still runs on this machine, nothing is called. Two processes never go on
+    with the same run.
     Exits with 0 when the run completed or waits, 1 when its record or its runbook is not what it was, 2 when it was
     called wrongly, 3 when the run failed or is in doubt.
     """
     choices = dict(_choice(text) for text in reconcile)
-    return partial(resume, ResumeOptions(run_id=run_id, ticket=ticket, reconcile=choices, **shared))
+    options = ResumeOptions(
+        run_id=run_id,
+        ticket=ticket,
+        reconcile=choices,
+        reconcile_outputs=outputs,
+        allow_running=allow_running,
+        **shared,
+    )
+    return partial(resume, options)
 
 
 def _choice(text: str) -> tuple[str, Reconciliation]:

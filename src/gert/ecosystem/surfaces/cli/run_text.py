@@ -12,6 +12,7 @@ from gert.ecosystem.host.abandon import Abandoned
 from gert.ecosystem.host.run_entry import Entry
 from gert.ecosystem.host.run_facts import agent_facts
 from gert.ecosystem.host.runs import words_for_state
+from gert.ecosystem.host.ticket_document import request_document
 from gert.ecosystem.surfaces.cli.output import Cell, plural
 from gert.ecosystem.surfaces.cli.phrases import (
     BAD,
@@ -21,8 +22,8 @@ from gert.ecosystem.surfaces.cli.phrases import (
     LIVELY,
     LONGEST_NAME,
     clip,
-    duration_text,
     elapsed,
+    took_text,
     value_text,
 )
 from gert.errors import TraceError
@@ -88,6 +89,7 @@ def as_row(entry: Entry) -> dict[str, Any]:
         "outcome": {"category": summary.category, "code": summary.code} if summary is not None and ended else None,
         "events": entry.events,
         "duration": _seconds(entry),
+        "waited": _waited(entry),
         "tickets": [file.id for file in entry.tickets],
         "trace": entry.trace,
         "db": entry.place.db,
@@ -107,15 +109,17 @@ def as_document(entry: Entry) -> dict[str, Any]:
         "file": entry.state.file if entry.state is not None else None,
         "host": start.get("host"),
         "gert_version": start.get("gert_version"),
+        "parent_run_id": start.get("parent_run_id"),
         **{name: start.get(name) for name in hashes},
         "inputs": start.get("inputs", {}),
         "input_sources": start.get("input_sources", {}),
         "pending": [
             {
                 "ticket_id": file.id,
-                "step_id": file.ticket.request.step_id,
                 "status": file.status,
+                "created": file.ticket.created_at,
                 "expires_at": file.ticket.expires_at,
+                **request_document(file.ticket.request),
             }
             for file in entry.tickets
         ],
@@ -146,6 +150,7 @@ def about(entry: Entry, now: datetime) -> Iterator[str]:
         ("file", said["file"]),
         ("digest", said["runbook_hash"]),
         ("started", f"{began}, by {said['actor']}" + (f" on {said['host']}" if said["host"] else "")),
+        ("started by", f"run {said['parent_run_id']}" if said["parent_run_id"] else None),
         ("mode", said["mode"]),
         ("gert", said["gert_version"]),
         ("recorded", f"{plural(entry.events, 'event')} in {entry.trace or entry.place.name}"),
@@ -233,7 +238,9 @@ def _inputs(said: dict[str, Any]) -> Iterator[str]:
 def _end(entry: Entry, said: dict[str, Any]) -> Iterator[str]:
     end = said["end"] or {}
     if entry.end is not None:
-        yield _line("took", duration_text(str(entry.end.data.get("duration", ""))))
+        end_data = entry.end.data
+        waited = end_data.get("waited")
+        yield _line("took", took_text(str(end_data.get("duration", "")), None if waited is None else str(waited)))
     if said["outcome"]:
         yield _line("outcome", f"{said['outcome']['category']}: {said['outcome']['code']}")
     for title, name in (("failed at", "failed_step"), ("because", "failure"), ("finally", "finally_failure")):
@@ -263,6 +270,12 @@ def _seconds(entry: Entry) -> float | None:
     except TraceError:
         return None
     return round(max(covered.total_seconds(), 0.0), 3)
+
+
+def _waited(entry: Entry) -> float | None:
+    """How much of that it waited; unknown until it has ended."""
+    summary = entry.summary if entry.kind == "runbook" else None
+    return round(summary.waited, 3) if summary is not None and summary.waited is not None else None
 
 
 def _ago(moment: datetime | None, now: datetime) -> str:

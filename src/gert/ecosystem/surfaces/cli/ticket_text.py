@@ -3,10 +3,9 @@
 import shlex
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 import click
-import msgspec
 
 from gert.ecosystem.approvals.terminal import summary
 from gert.ecosystem.approvals.ticket_file import Heard, TicketFile
@@ -14,7 +13,6 @@ from gert.ecosystem.approvals.tickets import Answered
 from gert.ecosystem.surfaces.cli.output import Cell, plural, say
 from gert.ecosystem.surfaces.cli.phrases import elapsed
 from gert.kernel.events.envelope import parse_timestamp
-from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.foundation.text import printable
 
 HEADINGS: Final = ("ticket", "runbook", "step", "risk", "asked by", "since", "expires", "answers")
@@ -84,17 +82,6 @@ def standing(file: TicketFile) -> str:
     """How many have approved, and what that means."""
     count = f"{file.approvals} of {plural(file.needed, 'approval')}"
     return count if file.status == "pending" else f"{count}, the ticket is {file.status}"
-
-
-def as_document(file: TicketFile, now: datetime) -> dict[str, Any]:
-    """A ticket as machines read it; secrets are masked."""
-    document: dict[str, Any] = masked(msgspec.to_builtins(file, enc_hook=str))
-    return {
-        **document,
-        "status": file.status_at(now),
-        "approvals": file.approvals,
-        "needed": file.needed,
-    }
 
 
 def _said(heard: Heard) -> str:

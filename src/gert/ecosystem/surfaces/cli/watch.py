@@ -70,6 +70,7 @@ def command(
 
     A run that takes longer than the interval is followed by the next at once. A run that does not complete ends the
     loop. Ctrl-C ends it after the run that is under way; a second one cancels that run, a third ends everything.
+    SIGTERM and SIGHUP cancel the run at once. A run that is cancelled runs `finally` and finishes its record.
     Exits with 0 when it ended by --stop-on, --count or Ctrl-C, 3 when a run failed or was denied, 130 when a run was
     cancelled by Ctrl-C.
     """

@@ -20,7 +20,7 @@ from gert.kernel.template.values import as_number, is_empty, is_list, is_map
 
 
 def run_assert(
-    step: AssertStep, frame: Frame, plan: Plan, inputs: dict[str, Any], names: Iterator[str]
+    step: AssertStep, frame: Frame, plan: Plan, inputs: dict[str, Any], names: Iterator[str], approval: object = None
 ) -> Steps[Result]:
     """Evaluate each assertion in order; the first that does not hold decides, unless one before is unknown."""
     yield from ()  # an assertion asks nothing

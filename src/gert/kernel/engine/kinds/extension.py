@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from gert.kernel.engine.asks import CallExtension, Steps
+from gert.kernel.engine.asks import ApprovalRequest, CallExtension, Steps
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.keeping import keep_declared
 from gert.kernel.engine.plan import Plan
@@ -12,7 +12,12 @@ from gert.kernel.runbook.documents.steps import ExtensionStep
 
 
 def run_extension(
-    step: ExtensionStep, frame: Frame, plan: Plan, inputs: dict[str, Any], names: Iterator[str]
+    step: ExtensionStep,
+    frame: Frame,
+    plan: Plan,
+    inputs: dict[str, Any],
+    names: Iterator[str],
+    approval: ApprovalRequest | None = None,
 ) -> Steps[Result]:
     """Hand over the inputs and what the step may see, and keep the declared outputs."""
     answer = yield from frame.ask(
@@ -25,6 +30,7 @@ def run_extension(
             inputs=inputs,
             view=dict(frame.data),
             contract=plan.terms.contract,
+            approval=approval,
         )
     )
     result, remarks = keep_declared(answer, frame, plan, inputs)

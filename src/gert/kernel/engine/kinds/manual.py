@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from gert.kernel.engine.asks import CollectEvidence, EvidenceAnswer, Steps, Wanted
+from gert.kernel.engine.asks import ApprovalRequest, CollectEvidence, EvidenceAnswer, Steps, Wanted
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.keeping import assumed
 from gert.kernel.engine.plan import Plan
@@ -15,7 +15,12 @@ from gert.kernel.runbook.documents.steps import ManualStep
 
 
 def run_manual(
-    step: ManualStep, frame: Frame, plan: Plan, inputs: dict[str, Any], names: Iterator[str]
+    step: ManualStep,
+    frame: Frame,
+    plan: Plan,
+    inputs: dict[str, Any],
+    names: Iterator[str],
+    approval: ApprovalRequest | None = None,
 ) -> Steps[Result]:
     """Collect the evidence; what is there becomes the step's outputs."""
     answer = yield from frame.ask(
@@ -31,7 +36,9 @@ def run_manual(
                 Wanted(kind=each.kind, name=each.name, description=each.description, items=each.items)  # type: ignore[arg-type]
                 for each in step.required_evidence
             ),
+            inputs=inputs,
             contract=plan.terms.contract,
+            approval=approval,
         )
     )
     if answer.redacted:

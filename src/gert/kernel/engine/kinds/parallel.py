@@ -6,8 +6,9 @@ from typing import Any, Final
 import msgspec
 
 from gert.kernel.engine.asks import RunLanes, Steps
-from gert.kernel.engine.frame import Clock, Frame, RunBlock
-from gert.kernel.engine.lanes import touched_by, turns
+from gert.kernel.engine.clock import written, written_wait
+from gert.kernel.engine.frame import Frame, RunBlock
+from gert.kernel.engine.lanes import Claims, in_turn, touched_by, turns
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, block_result, failed
 from gert.kernel.events.runbook import BranchOutcome, ParallelFork, ParallelMerge
 from gert.kernel.foundation.canonical import digest_value
@@ -19,7 +20,7 @@ _MOST_SHOWN: Final = 1024 * 1024
 def run_parallel(step: ParallelStep, frame: Frame, run_block: RunBlock) -> Steps[Result]:
     """Fork, run all lanes to their end whatever becomes of the others, and merge in order."""
     labels = step.names
-    waits = turns([touched_by(lane.steps, frame.run.program) for lane in step.branches])
+    waits = turns([touched_by(lane.steps, frame.run.plan) for lane in step.branches])
     yield frame.say(
         ParallelFork(
             step_id=frame.step_id,
@@ -29,14 +30,22 @@ def run_parallel(step: ParallelStep, frame: Frame, run_block: RunBlock) -> Steps
             serialized=waits.contending,
         )
     )
-    frames = [frame.inside(label, frame.state.fork(), Clock()) for label in labels]
-    lanes = tuple(run_block(lane.steps, inside) for lane, inside in zip(step.branches, frames, strict=True))
+    frames = [frame.inside(label, frame.state.fork(), frame.clock.lane()) for label in labels]
+    clocks = [inside.clock for inside in frames]
+    lanes = tuple(
+        in_turn(run_block(lane.steps, inside), inside, [frames[earlier] for earlier in before])
+        for lane, inside, before in zip(step.branches, frames, waits.after, strict=True)
+    )
     ended: tuple[Result | None, ...] = yield RunLanes(lanes, waits.after)
     results = [each if each is not None else failed("cancelled", "the lane was not started") for each in ended]
-    frame.clock.spent += longest([each.clock.spent for each in frames], waits.after)
+    frame.clock.join(clocks)
     merged: dict[str, Any] = {}
-    for inside in frames:
-        if inside.state.changes is not None:
+    claims = Claims()
+    for index, inside in enumerate(frames):
+        clash = claims.clash(inside.state.changes) if inside.state.changes is not None else None
+        if clash is not None:
+            results[index] = results[index] if results[index].failure is not None else clash.failed()
+        elif inside.state.changes is not None:
             merged.update(inside.state.changes.names)
             frame.state.merge(inside.state.changes)
     outcomes = tuple(
@@ -46,6 +55,8 @@ def run_parallel(step: ParallelStep, frame: Frame, run_block: RunBlock) -> Steps
             label=step.branches[index].label,
             outcome=result.outcome,
             failure=result.failure,
+            duration=written(clocks[index].ended - clocks[index].started) if clocks[index].has_begun else None,
+            waited=written_wait(clocks[index].waited(clocks[index].started, clocks[index].ended)),
         )
         for index, result in enumerate(results)
     )
@@ -83,11 +94,3 @@ def _shown(merged: dict[str, Any]) -> dict[str, Any]:
     if len(msgspec.json.encode(merged, enc_hook=str)) <= _MOST_SHOWN:
         return merged
     return {name: digest_value(value) for name, value in merged.items()}
-
-
-def longest(spent: list[float], after: tuple[frozenset[int], ...]) -> float:
-    """How long lanes take together when each waits for its turn."""
-    done: list[float] = []
-    for index, own in enumerate(spent):
-        done.append(own + max((done[earlier] for earlier in after[index]), default=0.0))
-    return max(done, default=0.0)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from gert.kernel.engine.asks import CallTool, Steps, ToolAnswer
+from gert.kernel.engine.asks import ApprovalRequest, CallTool, Steps, ToolAnswer
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.keeping import keep_declared
 from gert.kernel.engine.plan import Plan
@@ -11,7 +11,14 @@ from gert.kernel.engine.results import Result
 from gert.kernel.runbook.documents.steps import ToolStep
 
 
-def run_tool(step: ToolStep, frame: Frame, plan: Plan, inputs: dict[str, Any], names: Iterator[str]) -> Steps[Result]:
+def run_tool(
+    step: ToolStep,
+    frame: Frame,
+    plan: Plan,
+    inputs: dict[str, Any],
+    names: Iterator[str],
+    approval: ApprovalRequest | None = None,
+) -> Steps[Result]:
     """Call the tool, and keep its declared outputs."""
     answer: ToolAnswer = yield (
         CallTool(
@@ -23,6 +30,8 @@ def run_tool(step: ToolStep, frame: Frame, plan: Plan, inputs: dict[str, Any], n
             action=plan.terms.action or "",
             inputs=inputs,
             contract=plan.terms.contract,
+            after_skipped_write=frame.state.skipped_write,
+            approval=approval,
         )
     )
     frame.heard(answer)

@@ -9,6 +9,8 @@ from gert.kernel.events.agent.run import (
     HarnessWake,
     PauseRequested,
     ResumeRequested,
+    RunEnded,
+    RunReopened,
     RunStarted,
     RunSummary,
 )
@@ -26,7 +28,7 @@ from gert.kernel.events.agent.steps import (
 from gert.kernel.events.payload import Payload
 
 EVENTS: tuple[type[Payload], ...] = (
-    RunStarted, PauseRequested, ResumeRequested, RunSummary, ContextRead,
+    RunStarted, RunEnded, RunReopened, PauseRequested, ResumeRequested, RunSummary, ContextRead,
     HarnessInitialized, HarnessWake, HarnessSleep, HarnessFailed, HarnessStage,
     ModelRequested, ModelCompleted, ModelFailed, ReplayedWithDrift,
     ToolRequested, ToolCompleted,
@@ -47,6 +49,8 @@ __all__ = [
     "PauseRequested",
     "ReplayedWithDrift",
     "ResumeRequested",
+    "RunEnded",
+    "RunReopened",
     "RunStarted",
     "RunSummary",
     "ToolCompleted",

@@ -18,6 +18,25 @@ class RunStarted(Payload, frozen=True, kw_only=True):
     forked_from: str | None = None
 
 
+class RunEnded(Payload, frozen=True, kw_only=True):
+    """The work of an agent run is done, or it failed.
+
+    error_type: the exception that ended it
+    message: what that says
+    """
+
+    type: ClassVar[str] = "run_ended"
+    status: Literal["completed", "failed"]
+    error_type: str | None = None
+    message: str | None = None
+
+
+class RunReopened(Payload, frozen=True, kw_only=True):
+    """A run that had ended takes a new step."""
+
+    type: ClassVar[str] = "run_reopened"
+
+
 class PauseRequested(Payload, frozen=True, kw_only=True):
     """A run was paused or blocked; until it is resumed or unblocked it takes no steps.
 

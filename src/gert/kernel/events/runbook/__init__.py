@@ -3,6 +3,8 @@
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook.approvals import (
     ApprovalEscalated,
+    ApprovalOutdated,
+    ApprovalRefused,
     ApprovalResolved,
     ApprovalResponse,
     ApprovalSubmitted,
@@ -12,6 +14,8 @@ from gert.kernel.events.runbook.flow import (
     BranchExit,
     ForEachItem,
     ForEachStart,
+    GroupComplete,
+    GroupStart,
     NextTaken,
     OutcomeResolved,
     ParallelFork,
@@ -25,9 +29,11 @@ from gert.kernel.events.runbook.governance import (
     ContractViolation,
     GovernanceDecision,
     PreviewCaptured,
+    PreviewSkipped,
 )
 from gert.kernel.events.runbook.parts import (
     BranchOutcome,
+    DeniedStep,
     Failure,
     Outcome,
 )
@@ -43,6 +49,7 @@ from gert.kernel.events.runbook.run import (
     WebhookSent,
 )
 from gert.kernel.events.runbook.steps import (
+    MissingKey,
     RedactionApplied,
     ScopeExport,
     StepComplete,
@@ -55,16 +62,19 @@ from gert.kernel.events.runbook.steps import (
 EVENTS: tuple[type[Payload], ...] = (
     RunStart, InputResolved, RunResumed, RunForked, RunCancelled, FinallyStart, FinallyComplete, RunComplete,
     WebhookSent,
-    StepStart, StepComplete, StepRetry, StepReconciled, RedactionApplied, VisibilityApplied, ScopeExport,
+    StepStart, StepComplete, StepRetry, StepReconciled, RedactionApplied, VisibilityApplied, MissingKey, ScopeExport,
     BranchEnter, BranchExit, ParallelFork, ParallelMerge, ForEachStart, ForEachItem, RepeatStart,
-    RepeatIteration, NextTaken, OutcomeResolved,
-    ContractEvaluated, GovernanceDecision, ContractViolation, PreviewCaptured,
-    ApprovalSubmitted, ApprovalResponse, ApprovalEscalated, ApprovalResolved, BreakGlass,
+    RepeatIteration, GroupStart, GroupComplete, NextTaken, OutcomeResolved,
+    ContractEvaluated, GovernanceDecision, ContractViolation, PreviewCaptured, PreviewSkipped,
+    ApprovalSubmitted, ApprovalResponse, ApprovalRefused, ApprovalEscalated, ApprovalOutdated, ApprovalResolved,
+    BreakGlass,
 )  # fmt: skip
 
 __all__ = [
     "EVENTS",
     "ApprovalEscalated",
+    "ApprovalOutdated",
+    "ApprovalRefused",
     "ApprovalResolved",
     "ApprovalResponse",
     "ApprovalSubmitted",
@@ -74,19 +84,24 @@ __all__ = [
     "BreakGlass",
     "ContractEvaluated",
     "ContractViolation",
+    "DeniedStep",
     "Failure",
     "FinallyComplete",
     "FinallyStart",
     "ForEachItem",
     "ForEachStart",
     "GovernanceDecision",
+    "GroupComplete",
+    "GroupStart",
     "InputResolved",
+    "MissingKey",
     "NextTaken",
     "Outcome",
     "OutcomeResolved",
     "ParallelFork",
     "ParallelMerge",
     "PreviewCaptured",
+    "PreviewSkipped",
     "RedactionApplied",
     "RepeatIteration",
     "RepeatStart",

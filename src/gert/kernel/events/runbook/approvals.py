@@ -9,7 +9,8 @@ from gert.kernel.events.vocabulary import ApprovalStatus, RiskLevel
 class ApprovalSubmitted(Payload, frozen=True, kw_only=True):
     """Approval was requested.
 
-    request_hash: binds the approval to runbook, step, contract, inputs and preview
+    request_hash: binds the approval to the runbook, step, contract, inputs, tool file, command and preview
+    program: where the program was found
     method: the provider that asks
     expires_at: when the ticket lapses
     approvers: people and `group:` names who may answer; empty means anyone
@@ -26,12 +27,26 @@ class ApprovalSubmitted(Payload, frozen=True, kw_only=True):
     approvers: tuple[str, ...] = ()
     requested_by: str | None = None
     preview_digest: str | None = None
+    program: str | None = None
+
+
+class ApprovalOutdated(Payload, frozen=True, kw_only=True):
+    """What would run is not what a ticket asks for, so its approval does not count and another one is needed.
+
+    request_hash: of the request that is outdated
+    """
+
+    type: ClassVar[str] = "approval_outdated"
+    ticket_id: str
+    step_id: str
+    reason: str
+    request_hash: str
 
 
 class ApprovalResponse(Payload, frozen=True, kw_only=True):
     """Somebody answered a request for approval.
 
-    objection: why the answer does not count, if it does not
+    objection: why the answer does not count; only in older traces, since such answers are `approval_refused`
     verified: whether its signature was checked and holds
     timestamp: when the approver answered, by the approver's clock
     """
@@ -49,6 +64,30 @@ class ApprovalResponse(Payload, frozen=True, kw_only=True):
     key_id: str | None = None
     reason: str | None = None
     objection: str | None = None
+
+
+class ApprovalRefused(Payload, frozen=True, kw_only=True):
+    """A response to a request for approval does not count; the ticket stays open and the run goes on waiting.
+
+    approved: what the response says
+    objection: why it does not count
+    verified: whether its signature was checked and holds
+    timestamp: when the response was given, by its sender's clock
+    """
+
+    type: ClassVar[str] = "approval_refused"
+    ticket_id: str
+    step_id: str
+    approved: bool
+    approver_id: str
+    method: str
+    timestamp: str
+    objection: str
+    verified: bool = False
+    signature: str | None = None
+    signature_alg: str | None = None
+    key_id: str | None = None
+    reason: str | None = None
 
 
 class ApprovalEscalated(Payload, frozen=True, kw_only=True):

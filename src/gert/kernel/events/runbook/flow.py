@@ -105,6 +105,25 @@ class RepeatIteration(Payload, frozen=True, kw_only=True):
     until_result: bool | None = None
 
 
+class GroupStart(Payload, frozen=True, kw_only=True):
+    """The steps of a group begin; in a loop, those of one item.
+
+    step_count: how many steps the group has
+    """
+
+    type: ClassVar[str] = "group_start"
+    step_id: str
+    step_count: int
+
+
+class GroupComplete(Payload, frozen=True, kw_only=True):
+    """The steps of a group are done."""
+
+    type: ClassVar[str] = "group_complete"
+    step_id: str
+    status: StepStatus = "success"
+
+
 class NextTaken(Payload, frozen=True, kw_only=True):
     """A step sent the run to another step with `next`.
 
@@ -122,8 +141,12 @@ class NextTaken(Payload, frozen=True, kw_only=True):
 
 
 class OutcomeResolved(Payload, frozen=True, kw_only=True):
-    """An `end` step was reached."""
+    """An `end` step was reached.
+
+    notify: people whom rules on the outcome want to be told
+    """
 
     type: ClassVar[str] = "outcome_resolved"
     step_id: str
     structured_outcome: Outcome
+    notify: tuple[str, ...] = ()

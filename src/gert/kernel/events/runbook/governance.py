@@ -43,15 +43,29 @@ class ContractViolation(Payload, frozen=True, kw_only=True):
 
 
 class PreviewCaptured(Payload, frozen=True, kw_only=True):
-    """What a step would change was asked beforehand.
+    """The preview of a step was run.
 
     digest: the digest of the preview, part of the request hash of an approval
+    command: the program and its arguments
     """
 
     type: ClassVar[str] = "preview_captured"
     step_id: str
     digest: str
     output: str
+    command: tuple[str, ...] = ()
+
+
+class PreviewSkipped(Payload, frozen=True, kw_only=True):
+    """The preview of a step was not run.
+
+    command: the program and its arguments
+    """
+
+    type: ClassVar[str] = "preview_skipped"
+    step_id: str
+    reason: str
+    command: tuple[str, ...] = ()
 
 
 class BreakGlass(Payload, frozen=True, kw_only=True):

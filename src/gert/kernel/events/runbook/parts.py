@@ -15,6 +15,13 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str
 
 
+class DeniedStep(msgspec.Struct, frozen=True):
+    """A step that policy denied: its path, and why."""
+
+    path: str
+    message: str
+
+
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a run came to: a fixed category, the author's code, and free details."""
 
@@ -24,10 +31,16 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BranchOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How one lane of a parallel block ended."""
+    """How one lane of a parallel block ended.
+
+    duration: from its first to its last event; absent where it never began
+    waited: the part of it in which something waited for people, a free lane or a resume
+    """
 
     index: int
     status: StepStatus
     label: str | None = None
     outcome: Outcome | None = None
     failure: Failure | None = None
+    duration: str | None = None
+    waited: str | None = None

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from msgspec import field
 
 from gert.kernel.events.payload import Payload
-from gert.kernel.events.runbook.parts import Failure, Outcome
+from gert.kernel.events.runbook.parts import DeniedStep, Failure, Outcome
 from gert.kernel.events.vocabulary import OutcomeCategory, RunKind, RunMode, RunStatus, StepStatus
 
 
@@ -21,7 +21,7 @@ class RunStart(Payload, frozen=True, kw_only=True):
     input_sources: where each input came from, by input name
     secrets: the names of declared secrets, never their values
     scenario: the scenario that answers, in a replay
-    parent_run_id: the run that started this one, if a run did
+    parent_run_id: the run that started this one: the one it is a rerun of, or the one whose tool called gert
     """
 
     type: ClassVar[str] = "run_start"
@@ -44,9 +44,10 @@ class RunStart(Payload, frozen=True, kw_only=True):
 
 
 class InputResolved(Payload, frozen=True, kw_only=True):
-    """An input got its value; one event per input, after `run_start`.
+    """An input got its value, or its source has none; one event per input, after `run_start`.
 
-    source: `cli`, `env/NAME`, `file/PATH`, `prompt`, `provider/NAME.PATH` or `default`
+    source: `cli`, `env/NAME`, `file/PATH`, `prompt`, `provider/NAME.PATH`, `default`, or `unset` where an optional
+        input has no value in its source
     """
 
     type: ClassVar[str] = "input_resolved"
@@ -122,8 +123,11 @@ class FinallyComplete(Payload, frozen=True, kw_only=True):
 class RunComplete(Payload, frozen=True, kw_only=True):
     """A run ended; this event carries the seal.
 
+    duration: from its first to its last event
+    waited: the part of `duration` in which something in it waited for people, a free lane or a resume
     outcome: what the run came to, if it reached an `end` step
     reachable_outcomes: in a dry-run, every outcome that can be reached; a dry-run claims none
+    denied: in a dry-run or a probe, the steps on ways to these outcomes that policy denies
     finally_failure: the first failure among the `finally` steps
     break_glass: how many decisions were overridden in an emergency
     chain_hash: the head of the chain before this event; equal to its `prev_hash`
@@ -137,10 +141,12 @@ class RunComplete(Payload, frozen=True, kw_only=True):
     status: RunStatus
     mode: RunMode
     duration: str
+    waited: str | None = None
     outcome: Outcome | None = None
     failure: Failure | None = None
     failed_step: str | None = None
     reachable_outcomes: tuple[Outcome, ...] = ()
+    denied: tuple[DeniedStep, ...] = ()
     finally_failure: Failure | None = None
     break_glass: int = 0
     chain_hash: str | None = None

@@ -34,6 +34,8 @@ class StepStart(Payload, frozen=True, kw_only=True):
 class StepComplete(Payload, frozen=True, kw_only=True):
     """A step ended.
 
+    duration: from its first to its last event
+    waited: the part of `duration` in which something in it waited for people, a free lane or a resume
     outputs: the declared outputs, redacted
     failure: present when the status is `failed` or `error`, or the step was denied
     reason: why the step was skipped
@@ -47,6 +49,7 @@ class StepComplete(Payload, frozen=True, kw_only=True):
     step_id: str
     status: StepStatus
     duration: str
+    waited: str | None = None
     outputs: dict[str, Any] = field(default_factory=dict)
     failure: Failure | None = None
     reason: SkipReason | None = None
@@ -110,6 +113,20 @@ class VisibilityApplied(Payload, frozen=True, kw_only=True):
     view_hash: str
     allow: tuple[str, ...] | None = None
     deny: tuple[str, ...] = ()
+
+
+class MissingKey(Payload, frozen=True, kw_only=True):
+    """A warning: a template read a key that the result of a keyed loop does not have, and got nothing.
+
+    loop: the step whose result it is
+    keys: the first keys there are
+    """
+
+    type: ClassVar[str] = "missing_key"
+    step_id: str
+    loop: str
+    key: str
+    keys: tuple[str, ...] = ()
 
 
 class ScopeExport(Payload, frozen=True, kw_only=True):

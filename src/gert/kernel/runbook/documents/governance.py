@@ -1,5 +1,6 @@
 """The `governance` block of a runbook or policy: rules and the terms of approval."""
 
+from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
 from gert.kernel.governance.risk import Risk
 from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.kinds import (
@@ -11,7 +12,7 @@ from gert.kernel.runbook.kinds import (
     Int,
     ListOf,
     Nested,
-    Text,
+    PersonText,
     words,
 )
 from gert.kernel.runbook.model import Model, optional
@@ -19,7 +20,7 @@ from gert.kernel.runbook.tree import Seq
 
 VERDICTS = Verdict.words()
 RISK = words(*Risk.words())
-APPROVERS = ListOf(Text("a person or `group:` name", minLength=1), minItems=1, uniqueItems=True)
+APPROVERS = ListOf(PersonText("a person or `group:` name", minLength=1), minItems=1, uniqueItems=True)
 
 
 class MatchBlock(Model):
@@ -47,6 +48,10 @@ class RuleBlock(MatchBlock):
         Choice("a risk level or a list of them", {str: RISK, Seq: ListOf(RISK, minItems=1)}),
         "derived risk level",
     )
+    outcome: tuple[str, ...] | None = optional(
+        ListOf(words(*OUTCOME_CATEGORIES), minItems=1, uniqueItems=True),
+        "categories of outcomes: the rule judges `end` steps, and nothing else",
+    )
     contract: MatchBlock | None = optional(Nested(MatchBlock), "further matchers on the contract")
     default: str | None = optional(words(*VERDICTS), "verdict for every step no earlier rule matched")
     action: str | None = optional(words(*VERDICTS), "verdict for a step that matches")
@@ -59,6 +64,7 @@ class RuleBlock(MatchBlock):
     escalate_to: tuple[str, ...] | None = optional(APPROVERS, "who is asked when `on_timeout` is `escalate`")
     limits: LimitsBlock | None = optional(Nested(LimitsBlock), "a circuit breaker")
     break_glass: bool | None = optional(BOOL, "allow an emergency override with a recorded reason")
+    serialize: bool | None = optional(BOOL, "run matching steps of lanes and parallel loops one at a time")
 
 
 class GovernanceBlock(Model):

@@ -55,8 +55,8 @@ class ForEachBlock(Model):
 
     as_: str = required(IDENTIFIER_WORD, "name of the current item inside the loop", key="as")
     over: Any = required(
-        Choice("a template, a list or text", {str: TEMPLATE, Seq: TEMPLATED}),
-        "the items: a template, a list, or text to be split on commas",
+        Choice("a template or a list", {str: TEMPLATE, Seq: TEMPLATED}),
+        "the items: a list, or a template that gives one",
     )
     key: Template | None = optional(WORDING, "key each result by this instead of its index")
     parallel: bool = optional(BOOL, "run the iterations concurrently", default=False)

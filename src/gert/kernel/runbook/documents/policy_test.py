@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
 from gert.kernel.runbook.documents.contract import ContractBlock
 from gert.kernel.runbook.documents.governance import RISK, VERDICTS
 from gert.kernel.runbook.documents.policy import GROUPS
@@ -52,6 +53,7 @@ class ExpectedDecisionBlock(Model):
     violations_deny: bool | None = optional(BOOL, "whether a contract violation is an error of the step")
     max_targets: int | None = optional(Int(minimum=1), "most targets one step may touch")
     max_per_hour: int | None = optional(Int(minimum=1), "most executions in an hour")
+    serialize: bool | None = optional(BOOL, "whether matching steps run one at a time")
     reasons: tuple[str, ...] = optional(TEXTS, "words each of which one of the reasons contains", default=())
 
 
@@ -64,6 +66,9 @@ class PolicyCaseBlock(Model):
     )
     tool: str | None = optional(NONEMPTY, "a tool file whose contract is judged; relative to this file")
     action: str | None = optional(NONEMPTY, "its action; may be left out where there is only one")
+    outcome: str | None = optional(
+        words(*OUTCOME_CATEGORIES), "the category of an `end` that is judged, instead of a contract"
+    )
     targets: int = optional(Int(minimum=1), "how many targets the step touches, for `max_targets`", default=1)
     requested_by: str | None = optional(NONEMPTY, "who started the run")
     expect: ExpectedDecisionBlock | None = optional(Nested(ExpectedDecisionBlock), "what governance must say")

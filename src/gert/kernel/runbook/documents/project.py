@@ -4,7 +4,19 @@ from typing import Any, Final
 
 from gert.kernel.runbook.documents.policy import GROUPS
 from gert.kernel.runbook.documents.shared import KEY_REFERENCE, WEBHOOK_URL, OnOutcome
-from gert.kernel.runbook.kinds import EXTENSIONS, NAME, NAME_WORD, NONEMPTY, TEXT, TEXTS, MapOf, Nested, Word, words
+from gert.kernel.runbook.kinds import (
+    EXTENSIONS,
+    NAME,
+    NAME_WORD,
+    NONEMPTY,
+    TEXT,
+    TEXTS,
+    ListOf,
+    MapOf,
+    Nested,
+    Word,
+    words,
+)
 from gert.kernel.runbook.model import Model, optional, required
 
 PROJECT_FILE: Final = "gert-project.yaml"
@@ -30,6 +42,7 @@ class TracesBlock(Model):
 LOOPBACK_ADDRESS: Final = r"^(localhost|127\.0\.0\.1|\[::1\]):[1-9][0-9]{0,4}$"
 BASE_URL: Final = r"^(https://|http://(localhost|127\.0\.0\.1|\[::1\])([:/]|$))[^?#]*$"
 STATUS_URL: Final = r"^(https://|http://(localhost|127\.0\.0\.1|\[::1\])([:/]|$)|\$\{).*\{ticket_id\}"
+HOST: Final = r"^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[1-9][0-9]{0,4})?$"
 SLACK_USER: Final = "^[A-Z0-9]{2,64}$"
 
 _URL: Final = Word("a URL", pattern=WEBHOOK_URL)
@@ -94,6 +107,11 @@ class Config(Model):
     groups: dict[str, tuple[str, ...]] = optional(GROUPS, "people by group, for `group:` in rules", default={})
     traces: TracesBlock | None = optional(Nested(TracesBlock), "where traces are kept")
     on_outcome: OnOutcome | None = optional(Nested(OnOutcome), "whom to tell, by outcome category")
+    webhook_hosts: tuple[str, ...] = optional(
+        ListOf(Word("a host such as `hooks.example.com` or `127.0.0.1:8080`", pattern=HOST)),
+        "hosts that webhooks of runbooks may be sent to; without a port, on any",
+        default=(),
+    )
     approvals: ApprovalsBlock | None = optional(Nested(ApprovalsBlock), "how people are asked for approval")
     extensions: dict[str, Any] = optional(EXTENSIONS, "free metadata", default={})
 

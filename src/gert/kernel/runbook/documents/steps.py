@@ -1,4 +1,4 @@
-"""The eight kinds of step, and the modifiers they take."""
+"""The nine kinds of step, and the modifiers they take."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -405,6 +405,13 @@ class RepeatStep(_Flow):
         return self.at("steps") if self.steps is not None else self.at("repeat", "steps")
 
 
+class GroupStep(_Flow):
+    """Run several steps in order; with `for_each`, several steps for each item."""
+
+    type = "group"
+    steps: tuple[Step, ...] = required(ListOf(StepKind(), minItems=1), "the steps")
+
+
 STEP_KINDS: Final[dict[str, type[Step]]] = {
     "tool": ToolStep,
     "manual": ManualStep,
@@ -414,4 +421,5 @@ STEP_KINDS: Final[dict[str, type[Step]]] = {
     "end": EndStep,
     "extension": ExtensionStep,
     "repeat": RepeatStep,
+    "group": GroupStep,
 }

@@ -7,6 +7,7 @@ from gert.kernel.runbook.documents.contract import ContractBlock
 from gert.kernel.runbook.documents.modifiers import RetryBlock
 from gert.kernel.runbook.documents.shared import SECRETS, SecretBlock
 from gert.kernel.runbook.kinds import (
+    BOOL,
     ENVIRONMENT_NAME,
     EXTENSIONS,
     IDENTIFIER,
@@ -46,6 +47,8 @@ class ExtractBlock(Model):
     json_path: str | None = optional(
         Word("a path such as `a.b[0]`", pattern=JSON_PATH), "path into JSON: `a.b[0].c`", key="path"
     )
+    trim: bool = optional(BOOL, "remove newlines at the end of text, as `$(…)` does in a shell", default=True)
+    lines: bool = optional(BOOL, "give the text as a list of its lines", default=False)
 
 
 class PreviewBlock(Model):
@@ -80,7 +83,7 @@ class ActionBlock(Model):
 
     @property
     def shown(self) -> "ActionBlock | None":
-        """The action that shows what this one would do; what it prints is all there is to it."""
+        """The preview as an action: a command of its own in the action's environment; what it prints is its result."""
         if self.preview is None or self.preview.argv is None:
             return None
         action = copy(self)

@@ -17,6 +17,7 @@ from gert.kernel.runbook.validate.domain import (
     flow,
     governance,
     identity,
+    installation,
     parallel,
     secrets,
     state,
@@ -59,6 +60,7 @@ RUNBOOK_RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
     contracts.parameters,
     contracts.deprecated,
     contracts.extensions,
+    contracts.writes,
     contracts.retries,
     evidence.assertions,
     evidence.evidence,
@@ -67,6 +69,8 @@ RUNBOOK_RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
     environment.platforms,
     environment.bindings,
     environment.inputs,
+    installation.runnable,
+    environment.webhooks,
 )
 
 

@@ -1,9 +1,17 @@
 """What validation may know about the world; the host gathers it, the kernel only looks."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from typing import Final
 
 import msgspec
+
+
+class Supported(msgspec.Struct, frozen=True, kw_only=True):
+    """What the installation can run, by name: transports of tools, extensions, and providers of inputs."""
+
+    transports: Container[str]
+    extensions: Container[str]
+    providers: Container[str]
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,6 +24,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     environment: Container[str] | None = None
     providers: Container[str] | None = None
     groups: Mapping[str, tuple[str, ...]] | None = None
+    supported: Supported | None = None
+    webhook_hosts: Collection[str] | None = None
     absent: Container[str] = frozenset()
     """Paths a project or configuration names that lead nowhere."""
 

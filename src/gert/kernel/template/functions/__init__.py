@@ -62,6 +62,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "trim": Function(texts.trim, 1, 1),
     "replace": Function(texts.replace, 3, 3),
     "split": Function(texts.split, 2, 2),
+    "lines": Function(texts.lines, 1, 1),
     "join": Function(texts.join, 2, 2, whole=True),
     "quote": Function(texts.quote, 1, 1),
     "toString": Function(texts.to_string, 1, 1, whole=True),
@@ -74,6 +75,10 @@ FUNCTIONS: Mapping[str, Function] = {
     "last": Function(lists.last, 1, 1, gives="element", whole=True),
     "keys": Function(lists.keys, 1, 1),
     "values": Function(lists.values, 1, 1, gives="part", whole=True),
+    "pluck": Function(lists.pluck, 2, 2, whole=True),
+    "filter": Function(lists.filtered, 3, 3),
+    "any": Function(lists.any_is, 3, 3),
+    "all": Function(lists.all_are, 3, 3),
     # Numbers.
     "int": Function(numbers.to_int, 1, 1, "refuses"),
     "float": Function(numbers.to_float, 1, 1, "refuses"),

@@ -1,10 +1,14 @@
 """Functions on lists and maps."""
 
+from collections.abc import Iterator
 from typing import Any
 
+from gert.kernel.foundation.globs import split_path
+from gert.kernel.foundation.secret_refs import is_marked
 from gert.kernel.template.budget import Meter
+from gert.kernel.template.comparing import equal, same_kind
 from gert.kernel.template.printing import sorted_items, written
-from gert.kernel.template.values import MISSING, is_list, is_map, is_nothing, kind, list_of, number_in
+from gert.kernel.template.values import MISSING, field, is_list, is_map, is_nothing, kind, list_of, number_in
 
 
 def length(meter: Meter, value: Any) -> int:
@@ -88,13 +92,54 @@ def last(meter: Meter, value: Any) -> Any:
 
 
 def keys(meter: Meter, value: Any) -> list[str]:
-    """`keys`: a map's keys, sorted."""
+    """`keys`: a map's keys, sorted; those of a keyed result in the order of its items."""
     return [key for key, _ in _entries(meter, value, "keys")]
 
 
 def values(meter: Meter, value: Any) -> list[Any]:
     """`values`: a map's values, in the order of its keys."""
     return [of for _, of in _entries(meter, value, "values")]
+
+
+def pluck(meter: Meter, path: Any, value: Any) -> list[Any]:
+    """`pluck`: what a path leads to in each item; nothing where it leads nowhere."""
+    return [None if found is MISSING else found for _, found in _found(meter, path, value, "pluck")]
+
+
+def filtered(meter: Meter, path: Any, wanted: Any, value: Any) -> list[Any]:
+    """`filter`: the items in which a path leads to an equal value."""
+    return [item for item, found in _found(meter, path, value, "filter") if _is(found, wanted, meter)]
+
+
+def any_is(meter: Meter, path: Any, wanted: Any, value: Any) -> bool:
+    """`any`: whether a path leads to an equal value in at least one item."""
+    return any(_is(found, wanted, meter) for _, found in _found(meter, path, value, "any"))
+
+
+def all_are(meter: Meter, path: Any, wanted: Any, value: Any) -> bool:
+    """`all`: whether a path leads to an equal value in every item; true of an empty list."""
+    return all(_is(found, wanted, meter) for _, found in _found(meter, path, value, "all"))
+
+
+def _found(meter: Meter, path: Any, value: Any, name: str) -> Iterator[tuple[Any, Any]]:
+    """Each item of a list, or each value of a map, and what the path leads to in it; an empty path is the item."""
+    if not isinstance(path, str):
+        raise meter.fault(f"`{name}` needs a path as text, found {kind(path)}", hint=f'as in `{name} "status"`')
+    segments = split_path(path.removeprefix(".")) if path.strip(".") else ()
+    items = values(meter, value) if is_map(value) else list_of(value, meter, name)
+    for item in items:
+        meter.step(1 + len(segments))
+        found = item
+        for segment in segments:
+            found = field(found, segment)
+        yield item, found
+
+
+def _is(found: Any, wanted: Any, meter: Meter) -> bool:
+    """Whether two values are equal as `eq` has it; values that cannot be compared are not."""
+    if type(found) is str and is_marked(found):
+        raise meter.fault("a secret cannot be compared", hint="a secret can only be handed over whole")
+    return same_kind(wanted, found) and equal(found, wanted, meter)
 
 
 def _entries(meter: Meter, value: Any, name: str) -> list[tuple[str, Any]]:

@@ -8,8 +8,9 @@ import msgspec
 from gert.errors import PatternError
 from gert.kernel.foundation.patterns import Match, compile_pattern
 from gert.kernel.foundation.secret_refs import defused
+from gert.kernel.foundation.text import lines_of
 from gert.kernel.template.budget import Meter
-from gert.kernel.template.comparing import equal
+from gert.kernel.template.comparing import equal, same_kind
 from gert.kernel.template.printing import json_of, written
 from gert.kernel.template.values import is_list, is_map, is_nothing, kind, list_of
 
@@ -78,18 +79,10 @@ def contains(meter: Meter, wanted: Any, value: Any) -> bool:
     """`contains`: the text holds the other text, or the list holds an equal item."""
     if is_list(value):
         meter.step(len(value))
-        return any(_same_kind(wanted, item) and equal(wanted, item, meter) for item in value)
+        return any(same_kind(wanted, item) and equal(wanted, item, meter) for item in value)
     part, whole = text(wanted, meter, "contains"), text(value, meter, "contains")
     meter.read(len(whole))
     return part in whole
-
-
-def _same_kind(wanted: Any, item: Any) -> bool:
-    """Can the two be compared at all?"""
-    plain = not (is_list(wanted) or is_map(wanted))
-    if plain != (not (is_list(item) or is_map(item))):
-        return False
-    return kind(wanted) == kind(item) or (plain and (isinstance(wanted, str) or isinstance(item, str)))
 
 
 def has_prefix(meter: Meter, prefix: Any, value: Any) -> bool:
@@ -159,6 +152,15 @@ def split(meter: Meter, separator: Any, value: Any) -> list[str]:
         return list(plain)
     meter.step(plain.count(between))
     return plain.split(between)
+
+
+def lines(meter: Meter, value: Any) -> list[str]:
+    """`lines`: the lines of a text, without the newlines at its end; of the empty text none."""
+    plain = text(value, meter, "lines")
+    meter.make(len(plain))
+    found = lines_of(plain)
+    meter.step(len(found))
+    return found
 
 
 def join(meter: Meter, separator: Any, value: Any) -> str:

@@ -11,6 +11,7 @@ from gert.ecosystem.host.agent.testing.clock import FakeClock
 from gert.ecosystem.host.agent.testing.replies import Answer, Expectation, Reply, as_reply
 from gert.kernel.agent.outputs import blank_output, output_json_of
 from gert.kernel.agent.ports.model import ModelRequest, ModelResult, OnToken, OutputT
+from gert.kernel.foundation.arguments import checks_arguments
 from gert.kernel.foundation.text import one_line
 
 Script: TypeAlias = Iterable[Answer] | Callable[[ModelRequest[Any]], Answer | Awaitable[Answer]]
@@ -20,6 +21,7 @@ class ScriptMismatch(AssertionError):
     """A model was asked what its script did not foresee, or was not asked what it did."""
 
 
+@checks_arguments
 class ScriptedModel:
     """A model port that gives the answers of a list, one after the other, or those a function makes.
 

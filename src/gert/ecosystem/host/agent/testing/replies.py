@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final, TypeAlias
 
 from pydantic import BaseModel
@@ -9,11 +10,13 @@ from pydantic import BaseModel
 from gert.ecosystem.host.agent.testing.trouble import Trouble
 from gert.errors import InputError
 from gert.kernel.agent.ports.model import ModelAPIModeUsed, ModelRequest, ModelUsage, ToolCall
+from gert.kernel.foundation.arguments import checked
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps, canonicalize_json_object
 
 Expectation: TypeAlias = str | Callable[[ModelRequest[Any]], bool]
 """What a model is asked: words that stand in the prompt or a message, or a test of the whole request."""
 
+_NUMBERS = count(1)
 NOTHING_USED: Final = ModelUsage(0, 0, 0.0)
 
 
@@ -42,6 +45,7 @@ Answer: TypeAlias = (
 """An answer, in short: an output, tool calls, or what goes wrong; None gives the defaults of the schema."""
 
 
+@checked
 def says(
     output: Mapping[str, object] | BaseModel | None = None,
     *,
@@ -57,10 +61,11 @@ def says(
     return Reply(output, tuple(tool_calls), usage, expect, delay_seconds)
 
 
+@checked
 def calls(tool_name: str, arguments: Mapping[str, object] | str = "{}", tool_call_id: str | None = None) -> ToolCall:
-    """The model asks for a tool."""
+    """The model asks for a tool; without an id the call is given one of its own, as models do."""
     text = canonicalize_json_object(arguments) if isinstance(arguments, str) else canonical_json_dumps(dict(arguments))
-    return ToolCall(tool_name, text, tool_call_id)
+    return ToolCall(tool_name, text, f"call_{next(_NUMBERS)}" if tool_call_id is None else tool_call_id)
 
 
 def as_reply(answer: Answer) -> Reply:

@@ -6,8 +6,10 @@ from typing import Any
 
 from gert.ecosystem.executors.calling import call
 from gert.ecosystem.host.agent.testing.trouble import Trouble
+from gert.kernel.foundation.arguments import checks_arguments
 
 
+@checks_arguments
 class FailingTool:
     """A function that goes wrong in some of its calls; it is registered in place of the function.
 

@@ -23,6 +23,17 @@ def _run_started(run: says.RunStarted, about: Subject) -> Words:
     return Words(say.BEGUN, columns(f"agent run {about.name}", tools, forked), say.LIVELY)
 
 
+def _run_ended(run: says.RunEnded, about: Subject) -> Words:
+    if run.status == "completed":
+        return Words(say.DONE, f"agent run {about.name} completed", say.GOOD)
+    why = " ".join(part for part in (run.error_type, run.message) if part)
+    return Words(say.FAILED, f"agent run {about.name} failed", say.BAD, (clip(why),) if why else ())
+
+
+def _run_reopened(_: says.RunReopened, about: Subject) -> Words:
+    return Words(say.AGAIN, f"agent run {about.name} reopened by a new step", say.LIVELY)
+
+
 def _model_requested(step: says.ModelRequested, _: Subject) -> Words:
     offered = f"offered {say.listed(tuple(step.allowed_tools))}" if step.allowed_tools else ""
     return Words(say.ASKED, columns(_named(step.step_key, step.model), offered), say.LIVELY)
@@ -135,6 +146,8 @@ def _clipped(text: str | None) -> str:
 
 AGENT: Final[Wording] = {
     says.RunStarted: _run_started,
+    says.RunEnded: _run_ended,
+    says.RunReopened: _run_reopened,
     says.ModelRequested: _model_requested,
     says.ModelCompleted: _model_completed,
     says.ModelFailed: _model_failed,

@@ -66,6 +66,15 @@ def _repeat_iteration(loop: says.RepeatIteration, about: Subject) -> Words:
     return Words(say.AGAIN, f"{about.name}: iteration {loop.index} done{met}", say.LIVELY)
 
 
+def _group_start(group: says.GroupStart, about: Subject) -> Words:
+    return Words(say.WENT, f"{about.name}: {plural(group.step_count, 'step')}", say.LIVELY)
+
+
+def _group_complete(group: says.GroupComplete, about: Subject) -> Words:
+    icon, colour = STATUS[group.status]
+    return Words(icon, f"{about.name}: group {group.status}", colour, news=False)
+
+
 def _next_taken(jump: says.NextTaken, about: Subject) -> Words:
     times = f" (jump {jump.count} of {jump.max})" if jump.max is not None else ""
     back = "back to" if jump.backward else "on to"
@@ -74,7 +83,8 @@ def _next_taken(jump: says.NextTaken, about: Subject) -> Words:
 
 def _outcome_resolved(end: says.OutcomeResolved, about: Subject) -> Words:
     outcome = end.structured_outcome
-    return Words(say.ENDED, columns(about.name, say.outcome_text(outcome)), CATEGORY[outcome.category])
+    told = f", for {', '.join(end.notify)}" if end.notify else ""
+    return Words(say.ENDED, columns(about.name, f"{say.outcome_text(outcome)}{told}"), CATEGORY[outcome.category])
 
 
 FLOW: Final[Wording] = {
@@ -86,6 +96,8 @@ FLOW: Final[Wording] = {
     says.ForEachItem: _for_each_item,
     says.RepeatStart: _repeat_start,
     says.RepeatIteration: _repeat_iteration,
+    says.GroupStart: _group_start,
+    says.GroupComplete: _group_complete,
     says.NextTaken: _next_taken,
     says.OutcomeResolved: _outcome_resolved,
 }

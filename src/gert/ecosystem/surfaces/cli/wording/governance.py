@@ -1,11 +1,13 @@
 """The words of events about contracts, decisions and approvals."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Final
 
 from gert.ecosystem.surfaces.cli import phrases as say
 from gert.ecosystem.surfaces.cli.phrases import Subject, Wording, Words, clip, columns
 from gert.kernel.events import runbook as says
+from gert.kernel.foundation.text import printable
 
 APPROVAL: Final[Mapping[str, tuple[str, str, str]]] = {
     "approved": (say.DONE, say.GOOD, "approved"),
@@ -42,7 +44,16 @@ def _contract_violation(step: says.ContractViolation, about: Subject) -> Words:
 
 
 def _preview_captured(step: says.PreviewCaptured, about: Subject) -> Words:
-    return Words(say.NOTED, f"{about.name}: preview", say.LIVELY, say.lines_of(step.output))
+    return Words(say.NOTED, f"{about.name}: preview{_command(step.command)}", say.LIVELY, say.lines_of(step.output))
+
+
+def _preview_skipped(step: says.PreviewSkipped, about: Subject) -> Words:
+    text = f"{about.name}: preview not run{_command(step.command)}"
+    return Words(say.NOTED, text, say.DOUBTFUL, say.lines_of(step.reason))
+
+
+def _command(words: tuple[str, ...]) -> str:
+    return f", {printable(shlex.join(words))}" if words else ""
 
 
 def _break_glass(step: says.BreakGlass, about: Subject) -> Words:
@@ -58,7 +69,7 @@ def _approval_submitted(ticket: says.ApprovalSubmitted, about: Subject) -> Words
     return Words(say.ASKED, f"{about.name}: {how}", say.DOUBTFUL)
 
 
-def _approval_response(answer: says.ApprovalResponse, about: Subject) -> Words:
+def _approval_response(answer: says.ApprovalResponse | says.ApprovalRefused, about: Subject) -> Words:
     verb = "approved" if answer.approved else "rejected"
     signed = ", signed" if answer.verified else ""
     text = f"{about.name}: {clip(answer.approver_id, say.LONGEST_NAME)} {verb}{signed}"
@@ -75,6 +86,11 @@ def _approval_escalated(ticket: says.ApprovalEscalated, about: Subject) -> Words
     )
 
 
+def _approval_outdated(ticket: says.ApprovalOutdated, about: Subject) -> Words:
+    text = f"{about.name}: the approval asked for in ticket {clip(ticket.ticket_id, say.LONGEST_NAME)} is outdated"
+    return Words(say.WARNING, text, say.DOUBTFUL, say.lines_of(ticket.reason))
+
+
 def _approval_resolved(ticket: says.ApprovalResolved, about: Subject) -> Words:
     icon, colour, text = APPROVAL[ticket.status]
     decided = (ticket.approver_id,) if ticket.approver_id else ()
@@ -88,9 +104,12 @@ GOVERNANCE: Final[Wording] = {
     says.GovernanceDecision: _governance_decision,
     says.ContractViolation: _contract_violation,
     says.PreviewCaptured: _preview_captured,
+    says.PreviewSkipped: _preview_skipped,
     says.ApprovalSubmitted: _approval_submitted,
     says.ApprovalResponse: _approval_response,
+    says.ApprovalRefused: _approval_response,
     says.ApprovalEscalated: _approval_escalated,
+    says.ApprovalOutdated: _approval_outdated,
     says.ApprovalResolved: _approval_resolved,
     says.BreakGlass: _break_glass,
 }

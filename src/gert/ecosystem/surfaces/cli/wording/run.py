@@ -5,7 +5,7 @@ from typing import Final
 
 from gert.ecosystem.surfaces.cli import phrases as say
 from gert.ecosystem.surfaces.cli.output import plural
-from gert.ecosystem.surfaces.cli.phrases import CATEGORY, STATUS, Subject, Wording, Words, clip, columns, duration_text
+from gert.ecosystem.surfaces.cli.phrases import CATEGORY, STATUS, Subject, Wording, Words, clip, columns, took_text
 from gert.kernel.events import runbook as says
 
 RUN_STATUS: Final[Mapping[str, tuple[str, str]]] = {
@@ -69,11 +69,15 @@ def _run_complete(run: says.RunComplete, _: Subject) -> Words:
     notes += [f"can reach {say.outcome_text(each)}" for each in run.reachable_outcomes[: say.MOST_LINES]]
     if len(run.reachable_outcomes) > say.MOST_LINES:
         notes.append(f"… and {len(run.reachable_outcomes) - say.MOST_LINES} more")
+    notes += [f"policy denies `{clip(each.path)}`: {clip(each.message)}" for each in run.denied[: say.MOST_LINES]]
+    if len(run.denied) > say.MOST_LINES:
+        notes.append(f"… and {len(run.denied) - say.MOST_LINES} more")
     notes += [f"finally: {line}" for line in say.failure_lines(run.finally_failure)]
     if run.break_glass:
         notes.append(f"break glass: {plural(run.break_glass, 'decision')} overridden")
     what = "run" if run.mode == "real" else f"{run.mode} run"
-    return Words(icon, columns(f"{what} {run.status}", came_to, duration_text(run.duration)), colour, tuple(notes))
+    took = took_text(run.duration, run.waited)
+    return Words(icon, columns(f"{what} {run.status}", came_to, took), colour, tuple(notes))
 
 
 def _webhook_sent(sent: says.WebhookSent, _: Subject) -> Words:

@@ -5,7 +5,7 @@ from typing import Final
 
 from gert.ecosystem.surfaces.cli import phrases as say
 from gert.ecosystem.surfaces.cli.output import plural
-from gert.ecosystem.surfaces.cli.phrases import STATUS, Subject, Wording, Words, clip, columns, duration_text
+from gert.ecosystem.surfaces.cli.phrases import STATUS, Subject, Wording, Words, clip, columns, duration_text, took_text
 from gert.kernel.events import runbook as says
 
 SKIPPED_BECAUSE: Final[Mapping[str, str]] = {
@@ -14,6 +14,7 @@ SKIPPED_BECAUSE: Final[Mapping[str, str]] = {
     "approval_rejected": "approval rejected",
     "dry_run": "not run: dry-run",
     "probe": "not run: probe",
+    "after_skipped_write": "not run: after a write that was left out",
 }
 
 REFUSALS: Final = ("governance_denied", "approval_rejected")
@@ -29,7 +30,7 @@ def _step_complete(step: says.StepComplete, about: Subject) -> Words:
         icon, colour = say.REFUSED, say.BAD
     why = SKIPPED_BECAUSE[step.reason] if step.reason else "skipped" if step.status == "skipped" else ""
     tries = f"after {step.attempts} attempts" if step.attempts > 1 else ""
-    took = "" if step.status == "skipped" else duration_text(step.duration)
+    took = "" if step.status == "skipped" else took_text(step.duration, step.waited)
     notes = say.failure_lines(step.failure)
     if step.continued:
         notes = (*notes, "the run goes on: `continue_on_fail`")
@@ -56,6 +57,12 @@ def _visibility_applied(step: says.VisibilityApplied, about: Subject) -> Words:
     return Words(say.NOTED, f"{about.name}: may see {allow}{deny}", say.QUIET, news=False)
 
 
+def _missing_key(step: says.MissingKey, about: Subject) -> Words:
+    keys = f"it has {say.listed(step.keys)}" if step.keys else "it has none"
+    loop, key = clip(step.loop, say.LONGEST_NAME), clip(step.key, say.LONGEST_NAME)
+    return Words(say.WARNING, f"{about.name}: {loop} has no key {key}; {keys}", say.DOUBTFUL)
+
+
 def _scope_export(step: says.ScopeExport, about: Subject) -> Words:
     scope = f" from {clip(step.scope, say.LONGEST_NAME)}" if step.scope else ""
     return Words(say.NOTED, f"{about.name}: exports {say.listed(step.exported_vars)}{scope}", say.QUIET, news=False)
@@ -75,5 +82,6 @@ STEPS: Final[Wording] = {
     says.StepReconciled: _step_reconciled,
     says.RedactionApplied: _redaction_applied,
     says.VisibilityApplied: _visibility_applied,
+    says.MissingKey: _missing_key,
     says.ScopeExport: _scope_export,
 }

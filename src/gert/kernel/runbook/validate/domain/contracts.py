@@ -1,6 +1,6 @@
 """Contracts: inner layers only tighten, retries are safe, what is deprecated is said."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.governance.contract import Parameter
@@ -134,6 +134,24 @@ def extensions(case: Case) -> Iterator[Finding]:
         if isinstance(step, ExtensionStep) and step.contract.effects is None and step.contract.side_effects is None:
             message = f"the contract of {step.label} declares no `effects`, so its risk is critical"
             yield warning("D34", step.contract.path, message, "declare `effects`, even if it is `[]`")
+
+
+def writes(case: Case) -> Iterator[Finding]:
+    """D48: a step that says what it touches says what it changes, too."""
+    for step in case.program.steps:
+        if step.contract is not None and step.contract.effects:
+            tool, action = None, None
+            if isinstance(step, ToolStep):
+                tool, action = case.program.tool_of(step), case.program.action_of(step)
+            outer = [tool.contract if tool else None, action[1].contract if action else None]
+            yield from unsaid_writes(step.contract, outer, step.label)
+
+
+def unsaid_writes(block: ContractBlock, outer: Iterable[ContractBlock | None], label: str) -> Iterator[Finding]:
+    """D48: nothing in a contract or in the layers around it says what is written, and rules on `writes` pass it by."""
+    if block.effects and all(each is None or each.writes is None for each in (block, *outer)):
+        message = f"the contract of {label} has effects and omits `writes`, so no rule on `writes` matches it"
+        yield warning("D48", block.at("effects"), message, "declare `writes`, even if it is `[]`", on_key=True)
 
 
 def retries(case: Case) -> Iterator[Finding]:

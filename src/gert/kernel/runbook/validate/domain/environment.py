@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -95,6 +96,8 @@ def _binding(block: InputBlock, case: Case) -> Iterator[Finding]:
     if prefix in {"env", "file"} and slash:
         if not rest:
             yield error("D42", path, f"`{source}` names nothing to read", hint)
+        elif prefix == "env" and rest.upper().startswith("GERT_"):
+            yield error("D42", path, f"`{rest}` is one of gert's own variables, and those are never inputs")
         return
     # `provider/cmdb.server.hostname` and the short form `cmdb.server.hostname` mean the same.
     provider, dot, field = (rest if prefix == "provider" and slash else source).partition(".")
@@ -108,6 +111,22 @@ def _binding(block: InputBlock, case: Case) -> Iterator[Finding]:
         )
     elif case.facts.providers is not None and provider not in case.facts.providers:
         yield warning("D42", path, f"no provider `{provider}` is configured", "add it under `providers` in the project")
+    elif case.facts.supported is not None and provider not in case.facts.supported.providers:
+        message = f"this installation cannot ask the provider `{provider}`"
+        yield warning("D50", path, message, "give the input with --var or --input")
+
+
+def webhooks(case: Case) -> Iterator[Finding]:
+    """D49: a runbook's own webhook goes to a host that the configuration allows; one in `${NAME}` is not known here."""
+    block, hosts = case.program.runbook.meta.on_outcome, case.facts.webhook_hosts
+    for category in block.fields if block is not None and hosts is not None else ():
+        notice = getattr(block, category)
+        url = urlsplit((notice.webhook if notice is not None else None) or "")
+        if hosts is None or not url.hostname or "$" in url.netloc:
+            continue
+        if not {url.hostname, url.netloc.rpartition("@")[2].lower()} & {each.lower() for each in hosts}:
+            message = f"no configuration allows the host `{url.hostname}`, so the runbook is not run"
+            yield warning("D49", notice.at("webhook"), message, "add it to `webhook_hosts` in the project")
 
 
 def inputs(case: Case) -> Iterator[Finding]:

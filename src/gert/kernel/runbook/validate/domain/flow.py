@@ -12,6 +12,7 @@ from gert.kernel.runbook.documents.steps import (
     Arm,
     BranchStep,
     EndStep,
+    GroupStep,
     Lane,
     ParallelStep,
     RepeatStep,
@@ -48,6 +49,8 @@ def _loose_ends(flow: Flow, block: StepList) -> Iterator[Finding]:
                 else:
                     message = "this arm does nothing, and no `end` follows the branch"
                     yield error("D05", arm.path, message, "add an `end` to the arm or after the branch")
+        elif isinstance(step, GroupStep) and not is_guarded(step):
+            yield from _loose_ends(flow, next(inner_lists(step)))
         elif isinstance(step, EndStep):
             message = "this `end` runs only when its `when` holds, and no other `end` follows"
             yield error("D05", step.path, message, "add an unguarded `end` after it")

@@ -16,7 +16,7 @@ from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.facts import Facts
 
 APPROVAL_ONLY: Final = ("min_approvers", "approvers", "separation_of_duties", "on_timeout", "escalate_to")
-MATCHERS: Final = ("risk", "effects", "writes", "reads", "deterministic", "idempotent", "contract")
+MATCHERS: Final = ("outcome", "risk", "effects", "writes", "reads", "deterministic", "idempotent", "contract")
 TAGS: Final = ("effects", "writes", "reads")
 GROUP: Final = "group:"
 
@@ -79,11 +79,13 @@ def _well_formed(rule: RuleBlock) -> Iterator[Finding]:
     elif rule.default is not None and matchers:
         message = f"`default` applies to every step, so it takes no `{matchers[0]}`"
         yield error("D38", rule.at("default"), message, "use `action` for a rule with matchers")
-    elif rule.action is None and rule.default is None and rule.contract_violations is None:
+    elif rule.action is None and rule.default is None and rule.contract_violations is None and not rule.serialize:
         yield error("D38", rule.path, "the rule has no `action`", "say `allow`, `require-approval` or `deny`")
-    if rule.contract_violations is not None and (rule.action or rule.default or matchers):
+    if rule.contract_violations is not None and (rule.action or rule.default or matchers or rule.serialize):
         message = "`contract_violations` stands alone: it holds for every step and takes no part in matching"
         yield error("D38", rule.at("contract_violations"), message, "give it a rule of its own")
+    if rule.outcome is not None:
+        yield from _outcome(rule, matchers)
     if rule.contract is not None and not any(getattr(rule.contract, name) is not None for name in rule.contract.fields):
         yield error("D38", rule.contract.path, "`contract` is empty, so it matches nothing in particular")
     verdict = rule.action or rule.default
@@ -106,6 +108,14 @@ def _well_formed(rule: RuleBlock) -> Iterator[Finding]:
     yield from _plain_tags(rule)
     if rule.contract is not None:
         yield from _plain_tags(rule.contract)
+
+
+def _outcome(rule: RuleBlock, matchers: list[str]) -> Iterator[Finding]:
+    """D38: an `end` has no contract, executes nothing, and stands in no loop that could be put in order."""
+    for name in (*(each for each in matchers if each != "outcome"), "limits", "serialize"):
+        if getattr(rule, name) not in (None, False):
+            message = f"a rule with `outcome` judges `end` steps, and `{name}` is about steps that execute"
+            yield error("D38", rule.at(name), message, "give each a rule of its own")
 
 
 def _plain_tags(block: MatchBlock) -> Iterator[Finding]:

@@ -43,9 +43,10 @@ def reserved_names(case: Case) -> Iterator[Finding]:
         if name in RESERVED:
             yield error("D02", path, f"`{name}` cannot be the name of {what}", RESERVED[name], on_key=True)
     for step in program.steps:
-        if step.scope is not None and scope_key(step.scope)[:1] == (ARCHIVE,):
-            message = f"a scope cannot begin with `{ARCHIVE}`"
-            yield error("D02", step.at("scope"), message, "that is where repeated blocks keep their iterations")
+        head = scope_key(step.scope)[:1] if step.scope is not None else ()
+        if head in ((ARCHIVE,), ("step",)):
+            hint = "that is where repeated blocks keep their iterations" if head == (ARCHIVE,) else RESERVED["step"]
+            yield error("D02", step.at("scope"), f"a scope cannot begin with `{head[0]}`", hint)
 
 
 def one_meaning(case: Case) -> Iterator[Finding]:

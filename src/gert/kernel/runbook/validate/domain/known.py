@@ -133,14 +133,21 @@ class Known:
 
     def source(self, source: str, path: Path) -> Iterator[Finding]:
         """D28: what `inputs_from` names is an object that is known here."""
-        head, *rest = source.split(".")
+        head, *rest = split_path(source)
         if not head or "{{" in source:
             bare = source.strip("{} .")
             yield error(
                 "D28", path, "`inputs_from` takes a name, not a template", f"write `inputs_from: {shorten(bare)}`"
             )
             return
-        binding = self.names.get(head) or self.records.get(head)
+        if head == "scope":
+            yield from self._scope_source(source, rest, path)
+            return
+        if head == "step" and rest:
+            head, rest = rest[0], rest[1:]
+            binding = self.records.get(head)
+        else:
+            binding = self.names.get(head) or self.records.get(head)
         if binding is None:
             if self.is_blind:
                 return
@@ -152,6 +159,11 @@ class Known:
             yield error("D28", path, shape.message, shape.hint)
         elif isinstance(shape, Scalar | Items):
             yield error("D28", path, f"`{source}` is not an object", "`inputs_from` spreads the keys of a map")
+
+    def _scope_source(self, source: str, rest: list[str], path: Path) -> Iterator[Finding]:
+        found = self.scopes.follow(rest, self.filled)
+        if isinstance(found, Dead):
+            yield error("D28", path, found.message, found.hint or f"`{shorten(source)}` leads to no object")
 
     # --- explaining
 

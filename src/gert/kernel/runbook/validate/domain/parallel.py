@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Final
 
 from gert.kernel.runbook.documents.steps import Lane, ParallelStep, Step
 from gert.kernel.runbook.finding import Finding, error, warning
@@ -9,7 +10,10 @@ from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.program import Program, inner_lists, walk
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain.flow import shared_names
-from gert.kernel.runbook.validate.domain.scopes import scope_key
+from gert.kernel.runbook.validate.domain.scopes import ANY_SEGMENT, scope_key
+
+SCOPE: Final = ".scope"
+"""Before the path of a scope; no global name is spelled so."""
 
 
 def lanes(case: Case) -> Iterator[Finding]:
@@ -33,9 +37,11 @@ def clashes(case: Case) -> Iterator[Finding]:
             for step, place in _escaping(case.program, lane.steps):
                 first = owner.setdefault(place, index)
                 if first != index:
-                    where = f" in the scope `{'/'.join(place[:-1])}`" if place[:-1] else ""
-                    message = f"lane `{names[first]}` and lane `{names[index]}` both set `{place[-1]}`{where}"
-                    hint = "give the outputs different names, or keep them in different scopes"
+                    what = f"write the scope `{'/'.join(place[1:])}`" if place[0] == SCOPE else f"set `{place[0]}`"
+                    message = f"lane `{names[first]}` and lane `{names[index]}` both {what}"
+                    hint = "keep the outputs of each lane in a scope of its own"
+                    if place[0] != SCOPE:
+                        hint = "give the outputs different names, or keep them in different scopes"
                     yield error("D12", step.path, message, hint)
 
 
@@ -48,8 +54,9 @@ def _escaping(
             continue  # kept under the step's own id
         contract = program.contract_of(step)
         if step.scope is not None and contract is not None:
-            for name in program.outputs_of(step):
-                yield step, (*scope_key(step.scope), name)
+            key = scope_key(step.scope)
+            # Which path a template gives, the run will tell; the same template gives the same path.
+            yield step, (SCOPE, *(key if ANY_SEGMENT not in key else (step.scope.source,)))
         for name in step.export if exports_only else global_names(program, step):
             yield step, (name,)
         for inner in inner_lists(step):

@@ -27,8 +27,10 @@ def policy_test_file(test: PolicyTest) -> Iterator[Finding]:
 
 
 def _judged(case: PolicyCaseBlock) -> Iterator[Finding]:
-    if case.contract is None and case.tool is None:
-        hint = "give a `contract`, or a `tool` and its `action`; `contract: {}` is one that declares nothing"
+    if case.outcome is not None and (case.contract is not None or case.tool is not None):
+        yield error("D63", case.at("outcome"), "an `end` has no contract and no tool", "give each a case of its own")
+    if case.contract is None and case.tool is None and case.outcome is None:
+        hint = "give a `contract`, a `tool` and its `action`, or an `outcome`; `contract: {}` declares nothing"
         yield error("D63", case.path, "the case does not say what is judged", hint)
     if case.action is not None and case.tool is None:
         yield error("D63", case.at("action"), "`action` belongs to a `tool`, and there is none")

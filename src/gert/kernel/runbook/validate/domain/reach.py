@@ -1,6 +1,6 @@
 """Reach: which steps of a runbook can be reached, and where control can run off the end of a list."""
 
-from gert.kernel.runbook.documents.steps import BranchStep, EndStep, ParallelStep, RepeatStep, Step
+from gert.kernel.runbook.documents.steps import BranchStep, EndStep, GroupStep, ParallelStep, RepeatStep, Step
 from gert.kernel.runbook.program import Program
 
 
@@ -35,6 +35,8 @@ class Flow:
             return all(self.falls_through(lane.steps) for lane in step.branches)
         if isinstance(step, RepeatStep):
             return self.falls_through(step.body)
+        if isinstance(step, GroupStep):
+            return self.falls_through(step.steps)
         return True
 
     def _trace(self, steps: tuple[Step, ...]) -> list[int]:

@@ -14,11 +14,11 @@ from gert.kernel.runbook.documents.runbook import Runbook
 from gert.kernel.runbook.documents.steps import BranchStep, ExtensionStep, Step, ToolStep
 from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.model import listing
-from gert.kernel.runbook.program import step_lists
+from gert.kernel.runbook.program import Program, step_lists
 from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain.parallel import global_names
-from gert.kernel.runbook.validate.domain.scopes import is_path
+from gert.kernel.runbook.validate.domain.scopes import ANY_SEGMENT, is_path, scope_key
 from gert.kernel.runbook.validate.domain.templates import templates_of
 
 # How many earlier owners of a name are compared, so that checking stays linear.
@@ -92,7 +92,7 @@ def visibility(case: Case) -> Iterator[Finding]:
         yield from problems
         if not problems:
             allow, deny = step.visibility.allow, step.visibility.deny
-            yield from _blind(step, items, Visibility(allow, None), Visibility(None, deny))
+            yield from _blind(step, items, Visibility(allow, None), Visibility(None, deny), case.program)
 
 
 def _with_items(runbook: Runbook) -> Iterator[tuple[Step, frozenset[str]]]:
@@ -121,23 +121,60 @@ def _malformed(step: Step) -> Iterator[Finding]:
                 yield error("D30", block.at(side, index), problem.message, problem.hint)
 
 
-def _blind(step: Step, items: frozenset[str], allow: Visibility, deny: Visibility) -> Iterator[Finding]:
+def _blind(
+    step: Step, items: frozenset[str], allow: Visibility, deny: Visibility, program: Program
+) -> Iterator[Finding]:
     for path, template in templates_of(step):
         for reference in template.references:
             # What a computed key picks is unknown, but it is below what stands before it.
             words = [str(segment) for segment in takewhile(lambda each: isinstance(each, str), reference.path)]
-            if words and words[0] not in items and _is_hidden(words, allow, deny):
+            if words and words[0] not in items and _is_hidden(words, allow, deny, program):
                 yield msgspec.structs.replace(_hidden(step, words, path), offset=reference.offset)
     for source, path in step.spread if isinstance(step, ToolStep | ExtensionStep) else ():
         words = list(split_path(source))
-        if words[0] not in items and _is_hidden(words, allow, deny):
+        if words[0] not in items and _is_hidden(words, allow, deny, program):
             yield _hidden(step, words, path)
 
 
-def _is_hidden(words: list[str], allow: Visibility, deny: Visibility) -> bool:
-    # `.id.x` and `.step.id.x` are the same record, so what hides one hides both.
-    names = (".".join(words), ".".join(words[1:]) if words[0] == "step" else ".".join(["step", *words]))
-    return not any(map(_sees(allow), filter(None, names))) or not all(map(_sees(deny), filter(None, names)))
+def _is_hidden(words: list[str], allow: Visibility, deny: Visibility, program: Program) -> bool:
+    """Whether what is read is hidden whichever step has stored it: what hides one of its names hides them all."""
+    stored = [[".".join(name) for name in names] for names in _names(words, program)]
+    is_allowed = any(map(_sees(allow), {name for names in stored for name in names if ANY_SEGMENT not in name}))
+    # What a templated scope is called, only the run will tell.
+    is_allowed = is_allowed or any(ANY_SEGMENT in name for names in stored for name in names)
+    return not is_allowed or all(not all(map(_sees(deny), names)) for names in stored)
+
+
+def _names(words: list[str], program: Program) -> Iterator[list[list[str]]]:
+    """For each output that may be stored under a name, all of its names; other things have one or two."""
+    head, rest = words[0], words[1:]
+    if head == "step" and rest:
+        head, rest = rest[0], rest[1:]
+    if head == "scope":
+        makers = [(each, name, list(rest[depth:])) for depth in range(1, len(rest) + 1) for each in program.steps
+                  if each.scope is not None and (name := rest[depth - 1]) in program.outputs_of(each)]  # fmt: skip
+        yield from ([words, *_named(each, name, below, program)] for each, name, below in makers)
+        if not makers:
+            yield [words]
+        return
+    step = program.by_id.get(head)
+    if step is not None and rest and rest[0] in program.outputs_of(step) and step.for_each is None:
+        yield [words, *_named(step, rest[0], rest[1:], program)]
+    elif step is None and (owners := [each for each in program.steps if head in global_names(program, each)]):
+        yield from ([words, *_named(each, head, rest, program)] for each in owners[:MOST_OWNERS])
+    else:
+        yield [[head, *rest], ["step", head, *rest]]
+
+
+def _named(step: Step, output: str, below: list[str], program: Program) -> Iterator[list[str]]:
+    """The names of a part of an output of a step."""
+    if step.id is not None:
+        yield [step.id, output, *below]
+        yield ["step", step.id, output, *below]
+    if output in global_names(program, step):
+        yield [output, *below]
+    if step.scope is not None:
+        yield ["scope", *scope_key(step.scope), output, *below]
 
 
 def _hidden(step: Step, words: list[str], path: Path) -> Finding:

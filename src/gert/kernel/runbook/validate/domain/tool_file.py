@@ -18,10 +18,12 @@ from gert.kernel.runbook.validate.domain.contracts import (
     replaced_defaults,
     taken_back,
     unsafe_retry,
+    unsaid_writes,
     waits,
 )
 from gert.kernel.runbook.validate.domain.evidence import bad_pattern
 from gert.kernel.runbook.validate.domain.identity import RESERVED
+from gert.kernel.runbook.validate.domain.installation import tool_runnable
 from gert.kernel.runbook.validate.domain.secrets import on_command_line
 from gert.kernel.runbook.validate.facts import Facts
 from gert.kernel.template import Template
@@ -40,7 +42,9 @@ TRANSPORT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 def tool_file(tool: Tool, facts: Facts) -> Iterator[Finding]:
     """Every rule for a tool document."""
     yield from _meta(tool, facts)
+    yield from tool_runnable(tool, facts)
     yield from _contract(tool)
+    yield from _writes(tool)
     for name, action in tool.actions.items():
         contract = resolve(declared(tool.contract), declared(action.contract))
         yield from _transport(tool, name, action)
@@ -102,6 +106,17 @@ def _contract(tool: Tool) -> Iterator[Finding]:
         yield warning("D34", ("contract",) if tool.contract else (), message, "declare `effects`, even if it is `[]`")
 
 
+def _writes(tool: Tool) -> Iterator[Finding]:
+    """D48: what the tool says of effects is about every action; an action that adds some speaks for itself."""
+    of_all = tool.contract
+    actions = [(name, each.contract) for name, each in tool.actions.items()]
+    if of_all is not None and any(each is None or each.writes is None for _, each in actions):
+        yield from unsaid_writes(of_all, (), f"the tool `{tool.meta.name}`")
+    for name, own in actions:
+        if own is not None and not (of_all is not None and of_all.effects):
+            yield from unsaid_writes(own, (of_all,), f"the action `{name}`")
+
+
 def _action_contract(tool: Tool, action: ActionBlock) -> Iterator[Finding]:
     if action.contract is None:
         return
@@ -145,6 +160,9 @@ def _extracts(action: ActionBlock, contract: Contract, transport: str) -> Iterat
                 hint,
                 on_key=True,
             )
+        elif extract.lines and contract.outputs[name].type not in ("list", "any"):
+            message = f"`lines` gives a list, and the output `{name}` is declared as {contract.outputs[name].type}"
+            yield error("D51", extract.at("lines"), message, "declare the output with `type: list`")
         yield from _extract(extract, transport)
     for name, parameter in contract.outputs.items():
         if transport == "stdio" and parameter.required and name not in action.extract:
@@ -158,6 +176,10 @@ def _extract(extract: ExtractBlock, transport: str) -> Iterator[Finding]:
             yield error("D51", extract.at("pattern"), "`json` takes a `path`, not a `pattern`")
     elif extract.json_path is not None:
         yield error("D51", extract.at("path"), f"`path` belongs to `json`, and this is `{extract.from_}`")
+    if extract.from_ in {"exit_code", "json"}:
+        for name, is_set in (("trim", not extract.trim), ("lines", extract.lines)):
+            if is_set:
+                yield error("D51", extract.at(name), f"`{name}` is about text, and this is `{extract.from_}`")
     if extract.from_ in {"exit_code", "stderr"} and transport != "stdio":
         yield error("D51", extract.at("from"), f"`{extract.from_}` belongs to `stdio`, and this tool is `{transport}`")
     elif extract.from_ == "exit_code" and extract.pattern is not None:
@@ -220,7 +242,7 @@ def _command(tool: Tool, action: ActionBlock) -> Iterator[Finding]:
         yield warning("D53", action.at("argv", 0), message, f"begin with `{tool.meta.binary}`")
     elif _program(first.source) != _program(tool.meta.binary):
         message = f"`{first.source}` is taken for the name of the program and dropped: `binary` is `{tool.meta.binary}`"
-        yield warning("D53", action.at("argv", 0), message, f"begin with `{tool.meta.binary}`")
+        yield warning("D53", action.at("argv", 0), message, f"begin with `{tool.meta.binary}`, or remove `binary`")
 
 
 def _program(path: str) -> str:

@@ -7,13 +7,16 @@ names; after them a name is certain if every way through sets it. A loop body is
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from gert.errors import InputError
 from gert.kernel.foundation.globs import split_path
 from gert.kernel.foundation.text import a_noun
+from gert.kernel.foundation.values import coerce, show
 from gert.kernel.runbook.documents.modifiers import ForEachBlock
 from gert.kernel.runbook.documents.steps import (
     AssertStep,
     BranchStep,
     ExtensionStep,
+    GroupStep,
     ParallelStep,
     RepeatStep,
     Step,
@@ -26,7 +29,6 @@ from gert.kernel.runbook.validate.domain.known import Known, Marks, subjects
 from gert.kernel.runbook.validate.domain.scopes import ANY_SEGMENT, ARCHIVE, Scopes, scope_key
 from gert.kernel.runbook.validate.domain.shapes import (
     ANYTHING,
-    TEXT,
     Items,
     Keyed,
     Record,
@@ -146,6 +148,8 @@ class _Walk:
             self.lanes(step)
         elif isinstance(step, RepeatStep):
             self.iterations(step)
+        elif isinstance(step, GroupStep):
+            self.group(step)
 
     def check_types(self, step: ToolStep | ExtensionStep) -> None:
         """D20: an input that is handed a name as it is, is handed something of its type."""
@@ -177,12 +181,12 @@ class _Walk:
         return None if isinstance(found, Template) else found
 
     def check_items(self, loop: ForEachBlock) -> Shape:
-        """D20: a loop goes over a list, or text to be split. Returns what is known of its items."""
+        """D20: a loop goes over a list, or text that is a JSON list. Returns what is known of its items."""
         over = loop.over
         if isinstance(over, list):
             shape = shape_of_value(over)
         elif over.is_text:
-            shape = TEXT
+            shape = shape_of_value(self.listed(loop))
         elif (found := self.known.shape_of(over)) is None:
             return ANYTHING
         else:
@@ -190,9 +194,16 @@ class _Walk:
             if never_fits(shape, "list"):
                 message = f"`over` takes a list, and `{said}` is {_called(shape)}"
                 self.findings.append(error("D20", loop.at("over"), message))
-        if isinstance(shape, Items):
-            return shape.item
-        return TEXT if shape == TEXT else ANYTHING
+        return shape.item if isinstance(shape, Items) else ANYTHING
+
+    def listed(self, loop: ForEachBlock) -> Any:
+        """D20: text that a loop goes over is a JSON list; other text is not split."""
+        try:
+            return coerce(loop.over.source, "list")
+        except InputError:
+            message = f"`over` takes a list, found the text {show(loop.over.source)}"
+            self.findings.append(error("D20", loop.at("over"), message, "write a list, as in `over: [a, b]`"))
+            return []
 
     def check_bound(self, bound: Template, path: Path, rule: str) -> None:
         """D08, D14: a bound that is nothing but a name is a number, or text that may spell one."""
@@ -227,6 +238,12 @@ class _Walk:
             gathered.append(self.known.undo(before))
         for made in gathered:
             self.known.absorb(made, certain=step.when is None)
+
+    def group(self, step: GroupStep) -> None:
+        """The steps of a group set names as if they stood outside it, where the group runs."""
+        before = self.known.mark()
+        self.list(step.steps)
+        self.known.absorb(self.known.undo(before), certain=step.when is None)
 
     def iterations(self, step: RepeatStep) -> None:
         """A body is an overlay: only what it exports survives it, into the next iteration and beyond."""

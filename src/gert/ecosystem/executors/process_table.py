@@ -1,0 +1,122 @@
+"""The processes of this machine, as Linux lists them; elsewhere the table is empty."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from typing import Final
+
+import msgspec
+
+_PROC: Final = "/proc"
+_TICKS: Final = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_LONGEST_COMMAND: Final = 200
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A process that has not ended; `started` is in seconds since the machine started."""
+
+    pid: int
+    parent: int
+    group: int
+    session: int
+    started: float
+
+
+class Table:
+    """All processes at one moment."""
+
+    def __init__(self) -> None:
+        self.taken = clock()
+        self.entries = {entry.pid: entry for entry in map(_entry, _pids()) if entry is not None}
+        self._children: dict[int, list[int]] = {}
+        for entry in self.entries.values():
+            self._children.setdefault(entry.parent, []).append(entry.pid)
+
+    def with_descendants(self, pids: set[int]) -> set[int]:
+        """These processes and everything they started, as far as the parents in between still run."""
+        found, waiting = set(pids), list(pids)
+        while waiting:
+            for child in self._children.get(waiting.pop(), ()):
+                if child not in found:
+                    found.add(child)
+                    waiting.append(child)
+        return found
+
+
+def clock() -> float:
+    """The time that `Entry.started` is measured in."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
+
+
+def is_listed() -> bool:
+    """Whether this system lists its processes."""
+    return os.path.exists(f"{_PROC}/self/stat")
+
+
+def variable(pid: int, name: bytes) -> bytes | None:
+    """A variable of the environment a process was started with; None if it has none, or gert may not read it."""
+    try:
+        with open(f"{_PROC}/{pid}/environ", "rb") as file:
+            block = b"\0" + file.read()
+    except OSError:
+        return None
+    _, found, rest = block.partition(b"\0" + name + b"=")
+    return rest.partition(b"\0")[0] if found else None
+
+
+def command_line(pid: int) -> str:
+    """The command of a process, for people."""
+    try:
+        with open(f"{_PROC}/{pid}/cmdline", "rb") as file:
+            words = file.read(_LONGEST_COMMAND + 1).rstrip(b"\0").split(b"\0")
+    except OSError:
+        return ""
+    text = b" ".join(words).decode("utf-8", "replace")
+    return text if len(text) <= _LONGEST_COMMAND else f"{text[:_LONGEST_COMMAND]}…"
+
+
+def is_running(entry: Entry) -> bool:
+    """Whether the process of an entry still runs."""
+    now = _entry(entry.pid)
+    return now is not None and now.started == entry.started
+
+
+def send(entry: Entry, number: int) -> None:
+    """Send a signal to the process of an entry; another process that has its number by now does not get it."""
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(OSError):  # it has ended, or it belongs to another user
+        if not hasattr(os, "pidfd_open"):
+            if is_running(entry):
+                os.kill(entry.pid, number)
+            return
+        descriptor = os.pidfd_open(entry.pid)
+        try:
+            if is_running(entry):
+                signal.pidfd_send_signal(descriptor, number)
+        finally:
+            os.close(descriptor)
+
+
+def _pids() -> list[int]:
+    if sys.platform != "linux":
+        return []
+    try:
+        return [int(name) for name in os.listdir(_PROC) if name.isdecimal()]
+    except OSError:
+        return []
+
+
+def _entry(pid: int) -> Entry | None:
+    """What the system says of a process; None once it has ended, even if it was not reaped."""
+    try:
+        with open(f"{_PROC}/{pid}/stat", "rb") as file:
+            # pid (name) state parent group session …; the name may hold anything, so count from its last bracket.
+            fields = file.read(4096).rpartition(b")")[2].split()
+        if fields[0] in (b"Z", b"X"):
+            return None
+        return Entry(pid, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]) / _TICKS)
+    except (OSError, ValueError, IndexError):
+        return None

@@ -1,0 +1,93 @@
+"""The command an action stands for, as words: rendered, and neither looked up nor started.
+
+The same rendering serves the request for an approval and the start of the process, so that they cannot differ.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from gert.errors import GertError
+from gert.kernel.foundation.canonical import digest
+from gert.kernel.foundation.secret_refs import masked
+from gert.kernel.runbook.documents.tool import ActionBlock, Tool
+from gert.kernel.template import Template, render
+
+Fill: TypeAlias = Callable[[Template, str], str]
+"""Renders a template; the second argument names the place it is at, for messages."""
+
+STDIN: Final = "stdin"
+_LONGEST_STDIN: Final = 64 * 1024
+
+
+class CommandLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A rendered command; `cwd` is as the tool writes it."""
+
+    program: str
+    arguments: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str | None = None
+    stdin: str | None = None
+
+
+def command_line(action: ActionBlock, binary: str | None, fill: Fill) -> CommandLine:
+    """Render the command of an action (kernel-v0 §12.2, DECISIONS 11); `binary` is None for a preview."""
+    argv = action.argv or ()
+    words = [fill(word, f"argv[{at}]") for at, word in enumerate(argv)]
+    name = binary
+    if name is None:
+        name, words = (words[0], words[1:]) if words else ("", words)
+    elif argv and argv[0].is_text and not argv[0].source.startswith("-"):
+        words = words[1:]
+    return CommandLine(
+        program=name,
+        arguments=tuple(words),
+        env={name: fill(value, f"env.{name}") for name, value in action.env.items()},
+        cwd=fill(action.cwd, "cwd") if action.cwd is not None else None,
+        stdin=fill(action.stdin, STDIN) if action.stdin is not None else None,
+    )
+
+
+def shown_call(tool: Tool, name: str, action: ActionBlock, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The call of an action as an approver sees it and as an approval binds it, without the values of secrets."""
+    meta = tool.meta
+    if meta.transport != "stdio":
+        call = {
+            "transport": meta.transport,
+            "call": (action.method if meta.transport == "jsonrpc" else action.mcp_tool) or name,
+            "program": meta.binary,
+            "arguments": [word.source for word in meta.args],
+            "connect": meta.connect,
+        }
+    else:
+        line = command_line(action, meta.binary, _shown(inputs))
+        call = msgspec.to_builtins(line)
+        if line.stdin is not None and len(line.stdin) > _LONGEST_STDIN:
+            call[STDIN] = f"{digest(line.stdin.encode())} ({len(line.stdin)} characters)"
+    return {key: value for key, value in call.items() if value not in (None, [], (), {})}
+
+
+def shown_preview(action: ActionBlock, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+    """The command of an action's preview as people see it."""
+    preview = action.preview
+    if preview is None:
+        return ()
+    if preview.argv is None:
+        return (preview.mcp_tool or "",)
+    fill = _shown(inputs)
+    return tuple(fill(word, "preview.argv") for word in preview.argv)
+
+
+def _shown(inputs: Mapping[str, Any]) -> Fill:
+    """Rendering for people: a template that cannot be rendered is shown as it is written."""
+
+    def fill(template: Template, _: str) -> str:
+        try:
+            text: str = masked(render(template, inputs))
+            text.encode()
+        except (GertError, UnicodeEncodeError):
+            return template.source
+        return text
+
+    return fill

