@@ -10,19 +10,6 @@ from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from gert.errors import RunError, RunExists, TraceError
-from gert.kernel.agent.compose import Entry, compose, key_of, require_agent_run
-from gert.kernel.agent.ledger import (
-    Batch,
-    Call,
-    CallKind,
-    Expect,
-    Head,
-    Held,
-    Ledger,
-    Overtaken,
-    Written,
-    may_append,
-)
 from gert.kernel.agent.loading import preloaded
 from gert.kernel.agent.memory import RunMemory
 from gert.kernel.agent.shapes import TenantContext
@@ -42,6 +29,11 @@ from gert.kernel.agent.writing import (
 from gert.kernel.events.agent import RunEnded
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.payload import Payload
+from gert.kernel.ledger.compose import Entry, compose, require_agent_run
+from gert.kernel.ledger.leases import check_fence
+from gert.kernel.ledger.port import Ledger
+from gert.kernel.ledger.projection import key_of
+from gert.kernel.ledger.record import Batch, Call, CallKind, Expect, Head, Held, Overtaken, Written
 
 __all__ = ["Book", "Standing"]
 
@@ -194,7 +186,7 @@ class Book:
             memory = self._memories.get(run_id)
             if memory is not None:
                 memory.take(answer.batch)
-                if memory.count >> 10 != (memory.count - len(answer.batch.rows)) >> 10:
+                if memory.count >> 10 != (memory.count - len(answer.batch.events)) >> 10:
                     self._forget_oldest()
             elif run_id in self._loading:
                 self._missed[run_id] += 1
@@ -254,7 +246,7 @@ class Book:
     async def check_step(self, run_id: str) -> None:
         """Refuse a step of a run that is paused or blocked, or that another worker has."""
         refuse_if_blocked(await self.head(run_id))
-        may_append(await self.ledger.lease(run_id), self.token(run_id), None)
+        check_fence(await self.ledger.lease(run_id), self.token(run_id), None)
 
     def token(self, run_id: str) -> int | None:
         """The token of the lease a run is written under."""

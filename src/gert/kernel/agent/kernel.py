@@ -11,7 +11,6 @@ from pydantic import BaseModel
 from gert.errors import InputError
 from gert.kernel.agent.book import Book
 from gert.kernel.agent.bound import BoundRun
-from gert.kernel.agent.compose import Entry
 from gert.kernel.agent.guards.stack import order_middleware, require_middleware
 from gert.kernel.agent.lifecycle import Lifecycle
 from gert.kernel.agent.messages import ChatMessage
@@ -59,6 +58,7 @@ from gert.kernel.agent.workflow import WorkflowContext, run_workflow
 from gert.kernel.events.agent.parts import ToolOutcome
 from gert.kernel.foundation.arguments import checks_arguments
 from gert.kernel.foundation.canonical import sha256_hex
+from gert.kernel.ledger.compose import Entry
 
 
 @checks_arguments
@@ -492,7 +492,7 @@ class AgentKernel:
             raise InputError(f"expected an event of a harness, found `{event_type.value}` with `{payload.kind}`")
         entry = Entry(to_entry_payload(payload), parent_step_key)
         written = await self._book.note(run_id, tenant.tenant_id, (entry,))
-        return event_from_line(written.batch.rows[-1].line)
+        return event_from_line(written.batch.events[-1].line)
 
     # Tools
 

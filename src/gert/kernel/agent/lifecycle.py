@@ -8,15 +8,16 @@ from pydantic import BaseModel
 
 from gert.errors import InputError, LeaseLost, RunBlocked, RunError
 from gert.kernel.agent.book import Book
-from gert.kernel.agent.compose import Entry, event_id, require_agent_run
-from gert.kernel.agent.ledger import Head, Lease
 from gert.kernel.agent.notes import as_json
 from gert.kernel.agent.recordable import words_of
 from gert.kernel.agent.shapes import PauseTicket, RunLease, RunRef, TenantContext
-from gert.kernel.agent.snapshot import UNBLOCKED, Pause
 from gert.kernel.events.agent import PauseRequested, ResumeRequested, RunEnded, RunStarted, RunSummary
 from gert.kernel.events.agent.parts import ToolSignature
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
+from gert.kernel.ledger.agent_fold import UNBLOCKED, Pause
+from gert.kernel.ledger.compose import Entry, require_agent_run
+from gert.kernel.ledger.projection import event_id
+from gert.kernel.ledger.record import Head, Lease
 
 LONGEST_MESSAGE = 500
 LONGEST_KEY = 1900

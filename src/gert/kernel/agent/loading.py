@@ -1,8 +1,8 @@
 """Reading a run into memory, when a process first looks something up in it."""
 
 from gert.errors import TraceError
-from gert.kernel.agent.ledger import Ledger
 from gert.kernel.agent.memory import RunMemory
+from gert.kernel.ledger.port import Ledger
 
 PRELOADED = 4000
 """A run of no more events is read at once."""

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from gert.errors import RunError, TraceError
 from gert.kernel.agent.book import Book, Standing
-from gert.kernel.agent.compose import Entry, key_of
-from gert.kernel.agent.ledger import Call, CallKind, CallOutcome, Written
+from gert.kernel.ledger.compose import Entry
+from gert.kernel.ledger.projection import key_of
+from gert.kernel.ledger.record import Call, CallKind, CallOutcome, Written
 
 LOOK_AGAIN = 5.0
 """Seconds until a step that waits for its twin looks again, whatever happened."""

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gert.kernel.agent.compose import ended_by, opened_by
-from gert.kernel.agent.ledger import Batch, Call, End
 from gert.kernel.events.envelope import decode
+from gert.kernel.ledger.projection import ended_by, opened_by
+from gert.kernel.ledger.record import Batch, Call, CallEnd
 
 MOST_CALLS = 50_000
 """Requests that are remembered of one run; beyond, each is looked up."""
@@ -74,7 +74,7 @@ class RunMemory:
 
     def take(self, batch: Batch) -> None:
         """Remember what was appended."""
-        if batch.head.count != self.count + len(batch.rows):
+        if batch.head.count != self.count + len(batch.events):
             # Somebody else has written in between, and what it was is not known.
             self.complete = False
         self.count = max(self.count, batch.head.count)
@@ -93,7 +93,7 @@ class RunMemory:
             self._take(() if opened is None else (opened,), ends)
         self.count = max(self.count, first + len(lines) - 1)
 
-    def _take(self, calls: Iterable[Call], ends: Iterable[End]) -> None:
+    def _take(self, calls: Iterable[Call], ends: Iterable[CallEnd]) -> None:
         for call in calls:
             # What was looked up meanwhile may be newer.
             self._by_seq.setdefault(call.seq, call)
@@ -119,7 +119,7 @@ class RunMemory:
             self._bytes = 0
 
 
-def ended(call: Call, end: End) -> Call:
+def ended(call: Call, end: CallEnd) -> Call:
     """A request after what was said about it."""
     return msgspec.structs.replace(
         call,

@@ -1,13 +1,14 @@
 """Notes that a recorded answer was taken for a question that has changed: one for each such question."""
 
 from gert.kernel.agent.book import Book
-from gert.kernel.agent.compose import Entry, event_id
-from gert.kernel.agent.ledger import Call
 from gert.kernel.agent.looking import Looking
 from gert.kernel.agent.model_words import Asking, ModelStep
 from gert.kernel.agent.ports.model import OutputT
 from gert.kernel.events.agent import ReplayedWithDrift
 from gert.kernel.events.envelope import decode
+from gert.kernel.ledger.compose import Entry
+from gert.kernel.ledger.projection import event_id
+from gert.kernel.ledger.record import Call
 
 SCANNED = 4000
 """Events that are read to find an earlier note, where a run is not remembered whole."""

@@ -7,8 +7,6 @@ from msgspec import structs
 
 from gert.errors import RunError, UsageError
 from gert.kernel.agent.book import Book, Standing
-from gert.kernel.agent.compose import Entry
-from gert.kernel.agent.ledger import Call, Expect, Written
 from gert.kernel.agent.looking import Looking
 from gert.kernel.agent.messages import ChatMessage
 from gert.kernel.agent.middleware import KernelMiddleware, ModelInvocation
@@ -47,6 +45,8 @@ from gert.kernel.events.agent import ModelCompleted, ModelRequested, RunStarted
 from gert.kernel.events.agent.parts import ToolSignature
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.names import is_run_id
+from gert.kernel.ledger.compose import Entry
+from gert.kernel.ledger.record import Call, Expect, Written
 
 __all__ = ["CAPABILITY_DECISION", "ModelStep", "ModelSteps"]
 

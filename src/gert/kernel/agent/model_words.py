@@ -6,8 +6,6 @@ import msgspec
 from pydantic import ValidationError
 
 from gert.errors import GertError, ModelPermanentError, ModelTimeoutError, ReplayConsistencyError
-from gert.kernel.agent.compose import check_writable
-from gert.kernel.agent.ledger import Call
 from gert.kernel.agent.middleware import ModelInvocation
 from gert.kernel.agent.offering import Offered
 from gert.kernel.agent.outputs import checked_output_json, output_of_json
@@ -19,6 +17,8 @@ from gert.kernel.events.agent import ModelCompleted, ModelFailed, ModelRequested
 from gert.kernel.events.agent.parts import ContextVersionOf, ModelFailure, ToolCallOf
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.canonical_v1 import canonicalize_json_object
+from gert.kernel.ledger.compose import check_writable
+from gert.kernel.ledger.record import Call
 
 CAPABILITY_DECISION = "capability_decision"
 LONGEST_MESSAGE = 2000

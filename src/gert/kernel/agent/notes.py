@@ -6,15 +6,16 @@ import msgspec
 
 from gert.errors import InputError, ReplayConsistencyError
 from gert.kernel.agent.book import Book
-from gert.kernel.agent.compose import Entry, key_of
-from gert.kernel.agent.ledger import Expect, Written
 from gert.kernel.agent.payloads import RunSummaryPayload
 from gert.kernel.agent.serde import plain_value
 from gert.kernel.agent.shapes import TenantContext
-from gert.kernel.agent.snapshot import TASK_PROGRESS, read_units
 from gert.kernel.events.agent import ContextRead, RunSummary
 from gert.kernel.events.envelope import decode
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
+from gert.kernel.ledger.agent_fold import TASK_PROGRESS, read_units
+from gert.kernel.ledger.compose import Entry
+from gert.kernel.ledger.projection import key_of
+from gert.kernel.ledger.record import Expect, Written
 
 ARTIFACT = "artifact::"
 CHECKPOINT = "checkpoint::"

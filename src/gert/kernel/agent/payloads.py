@@ -9,7 +9,6 @@ import msgspec
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gert.errors import InputError, TraceError
-from gert.kernel.agent.compose import event_id
 from gert.kernel.agent.question import joined_hash
 from gert.kernel.agent.run_payloads import (
     ContextReadPayload,
@@ -46,6 +45,7 @@ from gert.kernel.events.payload import Payload, UnknownEvent, check_json, said
 from gert.kernel.foundation.arguments import checked
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
+from gert.kernel.ledger.projection import event_id
 
 __all__ = [
     "ContextReadPayload",

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from gert.kernel.agent.ledger import Call
+from gert.kernel.ledger.record import Call
 
 ANSWERED = "success"
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gert.kernel.agent.compose import event_id
 from gert.kernel.agent.payloads import KernelEvent, ToolCompletedPayload, ToolRequestedPayload
 from gert.kernel.foundation.arguments import checked
+from gert.kernel.ledger.projection import event_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from gert.errors import InputError
 from gert.kernel.agent.messages import ChatMessage
 from gert.kernel.agent.ports.model import ModelAPIModeUsed, ModelUsage, OutputT, ToolCall
 from gert.kernel.agent.serde import StepSerde, StepT, WorkflowModelT, json_step_serde, pydantic_step_serde
-from gert.kernel.agent.snapshot import LifecycleStatus
 from gert.kernel.agent.store_shapes import (
     RunLeaseRecord,
     RunStateLifecycleStatus,
@@ -20,6 +19,7 @@ from gert.kernel.agent.store_shapes import (
     ToolSemanticOutcomeRecord,
 )
 from gert.kernel.foundation.arguments import checks_arguments
+from gert.kernel.ledger.agent_fold import LifecycleStatus
 
 __all__ = [
     "ContextVersion",

@@ -2,11 +2,11 @@
 
 from datetime import datetime
 
-from gert.kernel.agent.compose import require_agent_run
-from gert.kernel.agent.ledger import Head
 from gert.kernel.agent.shapes import ResumePoint, RunProgress, RunProgressStatus, RunStatus
-from gert.kernel.agent.snapshot import Snapshot, Unit
 from gert.kernel.events.envelope import parse_timestamp
+from gert.kernel.ledger.agent_fold import Snapshot, Unit
+from gert.kernel.ledger.compose import require_agent_run
+from gert.kernel.ledger.record import Head
 
 ALL = 100
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from gert.kernel.agent.snapshot import LifecycleStatus
+from gert.kernel.ledger.agent_fold import LifecycleStatus
 
 RunStateLifecycleStatus: TypeAlias = LifecycleStatus
 StoreBackend: TypeAlias = Literal["sqlite", "postgres", "memory", "jsonl"]

@@ -7,9 +7,7 @@ import msgspec
 
 from gert.errors import CapabilityDeniedError
 from gert.kernel.agent.book import Book, Standing
-from gert.kernel.agent.compose import Entry, check_writable, event_id
 from gert.kernel.agent.guards.passing import PassingMiddleware
-from gert.kernel.agent.ledger import Call
 from gert.kernel.agent.looking import Looking, Stood
 from gert.kernel.agent.middleware import KernelMiddleware, PreparedToolRequest
 from gert.kernel.agent.ports.loop import Loop, Started
@@ -21,6 +19,9 @@ from gert.kernel.agent.tool_words import LONGEST_MESSAGE, completed, failure, ou
 from gert.kernel.agent.tools import Arguments, Tools
 from gert.kernel.events.agent import RunSummary, ToolCompleted, ToolRequested
 from gert.kernel.foundation.canonical_v1 import require_json
+from gert.kernel.ledger.compose import Entry, check_writable
+from gert.kernel.ledger.projection import event_id
+from gert.kernel.ledger.record import Call
 
 LATE_RESULT = "late_tool_result"
 

@@ -4,8 +4,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from gert.kernel.agent.book import Book, Standing
-from gert.kernel.agent.compose import Entry
-from gert.kernel.agent.ledger import Call
 from gert.kernel.agent.looking import Looking, Stood
 from gert.kernel.agent.ports.tool import ToolExecutionResult
 from gert.kernel.agent.replay import first_answer
@@ -25,6 +23,8 @@ from gert.kernel.agent.tools import Tools
 from gert.kernel.events.agent import ToolCompleted, ToolRequested
 from gert.kernel.events.agent.parts import ToolOutcome
 from gert.kernel.events.envelope import parse_timestamp
+from gert.kernel.ledger.compose import Entry
+from gert.kernel.ledger.record import Call
 
 MADE_AGAIN_SECONDS = 60.0
 """How long whoever makes a call again is waited for; after that, they may have died."""

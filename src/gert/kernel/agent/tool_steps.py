@@ -5,8 +5,6 @@ from dataclasses import replace
 
 from gert.errors import GertError
 from gert.kernel.agent.book import Book, Standing
-from gert.kernel.agent.compose import Entry, idempotency_key, tool_hash
-from gert.kernel.agent.ledger import Batch, Call, Expect, Head, Held, Overtaken
 from gert.kernel.agent.looking import Looking
 from gert.kernel.agent.middleware import KernelMiddleware, PreparedToolRequest
 from gert.kernel.agent.ports.loop import Loop
@@ -17,6 +15,9 @@ from gert.kernel.agent.tool_settling import Settling, ToolSettling
 from gert.kernel.agent.tool_words import abandoned, another_call, doubt, failure, held, never_called
 from gert.kernel.agent.tools import Tools
 from gert.kernel.events.agent import ToolCompleted, ToolRequested
+from gert.kernel.ledger.compose import Entry
+from gert.kernel.ledger.projection import idempotency_key, tool_hash
+from gert.kernel.ledger.record import Batch, Call, Expect, Head, Held, Overtaken
 
 __all__ = ["Settling", "ToolStep", "ToolSteps"]
 

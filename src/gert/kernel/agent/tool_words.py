@@ -10,10 +10,10 @@ from gert.errors import (
     ToolTransientError,
     ToolUnknownOutcomeError,
 )
-from gert.kernel.agent.ledger import Call
 from gert.kernel.agent.ports.tool import ToolExecutionOutcome, ToolExecutionResult
 from gert.kernel.events.agent import ToolCompleted
 from gert.kernel.foundation.credentials import stranger_line
+from gert.kernel.ledger.record import Call
 
 LONGEST_MESSAGE = 2000
 RECONCILE = "settle it with `reconcile_tool`"

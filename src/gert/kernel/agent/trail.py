@@ -6,7 +6,7 @@ came before it: where every line between two ends of a run was written here, wha
 
 from collections.abc import Iterable
 
-from gert.kernel.agent.ledger import Batch
+from gert.kernel.ledger.record import Batch
 
 MOST_ENDS = 4096
 """Ends of runs that are remembered at least; what is forgotten is looked up again."""

@@ -6,10 +6,10 @@ from datetime import datetime
 from gert.kernel.agent.book import Book
 from gert.kernel.agent.payloads import KernelEvent, known_events
 from gert.kernel.agent.shapes import ResumePoint, RunLifecycleStatus, RunProgress, RunStatus, TenantContext
-from gert.kernel.agent.snapshot import TASK_PROGRESS, Unit, units_of
 from gert.kernel.agent.status import explanation_of, progress_of, resume_point_of, status_of
 from gert.kernel.events.agent import RunSummary
 from gert.kernel.events.envelope import decode
+from gert.kernel.ledger.agent_fold import TASK_PROGRESS, Unit, units_of
 
 PAGE = 1000
 MOVES_PROGRESS = frozenset(

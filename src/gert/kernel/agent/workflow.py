@@ -7,8 +7,6 @@ from pydantic import BaseModel
 
 from gert.errors import ReplayConsistencyError, RunBlocked
 from gert.kernel.agent.book import Book
-from gert.kernel.agent.compose import Entry, check_writable, event_id
-from gert.kernel.agent.ledger import Call, Expect, Written
 from gert.kernel.agent.looking import Looking
 from gert.kernel.agent.payloads import KernelEvent
 from gert.kernel.agent.ports.store import EventStore, ledger_of
@@ -24,6 +22,9 @@ from gert.kernel.events.agent import (
 )
 from gert.kernel.events.agent.parts import WorkflowStepFailure
 from gert.kernel.foundation.arguments import checks_arguments
+from gert.kernel.ledger.compose import Entry, check_writable
+from gert.kernel.ledger.projection import event_id
+from gert.kernel.ledger.record import Call, Expect, Written
 
 LONGEST_MESSAGE = 500
 

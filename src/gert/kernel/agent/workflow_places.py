@@ -11,9 +11,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from gert.errors import InputError
-from gert.kernel.agent.ledger import Ledger
 from gert.kernel.events.agent import WorkflowStepCompleted, WorkflowStepRequested
 from gert.kernel.events.envelope import decode
+from gert.kernel.ledger.port import Ledger
 
 _PAGE = 1000
 _ANY_STEP = b'"workflow_step_'

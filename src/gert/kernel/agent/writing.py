@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gert.errors import GertError, InputError, RunBlocked, RunNotFound, TraceError
-from gert.kernel.agent.compose import Entry, compose
-from gert.kernel.agent.ledger import Batch, Head, Written
 from gert.kernel.agent.trail import Trail
 from gert.kernel.events.agent import RunReopened
+from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.record import Batch, Head, Written
 
 Entries = Sequence[Entry] | Callable[[Head], Sequence[Entry]]
 

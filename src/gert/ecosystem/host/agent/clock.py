@@ -1,6 +1,6 @@
 """The time, for agents and for events they make by hand."""
 
-from gert.ecosystem.stores.naming import utc_now
+from gert.ecosystem.ledger.ids import utc_now
 from gert.kernel.agent.payloads import KernelEvent, tell_time_by
 
 __all__ = ["KernelEvent", "utc_now"]

@@ -8,8 +8,9 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Any, Final
 
-from gert.kernel.agent.ledger import Batch, Expect, Held, Ledger, Overtaken, Write, Written
 from gert.kernel.agent.payloads import KernelEvent, event_from_line
+from gert.kernel.ledger.port import Ledger
+from gert.kernel.ledger.record import Batch, Expect, Held, Overtaken, Write, Written
 
 OnEvent = Callable[[KernelEvent], Awaitable[None]]
 
@@ -97,7 +98,7 @@ class InOrder:
 
     def hear(self, batch: Batch) -> None:
         """Take what was appended."""
-        lines = [row.line for row in batch.rows]
+        lines = [row.line for row in batch.events]
         heappush(self._heard, (batch.head.count - len(lines), lines))
 
     def tell(self) -> list[bytes]:

@@ -10,8 +10,6 @@ from typing import Any, Self, cast
 from gert.ecosystem.host.agent.listening import ListenedLedger, Listener, OnEvent
 from gert.ecosystem.host.keys import signing_key
 from gert.errors import InputError, RunError, RunExists, RunNotFound
-from gert.kernel.agent.compose import Entry, compose, event_id, idempotency_key
-from gert.kernel.agent.ledger import Batch, Head, Ledger, Written
 from gert.kernel.agent.payloads import (
     EventPayload,
     EventType,
@@ -33,6 +31,10 @@ from gert.kernel.events.envelope import decode, parse_timestamp
 from gert.kernel.events.payload import Payload
 from gert.kernel.foundation.arguments import checks_arguments
 from gert.kernel.foundation.signature import Key, Keys
+from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.port import Ledger
+from gert.kernel.ledger.projection import event_id, idempotency_key
+from gert.kernel.ledger.record import Batch, Head, Written
 
 PAGE = 1000
 
@@ -72,7 +74,7 @@ class LedgerStore:
         written = await self.ledger.append(run_id, write, fence=self.fences.get(run_id))
         if not isinstance(written, Written):
             raise RunError(f"another call holds the semantic key of this one, in run `{run_id}`")
-        return event_from_line(written.batch.rows[0].line)
+        return event_from_line(written.batch.events[0].line)
 
     async def get_events_for_run(self, run_id: str) -> list[KernelEvent]:
         """Every event of a run, of the types this version knows; none for a run that is not there."""
@@ -239,7 +241,7 @@ class SQLiteStore(LedgerStore):
         on_event: OnEvent | None = None,
         **ledger: Any,
     ) -> None:
-        from gert.ecosystem.stores.sqlite_ledger import SqliteLedger
+        from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 
         key = _key(ledger)
         super().__init__(
@@ -272,7 +274,7 @@ class PostgresStore(LedgerStore):
         on_event: OnEvent | None = None,
         **ledger: Any,
     ) -> None:
-        from gert.ecosystem.stores.postgres import PostgresLedger
+        from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
 
         key = _key(ledger)
         super().__init__(

@@ -8,10 +8,11 @@ from typing import Final
 
 from gert.errors import BudgetExceededError, UsageError
 from gert.kernel.agent.guards.passing import PassingMiddleware
-from gert.kernel.agent.ledger import Head, Ledger
 from gert.kernel.agent.ports.store import EventStore, ledger_of
 from gert.kernel.agent.shapes import TenantContext
 from gert.kernel.events.envelope import parse_timestamp
+from gert.kernel.ledger.port import Ledger
+from gert.kernel.ledger.record import Head
 
 BRANCHES: Final = ("::sub_agent::", "::fork::")
 """What stands in the id of a run between that of the run it was begun from and what is its own."""

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from gert.errors import UsageError
-from gert.kernel.agent.ledger import Ledger
 from gert.kernel.agent.payloads import EventPayload, EventType, KernelEvent, RunSummaryPayload
 from gert.kernel.agent.store_shapes import (
     RunLeaseRecord,
@@ -14,6 +13,7 @@ from gert.kernel.agent.store_shapes import (
     StoreSchemaInfo,
     ToolSemanticOutcomeRecord,
 )
+from gert.kernel.ledger.port import Ledger
 
 
 class EventStore(Protocol):
