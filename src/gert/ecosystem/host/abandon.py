@@ -6,36 +6,38 @@ an end. Where that cannot be done, because the runbook is not what it was, the r
 
 import os
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
 
 import msgspec
 
 from gert.ecosystem.host.approvals import tickets_in
-from gert.ecosystem.host.continuing import ContinuedJournal
+from gert.ecosystem.host.database import Database
 from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.driver import Driver
-from gert.ecosystem.host.journal import Journal, read_answers
+from gert.ecosystem.host.journal import read_answers
 from gert.ecosystem.host.key_files import with_key_files
 from gert.ecosystem.host.keys import signing_key
 from gert.ecosystem.host.options import RunOptions
 from gert.ecosystem.host.prepare import Prepared, user_name
+from gert.ecosystem.host.record import Record, load_record, open_driven
 from gert.ecosystem.host.rehearing import Rehearing
-from gert.ecosystem.host.resume import ResumeOptions, changes, load_state, open_record
+from gert.ecosystem.host.resume import ResumeOptions, changes, ledger_for
+from gert.ecosystem.host.resume_journal import ResumeJournal
 from gert.ecosystem.host.run_clock import RunClock
-from gert.ecosystem.host.run_entry import ABANDONED
 from gert.ecosystem.host.runs import RunFolder, state_dir
 from gert.ecosystem.host.state import RunState
-from gert.ecosystem.stores.port import Store
+from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.errors import Busy, GertError, IntegrityError, UsageError
 from gert.kernel.engine.asks import AnyAnswer, Ask, CallExtension, CallTool, Said, answer_with
 from gert.kernel.engine.clock import merged, written, written_wait
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.run import run
-from gert.kernel.events.envelope import decode
 from gert.kernel.events.runbook import Failure, RunCancelled, RunComplete
 from gert.kernel.events.vocabulary import RunStatus
 from gert.kernel.foundation.secret_refs import secret_ref
+from gert.kernel.ledger.port import Ledger
+from gert.kernel.ledger.runbook_fold import ABANDONED
 
 LONGEST_REASON: Final = 1000
 
@@ -76,18 +78,20 @@ async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = N
     environ = with_key_files(os.environ if environ is None else environ)
     reason = _worded(options)
     found = ResumeOptions(run_id=options.run_id, state_dir=options.state_dir, db=options.db, dsn=options.dsn)
-    state, folder = load_state(found, environ)
-    with ExitStack() as held:
-        store: Store = held.enter_context(_held(found, state, folder, held, environ))
-        if _has_ended(store, state):
-            # Whoever ended it may have been killed before its tickets were closed, and nobody else would.
+    database = ledger_for(found, environ)
+    async with AsyncExitStack() as held:
+        ledger = await _driven(held, options.run_id, database, environ)
+        record = await load_record(ledger, options.run_id)
+        state = record.state
+        if record.report.completion is not None:
+            # The process that ended it may have been killed before its tickets were closed.
             _abandon_tickets(_state_dir(options, state, environ), state.run_id, reason, environ)
             raise UsageError(f"run `{state.run_id}` has ended", hint=f"`gert run show {state.run_id}` says how")
         key = signing_key(environ)
-        ending = _Ending(state, store, reason)
+        ending = _Ending(record, ledger, reason)
         program = await ending.drive(environ, key)
         if program is None:
-            ending.close(key)
+            await ending.close(key)
     # Only now: should the record not take its end, the tickets stay what they were.
     tickets = _abandon_tickets(_state_dir(options, state, environ), state.run_id, reason, environ)
     return Abandoned(
@@ -106,11 +110,12 @@ async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = N
 class _Ending:
     """One run on its way to its end."""
 
-    def __init__(self, state: RunState, store: Store, reason: str) -> None:
-        self._state = state
-        self._store = store
+    def __init__(self, record: Record, ledger: Ledger, reason: str) -> None:
+        self._record = record
+        self._state = record.state
+        self._ledger = ledger
         self._reason = reason
-        self._clock = RunClock(store.events(state.run_id))
+        self._clock = RunClock(record.lines)
         self.events = 0
         self.in_doubt: list[str] = []
         self.status: RunStatus = "cancelled"
@@ -121,12 +126,12 @@ class _Ending:
         if prepared is None:
             return None
         setup = self._setup(prepared)
-        journal = ContinuedJournal(self._store, self._state.run_id, key=key, has_secrets=bool(setup.secret_inputs))
+        journal = self._journal(key, has_secrets=bool(setup.secret_inputs))
         driver = Driver(
             _Nobody(self._reason),
             journal,
             max_parallel=self._state.max_parallel,
-            recorded=read_answers(self._store.answers(self._state.run_id)),
+            recorded=read_answers(self._record.answers),
             on_recorded=Rehearing(environ, prepared.settings).hear,
             on_live=lambda announced: self._stop(driver, journal, announced),
             clock=self._clock,
@@ -142,9 +147,8 @@ class _Ending:
         self.events = journal.events
         return setup
 
-    def _stop(self, driver: Driver, journal: ContinuedJournal, announced: list[Ask[Any]]) -> None:
-        if journal.unsupported():
-            raise IntegrityError("the record holds events that its answers do not lead to")
+    def _stop(self, driver: Driver, journal: ResumeJournal, announced: list[Ask[Any]]) -> None:
+        journal.go_live()
         self.in_doubt = [ask.path for ask in announced if isinstance(ask, CallTool | CallExtension)]
         driver.cancel(self._reason)
 
@@ -178,15 +182,31 @@ class _Ending:
             break_glass=state.break_glass,
             recent=state.recent,
             parent_run_id=state.parent_run_id,
+            start=state.start,
         )
 
-    def close(self, key: Any) -> None:
-        """Say after everything that is on record that the run has ended."""
-        journal = _AfterAll(self._store, self._state.run_id, key=key)
+    def _journal(self, key: Any, *, has_secrets: bool = False) -> ResumeJournal:
+        record = self._record
+        path = self._state.trace or RunFolder(self._state.state_dir or "", self._state.run_id).trace
+        mirror = Mirror.complete(path, record.lines) if os.path.exists(path) else None
+        return ResumeJournal(
+            self._state.run_id,
+            record.lines,
+            record.answers,
+            self._ledger,
+            mirror=mirror,
+            key=key,
+            has_secrets=has_secrets,
+        )
+
+    async def close(self, key: Any) -> None:
+        """End the record after everything that is on it."""
+        journal = self._journal(key)
         try:
+            journal.take_all()
             for payload in (RunCancelled(reason=self._reason), self._complete()):
                 journal.say(Said(payload, None, None))
-            journal.write()
+            await journal.settle()
         finally:
             journal.close()
         self.events = journal.events
@@ -199,20 +219,6 @@ class _Ending:
             waited=written_wait(sum(end - begin for begin, end in merged(self._clock.idle()))),
             failure=Failure("cancelled", self._reason),
         )
-
-
-class _AfterAll(Journal):
-    """A journal that begins after everything that is on record."""
-
-    def __init__(self, store: Store, run_id: str, **options: Any) -> None:
-        super().__init__(store, run_id, **options)
-        for line in store.events(run_id):
-            self._chain.append(line)
-            self._written += 1
-
-    def write(self) -> None:
-        """Make what was said durable."""
-        self._store.append(self._run_id, self._written + 1, self._lines)
 
 
 class _Nobody:
@@ -242,28 +248,14 @@ def _worded(options: AbandonOptions) -> str:
     return f"{ABANDONED}{why} (by {who})"
 
 
-def _held(
-    found: ResumeOptions, state: RunState, folder: RunFolder | None, held: ExitStack, environ: Mapping[str, str]
-) -> AbstractContextManager[Any]:
-    """The record, unless somebody drives the run."""
+async def _driven(held: AsyncExitStack, run_id: str, database: Database, environ: Mapping[str, str]) -> Ledger:
+    """The ledger with the lease of the run, unless a process drives it."""
     try:
-        return open_record(found, state, folder, held, environ)
+        return await open_driven(held, run_id, database, environ)
     except Busy:
         raise UsageError(
-            f"run `{state.run_id}` is running",
-            hint="Ctrl-C, or SIGTERM to its process, stops it and runs its `finally`",
+            f"run `{run_id}` is running", hint="Ctrl-C, or SIGTERM to its process, stops it and runs its `finally`"
         ) from None
-
-
-def _has_ended(store: Store, state: RunState) -> bool:
-    begun = False
-    for line in store.events(state.run_id):
-        begun = True
-        if decode(line).type == RunComplete.type:
-            return True
-    if not begun:
-        raise UsageError(f"run `{state.run_id}` never began: it has no events", hint="there is nothing to abandon")
-    return False
 
 
 def _state_dir(options: AbandonOptions, state: RunState, environ: Mapping[str, str]) -> str:

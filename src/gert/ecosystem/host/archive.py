@@ -1,4 +1,4 @@
-"""A ledger as commands look at it: one question after the other, from any thread, and nothing is ever written."""
+"""A ledger as commands read it: one question after the other, from any thread, and nothing is ever written."""
 
 import asyncio
 import os
@@ -11,12 +11,13 @@ from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
-from gert.ecosystem.host.database import Database, RunStore, name_of, open_database
+from gert.ecosystem.host.database import Database, masked, name_of, open_ledger
 from gert.ecosystem.host.dsn import Dsn
-from gert.ecosystem.host.ledger import MOST_LAST
-from gert.ecosystem.stores.waiting import is_closed
+from gert.ecosystem.ledger.holder import is_gone
+from gert.ecosystem.ledger.waiting import is_closed
 from gert.errors import GertError, TraceError, Unavailable
-from gert.kernel.agent.ledger import Head, Ledger, SchemaInfo
+from gert.kernel.ledger.port import Ledger
+from gert.kernel.ledger.record import Head, RunFilter, SchemaInfo
 
 T = TypeVar("T")
 
@@ -37,8 +38,6 @@ class Archive:
     def __init__(self, place: Database) -> None:
         self._place = place
         self._ledger: Ledger | None = None
-        self._store: RunStore | None = None
-        self._is_folder = isinstance(place, str) and os.path.isdir(place)
         # Which file or folder was opened: another one may take its place, and nobody writes to the first any more.
         self._opened: tuple[int, int] | None = None
         self._starting = Lock()
@@ -78,11 +77,9 @@ class Archive:
             if not self._loop.is_closed():
                 self.ask(lambda _: _end(stream))
 
-    def ends(self, head: Head) -> tuple[bytes, list[bytes]]:
-        """The first line of a run, and its last ones, the very last first."""
-        last = range(head.count, max(0, head.count - MOST_LAST), -1)
-        lines = self.ask(lambda ledger: ledger.lines_at(head.run_id, (1, *last)))
-        return lines.get(1, b""), [lines[seq] for seq in last if seq in lines]
+    def first_line(self, run_id: str) -> bytes:
+        """The first line of a run."""
+        return next(iter(self.ask(lambda ledger: ledger.lines(run_id, 0, 1))), b"")
 
     def summaries(self, run_id: str, summary_type: str | None, limit: int) -> list[bytes]:
         """The newest summaries, the newest first."""
@@ -93,14 +90,9 @@ class Archive:
         return self.ask(lambda ledger: ledger.latest_summaries(run_id, prefix))
 
     def is_held(self, run_id: str) -> bool:
-        """Whether a worker has the run, or on Postgres a process drives it."""
+        """Whether a worker holds the run, and is not known to have ended."""
         lease = self.ask(lambda ledger: ledger.lease(run_id))
-        if lease is not None and lease.worker_id is not None:
-            return True
-        from gert.ecosystem.stores.postgres_store import PostgresRunStore
-
-        store = self._runs()
-        return isinstance(store, PostgresRunStore) and store.is_driven(run_id)
+        return lease is not None and not (lease.holder is not None and is_gone(lease.holder))
 
     def wait(self, run_id: str, after: int, timeout: float, stop: Event) -> None:
         """Wait until a run has more than `after` events, for so long at most; whoever writes wakes us, or `stop`."""
@@ -120,19 +112,12 @@ class Archive:
         """What the ledger says of itself."""
         return self.ask(lambda ledger: ledger.schema_info())
 
-    def state(self, run_id: str) -> bytes | None:
-        """What identifies a runbook run, where it was kept; a folder keeps agent runs only."""
-        return None if self._is_folder else self._runs().state(run_id)
-
     def ask(self, question: Callable[[Ledger], Coroutine[Any, Any, T]]) -> T:
         """Put a question to the ledger and wait for its answer."""
         return self._result(self._begin(question))
 
     def close(self) -> None:
         """Let go of the ledger."""
-        store, self._store = self._store, None
-        if store is not None:
-            store.close()
         if self._loop.is_closed():
             return
         if self._thread.ident is not None:
@@ -151,12 +136,6 @@ class Archive:
     ) -> None:
         self.close()
 
-    def _runs(self) -> RunStore:
-        """The same ledger as runbook runs know it."""
-        if self._store is None:
-            self._store = open_database(self._place, read_only=True)
-        return self._store
-
     def _begin(self, question: Callable[[Ledger], Coroutine[Any, Any, T]]) -> "Future[T]":
         with self._starting:
             if self._loop.is_closed():
@@ -169,7 +148,7 @@ class Archive:
         try:
             return asking.result()
         except GertError as problem:
-            raise self._masked(problem) from None
+            raise masked(self._place, problem) from None
         except BaseException:
             asking.cancel()
             raise
@@ -178,7 +157,7 @@ class Archive:
         try:
             if self._ledger is None:
                 self._opened = _number_of(self._place)
-                self._ledger = _opened(self._place)
+                self._ledger = open_ledger(self._place, {}, read_only=True)
             return await question(self._ledger)
         except Exception as problem:
             if isinstance(problem, GertError) or not isinstance(self._place, Dsn):
@@ -199,27 +178,6 @@ class Archive:
                 hint="look again to see what is there now",
             )
 
-    def _masked(self, problem: GertError) -> GertError:
-        if isinstance(self._place, Dsn):
-            problem.message = self._place.masked(problem.message)
-            problem.hint = None if problem.hint is None else self._place.masked(problem.hint)
-            problem.args = (problem.message,)
-        return problem
-
-
-def _opened(place: Database) -> Ledger:
-    if isinstance(place, Dsn):
-        from gert.ecosystem.stores.postgres import PostgresLedger
-
-        return PostgresLedger(place.value, read_only=True, min_pool_size=0, max_pool_size=1, max_retry_attempts=2)
-    if os.path.isdir(place):
-        from gert.ecosystem.stores.jsonl_ledger import JsonlLedger
-
-        return JsonlLedger(place, read_only=True)
-    from gert.ecosystem.stores.sqlite_ledger import SqliteLedger
-
-    return SqliteLedger(place, read_only=True)
-
 
 def _number_of(place: Database) -> tuple[int, int] | None:
     """What tells a file or folder from another of its name; none where it is gone, or on a server."""
@@ -233,7 +191,7 @@ def _number_of(place: Database) -> tuple[int, int] | None:
 
 
 async def _runs(ledger: Ledger, *, tenant: str | None, since: datetime | None, limit: int) -> list[Head]:
-    return await ledger.runs(tenant=tenant, since=since, limit=limit)
+    return await ledger.runs(RunFilter(tenant=tenant, since=since, limit=limit))
 
 
 async def _stream(ledger: Ledger, *, run_id: str, since: int) -> AsyncGenerator[bytes, None]:

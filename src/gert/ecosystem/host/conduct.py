@@ -9,8 +9,9 @@ from gert.ecosystem.host.binding import Binding
 from gert.ecosystem.host.driver import Driver, Suspended
 from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.journal import Journal, Logged
-from gert.ecosystem.host.options import Executed, Pending, RunOptions
+from gert.ecosystem.host.options import Executed, Pending, Recorded, RunOptions
 from gert.ecosystem.host.prepare import Prepared
+from gert.ecosystem.host.record import load_record
 from gert.ecosystem.host.rehearing import Rehearing
 from gert.ecosystem.host.run_clock import RunClock
 from gert.ecosystem.host.runs import state_dir, words_for_state
@@ -18,11 +19,11 @@ from gert.ecosystem.host.settings import notices_for
 from gert.ecosystem.host.stopping import TIMEOUT, Relay, interruptible, limited, relayed
 from gert.ecosystem.host.ticket_document import request_document
 from gert.ecosystem.host.worlds import World
-from gert.ecosystem.stores.port import Store
 from gert.kernel.engine.asks import Ask, AwaitApproval
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.run import RunResult, run
 from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.ledger.port import Ledger
 from gert.kernel.scenario.recording import listening
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     prepared: Prepared
     setup: Setup
     cast: Cast
-    store: Store
+    ledger: Ledger | None
     journal: Journal
     redactor: Redactor
     environ: Mapping[str, str]
@@ -132,10 +133,9 @@ async def _conduct(stage: Stage, relay: Relay) -> Executed:
                 await stage.cast.settle()
             await _tell(stage, result, relay)
             if stage.recording is not None:
-                recorded = await stage.recording.write(stage.setup, stage.store)
+                recorded = await _recorded(stage, stage.recording)
     finally:
         stage.journal.close()
-        stage.store.close()
     return Executed(
         run_id=stage.setup.run_id,
         runbook=stage.setup.program.runbook.meta.name,
@@ -150,6 +150,14 @@ async def _conduct(stage: Stage, relay: Relay) -> Executed:
         pending=pending,
         state_words=_state_words(stage.prepared),
     )
+
+
+async def _recorded(stage: Stage, recording: "Recording") -> Recorded | None:
+    """The scenario of a run, made from its record."""
+    if stage.ledger is None:
+        return None
+    record = await load_record(stage.ledger, stage.setup.run_id)
+    return await recording.write(stage.setup, record.lines, record.answers)
 
 
 def _state_words(prepared: Prepared) -> str:

@@ -57,7 +57,7 @@ class Writes(Protocol):
     def log(self, entry: Logged) -> None:
         """Keep an answer."""
 
-    async def settle(self, *, alone: bool = False) -> None:
+    async def settle(self) -> None:
         """Make everything durable that was said and answered."""
 
 
@@ -143,7 +143,7 @@ class Driver:
                         raise Suspended(ask for _, ask in self._waiting)
                     await self._arrived.wait()
                     self._arrived.clear()
-            await self._journal.settle(alone=not self._open)
+            await self._journal.settle()
             return cast("T", root.result)
         except Suspended:
             raise
@@ -319,7 +319,7 @@ class Driver:
 
     async def _ask(self) -> None:
         """Put the questions that wait, once everything said before them is durable."""
-        await self._journal.settle(alone=not self._open)
+        await self._journal.settle()
         self._put()
 
     def _put(self) -> None:

@@ -3,8 +3,10 @@
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from gert.ecosystem.approvals.port import ApprovalProvider, Channel
 from gert.ecosystem.approvals.provider import TicketApprovals
@@ -15,7 +17,6 @@ from gert.ecosystem.host.approvals import tickets_for_run
 from gert.ecosystem.host.binding import Binding
 from gert.ecosystem.host.conduct import Cast, Stage, conduct
 from gert.ecosystem.host.console import Console
-from gert.ecosystem.host.database import open_database
 from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.evidence import EvidenceDialogue, EvidenceFile, EvidenceGiver, collect
 from gert.ecosystem.host.facts import host_name, platform
@@ -27,9 +28,9 @@ from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import Executed, RunOptions
 from gert.ecosystem.host.prepare import Prepared
 from gert.ecosystem.host.recent import count_recent
-from gert.ecosystem.host.runs import RunFolder, new_run_id
+from gert.ecosystem.host.record import Opened, begin_record
+from gert.ecosystem.host.runs import new_run_id
 from gert.ecosystem.host.settings import secret_variables, where_recorded
-from gert.ecosystem.host.state import RunState, encode_state
 from gert.ecosystem.host.stopping import Relay
 from gert.ecosystem.host.supported import TRANSPORTS, Transport, require_supported
 from gert.ecosystem.host.variables import resolve
@@ -38,16 +39,12 @@ from gert.ecosystem.inputs import Resolvers
 from gert.ecosystem.inputs.env import EnvResolver
 from gert.ecosystem.inputs.file import FileResolver
 from gert.ecosystem.inputs.prompt import PromptResolver
-from gert.ecosystem.stores.jsonl import JsonlStore
-from gert.ecosystem.stores.memory import MemoryStore
-from gert.ecosystem.stores.port import Store
-from gert.errors import TraceError, UsageError
 from gert.kernel.engine.asks import Subject
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import Given, ResolvedInputs
 from gert.kernel.engine.run import secret_names
-from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.foundation.signature import Key
 from gert.kernel.runbook.documents.steps import ManualStep
 from gert.kernel.runbook.program import Program
 from gert.kernel.scenario.inputs import replayed_inputs
@@ -89,31 +86,34 @@ async def execute(
     starter = loaded.scenario.actor if loaded is not None and options.actor is None else None
     recent = None
     if loaded is None:
-        recent = count_recent(prepared.program, prepared.floor.policies, prepared.state, prepared.database, now())
+        recent = await count_recent(prepared.program, prepared.floor.policies, prepared.ledger, environ, now())
     setup = prepared.setup(inputs, redactor, played, starter, recent)
+    prepared.options = options = where_recorded(
+        options, prepared.settings, prepared.program.runbook.meta.name, setup.run_id
+    )
+    setup = with_trace(setup, options)
     if loaded is not None:
         cast = _replay(loaded, setup)
     else:
         cast = world_for(prepared, setup, inputs, redactor, observers, console, os.getcwd())
     recording = _recording(prepared, setup)
     key = signing_key(environ)
-    options = where_recorded(options, prepared.settings, prepared.program.runbook.meta.name, setup.run_id)
-    with ExitStack() as held:
-        store, folder = open_store(options, setup, prepared, held, os.getcwd())
+    async with AsyncExitStack() as held:
+        opened = await open_record(prepared, setup, held)
         if on_start is not None:
             on_start(setup)
-        journal = Journal(store, setup.run_id, key=key, observers=observers, has_secrets=bool(inputs.secrets))
+        journal = new_journal(prepared, setup, opened, key, observers)
         return await conduct(
             Stage(
                 options=options,
                 prepared=prepared,
                 setup=setup,
                 cast=cast,
-                store=store,
+                ledger=opened.ledger,
                 journal=journal,
                 redactor=redactor,
                 environ=environ,
-                trace=trace_of(options, folder),
+                trace=opened.trace,
                 timeout=prepared.timeout,
                 relay=relay,
                 recording=recording,
@@ -276,73 +276,43 @@ def _ours(prepared: Prepared) -> Iterator[str]:
         yield prepared.database.variable
 
 
-def open_store(
-    options: RunOptions, setup: Setup, prepared: Prepared, held: ExitStack, working: str
-) -> tuple[Store, RunFolder | None]:
-    """Where the run is recorded. Every real run is; others only where somebody asks for it."""
-    if prepared.database is not None:
-        store = open_database(prepared.database, sync=options.sync)
-        held.callback(store.close)
-        if setup.mode == "real":
-            held.enter_context(store.lease(setup.run_id))
-            store.write_state(setup.run_id, encode_state(_state(options, setup, prepared, working, None)))
-        return store, None
-    if setup.mode != "real":
-        return (JsonlStore(options.trace, None, sync=options.sync) if options.trace else MemoryStore()), None
-    folder = RunFolder(prepared.state, setup.run_id)
-    folder.create()
-    trace = os.path.abspath(options.trace) if options.trace else folder.trace
-    try:
-        lines = JsonlStore(trace, folder.answers, sync=options.sync)
-    except TraceError as problem:
-        folder.discard()
-        raise UsageError(problem.message, hint=problem.hint) from None
-    try:
-        folder.write_state(encode_state(_state(options, setup, prepared, working, trace)))
-    except BaseException:
-        # Without its state nobody could go on with it, and nothing has run.
-        lines.close()
-        folder.discard()
-        raise
-    return lines, folder
-
-
-def _state(options: RunOptions, setup: Setup, prepared: Prepared, working: str, trace: str | None) -> RunState:
-    return RunState(
-        run_id=setup.run_id,
-        runbook=setup.program.runbook.meta.name,
-        file=os.path.abspath(options.file),
-        runbook_hash=setup.runbook_hash,
-        mode=setup.mode,
-        actor=setup.actor,
-        host=setup.host,
-        gert_version=setup.gert_version,
-        working=working,
-        started=format_timestamp(now()),
-        state_dir=prepared.state,
-        trace=trace,
-        db=os.path.abspath(options.db) if options.db else None,
-        tool_hashes=prepared.tool_hashes,
-        policy_hashes=setup.policy_hashes,
-        inputs={name: value for name, value in setup.inputs.items() if name not in setup.secret_inputs},
-        input_sources=dict(setup.input_sources),
-        secret_inputs=tuple(sorted(setup.secret_inputs)),
-        policies=tuple(os.path.abspath(path) for path in options.policies),
-        config=os.path.abspath(options.config) if options.config else None,
-        evidence=os.path.abspath(options.evidence) if options.evidence else None,
-        approvals=options.approvals,
-        break_glass=options.break_glass,
-        max_parallel=options.max_parallel,
-        timeout=options.timeout,
-        recent=setup.recent,
-        parent_run_id=setup.parent_run_id,
-        approval_key=prepared.approval_key,
+async def open_record(prepared: Prepared, setup: Setup, held: AsyncExitStack) -> Opened:
+    """Open the record of a new run."""
+    return await begin_record(
+        held,
+        setup.run_id,
+        state=prepared.state,
+        database=prepared.database,
+        trace=prepared.options.trace,
+        is_real=setup.mode == "real",
+        sync=prepared.options.sync,
+        environ=prepared.environ,
     )
 
 
-def trace_of(options: RunOptions, folder: RunFolder | None) -> str | None:
-    """The file a run is recorded in, unless it is in a database or nowhere."""
-    return options.trace or (folder.trace if folder is not None else None)
+def new_journal(
+    prepared: Prepared, setup: Setup, opened: Opened, key: Key | None, observers: tuple[Observer, ...]
+) -> Journal:
+    """The journal of a new run; its documents and its private key are stored with the first append."""
+    documents = {document.digest: document.source for document in prepared.documents.values()}
+    return Journal(
+        setup.run_id,
+        opened.ledger,
+        mirror=opened.mirror,
+        key=key,
+        observers=observers,
+        has_secrets=bool(setup.secret_inputs),
+        documents=tuple(documents.items()),
+        private=prepared.approval_key.encode(),
+    )
+
+
+def with_trace(setup: Setup, options: RunOptions) -> Setup:
+    """The setup of a run whose mirror is the file that settings or options name."""
+    if setup.start is None or not options.trace:
+        return setup
+    start = msgspec.structs.replace(setup.start, trace=os.path.abspath(options.trace))
+    return msgspec.structs.replace(setup, start=start)
 
 
 def resolvers(options: RunOptions, environ: Mapping[str, str], console: Console) -> Resolvers:

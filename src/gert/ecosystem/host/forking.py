@@ -11,11 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.ecosystem.host.continuing import BETWEEN, otherwise
 from gert.ecosystem.host.driver import CANCEL, Driver
 from gert.ecosystem.host.journal import Journal, Logged
 from gert.ecosystem.host.lanes import Lane
-from gert.ecosystem.stores.memory import MemoryStore
+from gert.ecosystem.host.resume_journal import BETWEEN, difference
 from gert.errors import IntegrityError, TraceError, UsageError
 from gert.kernel.engine.asks import AnyAnswer, Ask, AwaitApproval, Said
 from gert.kernel.engine.frame import Setup
@@ -185,16 +184,16 @@ class _Draft(Journal):
     """
 
     def __init__(self, setup: Setup) -> None:
-        super().__init__(MemoryStore(), setup.run_id, has_secrets=bool(setup.secret_inputs))
+        super().__init__(setup.run_id, has_secrets=bool(setup.secret_inputs))
         self.taken: list[bytes] = []
         self.hears: Callable[[str | None], bool] = lambda _: False
 
     def say(self, said: Said) -> None:
         """Keep an event if it belongs to the way."""
         super().say(said)
-        line = self._lines.pop()
+        event = self._events.pop()
         if not self.hears(said.path):
-            self.taken.append(line)
+            self.taken.append(event.line)
 
     def log(self, entry: Logged) -> None:
         """Answers are kept by whoever takes them."""
@@ -289,7 +288,7 @@ def _require_same_way(said: list[Envelope], recorded: list[Envelope], first: int
                     raise _another_way(f"event {old.seq}, `{old.type}`{_at(path)}, does not come again")
                 break
             if old is None or not _is_same(old, new, strictly=strictly):
-                was = otherwise(old, new, new.type) if old is not None else "it is new"
+                was = difference(old, new, new.type) if old is not None else "it is new"
                 raise _another_way(f"{_where(old, new)}{_at(path)}: {was}", old)
 
 

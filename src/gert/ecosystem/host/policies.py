@@ -11,7 +11,7 @@ from gert.ecosystem.host.files import YAML_SUFFIXES, read_document
 from gert.ecosystem.host.settings import POLICY, Settings, settings_for, sound
 from gert.errors import DocumentError, UsageError
 from gert.kernel.governance.rules import Policy
-from gert.kernel.runbook.document import detect
+from gert.kernel.runbook.document import Document, detect
 from gert.kernel.runbook.documents.policy_test import FILE_SUFFIXES
 from gert.kernel.runbook.program import Program, policy_file, policy_of
 from gert.kernel.runbook.reader import read
@@ -20,10 +20,14 @@ __all__ = ["Floor", "PolicySource", "floor_for", "policies_for", "read_policies"
 
 
 class Floor(msgspec.Struct, frozen=True):
-    """The policies of a run, the runbook's own first, and the digests of the files the others come from, by name."""
+    """The policies of a run, the runbook's own first, and the files the others come from.
+
+    digests, documents: by the name of the policy, and by path
+    """
 
     policies: list[Policy]
     digests: dict[str, str]
+    documents: dict[str, Document]
 
 
 class PolicySource(msgspec.Struct, frozen=True):
@@ -56,7 +60,8 @@ def floor_for(
         alike = sum(1 for each in digests if each.partition("#")[0] == name)
         digests[f"{name}#{alike + 1}" if alike else name] = source.checked.document.digest
     policies = [source.policy for source in sources]
-    return Floor([policy_of(program.runbook.meta.governance), *policies], digests)
+    documents = {source.checked.file: source.checked.document for source in sources}
+    return Floor([policy_of(program.runbook.meta.governance), *policies], digests, documents)
 
 
 def read_policies(workspace: Workspace, paths: Iterable[str]) -> list[PolicySource]:

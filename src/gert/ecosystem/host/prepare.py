@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
+import msgspec
+
 from gert.ecosystem.executors.environment import OURS, PARENT_RUN
-from gert.ecosystem.host.database import Database, database_for
+from gert.ecosystem.host.database import Database, database_for, ledger_of
 from gert.ecosystem.host.documents import Checked, Workspace
 from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.facts import host_name
@@ -24,10 +26,12 @@ from gert.errors import DocumentError, InputError, UsageError
 from gert.kernel.engine.frame import Recent, Setup
 from gert.kernel.engine.inputs import ResolvedInputs
 from gert.kernel.engine.run import secret_names
+from gert.kernel.events.runbook import Start
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.foundation.redaction import Redactor, credentials_of, parts_of
 from gert.kernel.foundation.text import has_visible, is_plain
+from gert.kernel.runbook.document import Document
 from gert.kernel.runbook.program import Program
 
 _KEY_FORMS: Final = ("base64", "ed25519")
@@ -71,6 +75,20 @@ class Prepared:
         return {entry: lookup.document.digest for entry, lookup in found if lookup.document is not None}
 
     @property
+    def ledger(self) -> Database:
+        """The ledger that was named, or that of the state directory."""
+        return self.database if self.database is not None else ledger_of(self.state)
+
+    @property
+    def documents(self) -> dict[str, Document]:
+        """Every document the run is started with, by path: the runbook, its tools and policies."""
+        found = {os.path.abspath(self.options.file): self.checked.document}
+        for lookup in self.program.lookups.values():
+            if lookup.document is not None and lookup.file is not None:
+                found[os.path.abspath(os.path.join(self.workspace.working, lookup.file))] = lookup.document
+        return found | {os.path.abspath(path): document for path, document in self.floor.documents.items()}
+
+    @property
     def timeout(self) -> float | None:
         """Seconds the whole run may take: the shorter of what the caller and the runbook say."""
         declared = self.program.runbook.meta.timeout
@@ -99,6 +117,7 @@ class Prepared:
         scenario: str | None = None,
         actor: str | None = None,
         recent: Recent | None = None,
+        working: str | None = None,
     ) -> Setup:
         """The run, as the engine is given it; in a replay its scenario may say who started it."""
         for name, value in inputs.values.items():
@@ -128,12 +147,34 @@ class Prepared:
             break_glass=self.options.break_glass,
             # A replay must come to the same whatever ran today: it has no earlier runs.
             recent=Recent() if self.options.mode == "replay" else recent,
+            start=self._start(inputs, recent, working) if self.options.mode == "real" else None,
         )
 
     def _parent_run(self) -> str | None:
         """The run whose tool called this gert; a replay comes to the same wherever it runs."""
         parent = self.environ.get(PARENT_RUN, "")
         return parent if is_safe_name(parent) and self.options.mode != "replay" else None
+
+    def _start(self, inputs: ResolvedInputs, recent: Recent | None, working: str | None) -> Start:
+        """How the run is started, as its first event says."""
+        options = self.options
+        return Start(
+            file=os.path.abspath(options.file),
+            working=working or os.getcwd(),
+            documents={path: document.digest for path, document in self.documents.items()},
+            tools=self.tool_hashes,
+            secret_inputs=tuple(sorted(inputs.secrets)),
+            policies=tuple(os.path.abspath(path) for path in options.policies),
+            config=os.path.abspath(options.config) if options.config else None,
+            evidence=os.path.abspath(options.evidence) if options.evidence else None,
+            approvals=options.approvals,
+            break_glass=options.break_glass,
+            max_parallel=options.max_parallel,
+            timeout=options.timeout,
+            trace=os.path.abspath(options.trace) if options.trace else None,
+            state_dir=self.state,
+            recent=None if recent is None else msgspec.to_builtins(recent),
+        )
 
     def _require_secrets(self) -> None:
         for secret in self.program.runbook.meta.secrets:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from typing import Any
 
 import msgspec
@@ -10,37 +10,32 @@ from msgspec import field
 
 from gert.ecosystem.host.conduct import Stage, conduct
 from gert.ecosystem.host.console import Console
-from gert.ecosystem.host.database import open_database
-from gert.ecosystem.host.execute import everyone, open_store, resolvers, trace_of, world_for
+from gert.ecosystem.host.database import masked, open_ledger
+from gert.ecosystem.host.execute import everyone, new_journal, open_record, resolvers, with_trace, world_for
 from gert.ecosystem.host.forking import Fork, StepPlace, fork_at
 from gert.ecosystem.host.journal import Journal, Logged, now, read_answers
 from gert.ecosystem.host.key_files import with_key_files
 from gert.ecosystem.host.keys import signing_key
-from gert.ecosystem.host.ledger import open_file
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import ApprovalMode, Executed, RunOptions
 from gert.ecosystem.host.prepare import Prepared
 from gert.ecosystem.host.recent import count_recent
+from gert.ecosystem.host.record import Record, find_run, load_record
 from gert.ecosystem.host.rehearing import Rehearing
 from gert.ecosystem.host.resume import changes
-from gert.ecosystem.host.run_entry import Entry, Place, place_for
-from gert.ecosystem.host.run_list import Runs
-from gert.ecosystem.host.runs import RunFolder
+from gert.ecosystem.host.run_entry import place_for
 from gert.ecosystem.host.settings import where_recorded
 from gert.ecosystem.host.state import RunState
 from gert.ecosystem.host.stopping import Relay
 from gert.ecosystem.host.supported import require_supported
 from gert.ecosystem.host.variables import resolve
-from gert.ecosystem.stores.append_file import read_lines
-from gert.ecosystem.stores.batch import MAX_ANSWER_BYTES
-from gert.ecosystem.stores.recovery import is_json
-from gert.errors import InDoubt, IntegrityError, UsageError
+from gert.errors import GertError, InDoubt, IntegrityError, UsageError
 from gert.kernel.engine.asks import Ask, CallExtension, CallTool, Said
-from gert.kernel.engine.frame import Recent
+from gert.kernel.engine.frame import Recent, Setup
 from gert.kernel.engine.inputs import Given, ResolvedInputs
-from gert.kernel.events.chain import ChainReport, read_chain
 from gert.kernel.events.runbook import RunForked
 from gert.kernel.foundation.principal import Principal
+from gert.kernel.ledger.record import Head, Lease
 
 
 class RerunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +72,7 @@ async def rerun(
     environ = with_key_files(os.environ if environ is None else environ)
     observers = tuple(observers)
     console = console if console is not None else Console.standard(*everyone(observers))
-    source = _Source(place_for(options.state_dir, options.db, environ, options.dsn), options.run_id, environ)
+    source = await _source(options, environ)
     state = source.state
     run_options = _options(options, state)
     prepared = Prepared(run_options, environ)
@@ -91,27 +86,31 @@ async def rerun(
     step = StepPlace(options.step, prepared.program)
     inputs = await _inputs(prepared, state, options, environ, console)
     redactor = prepared.redactor(inputs)
-    counted = count_recent(prepared.program, prepared.floor.policies, prepared.state, prepared.database, now())
-    draft = msgspec.structs.replace(prepared.setup(inputs, redactor), parent_run_id=state.run_id)
+    counted = await count_recent(prepared.program, prepared.floor.policies, prepared.ledger, environ, now())
+    draft = msgspec.structs.replace(
+        prepared.setup(inputs, redactor, recent=counted, working=state.working), parent_run_id=state.run_id
+    )
     strictly = not changed and _plain(inputs) == state.inputs
 
     async def fork_with(recent: Recent | None) -> Fork:
         given = msgspec.structs.replace(draft, recent=recent)
         lanes, hear = state.max_parallel, Rehearing(environ, prepared.settings).hear
-        return await fork_at(step, given, source.answers, source.lines, strictly=strictly, lanes=lanes, hear=hear)
+        answers = read_answers(source.answers)
+        return await fork_at(step, given, answers, list(source.lines), strictly=strictly, lanes=lanes, hear=hear)
 
     fork = await fork_with(state.recent or (Recent() if counted is not None else None))
     _require_no_doubt(fork, step)
     # What was executed on the way is not executed again; that it may be by now, the breaker still has to say.
-    setup = msgspec.structs.replace(draft, recent=_without(counted, fork.executed))
+    setup = with_recent(draft, _without(counted, fork.executed))
     if setup.recent != state.recent:
         await fork_with(setup.recent)
     cast = world_for(prepared, setup, inputs, redactor, observers, console, state.working)
     key = signing_key(environ)
-    run_options = where_recorded(run_options, prepared.settings, state.runbook, setup.run_id)
-    with ExitStack() as held:
-        store, folder = open_store(run_options, setup, prepared, held, state.working)
-        journal = Journal(store, setup.run_id, key=key, observers=observers, has_secrets=bool(inputs.secrets))
+    prepared.options = run_options = where_recorded(run_options, prepared.settings, state.runbook, setup.run_id)
+    setup = with_trace(setup, run_options)
+    async with AsyncExitStack() as held:
+        opened = await open_record(prepared, setup, held)
+        journal = new_journal(prepared, setup, opened, key, observers)
         forked = RunForked(
             source_run_id=state.run_id,
             from_step=options.step,
@@ -124,11 +123,11 @@ async def rerun(
                 prepared=prepared,
                 setup=setup,
                 cast=cast,
-                store=store,
+                ledger=opened.ledger,
                 journal=journal,
                 redactor=redactor,
                 environ=environ,
-                trace=trace_of(run_options, folder),
+                trace=opened.trace,
                 timeout=prepared.timeout,
                 relay=relay,
                 # What is taken over, is taken at the beginning: this run did not wait for it.
@@ -138,59 +137,41 @@ async def rerun(
         )
 
 
-class _Source:
+async def _source(options: RerunOptions, environ: Mapping[str, str]) -> Record:
     """The run that is taken up again: read, and never changed."""
-
-    def __init__(self, place: Place, run_id: str, environ: Mapping[str, str]) -> None:
-        with Runs(place, environ) as runs:
-            entry = runs.entry(runs.find(run_id))
-            self.state: RunState = _require_over(entry)
-            self.lines = list(runs.lines(entry))
-        self.report: ChainReport = read_chain(self.lines)
-        if self.report.breaks or not self.report.events:
-            why = self.report.breaks[0].message if self.report.breaks else "it has no events"
-            raise IntegrityError(f"the record of run `{entry.run_id}` does not hold: {why}")
-        # A line that was not written whole is no event.
-        self.lines = self.lines[: self.report.events]
-        self.answers = _answers(entry)
-
-
-def _require_over(entry: Entry) -> RunState:
-    """The state of a run that nobody goes on with."""
-    if entry.kind == "agent":
-        raise UsageError(f"run `{entry.run_id}` is an agent run", hint="an agent replays its own steps when it is run")
-    if entry.standing == "running":
-        raise UsageError(f"run `{entry.run_id}` is still running", hint="wait for it to end")
-    if entry.standing == "waiting":
-        raise UsageError(
-            f"run `{entry.run_id}` waits for approval",
-            hint=f"`gert resume --run {entry.run_id}{entry.place.words}` goes on with it, "
-            f"`gert run abandon {entry.run_id}{entry.place.words}` ends it",
-        )
-    if entry.state is None:
-        raise UsageError(f"run `{entry.run_id}` does not say how it was started", hint="run it with `gert exec`")
-    return entry.state
-
-
-def _answers(entry: Entry) -> list[Logged]:
-    """The answers of a run; one that was not written whole is none."""
-    if entry.place.database is not None:
-        with open_database(entry.place.database, read_only=True) as store:
-            return _read(store.answers(entry.run_id), entry)
-    path = RunFolder(entry.place.state, entry.run_id).answers
-    with open_file(path) as file, open(file.fileno(), "rb", closefd=False) as lines:
-        whole = [line for line in read_lines(lines, MAX_ANSWER_BYTES) if line.endswith(b"\n")]
-    # After a loss of power the end of a line may be there, and zeros in place of its beginning.
-    if whole and not is_json(whole[-1]):
-        whole.pop()
-    return _read(whole, entry)
-
-
-def _read(lines: Iterable[bytes], entry: Entry) -> list[Logged]:
+    place = place_for(options.state_dir, options.db, environ, options.dsn)
     try:
-        return list(read_answers(lines))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise IntegrityError(f"the answers of run `{entry.run_id}` cannot be read") from None
+        async with open_ledger(place.ledger, environ, read_only=True) as ledger:
+            run_id = await find_run(ledger, options.run_id, place.ledger)
+            record = await load_record(ledger, run_id)
+            head = await ledger.head(run_id)
+            _require_over(head, await ledger.lease(run_id), place.words)
+            return record
+    except GertError as problem:
+        raise masked(place.ledger, problem) from None
+
+
+def _require_over(head: Head | None, lease: Lease | None, words: str) -> None:
+    """Refuse a run that goes on, or can."""
+    found = head.runbook if head is not None else None
+    if head is None or found is None or found.ended is not None:
+        return
+    if lease is not None:
+        raise UsageError(f"run `{head.run_id}` is still running", hint="wait for it to end")
+    if found.tickets:
+        raise UsageError(
+            f"run `{head.run_id}` waits for approval",
+            hint=f"`gert resume --run {head.run_id}{words}` resumes it, "
+            f"`gert run abandon {head.run_id}{words}` ends it",
+        )
+
+
+def with_recent(setup: Setup, recent: Recent | None) -> Setup:
+    """The setup of a run that other executions of the last hour were counted for."""
+    start = setup.start
+    if start is not None:
+        start = msgspec.structs.replace(start, recent=None if recent is None else msgspec.to_builtins(recent))
+    return msgspec.structs.replace(setup, recent=recent, start=start)
 
 
 def _options(options: RerunOptions, state: RunState) -> RunOptions:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, cast
@@ -15,35 +15,33 @@ from gert.ecosystem.host.approvals import tickets_for_run
 from gert.ecosystem.host.binding import Binding
 from gert.ecosystem.host.conduct import Stage, conduct
 from gert.ecosystem.host.console import Console
-from gert.ecosystem.host.continuing import ContinuedJournal, is_one_batch
-from gert.ecosystem.host.database import database_for, name_of, open_database
+from gert.ecosystem.host.database import Database, database_for, ledger_of
 from gert.ecosystem.host.driver import Suspended
 from gert.ecosystem.host.execute import everyone, resolvers, world_for
 from gert.ecosystem.host.facts import host_name
-from gert.ecosystem.host.files import read_bounded
 from gert.ecosystem.host.intake import Intake
-from gert.ecosystem.host.journal import Logged, now, read_answers
+from gert.ecosystem.host.journal import now, read_answers
 from gert.ecosystem.host.key_files import with_key_files
 from gert.ecosystem.host.keys import signing_key
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import ApprovalMode, Executed, RunOptions
 from gert.ecosystem.host.prepare import Prepared, user_name
 from gert.ecosystem.host.reconciling import Missing, Reconciled, require_ended, settle_doubts
+from gert.ecosystem.host.record import Record, load_record, open_driven, require_own
+from gert.ecosystem.host.resume_journal import ResumeJournal
 from gert.ecosystem.host.run_clock import RunClock
 from gert.ecosystem.host.runs import RunFolder, state_dir
-from gert.ecosystem.host.state import MAX_STATE_BYTES, RunState, decode_state
+from gert.ecosystem.host.state import RunState
 from gert.ecosystem.host.stopping import Relay
 from gert.ecosystem.host.supported import require_supported
 from gert.ecosystem.host.variables import resolve
 from gert.ecosystem.host.version import version_line
 from gert.ecosystem.inputs.prompt import PromptResolver
-from gert.ecosystem.stores.jsonl import JsonlStore
-from gert.ecosystem.stores.port import Store
-from gert.errors import Busy, DocumentError, IntegrityError, OutputsMissing, UsageError
+from gert.ecosystem.ledger.jsonl.mirror import Mirror
+from gert.errors import DocumentError, IntegrityError, OutputsMissing, UsageError
 from gert.kernel.engine.asks import Ask, AwaitApproval, Said
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import PROMPT, Given, InputBinding, ResolvedInputs
-from gert.kernel.events.chain import read_chain
 from gert.kernel.events.envelope import decode, parse_timestamp
 from gert.kernel.events.runbook import FinallyStart, RunResumed
 from gert.kernel.events.vocabulary import Reconciliation
@@ -125,10 +123,12 @@ async def _resume(
     environ: Mapping[str, str],
     relay: Relay | None,
 ) -> Executed:
-    state, folder = load_state(options, environ)
-    with ExitStack() as held:
-        store = held.enter_context(open_record(options, state, folder, held, environ))
-        _require_unfinished(store, state)
+    database = ledger_for(options, environ)
+    async with AsyncExitStack() as held:
+        ledger = await open_driven(held, options.run_id, database, environ, sync=options.sync)
+        record = await load_record(ledger, options.run_id)
+        state = record.state
+        _require_unfinished(record)
         run = _options(options, state)
         prepared = Prepared(run, environ)
         require_supported(prepared.program)
@@ -138,14 +138,14 @@ async def _resume(
                 f"{changed[0]} was changed since the run began",
                 hint="`gert resume --allow-changed` goes on with what is there now, and records it",
             )
-        if state.approval_key:
+        if record.private is not None:
             # Without it the key is a new one: no approval that binds a secret input holds any more.
-            prepared.approval_key = state.approval_key
+            prepared.approval_key = record.private.decode()
         inputs = await _inputs(prepared, state, options, environ, console)
         redactor = prepared.redactor(inputs)
         setup = _setup(prepared, state, inputs)
         world = world_for(prepared, setup, inputs, redactor, observers, console, state.working)
-        answers = _answers(store, state)
+        answers = read_answers(record.answers)
         resumed = RunResumed(
             actor=options.actor or user_name(),
             host=host_name(),
@@ -154,9 +154,13 @@ async def _resume(
             ticket_id=options.ticket,
             accepted_changes=tuple(changed),
         )
-        journal = ContinuedJournal(
-            store,
+        mirror = _mirror(record, options)
+        journal = ResumeJournal(
             state.run_id,
+            record.lines,
+            record.answers,
+            ledger,
+            mirror=mirror,
             loosely=bool(changed),
             opening=Said(resumed, None, Principal("human", resumed.actor)),
             key=signing_key(environ),
@@ -164,10 +168,10 @@ async def _resume(
             has_secrets=bool(inputs.secrets),
         )
         reconciled = Reconciled(world.world, Intake(redactor))
-        timeout = _time_left(prepared, state, store)
+        timeout = _time_left(prepared, record)
         waits = run.approvals == "detach" and (timeout is None or timeout > 0)
         tickets = tickets_for_run(prepared.state, environ, prepared.settings) if waits else None
-        go_live = _go_live(journal, store, reconciled, options, tickets, world.binding)
+        go_live = _go_live(journal, reconciled, options, tickets, world.binding)
         journal.on_end = partial(go_live, [])
         return await conduct(
             Stage(
@@ -175,23 +179,22 @@ async def _resume(
                 prepared=prepared,
                 setup=setup,
                 cast=msgspec.structs.replace(world, world=reconciled),
-                store=store,
+                ledger=ledger,
                 journal=journal,
                 redactor=redactor,
                 environ=environ,
-                trace=state.trace,
+                trace=mirror.path if mirror is not None else None,
                 timeout=timeout,
                 relay=relay,
                 recorded=answers,
                 on_live=go_live,
-                clock=RunClock(store.events(state.run_id)),
+                clock=RunClock(record.lines),
             )
         )
 
 
 def _go_live(
-    journal: ContinuedJournal,
-    store: Store,
+    journal: ResumeJournal,
     world: Reconciled,
     options: ResumeOptions,
     tickets: Tickets | None,
@@ -210,20 +213,9 @@ def _go_live(
         if not options.allow_running:
             require_ended(options.run_id, announced)
         choices = settle_doubts(announced, options.reconcile, options.reconcile_outputs)
-        unsupported = journal.unsupported()
-        is_as_it_was = journal.repeats and not unsupported
-        if is_as_it_was and announced and all(map(is_open, announced)):
-            # Everything waits as it did: that somebody has looked is nothing to write down.
+        if journal.repeats and announced and all(map(is_open, announced)):
+            # Everything waits as it did: that an operator has looked is nothing to write down.
             raise Suspended(announced)
-        if unsupported:
-            # The power failed between the two files: the answers these events rest on are lost, and nobody had gone on.
-            if not isinstance(store, JsonlStore) or not is_one_batch(unsupported):
-                raise IntegrityError(
-                    f"the record holds {len(unsupported)} events that its answers do not lead to",
-                    hint="the log of answers was cut or changed; a loss of power takes the last of them at most",
-                )
-            store.set_aside(journal.events)
-            journal.forget_rest()
         journal.go_live()
         for choice in choices:
             journal.say(Said(choice.event, choice.path, None))
@@ -248,48 +240,14 @@ def _is_open(tickets: Tickets, ask: Ask[Any], binding: Binding | None) -> bool:
     return file.status == "pending"
 
 
-def load_state(options: ResumeOptions, environ: Mapping[str, str]) -> tuple[RunState, RunFolder | None]:
-    """The state of a run, from its folder or a database."""
+def ledger_for(options: ResumeOptions, environ: Mapping[str, str]) -> Database:
+    """The ledger of a run that is to be driven again: the one that was named, or that of the state directory."""
     if not is_safe_name(options.run_id):
         raise UsageError(f"`{options.run_id}` is not a run id")
-    database = database_for(options.db, options.dsn, environ)
-    if database is not None:
-        with open_database(database, read_only=True) as store:
-            data = store.state(options.run_id)
-        if data is None:
-            raise UsageError(f"`{name_of(database)}` holds no run `{options.run_id}` that could be resumed")
-        return _own(decode_state(data, f"{name_of(database)}: {options.run_id}"), options), None
-    folder = RunFolder(_state_dir(options, environ), options.run_id)
-    _require_starter(folder, options.run_id)
-    if not os.path.isdir(folder.path):
-        raise UsageError(
-            f"there is no run `{options.run_id}` in `{os.path.dirname(folder.path)}`",
-            hint="`gert run list` shows what there is; --state-dir, --db or --dsn say where else to look",
-        )
-    return _own(decode_state(read_bounded(folder.state, MAX_STATE_BYTES), folder.state), options), folder
-
-
-def _require_starter(folder: RunFolder, run_id: str) -> None:
-    """Refuse the run of somebody else: it goes on with their permissions, and its record is theirs."""
-    try:
-        owner = os.stat(folder.path).st_uid
-    except PermissionError:
-        is_foreign = True
-    except OSError:
-        return  # it is not there, which is said elsewhere
-    else:
-        is_foreign = os.name == "posix" and os.geteuid() not in (0, owner)
-    if is_foreign:
-        raise UsageError(
-            f"the run `{run_id}` was not started by you, and only whoever started it can go on with it",
-            hint="`gert approve` and `gert reject` answer its tickets",
-        )
-
-
-def _own(state: RunState, options: ResumeOptions) -> RunState:
-    if state.run_id != options.run_id:
-        raise IntegrityError(f"the state of run `{options.run_id}` is that of run `{state.run_id}`")
-    return state
+    named = database_for(options.db, options.dsn, environ)
+    database = named if named is not None else ledger_of(_state_dir(options, environ))
+    require_own(database)
+    return database
 
 
 def _state_dir(options: ResumeOptions, environ: Mapping[str, str]) -> str:
@@ -298,53 +256,24 @@ def _state_dir(options: ResumeOptions, environ: Mapping[str, str]) -> str:
     return state_dir(options.state_dir, Workspace().project_root(os.getcwd()), environ)
 
 
-def open_record(
-    options: ResumeOptions, state: RunState, folder: RunFolder | None, held: ExitStack, environ: Mapping[str, str]
-) -> AbstractContextManager[Any]:
-    """The record of a run, held so that nobody else goes on with it."""
-    database = database_for(options.db, options.dsn, environ)
-    if database is not None:
-        store = open_database(database, sync=options.sync)
-        held.callback(store.close)
-        held.enter_context(store.lease(state.run_id))
-        return nullcontext(store)
-    assert folder is not None  # noqa: S101 - what is in no database is in a folder
-    if not os.path.lexists(folder.answers):
-        # It is made before the state is: without it nobody knows what was answered.
-        raise IntegrityError(f"there is no file `{folder.answers}`", hint="without its answers a run cannot go on")
-    try:
-        return JsonlStore.reopen(state.trace or folder.trace, folder.answers, sync=options.sync)
-    except Busy:
-        raise Busy(f"run `{state.run_id}` is being driven by another process", hint="wait for it to end") from None
+def _mirror(record: Record, options: ResumeOptions) -> Mirror | None:
+    """The mirror of a run, brought up to its record; a run of a ledger that was named has none of its own."""
+    state = record.state
+    path = state.trace
+    if path is None and options.db is None and options.dsn is None:
+        folder = RunFolder(state.state_dir or "", state.run_id)
+        if not os.path.isdir(folder.path):
+            folder.create()
+        path = folder.trace
+    return None if path is None else Mirror.complete(path, record.lines)
 
 
-def _require_unfinished(store: Store, state: RunState) -> None:
-    report = read_chain(store.events(state.run_id))
-    if report.breaks:
-        first = report.breaks[0]
-        raise IntegrityError(
-            f"the record of run `{state.run_id}` was changed: its chain breaks at event {first.line}: {first.message}"
-        )
-    if report.completion is not None:
+def _require_unfinished(record: Record) -> None:
+    state = record.state
+    if record.report.completion is not None:
         raise UsageError(f"run `{state.run_id}` has ended", hint="`gert rerun` takes its answers for a new one")
-    if not report.events:
-        raise UsageError(f"run `{state.run_id}` never began: it has no events", hint="run it again with `gert exec`")
-    if report.run_id != state.run_id:
-        raise IntegrityError(f"the record of run `{state.run_id}` is that of run `{report.run_id}`")
     if not os.path.isdir(state.working):
         raise UsageError(f"the folder `{state.working}` is gone, and the tools of run `{state.run_id}` run there")
-
-
-def _answers(store: Store, state: RunState) -> list[Logged]:
-    """The log of answers; one that cannot be read was changed."""
-    found: list[Logged] = []
-    try:
-        found.extend(read_answers(store.answers(state.run_id)))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise IntegrityError(
-            f"answer {len(found) + 1} of run `{state.run_id}` was changed: it cannot be read"
-        ) from None
-    return found
 
 
 def _options(options: ResumeOptions, state: RunState) -> RunOptions:
@@ -411,12 +340,13 @@ def _setup(prepared: Prepared, state: RunState, inputs: ResolvedInputs) -> Setup
         break_glass=state.break_glass,
         recent=state.recent,
         parent_run_id=state.parent_run_id,
+        start=state.start,
     )
 
 
-def _time_left(prepared: Prepared, state: RunState, store: Store) -> float | None:
+def _time_left(prepared: Prepared, record: Record) -> float | None:
     """Seconds the run may still take; what stands in `finally` runs whatever became of the run, and has no limit."""
-    if prepared.timeout is None or any(decode(line).type == FINALLY for line in store.events(state.run_id)):
+    if prepared.timeout is None or any(decode(line).type == FINALLY for line in record.lines):
         return None
-    until = parse_timestamp(state.started) + timedelta(seconds=prepared.timeout)
+    until = parse_timestamp(record.state.started) + timedelta(seconds=prepared.timeout)
     return max(0.0, (until - now()).total_seconds())

@@ -1,24 +1,20 @@
-"""Checking the record of a run, wherever it is kept and whatever kind of run it is."""
+"""Verifying the record of a run of any kind: in its ledger, and by the seal in its last event."""
 
 from typing import Literal
 
 import msgspec
 
 from gert.ecosystem.host.archive import Archive
-from gert.ecosystem.host.run_entry import Entry
 from gert.ecosystem.host.run_list import Runs
-from gert.ecosystem.host.traces import open_trace, verify_trace
-from gert.ecosystem.stores.verifying import read_run
-from gert.errors import Busy, IntegrityError, TraceError, Unavailable
-from gert.kernel.agent.ledger import Head
-from gert.kernel.agent.verifying import check_run
-from gert.kernel.events.chain import ChainReport
+from gert.ecosystem.ledger.verify_run import read_run
+from gert.errors import Busy, TraceError, Unavailable
 from gert.kernel.events.seal import Check, check_seal
 from gert.kernel.foundation.signature import Keys
+from gert.kernel.ledger.verify import Recomputed, Stored, check_run
 
 
 class Demands(msgspec.Struct, frozen=True):
-    """Who has to have signed: anybody, the key of an id, or nobody in particular."""
+    """Which signature is demanded: any, that of a key id, or none."""
 
     keys: Keys
     key_id: str | None = None
@@ -26,7 +22,7 @@ class Demands(msgspec.Struct, frozen=True):
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """What checking a run found."""
+    """What verifying a run found."""
 
     run_id: str
     kind: Literal["runbook", "agent"]
@@ -51,64 +47,38 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 def check_run_of(runs: Runs, run_id: str, demands: Demands) -> Verified:
-    """Check a run that was found: one whose ends cannot be read is there, and not what was written."""
-    try:
-        entry = runs.entry(run_id)
-    except (Busy, Unavailable):
-        raise
-    except (TraceError, IntegrityError) as problem:
-        return Verified(run_id, "runbook", 0, (Check(1, "chain", False, problem.message),), None)
-    return check_record(entry, runs.archive, demands)
+    """Verify a run; one that cannot be read is there, and not what was written."""
+    return check_record(runs.archive, run_id, demands)
 
 
-def check_record(entry: Entry, archive: Archive | None, demands: Demands) -> Verified:
-    """Check a run: its chain, the end a ledger keeps of it, and its seal."""
-    if archive is None:
-        return _in_file(entry, demands)
+def check_record(archive: Archive, run_id: str, demands: Demands) -> Verified:
+    """Verify a run: chain, answers, head, derived rows and seal; of a run that ended also the seal in its trace."""
     try:
-        report, head = archive.ask(lambda ledger: read_run(ledger, entry.run_id))
+        found, stored = archive.ask(lambda ledger: read_run(ledger, run_id))
     except (Busy, Unavailable):
         raise
     except TraceError as problem:
         # What cannot be read is not what was written.
-        return Verified(entry.run_id, entry.kind, 0, (Check(1, "chain", False, problem.message),), None)
-    return _agent(entry, report, head, demands) if entry.kind == "agent" else _runbook(entry, report, head, demands)
-
-
-def _in_file(entry: Entry, demands: Demands) -> Verified:
-    trace = open_trace(entry.trace, None, entry.run_id)
-    report, seal = verify_trace(trace, demands.keys, key_id=demands.key_id, require_signature=demands.require_signature)
-    return Verified(entry.run_id, "runbook", report.events, seal.checks, seal.signed_by)
-
-
-def _agent(entry: Entry, report: ChainReport, head: Head | None, demands: Demands) -> Verified:
-    """An agent run goes on: its end is sealed by the ledger, event for event."""
-    found = check_run(
-        report,
-        head,
-        demands.keys,
-        run_id=entry.run_id,
-        require_seal=demands.require_signature,
-        key_id=demands.key_id,
+        return Verified(run_id, "runbook", 0, (Check(1, "chain", False, problem.message),), None)
+    report = check_run(
+        found, stored, demands.keys, require_seal=demands.require_signature, key_id=demands.key_id
     )
-    return Verified(entry.run_id, "agent", found.events, found.checks, found.signed_by)
+    kind: Literal["runbook", "agent"] = "runbook" if found.head.kind == "runbook" else "agent"
+    checks = [*report.checks, *_trace_checks(found, stored, demands)]
+    numbered = tuple(Check(number, each.name, each.passed, each.reason) for number, each in enumerate(checks, start=1))
+    return Verified(run_id, kind, found.events, numbered, report.signed_by)
 
 
-def _runbook(entry: Entry, report: ChainReport, head: Head | None, demands: Demands) -> Verified:
-    """A runbook run has its own seal, and the ledger keeps where it ends beside it."""
-    kept = check_run(report, head, run_id=entry.run_id)
+def _trace_checks(found: Recomputed, stored: Stored, demands: Demands) -> list[Check]:
+    """The seal in `run_complete`, where a runbook run has ended."""
+    report = found.chain.report()
+    if found.head.kind != "runbook" or report.completion is None:
+        return []
     seal = check_seal(
         report,
         demands.keys,
         require_signature=demands.require_signature,
         key_id=demands.key_id,
-        run_id=entry.run_id,
+        run_id=found.run_id,
     )
-    end = [_named(check) for check in kept.checks if check.name in ("count", "head")]
-    checks = [seal.checks[0], *end, *seal.checks[1:]]
-    numbered = tuple(Check(number, each.name, each.passed, each.reason) for number, each in enumerate(checks, start=1))
-    return Verified(entry.run_id, "runbook", report.events, numbered, seal.signed_by)
-
-
-def _named(check: Check) -> Check:
-    return Check(check.number, f"kept_{check.name}", check.passed, check.reason)
+    return [Check(each.number, f"trace_{each.name}", each.passed, each.reason) for each in seal.checks[1:]]

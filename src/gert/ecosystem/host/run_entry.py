@@ -8,19 +8,15 @@ from typing import Final, Literal
 import msgspec
 
 from gert.ecosystem.approvals.ticket_file import TicketFile
-from gert.ecosystem.host.database import Database, database_for, name_of, require_ledger, words_for
+from gert.ecosystem.host.database import Database, database_for, ledger_of, name_of, require_ledger, words_for
 from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.dsn import Dsn
-from gert.ecosystem.host.runs import state_dir, words_for_state
+from gert.ecosystem.host.runs import RunFolder, state_dir, words_for_state
 from gert.ecosystem.host.state import RunState
 from gert.errors import TraceError
-from gert.kernel.agent.ledger import Head
-from gert.kernel.events.doubts import Doubtful
 from gert.kernel.events.envelope import Envelope, parse_timestamp
-from gert.kernel.events.summary import RunSummary
-
-ABANDONED: Final = "abandoned: "
-"""How the reason of a cancellation begins that `gert run abandon` asked for."""
+from gert.kernel.ledger.record import Head
+from gert.kernel.ledger.runbook_fold import OpenCall
 
 Standing = Literal[
     "running", "waiting", "cut-off", "abandoned", "completed", "failed", "error", "cancelled", "active", "paused"
@@ -51,6 +47,16 @@ class Place(msgspec.Struct, frozen=True):
         return self.dsn if self.dsn is not None else self.db
 
     @property
+    def ledger(self) -> Database:
+        """The ledger that was named, or that of the state directory."""
+        return self.database if self.database is not None else ledger_of(self.state)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is a ledger; a state directory has none before its first run."""
+        return not isinstance(self.ledger, str) or os.path.exists(self.ledger)
+
+    @property
     def name(self) -> str:
         """The place as people know it."""
         return name_of(self.database) if self.database is not None else os.path.join(self.state, "runs")
@@ -62,28 +68,76 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, kw_only=True):
-    """One run as it stands.
+    """One run: its head, whether a process drives it, and what it was started with.
 
-    start, end: the first event of a runbook run, and its `run_complete`
-    head: the end of the run as a ledger keeps it
-    state: what it was started with, where that is known
-    tickets: requests for approval that the run has not heard the answer of
-    in_doubt: calls nobody knows the result of, where somebody has looked for them
+    start, end: the first event of a runbook run, and its `run_complete`, where they were read
+    tickets: requests for approval that the run has not taken an answer to
     """
 
-    run_id: str
     place: Place
-    trace: str | None
-    head: Head | None = None
+    head: Head
     start: Envelope | None = None
     end: Envelope | None = None
+    is_driven: bool = False
     state: RunState | None = None
-    events: int = 0
-    last: str | None = None
-    last_type: str | None = None
-    standing: Standing = "cut-off"
     tickets: tuple[TicketFile, ...] = ()
-    in_doubt: tuple[Doubtful, ...] = ()
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self.head.run_id
+
+    @property
+    def kind(self) -> Literal["runbook", "agent"]:
+        """What kind of run it is."""
+        return "runbook" if self.head.kind == "runbook" else "agent"
+
+    @property
+    def tenant(self) -> str | None:
+        """The tenant the run belongs to, if it says so."""
+        return self.head.tenant
+
+    @property
+    def trace(self) -> str | None:
+        """The file of its mirror."""
+        if self.state is None or self.kind != "runbook":
+            return None
+        if self.state.trace is not None or self.place.database is not None:
+            return self.state.trace
+        return RunFolder(self.place.state, self.run_id).trace
+
+    @property
+    def events(self) -> int:
+        """How many events it has."""
+        return self.head.count
+
+    @property
+    def last(self) -> str:
+        """When its last event was written."""
+        return self.head.updated_at
+
+    @property
+    def last_type(self) -> str:
+        """The type of its last event."""
+        return self.head.snapshot.last_type if self.head.snapshot is not None else ""
+
+    @property
+    def standing(self) -> Standing:
+        """Its status; a run that no process drives and that waits for nothing was cut off."""
+        found = self.head.runbook
+        if found is None:
+            return self.head.agent.status if self.head.agent is not None else "active"
+        if found.ended is not None:
+            return found.ended
+        if self.is_driven:
+            return "running"
+        return "waiting" if self.tickets else "cut-off"
+
+    @property
+    def in_doubt(self) -> tuple[OpenCall, ...]:
+        """Calls without a result, of a run that no process drives."""
+        found = self.head.runbook
+        return found.open if found is not None and found.ended is None and not self.is_driven else ()
 
     @property
     def tickets_at(self) -> str:
@@ -92,40 +146,15 @@ class Entry(msgspec.Struct, kw_only=True):
         return said if said is not None and self.place.state == self.place.here else self.place.state
 
     @property
-    def kind(self) -> Literal["runbook", "agent"]:
-        """What the run is one of; only an agent run has a snapshot."""
-        return "agent" if self.head is not None and self.head.snapshot is not None else "runbook"
-
-    @property
-    def tenant(self) -> str | None:
-        """Whose run it is, where that is said."""
-        return self.head.tenant if self.head is not None else None
-
-    @property
-    def summary(self) -> RunSummary | None:
-        """What it came to, as far as its first and last events say."""
-        if self.start is None:
-            return None
-        summary = RunSummary.begin(self.start, self.trace or "")
-        if self.end is not None:
-            summary.take(self.end)
-        return summary
-
-    @property
     def started(self) -> datetime | None:
-        """When it began, where that can be read."""
-        moment = self.state.started if self.state is not None else ""
-        if self.head is not None and self.head.started_at:
-            moment = self.head.started_at
-        elif self.start is not None:
-            moment = self.start.timestamp
+        """When it began."""
         try:
-            return parse_timestamp(moment) if moment else None
+            return parse_timestamp(self.head.started_at) if self.head.started_at else None
         except TraceError:
             return None
 
     def is_of(self, status: str) -> bool:
-        """Whether it stands so; one that was abandoned has ended, too."""
+        """Whether it has a status; one that was abandoned has ended, too."""
         return self.standing not in OPEN if status == "ended" else self.standing == status
 
 

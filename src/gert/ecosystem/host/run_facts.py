@@ -33,7 +33,7 @@ def status_facts(entry: Entry) -> dict[str, Any]:
 
 def agent_facts(entry: Entry) -> dict[str, Any]:
     """Everything the ledger knows of an agent run without reading it."""
-    if entry.head is None or entry.kind != "agent":
+    if entry.kind != "agent":
         return {}
     from gert.kernel.agent.status import explanation_of
 
@@ -42,7 +42,7 @@ def agent_facts(entry: Entry) -> dict[str, Any]:
 
 def event_facts(line: bytes) -> dict[str, Any]:
     """An event as the agent kernel shows it; one of a runbook run in the same form."""
-    from gert.kernel.agent.compose import event_id
+    from gert.kernel.ledger.projection import event_id
 
     event = decode(line)
     return {
@@ -112,13 +112,13 @@ def _iso(timestamp: str | None) -> str | None:
 
 
 def _blocked_on(entry: Entry) -> str | None:
-    if entry.head is not None and entry.head.snapshot is not None:
-        return entry.head.snapshot.blocked_on
+    if entry.head.agent is not None:
+        return entry.head.agent.blocked_on
     return f"approval:{entry.tickets[0].id}" if entry.tickets else None
 
 
 def _failure_reason(entry: Entry) -> str | None:
-    if entry.head is not None and entry.head.snapshot is not None:
-        return entry.head.snapshot.failure_reason if entry.standing == "failed" else None
-    failure = entry.end.data.get("failure") if entry.end is not None else None
-    return f"{failure.get('kind')}: {failure.get('message')}" if isinstance(failure, dict) else None
+    if entry.head.agent is not None:
+        return entry.head.agent.failure_reason if entry.standing == "failed" else None
+    found = entry.head.runbook
+    return f"{found.failure_kind}: {found.failure}" if found is not None and found.failure_kind is not None else None

@@ -1,23 +1,19 @@
-"""Where runs are kept: the state directory, the folder of a run, and what is written there before it begins."""
+"""Where runs are kept: the state directory, and the folder that holds the mirror of a run."""
 
 import os
 import secrets
 import shlex
 import sys
-import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
-from gert.ecosystem.stores.folders import make_folder, sync_folder_of
+from gert.ecosystem.ledger.folders import make_folder, sync_folder_of
 from gert.errors import TraceError, UsageError
 from gert.kernel.foundation.names import is_safe_name
 
 RUNS: Final = "runs"
 TRACE_FILE: Final = "trace.jsonl"
-ANSWERS_FILE: Final = "answers.jsonl"
-STATE_FILE: Final = "state.json"
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 
@@ -61,11 +57,6 @@ class RunFolder:
         """The trace, unless it is kept elsewhere."""
         return os.path.join(self.path, TRACE_FILE)
 
-    @property
-    def answers(self) -> str:
-        """The answer log."""
-        return os.path.join(self.path, ANSWERS_FILE)
-
     def create(self) -> None:
         """Make the folder; one that exists belongs to another run."""
         try:
@@ -78,46 +69,3 @@ class RunFolder:
                 f"the run cannot be recorded in `{self.path}`: {why}",
                 hint="choose another place with --state-dir or GERT_STATE_DIR, or with --trace, --db or --dsn",
             ) from None
-
-    def discard(self) -> None:
-        """Take the folder away again: nothing ran."""
-        with suppress(OSError):
-            for name in os.listdir(self.path):
-                os.unlink(os.path.join(self.path, name))
-            os.rmdir(self.path)
-
-    def write_state(self, data: bytes) -> None:
-        """Write what identifies the run, whole or not at all."""
-        try:
-            self._write_whole(self.state, data)
-        except OSError as problem:
-            why = (problem.strerror or str(problem)).lower()
-            raise TraceError(f"`{self.state}` cannot be written: {why}") from problem
-
-    def _write_whole(self, target: str, data: bytes) -> None:
-        descriptor, temporary = tempfile.mkstemp(dir=self.path, prefix=".state-")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            if os.path.exists(temporary):
-                os.unlink(temporary)
-            raise
-        sync_folder_of(target)
-
-    @property
-    def state(self) -> str:
-        """The file with what identifies the run."""
-        return os.path.join(self.path, STATE_FILE)
-
-
-def known_runs(state: str) -> list[str]:
-    """The runs of a state directory, by id."""
-    try:
-        names = os.listdir(os.path.join(state, RUNS))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return sorted(name for name in names if is_safe_name(name))

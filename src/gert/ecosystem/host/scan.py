@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
-from gert.ecosystem.host.database import Database, name_of, open_database
+from gert.ecosystem.host.archive import Archive
+from gert.ecosystem.host.database import Database, name_of
 from gert.ecosystem.host.outcomes import Places
-from gert.ecosystem.host.runs import RUNS, TRACE_FILE
-from gert.errors import DocumentError, TraceError, Unavailable
+from gert.errors import TraceError, Unavailable
 from gert.kernel.events.agent import RunStarted
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode
 from gert.kernel.events.outcomes import Selection
@@ -69,8 +69,6 @@ class Scan:
             # The configured folder is there once something was written to it.
             if os.path.lexists(path):
                 yield from self._in_files(self._below(path) if os.path.isdir(path) else (path,))
-        for state in places.states:
-            yield from self._in_files(self._recorded(os.path.join(state, RUNS)))
         for database in places.databases:
             yield from self._in_database(database)
 
@@ -85,17 +83,14 @@ class Scan:
 
     def _in_database(self, database: Database) -> Iterator[RunSummary]:
         name = name_of(database)
-        try:
-            store = open_database(database, read_only=True)
-        except Unavailable:
-            raise
-        except TraceError as error:
-            raise DocumentError(error.message, hint=error.hint) from error
-        with store, self._skipping(name):
-            for run_id in store.runs():
+        if isinstance(database, str) and not os.path.exists(database):
+            return
+        with self._skipping(name), Archive(database) as archive:
+            for head in archive.heads():
                 run = None
-                with self._skipping(f"{name}: {run_id}"):
-                    run = self._summary(self._rows(store.events(run_id)), name)
+                with self._skipping(f"{name}: {head.run_id}"):
+                    if head.kind == "runbook":
+                        run = self._summary(self._rows(archive.lines(head.run_id)), name)
                 if run is not None:
                     yield run
 
@@ -183,20 +178,6 @@ class Scan:
             inside = {path for path in paths if os.path.isdir(path)}
             yield from (path for path in paths if path.endswith(TRACE_SUFFIX) and path not in inside)
             folders += sorted(inside, reverse=True)
-
-    def _recorded(self, runs: str) -> Iterator[str]:
-        """The traces in the folders of runs; a run that is recorded elsewhere has none."""
-        try:
-            names = sorted(os.listdir(runs))
-        except FileNotFoundError:
-            return
-        except OSError as problem:
-            self._skip(runs, _why(problem))
-            return
-        for name in names:
-            trace = os.path.join(runs, name, TRACE_FILE)
-            if os.path.lexists(trace):
-                yield trace
 
     def _is_new(self, file: FileIO) -> bool:
         found = os.fstat(file.fileno())

@@ -1,31 +1,28 @@
-"""The state of a run beside its record: everything a process needs to go on with it, checked by digest."""
+"""What a run was started with, read back from its first event: resume, rerun, abandon and show all use this."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, cast
 
 import msgspec
 from msgspec import field
 
 from gert.ecosystem.host.options import ApprovalMode
-from gert.errors import IntegrityError
+from gert.errors import UsageError
 from gert.kernel.engine.frame import Recent
+from gert.kernel.events.envelope import Envelope
+from gert.kernel.events.runbook import RunStart, Start
 from gert.kernel.events.vocabulary import RunMode
-from gert.kernel.foundation.canonical import digest
-
-STATE_VERSION: Final = 2
-MAX_STATE_BYTES: Final = 64 * 1024 * 1024
 
 
 class RunState(msgspec.Struct, frozen=True, kw_only=True):
     """What identifies a run, and how it was started.
 
-    trace, db: where it is recorded: in a file, or in a database
+    trace: the file of its mirror
     working: the folder its tools run in
     state_dir: where its tickets are
     started: when it began, for its timeout
+    documents: the digest of every document it was started with, by path
     inputs: without those that are secret; they are found again, and never written
     recent: what was executed in the hour before it, so that driven again it is decided the same
-    approval_key: HMACs of secret inputs in requests for approval are made with it; it is written nowhere else
     """
 
     run_id: str
@@ -40,7 +37,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     started: str
     state_dir: str | None = None
     trace: str | None = None
-    db: str | None = None
+    documents: dict[str, str] = field(default_factory=dict)
     tool_hashes: dict[str, str] = field(default_factory=dict)
     policy_hashes: dict[str, str] = field(default_factory=dict)
     inputs: dict[str, Any] = field(default_factory=dict)
@@ -55,40 +52,43 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     max_parallel: int = 16
     timeout: float | None = None
     recent: Recent | None = None
-    approval_key: str = ""
+    start: Start | None = None
 
 
-def encode_state(state: RunState) -> bytes:
-    """A state as it is written."""
-    body = msgspec.to_builtins(state, enc_hook=str)
-    document = {"version": STATE_VERSION, **body}
-    return (
-        msgspec.json.format(msgspec.json.encode({**document, "digest": _digest(document)}, enc_hook=str), indent=2)
-        + b"\n"
+def state_of(event: Envelope) -> RunState:
+    """What a run was started with; UsageError where its first event does not say."""
+    said = event.payload
+    if not isinstance(said, RunStart) or said.start is None:
+        raise UsageError(f"run `{event.run_id}` does not say how it was started", hint="run it with `gert exec`")
+    start = said.start
+    secret = frozenset(start.secret_inputs)
+    return RunState(
+        run_id=event.run_id,
+        runbook=said.runbook,
+        file=start.file,
+        runbook_hash=said.runbook_hash,
+        mode=said.mode,
+        actor=said.actor,
+        host=said.host,
+        gert_version=said.gert_version,
+        working=start.working,
+        started=event.timestamp,
+        state_dir=start.state_dir,
+        trace=start.trace,
+        documents=start.documents,
+        tool_hashes=start.tools,
+        policy_hashes=said.policy_hashes,
+        inputs={name: value for name, value in said.inputs.items() if name not in secret},
+        parent_run_id=said.parent_run_id,
+        input_sources=said.input_sources,
+        secret_inputs=start.secret_inputs,
+        policies=start.policies,
+        config=start.config,
+        evidence=start.evidence,
+        approvals=cast("ApprovalMode", start.approvals),
+        break_glass=start.break_glass,
+        max_parallel=start.max_parallel,
+        timeout=start.timeout,
+        recent=None if start.recent is None else msgspec.convert(start.recent, Recent),
+        start=start,
     )
-
-
-def decode_state(data: bytes, where: str) -> RunState:
-    """Read a state; one that was changed or cut is refused."""
-    try:
-        document = msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise IntegrityError(f"`{where}` is not the state of a run") from None
-    if document.get("version") != STATE_VERSION:
-        raise IntegrityError(
-            f"`{where}` was written by another version of gert: expected version {STATE_VERSION},"
-            f" found `{document.get('version')}`"
-        )
-    claimed = document.pop("digest", None)
-    if claimed != _digest(document):
-        raise IntegrityError(f"`{where}` was changed: its digest does not hold")
-    document.pop("version")
-    try:
-        return msgspec.convert(document, RunState)
-    except msgspec.ValidationError as problem:
-        raise IntegrityError(f"`{where}` is not the state of a run: {problem}") from None
-
-
-def _digest(document: Mapping[str, Any]) -> str:
-    # Not canonical JSON: inputs may hold numbers that it has no form for, and nobody else has to make this digest.
-    return digest(msgspec.json.encode(document, order="sorted", enc_hook=str))

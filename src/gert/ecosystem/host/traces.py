@@ -9,12 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from gert.ecosystem.host.database import is_folder_of_runs
 from gert.ecosystem.host.dsn import Dsn
-from gert.ecosystem.stores.append_file import read_lines
+from gert.ecosystem.ledger.jsonl.lines import read_lines
 from gert.errors import Busy, DocumentError, TraceError, Unavailable, UsageError
-from gert.kernel.agent.ledger import Head
-from gert.kernel.agent.verifying import check_run
 from gert.kernel.events.agent import RunStarted
 from gert.kernel.events.chain import ChainReader, ChainReport
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode
@@ -23,6 +20,7 @@ from gert.kernel.foundation.signature import Keys
 
 if TYPE_CHECKING:
     from gert.ecosystem.host.archive import Archive
+    from gert.ecosystem.host.run_check import Demands, Verified
 
 STDIN: Final = "-"
 _CHUNK: Final = 1 << 20
@@ -41,11 +39,11 @@ class Trace:
     run_id: str | None
     _chunks: Callable[[], Iterator[bytes]]
     _lines: Callable[[], Iterator[bytes]]
-    _head: Callable[[], Head | None] | None = None
+    _verify: "Callable[[Demands], Verified] | None" = None
 
-    def head(self) -> Head | None:
-        """The end of the run as its ledger keeps it; a file keeps none."""
-        return self._head() if self._head is not None else None
+    def verified(self, demands: "Demands") -> "Verified | None":
+        """What its ledger says of the run; a file has none."""
+        return self._verify(demands) if self._verify is not None else None
 
     def chunks(self) -> Iterator[bytes]:
         """The trace byte for byte, whatever it holds."""
@@ -68,7 +66,7 @@ def open_trace(file: str | None, db: str | None, run_id: str | None, dsn: Dsn | 
     """Find a trace: in a file, on standard input (`-`), or as a run in a ledger."""
     if sum(place is not None for place in (file, db, dsn)) > 1:
         raise UsageError("expected a file or a database, found both", hint="leave out FILE, `--db` or `--dsn`")
-    if db is not None and not is_folder_of_runs(db):
+    if db is not None:
         _require_file(db)
     ledger = db if db is not None else dsn
     if ledger is not None:
@@ -133,17 +131,18 @@ def _is_agent(line: bytes) -> bool:
 def _check_agent(
     trace: Trace, report: ChainReport, keys: Keys, *, key_id: str | None, require_signature: bool
 ) -> SealReport:
-    run_id = trace.run_id or report.run_id or ""
-    head = trace.head()
-    if head is not None:
-        found = check_run(report, head, keys, run_id=run_id, require_seal=require_signature, key_id=key_id)
+    """Check the trace of an agent run, which has no end of its own: only its ledger knows and seals its head."""
+    from gert.ecosystem.host.run_check import Demands
+
+    found = trace.verified(Demands(keys, key_id, require_signature))
+    if found is not None:
         return SealReport(found.checks, found.signed_by, report.events)
     demanded = require_signature or key_id is not None or len(keys) > 0
-    chain = check_run(report, Head(run_id, count=report.events, hash=report.head), run_id=run_id).checks[0]
-    unknown = "only its ledger says where an agent run ends"
-    seal = Check(4, "seal", False if demanded else None, "only the ledger of an agent run holds its seal")
-    rest = (Check(2, "count", None, unknown), Check(3, "head", None, unknown), seal)
-    return SealReport((chain, *rest), None, report.events)
+    broken = report.breaks[0].message if report.breaks else report.torn
+    chain = Check(1, "chain", broken is None, broken or f"{report.events} events, no breaks")
+    head = Check(2, "head", None, "only its ledger says where an agent run ends")
+    seal = Check(3, "seal", False if demanded else None, "only the ledger of an agent run holds its seal")
+    return SealReport((chain, head, seal), None, report.events)
 
 
 def _archive(ledger: str | Dsn) -> "Archive":
@@ -161,7 +160,7 @@ def _trace_in_ledger(ledger: str | Dsn, run_id: str | None) -> Trace:
         run,
         lambda: _run_chunks(ledger, run),
         lambda: (line for chunk in _run_chunks(ledger, run) for line in _lines_in(chunk)),
-        lambda: _run_head(ledger, run),
+        lambda demands: _verified(ledger, run, demands),
     )
 
 
@@ -192,9 +191,11 @@ def _run_chunks(ledger: str | Dsn, run_id: str) -> Iterator[bytes]:
             yield line + b"\n"
 
 
-def _run_head(ledger: str | Dsn, run_id: str) -> Head | None:
+def _verified(ledger: str | Dsn, run_id: str, demands: "Demands") -> "Verified":
+    from gert.ecosystem.host.run_check import check_record  # most traces are files, and need no event loop
+
     with as_document(), _archive(ledger) as archive:
-        return archive.head(run_id)
+        return check_record(archive, run_id, demands)
 
 
 def _file_chunks(path: str) -> Iterator[bytes]:

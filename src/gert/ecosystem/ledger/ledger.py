@@ -234,6 +234,11 @@ class SqlLedger(ABC):
         found = {digest: await self._rows(sql.DOCUMENT, digest) for digest in digests}
         return {digest: bytes(rows[0][0]) for digest, rows in found.items() if rows}
 
+    async def private(self, run_id: str) -> bytes | None:
+        """What was kept beside the run when it began."""
+        rows = await self._of_run(sql.PRIVATE, run_id)
+        return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
+
     async def calls(self, run_id: str, key: str, limit: int = 100) -> list[Call]:
         """The requests under a key, the newest first."""
         check_name("step key", key)
@@ -304,6 +309,11 @@ class SqlLedger(ABC):
             f" ORDER BY created_at, ticket_id LIMIT {int(limit)}"
         )
         return [TicketRow(*row) for row in await self._rows(query, *values, heavy=True)]
+
+    async def called(self, since: datetime) -> list[tuple[str, int, str]]:
+        """The calls of runbook runs since a time: run, number and target of each."""
+        self._check_usable()
+        return [(row[0], row[1], row[2]) for row in await self._rows(sql.CALLED, format_timestamp(since), heavy=True)]
 
     async def holder(self, tenant: str, name: str, semantic_key: str) -> Call | None:
         """The call that holds a semantic key, or else the newest that had it."""

@@ -36,7 +36,7 @@ _TABLES: Final = {
     "runs": """CREATE TABLE runs (
         run_id TEXT{c} PRIMARY KEY, kind TEXT NOT NULL, tenant TEXT{c}, count {number} NOT NULL, hash TEXT NOT NULL,
         answers {number} NOT NULL, answers_hash TEXT NOT NULL, snapshot {bytes}, started_at TEXT{c} NOT NULL,
-        updated_at TEXT{c} NOT NULL, seal TEXT, status TEXT,
+        updated_at TEXT{c} NOT NULL, seal TEXT, status TEXT, private {bytes},
         lease_worker TEXT, lease_token {number} NOT NULL DEFAULT 0, lease_expires TEXT{c},
         lease_seconds {real} NOT NULL DEFAULT 0, lease_holder {bytes}
     ){keyed}""",
@@ -114,6 +114,7 @@ LEASE_COLUMNS: Final = "lease_worker, lease_token, lease_expires, lease_seconds,
 
 HEAD: Final = f"SELECT {HEAD_COLUMNS} FROM runs WHERE run_id = $1 AND count > 0"
 STATUS: Final = "SELECT status FROM runs WHERE run_id = $1"
+PRIVATE: Final = "SELECT private FROM runs WHERE run_id = $1"
 COUNT: Final = "SELECT count FROM runs WHERE run_id = $1"
 LEASE: Final = f"SELECT {LEASE_COLUMNS} FROM runs WHERE run_id = $1"
 LOCK: Final = f"SELECT {HEAD_COLUMNS}, {LEASE_COLUMNS} FROM runs WHERE run_id = $1"
@@ -128,7 +129,7 @@ TOUCH: Final = (
 )
 SET_HEAD: Final = (
     "UPDATE runs SET kind = $2, tenant = $3, count = $4, hash = $5, answers = $6, answers_hash = $7, snapshot = $8,"
-    " started_at = $9, updated_at = $10, seal = $11, status = $12 WHERE run_id = $1"
+    " started_at = $9, updated_at = $10, seal = $11, status = $12, private = $13 WHERE run_id = $1"
 )
 # Columns of an index are left alone: SQLite would write the index again, whether it changed or not.
 MOVE_HEAD: Final = (
@@ -194,6 +195,9 @@ EVENTS: Final = (
     "SELECT seq, type, timestamp, summary_type, line FROM events WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3"
 )
 ANSWERS: Final = "SELECT line FROM answers WHERE run_id = $1 AND n > $2 ORDER BY n LIMIT $3"
+CALLED: Final = (
+    "SELECT run_id, seq, name FROM calls WHERE tenant = '' AND kind = 'tool' AND timestamp >= $1 ORDER BY run_id, seq"
+)
 DOCUMENT: Final = "SELECT body FROM documents WHERE digest = $1"
 # In two steps: in one, SQLite may go through every call of the run in order.
 CALLS: Final = (

@@ -184,7 +184,7 @@ def _put(before: Head, batch: Batch, calls: Sequence[Call], ends: Sequence[CallE
         yield Change(sql.MOVE_HEAD, ((run_id, *moved, status),))
     else:
         *first, updated_at, seal = moved
-        row = (run_id, head.kind, head.tenant, *first, head.started_at, updated_at, seal, status)
+        row = (run_id, head.kind, head.tenant, *first, head.started_at, updated_at, seal, status, batch.private)
         yield Change(sql.SET_HEAD, (row,))
     if ends:
         # One change a call: a later event about it supplements the earlier one.

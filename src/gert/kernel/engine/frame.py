@@ -25,7 +25,7 @@ from gert.kernel.engine.unknown import (
 from gert.kernel.engine.view import visible
 from gert.kernel.events.path import child, item
 from gert.kernel.events.payload import Payload
-from gert.kernel.events.runbook import DeniedStep, MissingKey, Outcome
+from gert.kernel.events.runbook import DeniedStep, MissingKey, Outcome, Start
 from gert.kernel.events.summary import without_item
 from gert.kernel.events.vocabulary import RunMode, SkipReason
 from gert.kernel.foundation.canonical import require_canonical
@@ -63,6 +63,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     break_glass: why governance is overridden in an emergency, where its rules allow that
     parent_run_id: the run that started this one, if a run did
     recent: what `max_per_hour` counts beside the run itself; none where nobody counted
+    start: how the run was started, for the process that resumes it
     """
 
     program: Program
@@ -83,6 +84,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     parent_run_id: str | None = None
     break_glass: str | None = None
     recent: Recent | None = None
+    start: Start | None = None
 
 
 class Run:

@@ -157,6 +157,7 @@ def _run_start(setup: Setup, constants: dict[str, Any]) -> RunStart:
         extensions=runbook.meta.extensions,
         scenario=setup.scenario,
         parent_run_id=setup.parent_run_id,
+        start=setup.start,
     )
 
 

@@ -101,6 +101,10 @@ class Ledger(Protocol):
         """The head of a run, or None where it has no events."""
         ...
 
+    async def status(self, run_id: str) -> str | None:
+        """The status column of a run, for verification."""
+        ...
+
     async def lines(self, run_id: str, since: int = 0, limit: int = 1000) -> list[bytes]:
         """The lines of a run after the number `since`, `limit` at most."""
         ...
@@ -123,6 +127,10 @@ class Ledger(Protocol):
 
     async def documents(self, digests: Sequence[str]) -> dict[str, bytes]:
         """Stored documents by digest; those that are not there are left out."""
+        ...
+
+    async def private(self, run_id: str) -> bytes | None:
+        """What was kept beside the run when it began; it is in no event and no export."""
         ...
 
     async def calls(self, run_id: str, key: str, limit: int = 100) -> list[Call]:
@@ -167,6 +175,10 @@ class Ledger(Protocol):
         self, *statuses: TicketStatus, run_id: str | None = None, prefix: str | None = None, limit: int = 1000
     ) -> list[TicketRow]:
         """Tickets by status, run or beginning of their id, the oldest first."""
+        ...
+
+    async def called(self, since: datetime) -> list[tuple[str, int, str]]:
+        """The calls of runbook runs since a time: run, number and target of each."""
         ...
 
     async def holder(self, tenant: str, name: str, semantic_key: str) -> Call | None:

@@ -31,6 +31,7 @@ from gert.kernel.events.runbook import (
     RunComplete,
     RunStart,
     StepComplete,
+    StepRetry,
     StepStart,
 )
 from gert.kernel.foundation.canonical import sha256_hex
@@ -85,6 +86,14 @@ class Projection:
             case StepStart() if payload.step_type in CALLING:
                 call = Call(self._run_id, seq, "tool", f"tool:{path}", target_of(payload), "", timestamp)
                 self.calls.append(call)
+            case StepRetry():
+                # Every attempt is a call of its own: limits count what is executed.
+                for each in before.open:
+                    if each.path == path:
+                        self.ends.append(CallEnd(each.seq, "failed", seq, None))
+                        self.calls.append(
+                            Call(self._run_id, seq, "tool", f"tool:{path}", each.target, "", timestamp)
+                        )
             case StepComplete():
                 outcome = _outcome_of(payload)
                 self.ends += (CallEnd(each.seq, outcome, seq, None) for each in before.open if each.path == path)

@@ -179,6 +179,7 @@ class Batch(NamedTuple):
     taken: ids of the messages this append takes
     documents: stored bytes by digest
     finished: keys of the requests whose live output can go, since their answers are in this batch
+    private: with the first append, what is kept beside the run and never exported
     """
 
     head: Head
@@ -191,6 +192,7 @@ class Batch(NamedTuple):
     taken: Sequence[int] = ()
     documents: Sequence[tuple[str, bytes]] = ()
     finished: Sequence[str] = ()
+    private: bytes | None = None
 
 
 class Expect(NamedTuple):

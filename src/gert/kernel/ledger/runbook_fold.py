@@ -19,6 +19,7 @@ from gert.kernel.events.runbook import (
     OutcomeResolved,
     RunCancelled,
     RunComplete,
+    RunForked,
     RunStart,
     StepComplete,
     StepRetry,
@@ -56,6 +57,7 @@ class RunbookSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag="runb
 
     open: calls without a result; of a run that no process drives, their outcome is unknown
     tickets: ids of open approval requests
+    forked: the number of the `run_forked` of a rerun; calls before it were made by the run it is a rerun of
     violations, overrides: how often each kind happened at each step, as `kind step`
     """
 
@@ -69,6 +71,7 @@ class RunbookSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag="runb
     tickets: tuple[str, ...] = ()
     ended: RunbookStatus | None = None
     claimed: tuple[str, str] | None = None
+    forked: int = 0
     duration: str = ""
     waited: str = ""
     failure_kind: str | None = None
@@ -125,6 +128,17 @@ def is_idempotent(said: StepStart) -> bool:
     return said.contract_summary.get("idempotent") is True
 
 
+def _retried(snapshot: RunbookSnapshot, _: StepRetry, seq: int, path: str) -> dict[str, Any]:
+    if all(call.path != path for call in snapshot.open):
+        return {}
+    again = (msgspec.structs.replace(call, seq=seq) if call.path == path else call for call in snapshot.open)
+    return {"open": tuple(again)}
+
+
+def _forked(_: RunbookSnapshot, __: RunForked, seq: int, ___: str) -> dict[str, Any]:
+    return {"forked": seq}
+
+
 def _step_ended(snapshot: RunbookSnapshot, _: StepComplete, __: int, path: str) -> dict[str, Any]:
     left = tuple(call for call in snapshot.open if call.path != path)
     return {"open": left} if len(left) != len(snapshot.open) else {}
@@ -166,6 +180,7 @@ def _complete(_: RunbookSnapshot, said: RunComplete, __: int, ___: str) -> dict[
     changes: dict[str, Any] = {
         "ended": _how(said.status, failure),
         "duration": said.duration,
+        "waited": said.waited or "",
         "tickets": (),
         "open": (),
         "failure_kind": failure.kind if failure is not None else None,
@@ -185,7 +200,8 @@ def _how(status: str, failure: Failure | None) -> str:
 _CHANGES: Final[Mapping[type[Payload], Callable[[RunbookSnapshot, Any, int, str], dict[str, Any]]]] = {
     RunStart: _started,
     StepStart: _step_started,
-    StepRetry: lambda *_: {},
+    StepRetry: _retried,
+    RunForked: _forked,
     StepComplete: _step_ended,
     ApprovalSubmitted: _asked,
     ApprovalResolved: _resolved,

@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO, Final
 
 import msgspec
@@ -13,7 +13,6 @@ from gert.ecosystem.host.journal import read_answers
 from gert.ecosystem.host.options import Recorded
 from gert.ecosystem.host.scenarios.folders import SCENARIO_FILE, TEST_FILE, TRACE_FILE, Folder, load, place_of
 from gert.ecosystem.host.scenarios.replay import Replayed, replay
-from gert.ecosystem.stores.port import Store
 from gert.errors import GertError, UsageError
 from gert.kernel.engine.asks import Ask
 from gert.kernel.engine.frame import Setup
@@ -66,11 +65,10 @@ class Recording:
         self._runbook = runbook
         self.asks: dict[str, Ask[Any]] = {}
 
-    async def write(self, setup: Setup, store: Store) -> Recorded:
+    async def write(self, setup: Setup, lines: Sequence[bytes], answered: Sequence[bytes]) -> Recorded:
         """Write the scenario, and replay it at once to see that it leads to the same."""
-        lines = list(store.events(setup.run_id))
         seen = Observed().take_all(map(decode, lines))
-        answers = ((entry.key, entry.answer) for entry in read_answers(store.answers(setup.run_id)))
+        answers = ((entry.key, entry.answer) for entry in read_answers(answered))
         scenario = recorded_scenario(setup, self.asks, answers)
         scenario["extensions"] = {
             X_RECORDED: {

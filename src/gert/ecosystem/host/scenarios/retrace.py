@@ -1,34 +1,33 @@
 """A recorded run made into a scenario: driven again by its own answers, to hear which questions they were to."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
+from gert.ecosystem.host.database import ledger_of, open_ledger
 from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.driver import Driver
 from gert.ecosystem.host.files import is_file
 from gert.ecosystem.host.journal import Logged, read_answers
 from gert.ecosystem.host.options import Recorded, RunOptions
 from gert.ecosystem.host.prepare import Prepared
-from gert.ecosystem.host.runs import ANSWERS_FILE, STATE_FILE, RunFolder, state_dir
+from gert.ecosystem.host.record import Record, find_run, load_record
+from gert.ecosystem.host.runs import state_dir
 from gert.ecosystem.host.scenarios.folders import TRACE_FILE, place_of
 from gert.ecosystem.host.scenarios.record import Recording
 from gert.ecosystem.host.scenarios.replay import Tape
 from gert.ecosystem.host.scenarios.scaffold import require_free
-from gert.ecosystem.host.state import MAX_STATE_BYTES, RunState, decode_state
+from gert.ecosystem.host.state import RunState
 from gert.ecosystem.host.traces import open_trace
-from gert.ecosystem.stores.append_file import read_lines
-from gert.ecosystem.stores.batch import MAX_ANSWER_BYTES
-from gert.ecosystem.stores.memory import MemoryStore
 from gert.errors import DocumentError, GertError, IntegrityError, UsageError
 from gert.kernel.engine.asks import AnyAnswer, Ask, answer_with
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import ResolvedInputs
 from gert.kernel.engine.run import run
 from gert.kernel.events.envelope import decode
-from gert.kernel.events.runbook import Failure, RunComplete
+from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.redaction import PLACEHOLDER, Redactor
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.scenario.observed import Observed
@@ -53,46 +52,40 @@ class Silent:
         return self.immediate(ask)
 
 
-def run_folder(
+async def find_record(
     run_id: str | None, trace: str | None, runbook: str, chosen: str | None, environ: Mapping[str, str]
-) -> str:
-    """The folder of a recorded run: by its id in the state directory, or by its trace."""
+) -> Record:
+    """The record of a run, by its id or by its trace, in the ledger of the state directory."""
     root = Workspace().project_root(os.path.dirname(os.path.abspath(runbook)))
-    state = state_dir(chosen, root, environ)
+    database = ledger_of(state_dir(chosen, root, environ))
     if trace is not None:
-        beside = trace if os.path.isdir(trace) else os.path.dirname(trace) or os.curdir
-        if is_file(os.path.join(beside, STATE_FILE)) and is_file(os.path.join(beside, ANSWERS_FILE)):
-            return beside
-        # The trace may be kept elsewhere; the answers never are.
         run_id = _run_in(os.path.join(trace, TRACE_FILE) if os.path.isdir(trace) else trace)
-    folder = RunFolder(state, run_id or "").path
-    if not is_file(os.path.join(folder, STATE_FILE)):
-        raise UsageError(
-            f"there is no run `{run_id}` in `{state}`",
-            hint="name its state folder with --state-dir; of a run in a database no scenario can be made",
-        )
-    return folder
+    if not is_file(database):
+        raise UsageError(f"there is no run `{run_id}` in `{database}`", hint="name its state folder with --state-dir")
+    async with open_ledger(database, environ, read_only=True) as ledger:
+        return await load_record(ledger, await find_run(ledger, run_id or "", database))
 
 
-async def retrace(runbook: str, name: str, folder: str, environ: Mapping[str, str], *, force: bool = False) -> Recorded:
+async def retrace(
+    runbook: str, name: str, record: Record, environ: Mapping[str, str], *, force: bool = False
+) -> Recorded:
     """Make a scenario of a run; refuse one of another runbook, unless told otherwise, and one that never ended."""
     target = place_of(runbook, name)
     require_free(target)
-    state = _state(folder)
+    state = record.state
     if state.mode != "real":
         raise UsageError(f"a {state.mode} has no answers of the world to record")
+    if record.report.completion is None:
+        raise UsageError(f"run `{state.run_id}` has not ended", hint="a scenario needs to know how it ends")
     setup = _setup(runbook, state, environ)
     if setup.runbook_hash != state.runbook_hash and not force:
         raise UsageError(
             f"the runbook has changed since run `{state.run_id}`",
             hint="--force makes a scenario of it all the same, where the run still goes the same way",
         )
-    answers, events = _answers(folder), _events(state, folder)
     recording = Recording(target.path, runbook)
-    await _drive(setup, state, list(read_answers(answers)), recording)
-    store = MemoryStore()
-    store.append(setup.run_id, 1, events, answers)
-    recorded = await recording.write(setup, store)
+    await _drive(setup, state, read_answers(record.answers), recording)
+    recorded = await recording.write(setup, record.lines, record.answers)
     if not recording.is_written:
         raise UsageError(f"run `{state.run_id}` makes no scenario: {recorded.differs}")
     return recorded
@@ -129,54 +122,8 @@ def _setup(runbook: str, state: RunState, environ: Mapping[str, str]) -> Setup:
         host=state.host,
         gert_version=state.gert_version,
         recent=state.recent,
+        start=state.start,
     )
-
-
-def _state(folder: str) -> RunState:
-    path = os.path.join(folder, STATE_FILE)
-    try:
-        with open(path, "rb") as file:
-            return decode_state(file.read(MAX_STATE_BYTES + 1), path)
-    except OSError as problem:
-        raise UsageError(f"`{path}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
-
-
-def _answers(folder: str) -> list[bytes]:
-    path = os.path.join(folder, ANSWERS_FILE)
-    try:
-        with open(path, "rb") as file:
-            lines = list(_bounded(read_lines(file, MAX_ANSWER_BYTES), path))
-        # Whatever is wrong with one of them is said now, not halfway through the run.
-        for _ in read_answers(lines):
-            pass
-    except OSError as problem:
-        raise UsageError(f"`{path}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
-    except (msgspec.DecodeError, RecursionError):
-        raise DocumentError(f"`{path}` is not a log of answers") from None
-    return lines
-
-
-def _events(state: RunState, folder: str) -> list[bytes]:
-    """The trace, which says that the run ended."""
-    beside = os.path.join(folder, TRACE_FILE)
-    path = state.trace if state.trace is not None and is_file(state.trace) else beside
-    lines = list(_bounded(open_trace(path, None, state.run_id).lines(), path))
-    try:
-        events = [decode(line) for line in lines]
-    except GertError as problem:
-        raise DocumentError(f"`{path}` cannot be read: {problem.message}") from None
-    if any(event.run_id != state.run_id for event in events):
-        raise DocumentError(f"`{path}` is not the trace of run `{state.run_id}`")
-    if not any(event.type == RunComplete.type for event in events):
-        raise UsageError(f"run `{state.run_id}` has not ended", hint="a scenario needs to know how it ends")
-    return lines
-
-
-def _bounded(lines: Iterator[bytes], path: str) -> Iterator[bytes]:
-    for number, line in enumerate(lines):
-        if number >= MOST_LINES:
-            raise UsageError(f"`{path}` has more than {MOST_LINES} lines")
-        yield line.removesuffix(b"\n")
 
 
 def _run_in(trace: str) -> str:

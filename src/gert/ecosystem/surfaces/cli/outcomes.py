@@ -8,7 +8,6 @@ from typing import Any, Final
 import click
 
 from gert.ecosystem.host.outcomes import Places, places_for
-from gert.ecosystem.host.runs import ANSWERS_FILE
 from gert.ecosystem.host.scan import Scan
 from gert.ecosystem.surfaces.cli.outcome_rows import write_rows
 from gert.ecosystem.surfaces.cli.outcome_text import say_runbooks
@@ -37,7 +36,7 @@ PASSED_OVER: Final = {
 @click.option("--until", metavar="WHEN", help="Runs that began until then; a day counts to its end. Days are UTC.")
 @click.option("--runbook", metavar="NAME", help="Runs of this runbook only.")
 @click.option("--mode", type=click.Choice(MODES), default="real", show_default=True, help="Runs of this mode.")
-@click.option("--db", metavar="FILE", help="Read the runs in this SQLite database, or folder of JSONL.")
+@click.option("--db", metavar="FILE", help="Read the runs in this SQLite ledger.")
 @click.option("--dsn", metavar="DSN", help="Read those in this Postgres ledger; env:NAME for a variable.")
 @click.option("--state-dir", metavar="DIR", help="Where runs are kept; the project or your state folder otherwise.")
 @click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
@@ -150,7 +149,7 @@ def _hint(text: str) -> None:
 
 def _note(scan: Scan) -> None:
     """What was not counted, on standard error; that a log of answers is no trace goes without saying."""
-    unexpected = [each for each in scan.skipped if os.path.basename(each.file) != ANSWERS_FILE]
+    unexpected = scan.skipped
     label = click.style("note:", fg="yellow")
     for each in unexpected[:MOST_SHOWN]:
         click.echo(f"{label} `{printable(each.file)}` was passed over: {printable(each.reason)}", err=True)

@@ -80,7 +80,8 @@ def list_(
         elif found:
             say_table(HEADINGS, [row(entry, moment) for entry in found], SPARE)
         else:
-            say("there are no such runs" if runs.ids() else f"there are no runs in {runs.place.name}")
+            any_run = next(runs.newest(), None) is not None
+            say("there are no such runs" if any_run else f"there are no runs in {runs.place.name}")
     _note(runs.problems)
     return 0
 
@@ -154,7 +155,7 @@ def abandon_(
     """
     with open_runs(state_dir, db, dsn) as runs:
         found, place = runs.find(run_id), runs.place
-        if runs.archive is not None and runs.entry(found).kind == "agent":
+        if runs.entry(found).kind == "agent":
             raise UsageError(f"run `{found}` is an agent run", hint="its harness says when it has ended")
     # A run in a database knows itself where its tickets are.
     state = place.state if place.database is None else state_dir

@@ -6,18 +6,14 @@ from typing import Any
 
 import click
 
-from gert.ecosystem.host.archive import Archive
 from gert.ecosystem.host.keys import verification_keys, where
 from gert.ecosystem.host.run_check import Demands, Verified, check_run_of
 from gert.ecosystem.host.run_facts import MOST_SUMMARIES, agent_facts, artifact_facts, status_facts, summary_facts
-from gert.ecosystem.host.run_list import Runs
-from gert.ecosystem.host.traces import open_trace
 from gert.ecosystem.surfaces.cli.output import complain, say, say_json, say_table
 from gert.ecosystem.surfaces.cli.phrases import BAD, GOOD, LONGEST_NAME, clip, value_text
 from gert.ecosystem.surfaces.cli.run_options import of_run, open_runs
 from gert.ecosystem.surfaces.cli.run_text import COLOURS
 from gert.ecosystem.surfaces.cli.trace import write_out
-from gert.errors import UsageError
 
 
 @click.command(name="status", epilog="Example: gert run status 20260228-1430")
@@ -95,7 +91,7 @@ def summaries(
     """Show what an agent run noted to find it again, the newest first."""
     with open_runs(state_dir, db, dsn) as runs:
         found = runs.find(run_id)
-        noted = summary_facts(_archive(runs), found, summary_type, limit)
+        noted = summary_facts(runs.archive, found, summary_type, limit)
     if as_json:
         say_json({"run_id": found, "summaries": noted})
     elif noted:
@@ -120,7 +116,7 @@ def artifacts(run_id: str, state_dir: str | None, db: str | None, dsn: str | Non
     """Show the newest value of each artifact of an agent run."""
     with open_runs(state_dir, db, dsn) as runs:
         found = runs.find(run_id)
-        held = artifact_facts(_archive(runs), found)
+        held = artifact_facts(runs.archive, found)
     if as_json:
         say_json({"run_id": found, "artifacts": held})
     elif held:
@@ -140,18 +136,9 @@ def export(
     """Give the JSONL of a run, byte for byte as it was recorded; it is JSON with --json and without."""
     with open_runs(state_dir, db, dsn) as runs:
         found = runs.find(run_id)
-        if runs.archive is not None:
-            with closing(runs.archive.lines(found)) as lines:
-                write_out((line + b"\n" for line in lines), output)
-        else:
-            write_out(open_trace(runs.entry(found).trace, None, found).chunks(), output)
+        with closing(runs.archive.lines(found)) as lines:
+            write_out((line + b"\n" for line in lines), output)
     return 0
-
-
-def _archive(runs: Runs) -> Archive:
-    if runs.archive is None:
-        raise UsageError("only agent runs have that, and they are kept in a ledger", hint="say which: --db or --dsn")
-    return runs.archive
 
 
 def _document(found: Verified) -> dict[str, Any]:

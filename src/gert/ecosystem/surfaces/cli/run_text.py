@@ -26,9 +26,10 @@ from gert.ecosystem.surfaces.cli.phrases import (
     took_text,
     value_text,
 )
-from gert.errors import TraceError
+from gert.errors import InputError, TraceError
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.events.vocabulary import Reconciliation
+from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.text import printable
 
 HEADINGS: Final = ("run", "runbook", "started", "by", "mode", "status", "outcome", "events", "took")
@@ -75,18 +76,18 @@ def row(entry: Entry, now: datetime) -> list[Cell]:
 
 def as_row(entry: Entry) -> dict[str, Any]:
     """One run of a list, as machines read it."""
-    summary, state = entry.summary, entry.state
-    ended = summary is not None and summary.category is not None
+    found = entry.head.runbook
+    outcome = found.outcome if found is not None else None
     return {
         "run_id": entry.run_id,
         "kind": entry.kind,
         "tenant": entry.tenant,
-        "runbook": summary.runbook if summary is not None else state.runbook if state is not None else None,
+        "runbook": found.runbook if found is not None else None,
         "started": format_timestamp(entry.started) if entry.started is not None else None,
-        "actor": summary.actor if summary is not None else state.actor if state is not None else None,
-        "mode": summary.mode if summary is not None else state.mode if state is not None else None,
+        "actor": found.actor if found is not None else None,
+        "mode": found.mode if found is not None else None,
         "status": entry.standing,
-        "outcome": {"category": summary.category, "code": summary.code} if summary is not None and ended else None,
+        "outcome": {"category": outcome[0], "code": outcome[1]} if outcome is not None else None,
         "events": entry.events,
         "duration": _seconds(entry),
         "waited": _waited(entry),
@@ -183,8 +184,8 @@ def commands(entry: Entry) -> Iterator[str]:
         yield f"gert resume --run {entry.run_id}{_reconciled(entry)}{where}"
         yield f"gert run abandon {entry.run_id} --reason TEXT{where}"
     elif entry.standing != "completed" and entry.state is not None:
-        failed = entry.end.data.get("failed_step") if entry.end is not None else None
-        yield f"gert rerun --run {entry.run_id} --from {failed if isinstance(failed, str) else 'STEP'}{where}"
+        failed = entry.head.runbook.failed_step if entry.head.runbook is not None else None
+        yield f"gert rerun --run {entry.run_id} --from {failed or 'STEP'}{where}"
 
 
 def _reconciled(entry: Entry) -> str:
@@ -259,14 +260,13 @@ def _line(title: str, value: object) -> str:
 
 def _seconds(entry: Entry) -> float | None:
     """How long it took; of one that has no end, the time its record covers."""
-    summary = entry.summary if entry.kind == "runbook" else None
-    if summary is not None and summary.seconds is not None:
-        return round(summary.seconds, 3)
-    began = entry.started if entry.kind == "agent" else summary.started if summary is not None else None
-    if began is None or entry.last is None:
+    found = entry.head.runbook
+    if found is not None and found.duration:
+        return _duration(found.duration)
+    if entry.started is None:
         return None
     try:
-        covered = parse_timestamp(entry.last) - began
+        covered = parse_timestamp(entry.last) - entry.started
     except TraceError:
         return None
     return round(max(covered.total_seconds(), 0.0), 3)
@@ -274,8 +274,17 @@ def _seconds(entry: Entry) -> float | None:
 
 def _waited(entry: Entry) -> float | None:
     """How much of that it waited; unknown until it has ended."""
-    summary = entry.summary if entry.kind == "runbook" else None
-    return round(summary.waited, 3) if summary is not None and summary.waited is not None else None
+    found = entry.head.runbook
+    if found is None or found.ended is None:
+        return None
+    return _duration(found.waited) if found.waited else 0.0
+
+
+def _duration(text: str) -> float | None:
+    try:
+        return round(parse_duration(text).total_seconds(), 3)
+    except InputError:
+        return None
 
 
 def _ago(moment: datetime | None, now: datetime) -> str:

@@ -6,9 +6,10 @@ import os
 import click
 import msgspec
 
+from gert.ecosystem.host.options import Recorded
 from gert.ecosystem.host.scenarios.curate import Curated, Entry, demote, entries, entry_of, locate, promote
 from gert.ecosystem.host.scenarios.folders import Folder
-from gert.ecosystem.host.scenarios.retrace import retrace, run_folder
+from gert.ecosystem.host.scenarios.retrace import find_record, retrace
 from gert.ecosystem.host.scenarios.scaffold import scaffold
 from gert.ecosystem.surfaces.cli.output import plural, say, say_json, say_table
 from gert.ecosystem.surfaces.cli.phrases import DOUBTFUL, GOOD, QUIET, clip
@@ -65,12 +66,17 @@ def new(
         say(f"{click.style('✓', fg=GOOD)} {printable(folder.path)}: stubs for every input and question")
         say(f"  fill them in, then `gert test {printable(runbook)} --scenario {printable(name)}`")
         return 0
-    where = run_folder(run_id, trace, runbook, state_dir, os.environ)
-    made = asyncio.run(retrace(runbook, name, where, dict(os.environ), force=force))
+    environ = dict(os.environ)
+
+    async def make() -> tuple[str, Recorded]:
+        record = await find_record(run_id, trace, runbook, state_dir, environ)
+        return record.state.run_id, await retrace(runbook, name, record, environ, force=force)
+
+    source, made = asyncio.run(make())
     if as_json:
-        say_json({"folder": made.folder, "runbook": runbook, "recorded": where, "differs": made.differs})
+        say_json({"folder": made.folder, "runbook": runbook, "recorded": source, "differs": made.differs})
         return 0
-    say(f"{click.style('✓', fg=GOOD)} {printable(made.folder)}: recorded from {printable(where)}")
+    say(f"{click.style('✓', fg=GOOD)} {printable(made.folder)}: recorded from run {printable(source)}")
     if made.differs:
         say(f"  {click.style('it does not replay to the same:', fg=DOUBTFUL)} {clip(made.differs)}")
     else:

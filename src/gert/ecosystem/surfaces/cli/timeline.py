@@ -25,10 +25,10 @@ from gert.ecosystem.surfaces.cli.record import INDENT, Line, Span, word_lines
 from gert.ecosystem.surfaces.cli.wording import words_of
 from gert.ecosystem.surfaces.cli.wording.agent import is_agent
 from gert.errors import TraceError
-from gert.kernel.agent.snapshot import Snapshot, fold
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope, parse_timestamp
 from gert.kernel.foundation.principal import KERNEL
+from gert.kernel.ledger.agent_fold import Snapshot, fold
 
 TIME_WIDTH: Final = 11
 MOST_FIELDS: Final = 40

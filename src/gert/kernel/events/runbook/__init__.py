@@ -36,6 +36,7 @@ from gert.kernel.events.runbook.parts import (
     DeniedStep,
     Failure,
     Outcome,
+    Start,
 )
 from gert.kernel.events.runbook.run import (
     FinallyComplete,
@@ -111,6 +112,7 @@ __all__ = [
     "RunResumed",
     "RunStart",
     "ScopeExport",
+    "Start",
     "StepComplete",
     "StepReconciled",
     "StepRetry",

@@ -44,3 +44,31 @@ class BranchOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     failure: Failure | None = None
     duration: str | None = None
     waited: str | None = None
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a run was started, so that another process can resume it.
+
+    file, working: the runbook, and the folder its tools run in
+    documents: the digest of every document the run was started with, by path; their bytes are in the ledger
+    tools, secret_inputs: digests of tools by entry, and the names of inputs whose values are not recorded
+    policies, config, evidence: files that were named
+    trace, state_dir: the file of the mirror, and where tickets are
+    recent: what was executed in the hour before, so that driven again the run is decided the same
+    """
+
+    file: str
+    working: str
+    documents: dict[str, str] = field(default_factory=dict)
+    tools: dict[str, str] = field(default_factory=dict)
+    secret_inputs: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
+    config: str | None = None
+    evidence: str | None = None
+    approvals: str = "terminal"
+    break_glass: str | None = None
+    max_parallel: int = 16
+    timeout: float | None = None
+    trace: str | None = None
+    state_dir: str | None = None
+    recent: dict[str, Any] | None = None

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from msgspec import field
 
 from gert.kernel.events.payload import Payload
-from gert.kernel.events.runbook.parts import DeniedStep, Failure, Outcome
+from gert.kernel.events.runbook.parts import DeniedStep, Failure, Outcome, Start
 from gert.kernel.events.vocabulary import OutcomeCategory, RunKind, RunMode, RunStatus, StepStatus
 
 
@@ -21,6 +21,7 @@ class RunStart(Payload, frozen=True, kw_only=True):
     input_sources: where each input came from, by input name
     secrets: the names of declared secrets, never their values
     scenario: the scenario that answers, in a replay
+    start: everything a later process needs to resume the run
     parent_run_id: the run that started this one: the one it is a rerun of, or the one whose tool called gert
     """
 
@@ -41,6 +42,7 @@ class RunStart(Payload, frozen=True, kw_only=True):
     kind: RunKind = "runbook"
     scenario: str | None = None
     parent_run_id: str | None = None
+    start: Start | None = None
 
 
 class InputResolved(Payload, frozen=True, kw_only=True):

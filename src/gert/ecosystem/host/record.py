@@ -1,0 +1,144 @@
+"""The record of a run: opened for a new run, or loaded from a ledger to be driven again."""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+
+import msgspec
+
+from gert.ecosystem.host.database import Database, ledger_of, make_ledger_folder, masked, name_of, open_ledger
+from gert.ecosystem.host.run_lease import driving
+from gert.ecosystem.host.runs import RunFolder
+from gert.ecosystem.host.state import RunState, state_of
+from gert.ecosystem.ledger.jsonl.mirror import Mirror
+from gert.errors import GertError, IntegrityError, UsageError
+from gert.kernel.events.chain import ChainReport, read_chain
+from gert.kernel.events.envelope import decode
+from gert.kernel.ledger.port import Ledger
+from gert.kernel.ledger.record import RunFilter
+
+_PAGE = 1000
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """Where a run is recorded: in a ledger, a mirror, both or neither."""
+
+    ledger: Ledger | None = None
+    mirror: Mirror | None = None
+    trace: str | None = None
+
+
+async def begin_record(
+    held: AsyncExitStack,
+    run_id: str,
+    *,
+    state: str,
+    database: Database | None,
+    trace: str | None,
+    is_real: bool,
+    sync: bool,
+    environ: Mapping[str, str],
+) -> Opened:
+    """Open the record of a new run. Every real run has one; others only where one is asked for."""
+    if not is_real and database is None:
+        if trace is None:
+            return Opened()
+        mirror = Mirror.begin(trace)
+        held.callback(mirror.close)
+        return Opened(None, mirror, trace)
+    if database is None:
+        make_ledger_folder(state)
+    ledger = await open_driven(held, run_id, database or ledger_of(state), environ, sync=sync)
+    path = trace
+    if path is None and database is None:
+        folder = RunFolder(state, run_id)
+        folder.create()
+        path = folder.trace
+    if path is None:
+        return Opened(ledger)
+    mirror = Mirror.begin(os.path.abspath(path))
+    held.callback(mirror.close)
+    return Opened(ledger, mirror, path)
+
+
+async def open_driven(
+    held: AsyncExitStack, run_id: str, database: Database, environ: Mapping[str, str], *, sync: bool = True
+) -> Ledger:
+    """Open a ledger and take the lease of a run, both until the stack is closed."""
+    try:
+        ledger = await held.enter_async_context(open_ledger(database, environ, sync=sync))
+        await held.enter_async_context(driving(ledger, run_id))
+    except GertError as problem:
+        raise masked(database, problem) from None
+    return ledger
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A run as it is on record.
+
+    private: what was kept beside the run when it began
+    """
+
+    state: RunState
+    lines: Sequence[bytes]
+    answers: Sequence[bytes]
+    report: ChainReport
+    private: bytes | None = None
+
+
+async def load_record(ledger: Ledger, run_id: str) -> Record:
+    """The whole record of a runbook run; refused where it is not one, or its chain does not hold."""
+    head = await ledger.head(run_id)
+    if head is None:
+        raise UsageError(f"there is no run `{run_id}`", hint="`gert run list` shows the runs of this ledger")
+    if head.kind != "runbook":
+        raise UsageError(f"run `{run_id}` is an agent run", hint="an agent replays its own steps when it is run")
+    lines = [line async for line in ledger.stream(run_id)]
+    answers: list[bytes] = []
+    while page := await ledger.answers(run_id, len(answers), _PAGE):
+        answers += page
+    report = read_chain(lines)
+    if report.breaks or not report.events:
+        why = report.breaks[0].message if report.breaks else "it has no events"
+        raise IntegrityError(f"the record of run `{run_id}` was changed: {why}")
+    if (report.events, report.head, len(answers)) != (head.count, head.hash, head.answers):
+        raise IntegrityError(
+            f"the record of run `{run_id}` does not match its head", hint="`gert run verify-ledger` says more"
+        )
+    return Record(state_of(decode(lines[0])), lines, answers, report, await ledger.private(run_id))
+
+
+async def find_run(ledger: Ledger, start: str, database: Database) -> str:
+    """The id of the one run that begins like this."""
+    if await ledger.head(start) is not None:
+        return start
+    found = [head.run_id for head in await ledger.runs(RunFilter(prefix=start, limit=6))]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise UsageError(
+            f"there is no run `{start}` in `{name_of(database)}`",
+            hint="`gert run list` shows what there is; --state-dir, --db or --dsn say where else to look",
+        )
+    named = ", ".join(f"`{each}`" for each in sorted(found)[:5])
+    raise UsageError(f"`{start}` may be several runs", hint=f"write more of it: {named}")
+
+
+def require_own(database: Database) -> None:
+    """Refuse the ledger of another user: a run goes on with the permissions of the user who started it."""
+    if not isinstance(database, str) or os.name != "posix":
+        return
+    try:
+        owner = os.stat(database).st_uid
+    except FileNotFoundError:
+        hint = "--state-dir, --db or --dsn say where else to look"
+        raise UsageError(f"there is no ledger `{database}`", hint=hint) from None
+    except OSError:
+        owner = None
+    if owner is None or os.geteuid() not in (0, owner):
+        raise UsageError(
+            f"the runs in `{database}` were not started by you, and only the user who started one can resume it",
+            hint="`gert approve` and `gert reject` answer its tickets",
+        )
+
+
