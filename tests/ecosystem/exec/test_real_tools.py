@@ -337,10 +337,10 @@ class TestToolsTakeNothingForAnOption:
     @pytest.mark.parametrize(
         ("action", "filter_", "result"),
         [
-            pytest.param("query", "map(. * 2)", "[2,4,6]\n", id="a list"),
+            pytest.param("query", "map(. * 2)", "[2,4,6]", id="a list"),
             pytest.param("query", "--version", None, id="a filter that looks like an option"),
-            pytest.param("text", '"\\(length) items"', "3 items\n", id="a text"),
-            pytest.param("test", "length == 3", "true\n", id="a test that holds"),
+            pytest.param("text", '"\\(length) items"', "3 items", id="a text"),
+            pytest.param("test", "length == 3", "true", id="a test that holds"),
             pytest.param("test", "length == 4", None, id="a test that does not"),
         ],
     )

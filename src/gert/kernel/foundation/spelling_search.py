@@ -274,6 +274,7 @@ class SearchStream:
             self._jumps = {at - by: state for at, state in self._jumps.items()}
 
 
+_ESCAPES_OF_LETTERS: Final = r"\\(?:[\\uUx0-7]|\Z)|%(?:[3-7u]|25?|\Z)|&(?:[#a]|\Z)"
 _LEADS: Final = "\\%&\r\n"
 _UNFINISHED: Final = rf"[\\%&'\"]\S{{0,{_LOOKAHEAD - 3}}}\Z"
 
@@ -291,7 +292,8 @@ def _rough(forms: list[Form]) -> re.Pattern[str]:
                 seconds.setdefault(second, set(_LEADS)).update(_raw([units[2]]), gaps)
     quotes = "'\"" if any(not unit.isdisjoint("'\"") for units, _ in forms for unit in units[:3]) else ""
     leads = _any_of(_LEADS + quotes)
-    branches = [*map(re.escape, _LEADS[:3] + quotes)]
+    letters = all(symbol[-1].isascii() and symbol[-1].isalnum() for units, _ in forms for symbol in units[0])
+    branches = [_ESCAPES_OF_LETTERS] if letters else [*map(re.escape, _LEADS[:3] + quotes)]
     for first, seconds in firsts.items():
         ways = [
             f"{re.escape(second)}(?:{_any_of(sorted({*thirds, *quotes}))}|\\Z)" for second, thirds in seconds.items()

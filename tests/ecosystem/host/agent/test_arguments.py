@@ -28,7 +28,15 @@ from gert.agent import (
 
 from .places import TENANT, Answer, Model
 
-WRONG: tuple[Any, ...] = (None, 7, "text", b"bytes", [], object())
+
+class Strange:
+    """An object that fits nowhere, with a name that is the same in every process."""
+
+    def __repr__(self) -> str:
+        return "strange"
+
+
+WRONG: tuple[Any, ...] = (None, 7, "text", b"bytes", [], Strange())
 
 
 async def look() -> str:

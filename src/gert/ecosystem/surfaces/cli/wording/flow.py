@@ -83,7 +83,7 @@ def _next_taken(jump: says.NextTaken, about: Subject) -> Words:
 
 def _outcome_resolved(end: says.OutcomeResolved, about: Subject) -> Words:
     outcome = end.structured_outcome
-    told = f", for {', '.join(end.notify)}" if end.notify else ""
+    told = f", for {clip(', '.join(end.notify), say.LONGEST_VALUE)}" if end.notify else ""
     return Words(say.ENDED, columns(about.name, f"{say.outcome_text(outcome)}{told}"), CATEGORY[outcome.category])
 
 
