@@ -13,7 +13,7 @@ import gert.agent
 from gert import errors
 from gert._version import __version__
 from gert.ecosystem.host.agent.kernel import ArtanaKernel
-from gert.ecosystem.stores import sql
+from gert.ecosystem.ledger import sql
 from gert.ecosystem.surfaces.cli.artana import group as artana_group
 from gert.ecosystem.surfaces.cli.init import command as init_command
 from gert.ecosystem.surfaces.cli.run import command as run_command
