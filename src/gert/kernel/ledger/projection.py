@@ -91,9 +91,7 @@ class Projection:
                 for each in before.open:
                     if each.path == path:
                         self.ends.append(CallEnd(each.seq, "failed", seq, None))
-                        self.calls.append(
-                            Call(self._run_id, seq, "tool", f"tool:{path}", each.target, "", timestamp)
-                        )
+                        self.calls.append(Call(self._run_id, seq, "tool", f"tool:{path}", each.target, "", timestamp))
             case StepComplete():
                 outcome = _outcome_of(payload)
                 self.ends += (CallEnd(each.seq, outcome, seq, None) for each in before.open if each.path == path)
