@@ -351,7 +351,7 @@ class Boundaries:
         return restore
 
     def points(self, chance: random.Random, *, every_way: bool) -> Iterator[Point]:
-        """Every boundary that was seen, each append and each question; in one of the ways to be killed there, or all."""
+        """Every boundary that was seen: each append and each question, with one way to be killed there, or all."""
         for kind, ways, likely in (("append", APPENDS, "after"), ("question", QUESTIONS, "done")):
             for n in range(1, self.counts[kind] + 1):
                 chosen = ways if every_way else [likely if chance.random() < 0.5 else chance.choice(ways)]

@@ -261,7 +261,7 @@ def load() -> None:
         with redirect_stdout(nowhere), redirect_stderr(nowhere):
             where = ["--state-dir", place]
             codes = [main(["exec", f"{place}/book.yaml", "--detach", "--json", *where])]
-            (run,) = Path(place, "runs").iterdir()
+            (run,) = (each for each in Path(place, "runs").iterdir() if each.is_dir())
             codes += [
                 main(words)
                 for words in (

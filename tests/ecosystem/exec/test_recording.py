@@ -1,6 +1,5 @@
 """Where a run is recorded, who may read it, and what can be verified afterwards."""
 
-import json
 import os
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 
 from gert.kernel.foundation.names import is_safe_name
 
-from .workbench import Project, events_in, mode_of, note, of_type
+from .workbench import Project, Recorded, events_in, mode_of, note, of_type
 
 # --- the project's own folder
 
@@ -24,41 +23,38 @@ def test_a_run_is_recorded_in_its_project_for_its_owner_alone(project: Project) 
     assert run.folder.parent == project.root / "runs"
     assert is_safe_name(run.folder.name)
     assert mode_of(run.folder) == mode_of(run.folder.parent) == 0o700
-    assert {path.name: mode_of(path) for path in run.folder.iterdir()} == {
-        "trace.jsonl": 0o600,
-        "answers.jsonl": 0o600,
-        "state.json": 0o600,
-    }
+    assert {path.name: mode_of(path) for path in run.folder.iterdir()} == {"trace.jsonl": 0o600}
+    assert mode_of(run.ledger) == 0o600
+    assert sorted(path.name for path in run.folder.parent.iterdir()) == [run.id, "ledger.db"]
     project.verifies()
 
 
-def test_the_state_says_what_the_run_is(project: Project) -> None:
+def test_the_first_event_says_what_the_run_was_started_with(project: Project) -> None:
     project.runbook(
         note("one"),
         inputs={"name": {"type": "string"}, "token": {"type": "string", "secret": True}, "size": {"type": "int"}},
     )
     project.exec("--as", "kim", "--var", "name=Åsa", "--var", "token=tK1canary", "--input", "size=3").ended(0)
     run = project.run()
-    state = json.loads(run.state.read_bytes())
-    start = run.events()[0]["data"]
-    assert state["version"] == 2
-    assert state["run_id"] == run.folder.name == run.events()[0]["run_id"]
-    assert state["file"] == str(project.root / "book.yaml")
-    assert state["trace"] == str(run.trace)
-    assert state["inputs"] == {"name": "Åsa", "size": 3}
-    assert state["secret_inputs"] == ["token"]
-    for name in ("runbook", "runbook_hash", "mode", "actor", "host", "gert_version", "input_sources"):
-        assert state[name] == start[name], name
+    first, start = run.events()[0], run.start()
+    assert first["run_id"] == run.id
+    assert start["file"] == str(project.root / "book.yaml")
+    assert start["working"] == str(project.root)
+    assert first["data"]["inputs"] == {"name": "Åsa", "size": 3, "token": "[REDACTED]"}
+    assert start["secret_inputs"] == ["token"]
+    assert b"tK1canary" not in run.ledger.read_bytes()
 
 
-def test_every_answer_is_kept_beside_the_trace(project: Project) -> None:
-    project.runbook(note("one"), note("two"))
+def test_every_answer_and_every_document_is_kept(project: Project) -> None:
+    book = project.runbook(note("one"), note("two"))
     project.exec().ended(0)
-    answers = [json.loads(line) for line in project.run().answers.read_bytes().splitlines()]
-    assert [(each["key"], each["answer"]["outputs"]) for each in answers] == [
+    run = project.run()
+    assert [(each["key"], each["answer"]["outputs"]) for each in run.answers()] == [
         ("one", {"said": "one"}),
         ("two", {"said": "two"}),
     ]
+    kept = {bytes(body) for (body,) in run.rows("SELECT body FROM documents WHERE ?1 <> ''")}
+    assert {book.read_bytes(), (project.root / "tools/note.tool.yaml").read_bytes()} <= kept
 
 
 def test_runs_sort_by_time(project: Project) -> None:
@@ -79,8 +75,9 @@ def test_the_state_folder_can_be_elsewhere(project: Project, tmp_path: Path, whe
         project.exec("--state-dir", state, GERT_STATE_DIR="/nonexistent").ended(0)
     else:
         project.exec(GERT_STATE_DIR=str(state)).ended(0)
-    (run,) = (state / "runs").iterdir()
+    (run,) = (each for each in (state / "runs").iterdir() if each.is_dir())
     assert mode_of(run) == 0o700
+    assert mode_of(state / "runs" / "ledger.db") == 0o600
     assert events_in(run / "trace.jsonl")[-1]["type"] == "run_complete"
     assert project.runs() == []
 
@@ -98,7 +95,7 @@ def test_a_runbook_in_another_folder_finds_its_project_and_its_files(project: Pr
     here.mkdir()
     project.gert("exec", os.path.relpath(deep / "büch.yaml", project.root)).ended(0)
     assert project.noted() == ["größe ✓"]
-    assert json.loads(project.run().state.read_bytes())["file"] == str(deep / "büch.yaml")
+    assert project.run().start()["file"] == str(deep / "büch.yaml")
     project.verifies()
 
 
@@ -124,9 +121,11 @@ def test_a_trace_goes_where_it_is_asked_for(project: Project, tmp_path: Path) ->
     assert said["trace"] == str(trace)
     assert mode_of(trace) == 0o600
     project.gert("trace", "verify", trace).ended(0)
-    # Its answers and its state are kept all the same, or nobody could go on with it.
-    assert json.loads(project.run().state.read_bytes())["trace"] == str(trace)
-    assert project.run().answers.exists()
+    # It is in the ledger all the same, and no second mirror is written.
+    run = Recorded(project.root / "runs" / said["run_id"])
+    assert run.start()["trace"] == str(trace)
+    assert trace.read_bytes() == b"".join(line + b"\n" for line in run.lines())
+    assert project.runs() == []
 
 
 @pytest.mark.parametrize("content", ["a trace", "other words\n", "a link"])
@@ -196,7 +195,7 @@ def test_a_run_is_signed_with_the_key_of_the_environment(project: Project) -> No
     project.exec(**KEY, GERT_TRACE_SIGNING_KEY_ID="prod").ended(0)
     trace = project.run().trace
     assert events_in(trace)[-1]["data"]["signature"]
-    project.gert("trace", "verify", trace, "--key-id", "prod", **KEY).ended(0)
+    project.gert("trace", "verify", trace, "--key-id", "prod", **KEY, GERT_TRACE_SIGNING_KEY_ID="prod").ended(0)
     project.gert("trace", "verify", trace, "--key-id", "prod", GERT_TRACE_KEY_PROD=KEY["GERT_TRACE_SIGNING_KEY"]).ended(
         0
     )

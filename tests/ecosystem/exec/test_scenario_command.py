@@ -12,11 +12,11 @@ import yaml
 
 from gert.ecosystem.host.scenarios import retrace as retrace_module
 from gert.ecosystem.host.scenarios.folders import Folder
-from gert.ecosystem.host.scenarios.retrace import retrace
+from gert.ecosystem.host.scenarios.retrace import find_record, retrace
 from gert.ecosystem.host.scenarios.scaffold import require_free
 from gert.errors import UsageError
 
-from .workbench import Project, call, events_in, note, snapshot
+from .workbench import Project, Recorded, call, events_in, note, snapshot
 
 BOTH = ("scenario.yaml", "test.yaml")
 
@@ -120,15 +120,15 @@ def test_a_run_becomes_the_scenario_that_recording_it_gives(project: Project, tm
     )
     elsewhere = tmp_path / "t.jsonl"
     words = ["--var", "word=hi", "--var", "token=tK1canary", "--as", "kim", "--record", "scenarios/book/recorded"]
-    project.exec(*words, *(["--trace", str(elsewhere)] if named == "by a trace elsewhere" else [])).ended(0)
-    run = project.run()
+    traced = ["--trace", str(elsewhere)] if named == "by a trace elsewhere" else []
+    run = Recorded(project.root / "runs" / project.exec(*words, *traced, "--json").ended(0).said["run_id"])
     options: dict[str, list[str | Path]] = {
         "by its id": ["--run", run.folder.name],
         "by its trace": ["--trace", run.trace],
         "by its folder": ["--trace", run.folder],
         "by a trace elsewhere": ["--trace", elsewhere],
     }
-    before, effects = snapshot(run.folder), project.noted()
+    before, effects = snapshot(project.root / "runs"), project.noted()
     said = project.gert("scenario", "new", "book.yaml", "again", *options[named], "--json").ended(0).said
     assert said["differs"] is None
     recorded, again = of_book(project, "recorded"), of_book(project, "again")
@@ -136,7 +136,7 @@ def test_a_run_becomes_the_scenario_that_recording_it_gives(project: Project, tm
         assert data(again / file) == data(recorded / file)
     assert (again / "trace.jsonl").read_bytes() == (recorded / "trace.jsonl").read_bytes()
     assert b"canary" not in b"".join(path.read_bytes() for path in again.iterdir())
-    assert (snapshot(run.folder), project.noted()) == (before, effects)
+    assert (snapshot(project.root / "runs"), project.noted()) == (before, effects)
     project.exec("--mode", "replay", "--scenario", "again").ended(0)
 
 
@@ -160,9 +160,14 @@ def test_a_scenario_of_somebody_else_is_not_taken_for_ones_own(ran: Project, mon
         shutil.copytree(ran.root / "recorded/friday", first)
 
     monkeypatch.setattr(retrace_module, "require_free", taken_meanwhile)
-    made = retrace(str(ran.root / "book.yaml"), "x", str(ran.run().folder), dict(os.environ))
+    book, environ = str(ran.root / "book.yaml"), dict(os.environ)
+
+    async def made() -> object:
+        record = await find_record(ran.run().id, None, book, None, environ)
+        return await retrace(book, "x", record, environ)
+
     with pytest.raises(UsageError, match="makes no scenario"):
-        asyncio.run(made)
+        asyncio.run(made())
     assert snapshot(first) == snapshot(ran.root / "recorded/friday")
 
 
@@ -186,24 +191,16 @@ def test_a_run_of_another_runbook_is_refused_unless_forced(ran: Project) -> None
 @pytest.mark.parametrize(
     ("damage", "why"),
     [
-        pytest.param("answers", "is not a log of answers", id="answers that are none"),
-        pytest.param("no answers", "cannot be read", id="no answers"),
-        pytest.param("state", "state.json` was", id="a state that is none"),
-        pytest.param("trace", "cannot be read", id="a trace that is none"),
-        pytest.param("end", "has not ended", id="a run that was killed"),
-        pytest.param("other", "is not the trace of run", id="the trace of another run"),
+        pytest.param("UPDATE answers SET line = x'7b7d' WHERE run_id = ?1", "was changed", id="an answer that is none"),
+        pytest.param("DELETE FROM answers WHERE run_id = ?1", "was changed", id="no answers"),
+        pytest.param("UPDATE events SET line = x'7b7d' WHERE run_id = ?1", "was changed", id="events that are none"),
+        pytest.param("DELETE FROM events WHERE run_id = ?1", "was changed", id="no events"),
+        pytest.param("DELETE FROM runs WHERE run_id = ?1", "there is no run", id="no such run"),
     ],
 )
 def test_a_run_that_is_damaged_makes_no_scenario(ran: Project, damage: str, why: str) -> None:
     run = ran.run()
-    if damage == "no answers":
-        run.answers.unlink()
-    elif damage in ("answers", "state", "trace"):
-        {"answers": run.answers, "state": run.state, "trace": run.trace}[damage].write_text('{"a": 1}\n')
-    elif damage == "end":
-        run.trace.write_bytes(b"\n".join(run.trace.read_bytes().splitlines()[:-1]) + b"\n")
-    else:
-        run.trace.write_bytes(run.trace.read_bytes().replace(run.folder.name.encode(), b"another"))
+    run.change(damage)
     refused = ran.gert("scenario", "new", "book.yaml", "x", "--run", run.folder.name)
     assert refused.code in (1, 2), refused.err
     assert why in refused.err

@@ -218,8 +218,9 @@ def test_what_is_announced_is_on_disk_before_the_tool_runs(project: Project) -> 
     "harm",
     [
         pytest.param("rm -r runs/*", id="removed"),
-        pytest.param("for f in runs/*/trace.jsonl; do : > $f; done", id="emptied"),
-        pytest.param("for f in runs/*/trace.jsonl; do echo '{}' >> $f; done", id="written by somebody else"),
+        pytest.param("mv runs/ledger.db runs/other.db", id="moved"),
+        pytest.param("cp runs/ledger.db copy && mv copy runs/ledger.db", id="exchanged for a copy"),
+        pytest.param("rm runs/ledger.db-wal", id="its latest commits removed"),
     ],
 )
 def test_a_run_whose_record_is_harmed_does_not_go_on(project: Project, harm: str) -> None:
@@ -229,6 +230,22 @@ def test_a_run_whose_record_is_harmed_does_not_go_on(project: Project, harm: str
     assert ran.code not in (0, 3)
     assert "Traceback" not in ran.err
     assert project.noted() == ["one", "harm"]
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        pytest.param("rm", "may not be complete: no such file or directory", id="removed"),
+        pytest.param("sh -c 'rm $0 && : > $0'", "was replaced", id="replaced"),
+    ],
+)
+def test_a_mirror_that_is_harmed_is_said_and_does_not_stop_the_run(project: Project, harm: str, says: str) -> None:
+    project.note_tool("harms", after=f"{harm} runs/*/trace.jsonl")
+    project.runbook(note("one"), note("harm", tool="harms"), note("last"), tools=["note", "harms"])
+    ran = project.exec("--quiet").ended(0)
+    assert says in ran.err
+    assert project.noted() == ["one", "harm", "last"]
+    project.gert("run", "verify", project.run().id).ended(0)
 
 
 def test_lanes_do_not_run_on_after_the_record_is_harmed(project: Project) -> None:

@@ -138,7 +138,7 @@ class Machine:
 
     @property
     def record(self) -> Recorded:
-        (only,) = (self.state / "runs").iterdir()
+        (only,) = (each for each in (self.state / "runs").iterdir() if each.is_dir())
         return Recorded(only)
 
     def detach(self, who: User | None = None, **environ: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.ecosystem.notify.servers import Answer, Server, closed_port, raw, serving, silence, status
 
-from .workbench import Project, Ran, call, environment, files_under, finish, note, of_type, until
+from .workbench import Project, Ran, Recorded, call, environment, files_under, finish, note, of_type, until
 
 OK = status(200)
 CANARY = "h00k-c4nary-s3cret"
@@ -184,17 +184,15 @@ def test_settings_tell_too_and_the_same_address_once(project: Project) -> None:
         assert [request.target for request in server.requests] == ["/hook"]
 
 
-def test_a_trace_is_kept_where_settings_say_and_the_rest_in_the_folder_of_the_run(project: Project) -> None:
+def test_a_trace_is_kept_where_settings_say_and_the_run_in_the_ledger(project: Project) -> None:
     project.write("gert-config.yaml", {"traces": {"dir": "kept/traces"}})
     book(project)
     said = project.exec("--json").ended(0).said
     trace = project.root / "kept/traces" / f"book-{said['run_id']}.jsonl"
     assert Path(said["trace"]) == trace
     assert (trace.parent.stat().st_mode & 0o777, trace.stat().st_mode & 0o777) == (0o700, 0o600)
-    run = project.run()
-    assert run.answers.exists()
-    assert not run.trace.exists()
-    assert json.loads(run.state.read_text())["trace"] == str(trace)
+    assert project.runs() == [], "it has a second mirror"
+    assert Recorded(project.root / "runs" / said["run_id"]).start()["trace"] == str(trace)
     project.gert("trace", "verify", trace).ended(0)
     project.exec("--trace", "mine.jsonl").ended(0)
     assert (project.root / "mine.jsonl").exists()

@@ -60,7 +60,8 @@ def open_ledger(
         )
     from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 
-    return SqliteLedger(database, sync=sync, read_only=read_only, key=key, keys=keys)
+    # A tool of the run may remove the ledger: no step after it is started.
+    return SqliteLedger(database, sync=sync, read_only=read_only, key=key, keys=keys, look_every=0.0)
 
 
 def make_ledger_folder(state: str) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from gert.ecosystem.host.database import Database, ledger_of, make_ledger_folder, masked, name_of, open_ledger
+from gert.ecosystem.host.database import Database, ledger_of, make_ledger_folder, masked, open_ledger
 from gert.ecosystem.host.run_lease import driving
 from gert.ecosystem.host.runs import RunFolder
 from gert.ecosystem.host.state import RunState, state_of
@@ -16,11 +16,14 @@ from gert.ecosystem.ledger.verify_run import verify_run
 from gert.errors import GertError, IntegrityError, UsageError
 from gert.kernel.events.chain import ChainReport, read_chain
 from gert.kernel.events.envelope import decode
+from gert.kernel.foundation.names import is_run_id
 from gert.kernel.foundation.signature import Keys
+from gert.kernel.foundation.text import printable
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import RunFilter
 
 _PAGE: Final = 1000
+_MOST_NAMED: Final = 5
 _NO_KEYS: Final = Keys()
 
 
@@ -127,20 +130,36 @@ async def _require_runbook(ledger: Ledger, run_id: str) -> None:
         raise UsageError(f"run `{run_id}` is an agent run", hint="an agent replays its own steps when it is run")
 
 
-async def find_run(ledger: Ledger, start: str, database: Database) -> str:
-    """The id of the one run that begins like this."""
+async def find_run(ledger: Ledger, start: str, place: str) -> str:
+    """The id of the one run that begins like this; UsageError where there is none, or more than one.
+
+    place: where is looked, as people know it
+    """
+    require_run_id(start)
     if await ledger.head(start) is not None:
         return start
-    found = [head.run_id for head in await ledger.runs(RunFilter(prefix=start, limit=6))]
+    found = sorted(head.run_id for head in await ledger.runs(RunFilter(prefix=start, limit=_MOST_NAMED + 1)))
     if len(found) == 1:
         return found[0]
     if not found:
-        raise UsageError(
-            f"there is no run `{start}` in `{name_of(database)}`",
-            hint="`gert run list` shows what there is; --state-dir, --db or --dsn say where else to look",
-        )
-    named = ", ".join(f"`{each}`" for each in sorted(found)[:5])
-    raise UsageError(f"`{start}` may be several runs", hint=f"write more of it: {named}")
+        raise no_such_run(start, place)
+    count = len(found) if len(found) <= _MOST_NAMED else f"more than {_MOST_NAMED}"
+    named = ", ".join(f"`{each}`" for each in found[:_MOST_NAMED])
+    raise UsageError(f"`{start}` may be {count} runs", hint=f"write more of it: {named}")
+
+
+def require_run_id(text: str) -> None:
+    """Refuse what cannot be a run id, nor the beginning of one."""
+    if not is_run_id(text):
+        raise UsageError(f"`{printable(text)}` is not a run id", hint="`gert run list` shows them")
+
+
+def no_such_run(run_id: str, place: str) -> UsageError:
+    """Say that there is no such run in a place."""
+    return UsageError(
+        f"there is no run `{run_id}` in `{place}`",
+        hint="`gert run list` shows what there is; --state-dir, --db or --dsn say where else to look",
+    )
 
 
 def require_own(database: Database, run_id: str) -> None:

@@ -20,7 +20,7 @@ from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import ApprovalMode, Executed, RunOptions
 from gert.ecosystem.host.prepare import Prepared
 from gert.ecosystem.host.recent import count_recent
-from gert.ecosystem.host.record import Record, find_run, load_record
+from gert.ecosystem.host.record import Record, find_run, load_record, no_such_run
 from gert.ecosystem.host.rehearing import Rehearing
 from gert.ecosystem.host.resume import changes
 from gert.ecosystem.host.run_entry import place_for
@@ -142,9 +142,11 @@ async def rerun(
 async def _source(options: RerunOptions, environ: Mapping[str, str]) -> Record:
     """The run that is taken up again: read, and never changed."""
     place = place_for(options.state_dir, options.db, environ, options.dsn)
+    if not place.is_there:
+        raise no_such_run(options.run_id, place.name)
     try:
         async with open_ledger(place.ledger, environ, read_only=True) as ledger:
-            run_id = await find_run(ledger, options.run_id, place.ledger)
+            run_id = await find_run(ledger, options.run_id, place.name)
             _require_over(await ledger.head(run_id), await ledger.lease(run_id), place.words)
             # What is taken over is sealed again: with a signing key it has to be sealed now.
             keys = verification_keys(environ, None) if signing_key(environ) is not None else Keys()

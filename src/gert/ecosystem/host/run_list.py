@@ -10,16 +10,14 @@ from gert.ecosystem.approvals.ticket_file import TicketFile
 from gert.ecosystem.host.approvals import tickets_in
 from gert.ecosystem.host.archive import Archive
 from gert.ecosystem.host.following import Following
+from gert.ecosystem.host.record import find_run, no_such_run, require_run_id
 from gert.ecosystem.host.run_entry import Entry, Place
 from gert.ecosystem.host.state import state_of
-from gert.errors import GertError, TraceError, UsageError
+from gert.errors import GertError, TraceError
 from gert.kernel.events.envelope import decode
 from gert.kernel.events.runbook import RunComplete
-from gert.kernel.foundation.names import is_run_id
-from gert.kernel.foundation.text import printable
-from gert.kernel.ledger.record import Head, RunFilter
+from gert.kernel.ledger.record import Head
 
-_MOST_NAMED: Final = 5
 _MOST_LAST: Final = 64
 """Events after the end of a run: only notices that were sent."""
 
@@ -60,23 +58,10 @@ class Runs:
 
     def find(self, start: str) -> str:
         """The id that begins like this, if only one does."""
-        if not is_run_id(start):
-            raise UsageError(f"`{printable(start)}` is not a run id", hint="`gert run list` shows them")
-        found: list[str] = []
-        if self.place.is_there:
-            if self.archive.head(start) is not None:
-                return start
-            chosen = RunFilter(prefix=start, limit=_MOST_NAMED + 1)
-            found = sorted(head.run_id for head in self.archive.ask(lambda ledger: ledger.runs(chosen)))
-        if len(found) == 1:
-            return found[0]
-        if not found:
-            raise UsageError(
-                f"there is no run `{start}` in `{self.place.name}`",
-                hint="`gert run list` shows what there is; --state-dir, --db or --dsn say where else to look",
-            )
-        named = ", ".join(f"`{each}`" for each in found[-_MOST_NAMED:])
-        raise UsageError(f"`{start}` may be several runs", hint=f"write more of it: {named}")
+        if not self.place.is_there:
+            require_run_id(start)
+            raise no_such_run(start, self.place.name)
+        return self.archive.ask(lambda ledger: find_run(ledger, start, self.place.name))
 
     def entry(self, run_id: str) -> Entry:
         """One run; TraceError where there is none."""

@@ -55,9 +55,11 @@ _TABLES: Final = {
         outcome TEXT NOT NULL, done_seq {number}, drift TEXT NOT NULL, held {number} NOT NULL,
         PRIMARY KEY (run_id, seq)
     ){keyed}""",
+    # A rerun takes over the answered tickets of the run it is a rerun of.
     "tickets": """CREATE TABLE tickets (
-        ticket_id TEXT{c} PRIMARY KEY, run_id TEXT{c} NOT NULL, seq {number} NOT NULL, step_id TEXT NOT NULL,
-        created_at TEXT{c} NOT NULL, expires_at TEXT{c}, status TEXT NOT NULL, done_seq {number}
+        ticket_id TEXT{c} NOT NULL, run_id TEXT{c} NOT NULL, seq {number} NOT NULL, step_id TEXT NOT NULL,
+        created_at TEXT{c} NOT NULL, expires_at TEXT{c}, status TEXT NOT NULL, done_seq {number},
+        PRIMARY KEY (ticket_id, run_id)
     ){keyed}""",
     "inbox": """CREATE TABLE inbox (
         id {serial}, run_id TEXT{c} NOT NULL, kind TEXT NOT NULL, received_at TEXT{c} NOT NULL, body {bytes} NOT NULL,

@@ -38,7 +38,7 @@ from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.ledger import agent_fold, runbook_fold
 from gert.kernel.ledger.agent_fold import Snapshot
 from gert.kernel.ledger.record import Call, CallEnd, CallKind, CallOutcome, Head, TicketEnd, TicketRow
-from gert.kernel.ledger.runbook_fold import CALLING, RunbookSnapshot, target_of
+from gert.kernel.ledger.runbook_fold import RunbookSnapshot, is_call, target_of
 
 
 class Projection:
@@ -83,7 +83,7 @@ class Projection:
     def _add_runbook(self, payload: Payload, seq: int, timestamp: str, path: str | None) -> None:
         before = self.snapshot if isinstance(self.snapshot, RunbookSnapshot) else RunbookSnapshot()
         match payload:
-            case StepStart() if payload.step_type in CALLING:
+            case StepStart() if is_call(payload):
                 call = Call(self._run_id, seq, "tool", f"tool:{path}", target_of(payload), "", timestamp)
                 self.calls.append(call)
             case StepRetry():

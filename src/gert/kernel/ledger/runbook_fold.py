@@ -111,16 +111,21 @@ def _started(_: RunbookSnapshot, said: RunStart, __: int, ___: str) -> dict[str,
 
 
 def _step_started(snapshot: RunbookSnapshot, said: StepStart, seq: int, path: str) -> dict[str, Any]:
-    if said.step_type not in CALLING:
+    if not is_call(said):
         return {}
     return {"open": (*snapshot.open, OpenCall(seq, path, said.step_id, target_of(said), is_idempotent(said)))}
+
+
+def is_call(said: StepStart) -> bool:
+    """Whether a step calls something outside; the loop around such steps does not."""
+    return said.step_type in CALLING and (said.tool is not None or said.extension is not None)
 
 
 def target_of(said: StepStart) -> str:
     """The tool and action, or the extension, that a step calls."""
     if said.tool:
         return f"{said.tool}:{said.action}" if said.action else said.tool
-    return said.extension or said.step_type
+    return said.extension or ""
 
 
 def is_idempotent(said: StepStart) -> bool:

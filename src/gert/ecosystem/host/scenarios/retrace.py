@@ -13,7 +13,7 @@ from gert.ecosystem.host.files import is_file
 from gert.ecosystem.host.journal import Logged, read_answers
 from gert.ecosystem.host.options import Recorded, RunOptions
 from gert.ecosystem.host.prepare import Prepared
-from gert.ecosystem.host.record import Record, find_run, load_record
+from gert.ecosystem.host.record import Record, find_run, load_record, require_run_id
 from gert.ecosystem.host.runs import state_dir
 from gert.ecosystem.host.scenarios.folders import TRACE_FILE, place_of
 from gert.ecosystem.host.scenarios.record import Recording
@@ -60,10 +60,12 @@ async def find_record(
     database = ledger_of(state_dir(chosen, root, environ))
     if trace is not None:
         run_id = _run_in(os.path.join(trace, TRACE_FILE) if os.path.isdir(trace) else trace)
+    run_id = run_id or ""
+    require_run_id(run_id)
     if not is_file(database):
         raise UsageError(f"there is no run `{run_id}` in `{database}`", hint="name its state folder with --state-dir")
     async with open_ledger(database, environ, read_only=True) as ledger:
-        return await load_record(ledger, await find_run(ledger, run_id or "", database))
+        return await load_record(ledger, await find_run(ledger, run_id, database))
 
 
 async def retrace(

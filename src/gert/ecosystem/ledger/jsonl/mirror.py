@@ -85,6 +85,8 @@ class Mirror:
         try:
             os.fsync(self._fd)
             sync_folder_of(self.path)
+            if not os.path.samestat(os.stat(self.path), os.fstat(self._fd)):
+                self.problem = f"`{self.path}` was replaced while the run was mirrored to it"
         except OSError as problem:
             self.problem = f"`{self.path}` may not be complete: {(problem.strerror or str(problem)).lower()}"
         finally:

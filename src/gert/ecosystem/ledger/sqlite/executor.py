@@ -68,9 +68,12 @@ class Executor:
     """One connection that writes, one that reads on the event loop, and one that reads on a thread.
 
     patience: how long to wait for other processes, in seconds
+    look_every: how long to believe, in seconds, that the file is where it was
     """
 
-    def __init__(self, path: str, *, sync: bool, read_only: bool, patience: float) -> None:
+    def __init__(
+        self, path: str, *, sync: bool, read_only: bool, patience: float, look_every: float = LOOK_EVERY
+    ) -> None:
         self.path = path
         self._patience = patience
         self._alone = read_only
@@ -95,7 +98,7 @@ class Executor:
             self._near = self._far = self._writer
             self._reading = self._writing
         elif not read_only:
-            self._guard = FileGuard(path, every=LOOK_EVERY)
+            self._guard = FileGuard(path, every=look_every)
 
     # --- reading
 

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from gert.ecosystem.ledger import sql
 from gert.ecosystem.ledger.ledger import SqlLedger
-from gert.ecosystem.ledger.sqlite.executor import Executor
+from gert.ecosystem.ledger.sqlite.executor import LOOK_EVERY, Executor
 from gert.ecosystem.ledger.transactions import Dialect, Transaction
 from gert.kernel.foundation.signature import Key, Keys
 from gert.kernel.ledger.record import Batch
@@ -26,6 +26,7 @@ class SqliteLedger(SqlLedger):
 
     sync: every append is on disk before it returns; without, a loss of power may take the last of them
     patience: how long to wait for other processes, in seconds
+    look_every: how long a file that was removed may be written on, in seconds
     key, keys: what seals the head of a run on every append, and what seals are checked with
     """
 
@@ -43,10 +44,11 @@ class SqliteLedger(SqlLedger):
         clock: Callable[[], datetime] | None = None,
         ids: Callable[[], str] | None = None,
         poll_interval: float = POLL_INTERVAL,
+        look_every: float = LOOK_EVERY,
     ) -> None:
         self.path = fspath(path)
         self._sync = sync
-        self._executor = Executor(self.path, sync=sync, read_only=read_only, patience=patience)
+        self._executor = Executor(self.path, sync=sync, read_only=read_only, patience=patience, look_every=look_every)
         super().__init__(
             _DIALECT, Sealer(key, keys), read_only=read_only, clock=clock, ids=ids, poll_interval=poll_interval
         )

@@ -124,7 +124,10 @@ def as_document(entry: Entry) -> dict[str, Any]:
             }
             for file in entry.tickets
         ],
-        "in_doubt": [msgspec.to_builtins(call) for call in entry.in_doubt],
+        "in_doubt": [
+            {"path": each.path, "step_id": each.step_id, "target": each.target, "idempotent": each.idempotent}
+            for each in entry.in_doubt
+        ],
         "last_event": entry.last,
         "end": {
             name: end[name]
