@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -170,26 +169,20 @@ def secret_in_a_file(project: Project) -> str:
     return asks_again(project, before)
 
 
-def key_replaced(project: Project, change: Callable[[dict[str, Any]], Any]) -> str:
-    """Replace the key under which secrets are compared, with a state whose digest holds."""
-    from gert.ecosystem.host.state import _digest
-
+def key_replaced(project: Project, key: bytes | None) -> str:
+    """Replace the key under which secrets are compared."""
     secret_runbook(project, **{"from": "env/TEXT"})
     before = approved(project, TEXT="good-secret-1")
-    file = project.run().state
-    state = json.loads(file.read_bytes())
-    del state["digest"]
-    change(state)
-    file.write_text(json.dumps({**state, "digest": _digest(state)}))
+    project.run().change("UPDATE runs SET private = ?2 WHERE run_id = ?1", key)
     return asks_again(project, before, TEXT="good-secret-1")
 
 
 def another_key(project: Project) -> str:
-    return key_replaced(project, lambda state: state.update(approval_key="00" * 32))
+    return key_replaced(project, b"00" * 32)
 
 
 def no_key(project: Project) -> str:
-    return key_replaced(project, lambda state: state.pop("approval_key"))
+    return key_replaced(project, None)
 
 
 def secret_of_the_tool(project: Project) -> str:
@@ -412,8 +405,8 @@ def redacted_by_the_step(project: Project) -> str:
 
 
 def key_in_the_record(project: Project) -> str:
-    """A tool prints the state of its own run; the key in it is in no event, answer, ticket or export."""
-    project.script("spy", "cat runs/*/state.json", extract={"all": {"from": "stdout"}})
+    """A tool prints the ledger of its own run; the key in it is in no event, answer, ticket or export."""
+    project.script("spy", "cat runs/ledger.db* | tr -cd '[:print:]'", extract={"all": {"from": "stdout"}})
     guarded_tool(project)
     project.runbook(
         call("look", "spy"),
@@ -424,14 +417,16 @@ def key_in_the_record(project: Project) -> str:
     )
     before = started(project, TEXT="good-secret-1")
     run = project.run()
-    key = json.loads(run.state.read_bytes())["approval_key"]
+    ((key,),) = run.rows("SELECT private FROM runs WHERE run_id = ?1")
     assert len(key) == 64
-    kept = [name for name in snapshot(project.root) if key in (project.root / name).read_text()]
-    assert kept == [str(run.state.relative_to(project.root))]
-    assert run.state.stat().st_mode & 0o077 == 0
-    out = project.root / "out.jsonl"
-    project.gert("run", "export", before["run_id"], "--out", out)
-    assert key not in project.gert("run", "show", before["run_id"], "--json").out
+    assert not [line for line in run.lines() if key in line]
+    assert key.decode() not in json.dumps(run.answers())
+    assert before["run_id"] in json.dumps(run.answers()[0]), "the tool has not seen the ledger"
+    kept = [name for name in snapshot(project.root) if key in (project.root / name).read_bytes()]
+    assert kept == [str(run.ledger.relative_to(project.root))]
+    assert run.ledger.stat().st_mode & 0o077 == 0
+    assert key.decode() not in project.gert("run", "export", before["run_id"]).ended(0).out
+    assert key.decode() not in project.gert("run", "show", before["run_id"], "--json").out
     return f"{len(kept)} place"
 
 

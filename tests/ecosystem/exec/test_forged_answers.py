@@ -1,13 +1,16 @@
-"""Answers that somebody slips into the log of a run: what they can be made to say, and what not."""
+"""Answers that somebody slips into a ledger without a key, with a head to match: what they can be made to say."""
 
 import json
 import signal
 import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from gert.kernel.ledger.record import hash_answer
 
 from .workbench import Project, Ran, call, note
 
@@ -20,7 +23,7 @@ SIGNED = {
 
 
 class Signed(Project):
-    """A project in which a restart needs a signed approval; its runs are in files or in a database."""
+    """A project in which a restart needs a signed approval; its runs are in the usual ledger or in another."""
 
     def __init__(self, root: Path, *, in_database: bool) -> None:
         super().__init__(root)
@@ -42,29 +45,29 @@ class Signed(Project):
         name = "GERT_APPROVAL_KEY_BOB"
         self.gert("approve", ticket, "--as", "bob", "--key", name, **{name: SEED}).ended(0)
 
+    @property
+    def ledger(self) -> Path:
+        return Path(self.place[1]) if self.place else self.root / "runs" / "ledger.db"
+
     def answers(self, run_id: str) -> list[dict[str, Any]]:
-        if not self.place:
-            return [
-                json.loads(line) for line in (self.root / "runs" / run_id / "answers.jsonl").read_bytes().splitlines()
-            ]
-        with sqlite3.connect(self.root / "runs.db") as database:
+        with closing(sqlite3.connect(self.ledger)) as database:
             rows = database.execute("SELECT line FROM answers WHERE run_id = ? ORDER BY n", [run_id]).fetchall()
         return [json.loads(line) for (line,) in rows]
 
     def slip_in(self, run_id: str, *entries: dict[str, Any]) -> None:
-        """Put answers after the last one."""
-        lines = [json.dumps(entry).encode() for entry in entries]
-        if not self.place:
-            with (self.root / "runs" / run_id / "answers.jsonl").open("ab") as log:
-                log.writelines(line + b"\n" for line in lines)
-            return
-        with sqlite3.connect(self.root / "runs.db") as database:
-            (count,) = database.execute("SELECT count(*) FROM answers WHERE run_id = ?", [run_id]).fetchone()
-            for number, line in enumerate(lines, start=count + 1):
+        """Put answers after the last one, and let the head say so: no event names them yet."""
+        with closing(sqlite3.connect(self.ledger, isolation_level=None)) as database:
+            count, total = database.execute(
+                "SELECT answers, answers_hash FROM runs WHERE run_id = ?", [run_id]
+            ).fetchone()
+            for number, line in enumerate((json.dumps(entry).encode() for entry in entries), start=count + 1):
                 database.execute("INSERT INTO answers (run_id, n, line) VALUES (?, ?, ?)", [run_id, number, line])
+                total = hash_answer(total, line)
+            changed = [count + len(entries), total, run_id]
+            database.execute("UPDATE runs SET answers = ?, answers_hash = ? WHERE run_id = ?", changed)
 
 
-@pytest.fixture(params=[False, True], ids=["in files", "in a database"])
+@pytest.fixture(params=[False, True], ids=["in the state directory", "in a database"])
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Signed:
     return Signed(tmp_path, in_database=request.param)
 

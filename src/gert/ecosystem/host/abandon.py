@@ -17,7 +17,7 @@ from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.driver import Driver
 from gert.ecosystem.host.journal import read_answers
 from gert.ecosystem.host.key_files import with_key_files
-from gert.ecosystem.host.keys import signing_key
+from gert.ecosystem.host.keys import sealing_keys, signing_key
 from gert.ecosystem.host.options import RunOptions
 from gert.ecosystem.host.prepare import Prepared, user_name
 from gert.ecosystem.host.record import Record, load_record, open_driven
@@ -81,7 +81,7 @@ async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = N
     database = ledger_for(found, environ)
     async with AsyncExitStack() as held:
         ledger = await _driven(held, options.run_id, database, environ)
-        record = await load_record(ledger, options.run_id)
+        record = await load_record(ledger, options.run_id, sealing_keys(environ))
         state = record.state
         if record.report.completion is not None:
             # The process that ended it may have been killed before its tickets were closed.

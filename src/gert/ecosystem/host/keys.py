@@ -46,6 +46,11 @@ def verification_keys(environ: Mapping[str, str], key_id: str | None) -> Keys:
     return Keys()
 
 
+def sealing_keys(environ: Mapping[str, str]) -> Keys:
+    """The keys one of which has sealed a run that is to be continued; none where this environment does not sign."""
+    return verification_keys(environ, None) if signing_key(environ) is not None else Keys()
+
+
 def where(key_id: str | None) -> str:
     """Say where a key is looked for."""
     return f"set `{find_key_names(key_id)[0]}`"

@@ -15,7 +15,7 @@ from gert.ecosystem.host.execute import everyone, new_journal, open_record, reso
 from gert.ecosystem.host.forking import Fork, StepPlace, fork_at
 from gert.ecosystem.host.journal import Journal, Logged, now, read_answers
 from gert.ecosystem.host.key_files import with_key_files
-from gert.ecosystem.host.keys import signing_key, verification_keys
+from gert.ecosystem.host.keys import sealing_keys, signing_key
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import ApprovalMode, Executed, RunOptions
 from gert.ecosystem.host.prepare import Prepared
@@ -36,7 +36,6 @@ from gert.kernel.engine.frame import Recent, Setup
 from gert.kernel.engine.inputs import Given, ResolvedInputs
 from gert.kernel.events.runbook import RunForked
 from gert.kernel.foundation.principal import Principal
-from gert.kernel.foundation.signature import Keys
 from gert.kernel.ledger.record import Head, Lease
 
 
@@ -148,9 +147,7 @@ async def _source(options: RerunOptions, environ: Mapping[str, str]) -> Record:
         async with open_ledger(place.ledger, environ, read_only=True) as ledger:
             run_id = await find_run(ledger, options.run_id, place.name)
             _require_over(await ledger.head(run_id), await ledger.lease(run_id), place.words)
-            # What is taken over is sealed again: with a signing key it has to be sealed now.
-            keys = verification_keys(environ, None) if signing_key(environ) is not None else Keys()
-            return await load_record(ledger, run_id, keys)
+            return await load_record(ledger, run_id, sealing_keys(environ))
     except GertError as problem:
         raise masked(place.ledger, problem) from None
 

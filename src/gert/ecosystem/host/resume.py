@@ -22,7 +22,7 @@ from gert.ecosystem.host.facts import host_name
 from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.journal import now, read_answers
 from gert.ecosystem.host.key_files import with_key_files
-from gert.ecosystem.host.keys import signing_key
+from gert.ecosystem.host.keys import sealing_keys, signing_key
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import ApprovalMode, Executed, RunOptions
 from gert.ecosystem.host.prepare import Prepared, user_name
@@ -126,7 +126,7 @@ async def _resume(
     database = ledger_for(options, environ)
     async with AsyncExitStack() as held:
         ledger = await open_driven(held, options.run_id, database, environ, sync=options.sync)
-        record = await load_record(ledger, options.run_id)
+        record = await load_record(ledger, options.run_id, sealing_keys(environ))
         state = record.state
         _require_unfinished(record)
         run = _options(options, state)

@@ -27,10 +27,11 @@ class Mirror:
     problem: why it is not complete, if it is not
     """
 
-    def __init__(self, path: str, descriptor: int, problem: str | None = None) -> None:
+    def __init__(self, path: str, descriptor: int = _CLOSED, before: Sequence[bytes] | None = None) -> None:
         self.path = path
-        self.problem = problem
+        self.problem: str | None = None
         self._fd = descriptor
+        self._before = before
 
     @classmethod
     def begin(cls, path: str) -> "Mirror":
@@ -44,28 +45,35 @@ class Mirror:
         return mirror
 
     @classmethod
-    def complete(cls, path: str, lines: Iterable[bytes]) -> "Mirror":
-        """The mirror of a run that is resumed, brought up to what the ledger has.
+    def complete(cls, path: str, lines: Sequence[bytes]) -> "Mirror":
+        """The mirror of a run that is resumed: brought up to what the ledger has once the ledger took more.
 
         A file that is not the beginning of that is moved aside and written again; one that cannot be opened is left.
         """
-        try:
-            mirror = cls(path, _open(path))
-        except UsageError as problem:
-            return cls(path, _CLOSED, problem.message)
-        rest = mirror._missing(lines)
-        if rest is None:
-            mirror.close()
-            os.replace(path, path + ASIDE)
-            mirror = cls(path, _open(path))
-            mirror.problem = f"`{path}` was not a copy of the ledger; it was moved to `{path}{ASIDE}` and written again"
-            rest = _joined(lines)
-        mirror._write(rest)
-        return mirror
+        return cls(path, before=lines)
 
     def write(self, lines: Sequence[bytes]) -> None:
         """Add lines; after a failure the mirror stays as it is."""
+        before, self._before = self._before, None
+        if before is not None:
+            self._catch_up(before)
         self._write(_joined(lines))
+
+    def _catch_up(self, lines: Sequence[bytes]) -> None:
+        try:
+            self._fd = _open(self.path)
+            rest = self._missing(lines)
+            if rest is None:
+                os.close(self._fd)
+                os.replace(self.path, self.path + ASIDE)
+                self._fd = _open(self.path)
+                aside = f"it was moved to `{self.path}{ASIDE}` and written again"
+                self.problem = f"`{self.path}` was not a copy of the ledger; {aside}"
+                rest = _joined(lines)
+        except UsageError as problem:
+            self.problem = problem.message
+            return
+        self._write(rest)
 
     def _write(self, rest: bytes) -> None:
         if self._fd < 0 or self._is_broken:
