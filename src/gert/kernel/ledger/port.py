@@ -12,6 +12,7 @@ from typing import Protocol, Self
 
 from gert.kernel.ledger.record import (
     ANY_RUN,
+    MOST_CALLS,
     Call,
     Event,
     Expect,
@@ -101,6 +102,10 @@ class Ledger(Protocol):
         """The head of a run, or None where it has no events."""
         ...
 
+    async def status(self, run_id: str) -> str | None:
+        """The stored status of a run, for verification."""
+        ...
+
     async def lines(self, run_id: str, since: int = 0, limit: int = 1000) -> list[bytes]:
         """The lines of a run after the number `since`, `limit` at most."""
         ...
@@ -125,7 +130,7 @@ class Ledger(Protocol):
         """Stored documents by digest; those that are not there are left out."""
         ...
 
-    async def calls(self, run_id: str, key: str, limit: int = 100) -> list[Call]:
+    async def calls(self, run_id: str, key: str, limit: int = MOST_CALLS) -> list[Call]:
         """The requests under a key, the newest first."""
         ...
 
@@ -169,8 +174,8 @@ class Ledger(Protocol):
         """Tickets by status, run or beginning of their id, the oldest first."""
         ...
 
-    async def holder(self, tenant: str, name: str, semantic_key: str) -> Call | None:
-        """The call that holds a semantic key, or else the newest that had it."""
+    async def holders(self, tenant: str, name: str, semantic_key: str) -> list[Call]:
+        """The calls with a semantic key: first those that hold it, then those that had it, each the newest first."""
         ...
 
     async def count_calls(

@@ -61,7 +61,7 @@ class Mirror:
 
     def write(self, lines: Sequence[bytes]) -> None:
         """Add lines; after a failure the mirror stays as it is."""
-        if not lines or self._fd < 0 or self.problem is not None and self._is_broken:
+        if not lines or self._fd < 0 or (self.problem is not None and self._is_broken):
             return
         data = memoryview(b"\n".join(lines) + b"\n")
         try:
