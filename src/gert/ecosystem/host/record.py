@@ -140,5 +140,3 @@ def require_own(database: Database) -> None:
             f"the runs in `{database}` were not started by you, and only the user who started one can resume it",
             hint="`gert approve` and `gert reject` answer its tickets",
         )
-
-

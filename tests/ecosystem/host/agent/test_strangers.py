@@ -9,7 +9,7 @@ from tests.ecosystem.stores.lines import RUN, events
 from gert.agent import ArtanaKernel, MockModelPort, RunError, SQLiteStore, TenantContext
 from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.errors import InputError
-from gert.kernel.agent.snapshot import Snapshot, fold
+from gert.kernel.ledger.agent_fold import Snapshot, fold
 from gert.kernel.events.agent import ModelFailed, RunSummary
 
 ACME = TenantContext(tenant_id="acme", budget_usd_limit=1)
