@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from gert.kernel.agent.ledger import Batch, Head, Row
 from pydantic import BaseModel, ConfigDict
 
 from gert.agent import (
@@ -23,7 +24,6 @@ from gert.agent import (
     json_step_serde,
 )
 from gert.errors import InputError
-from gert.kernel.agent.ledger import Batch, Head, Row
 from gert.kernel.foundation.canonical import sha256_hex
 
 from .places import TENANT, Hooks, Model, Place, ask, call, ends, kinds, of_type

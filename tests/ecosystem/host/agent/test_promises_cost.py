@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from gert.agent import ArtanaKernel, PostgresStore, SQLiteStore, ToolExecutionContext
-from gert.ecosystem.stores import sql
 from gert.ecosystem.stores.sqlite_file import open_writer
 from gert.kernel.agent.compose import Entry, compose
 from gert.kernel.agent.ledger import Batch, Head
+
+from gert.agent import ArtanaKernel, PostgresStore, SQLiteStore, ToolExecutionContext
+from gert.ecosystem.stores import sql
 from gert.kernel.events.agent import ModelCompleted, ModelRequested, RunSummary, ToolCompleted, ToolRequested
 
 from .places import SIZE, TENANT, Model, Place, ask, call, stands
