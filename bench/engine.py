@@ -20,13 +20,13 @@ from gert.ecosystem.host.driver import Driver
 from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.journal import Journal
 from gert.ecosystem.host.policies import sound
+from gert.ecosystem.host.run_lease import driving
 from gert.ecosystem.host.worlds import Real, World
-from gert.ecosystem.stores.jsonl import JsonlStore
-from gert.ecosystem.stores.memory import MemoryStore
-from gert.ecosystem.stores.port import Store
+from gert.ecosystem.ledger.jsonl.mirror import Mirror
+from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.kernel.engine.asks import AnyAnswer, Ask, ToolAnswer
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.run import RunResult, run
+from gert.kernel.engine.run import run
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.runbook.program import Program, policy_of
 
@@ -74,13 +74,6 @@ class Immediate:
         return self._answer
 
 
-class Nowhere(MemoryStore):
-    """A store that keeps nothing, to see what a run itself holds on to."""
-
-    def append(self, run_id: str, first_seq: int, events: Any, answers: Any = ()) -> None:
-        """Forget."""
-
-
 def program_of(folder: Path, steps: str) -> tuple[Program, str]:
     """A program from its steps."""
     (folder / "tools").mkdir(exist_ok=True)
@@ -108,19 +101,25 @@ def setup_of(program: Program, digest: str) -> Setup:
     )
 
 
-def drive(program: tuple[Program, str], world: World, store: Store, most: int = 16) -> RunResult:
-    """Run to the end."""
+def drive(program: tuple[Program, str], world: World, folder: Path | None = None, most: int = 16) -> list[bytes]:
+    """Run to the end: recorded in a ledger with its mirror where a folder is given, and else nowhere."""
 
-    async def go() -> RunResult:
-        journal = Journal(store, "run-1")
+    async def go() -> list[bytes]:
+        if folder is None:
+            await finish(Journal("run-1"))
+            return []
+        async with SqliteLedger(folder / "ledger.db") as ledger, driving(ledger, "run-1"):
+            await finish(Journal("run-1", ledger, mirror=Mirror.begin(str(folder / "trace.jsonl"))))
+            return [line async for line in ledger.stream("run-1")]
+
+    async def finish(journal: Journal) -> None:
         try:
-            return await Driver(world, journal, max_parallel=most).drive(run(setup_of(*program)))
+            result = await Driver(world, journal, max_parallel=most).drive(run(setup_of(*program)))
         finally:
             journal.close()
+        assert result.status == "completed", result
 
-    result = asyncio.run(go())
-    assert result.status == "completed", result
-    return result
+    return asyncio.run(go())
 
 
 def real(program: Program, **added: str) -> World:
@@ -132,12 +131,10 @@ def real(program: Program, **added: str) -> World:
 
 
 @contextmanager
-def recording(folder: Path) -> Iterator[Store]:
-    """A durable record, as a real run has one."""
+def recording(folder: Path) -> Iterator[Path]:
+    """A place for a durable record, as a real run has one."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
-        store = JsonlStore(f"{place}/trace.jsonl", f"{place}/answers.jsonl")
-        with store:
-            yield store
+        yield Path(place)
 
 
 def calls(count: int, action: str = "get") -> str:
@@ -170,25 +167,22 @@ def bare_events(lines: list[bytes]) -> Callable[[], None]:
 def cost_of_a_step(folder: Path) -> list[Ratio]:
     """A tool step in a world that answers at once, beside its own events; and ten and a hundred times as many."""
     program = program_of(folder, calls(STEPS))
-    store = MemoryStore()
-    drive(program, Immediate(), store)
-    bare = bare_events(list(store.events("run-1")))
+    with recording(folder) as place:
+        bare = bare_events(drive(program, Immediate(), place))
 
     def bare_again() -> None:
         for _ in range(7):
             bare()
 
     # In turns and for as long, so that a slow moment of the machine hits both alike.
-    pairs = [
-        (fastest(lambda: drive(program, Immediate(), MemoryStore()), 1), fastest(bare_again, 1) / 7) for _ in range(15)
-    ]
+    pairs = [(fastest(lambda: drive(program, Immediate()), 1), fastest(bare_again, 1) / 7) for _ in range(15)]
     measured, floor = sorted(pairs, key=lambda pair: pair[0] / pair[1])[len(pairs) // 2]
     quickest = min(each for each, _ in pairs)
     print(f"     {STEPS / quickest:,.0f} steps a second")
     taken = {STEPS: quickest}
     for count in (100, 10_000):
         sized = program_of(folder, calls(count))
-        taken[count] = fastest(lambda sized=sized: drive(sized, Immediate(), MemoryStore()), 7)  # type: ignore[misc]
+        taken[count] = fastest(lambda sized=sized: drive(sized, Immediate()), 7)  # type: ignore[misc]
     return [
         Ratio(f"{STEPS} tool steps / encoding and hashing their events", measured, floor, 8),
         Ratio("10,000 steps / 100 times 100 steps", taken[10_000], 100 * taken[100], 1.5),
@@ -208,8 +202,8 @@ def real_rate(folder: Path) -> Ratio:
             await process.communicate()
 
     def governed() -> None:
-        with recording(folder) as store:
-            drive(program, real(program[0]), store)
+        with recording(folder) as place:
+            drive(program, real(program[0]), place)
 
     # The pair in the middle: a slow moment of the machine hits both of a pair alike, or takes that pair out.
     pairs = [(timed(lambda: asyncio.run(spawn())), timed(governed)) for _ in range(11)]
@@ -231,8 +225,8 @@ def fan_out(folder: Path) -> Ratio:
     program = program_of(folder, steps)
 
     def governed(**added: str) -> None:
-        with recording(folder) as store:
-            drive(program, real(program[0], **added), store, PARALLEL)
+        with recording(folder) as place:
+            drive(program, real(program[0], **added), place, PARALLEL)
 
     async def bare(**added: str) -> None:
         places = asyncio.Semaphore(PARALLEL)
@@ -272,7 +266,7 @@ def memory(folder: Path) -> Ratio:
         gc.collect()
         child = os.fork()
         if child == 0:
-            drive(program, Immediate(), Nowhere())
+            drive(program, Immediate(), None)
             os._exit(0)
         _, status, usage = os.wait4(child, 0)
         assert status == 0

@@ -10,13 +10,14 @@ from typing import Any
 
 from bench.pairs import Work, paired
 from bench.ratio import Ratio, report
-from gert.ecosystem.stores.sqlite_ledger import SqliteLedger
-from gert.ecosystem.stores.verifying import verify_run
-from gert.kernel.agent.compose import Entry, compose
-from gert.kernel.agent.ledger import Batch, Head, Ledger
+from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
+from gert.ecosystem.ledger.verify_run import verify_run
 from gert.kernel.events.agent import RunSummary
 from gert.kernel.events.chain import GENESIS
 from gert.kernel.events.envelope import encode_payload
+from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.port import Ledger
+from gert.kernel.ledger.record import Batch, Head
 
 WINDOW = 32
 AT_ONCE = 8
@@ -137,7 +138,7 @@ async def on_sqlite(folder: Path) -> list[Ratio]:
 
 async def on_postgres(dsn: str) -> list[Ratio]:
     """Everything Postgres is measured by."""
-    from gert.ecosystem.stores.postgres import PostgresLedger
+    from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
 
     connection, floor = await bare_postgres(dsn)
     async with PostgresLedger(dsn) as ledger:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gert._version import __version__
-from gert.ecosystem.stores import sql
+from gert.ecosystem.ledger import sql
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -12,7 +12,7 @@ from .calls import PYTHON, SH, call, failed, finished, run, stdio, tool_of
 
 ARGUMENTS = [*PYTHON, "import sys, json; print(json.dumps(sys.argv[1:]))"]
 ALL = {"it": {"from": "json"}}
-TEXT = {"it": {"from": "stdout"}}
+TEXT = {"it": {"from": "stdout", "trim": False}}
 
 
 def script(folder: Path, name: str, text: str, mode: int = 0o755) -> Path:

@@ -18,7 +18,7 @@ apiVersion: tool/v0
 meta: {{name: t}}
 contract: {{effects: [], writes: [], outputs: {{it: {{type: string}}}}}}
 actions:
-  go: {{argv: {json.dumps([sys.executable, "-c", FOUND])}, extract: {{it: {{from: stdout}}}}}}
+  go: {{argv: {json.dumps([sys.executable, "-c", FOUND])}, extract: {{it: {{from: stdout, trim: false}}}}}}
 """
 RUNBOOK = """
 apiVersion: kernel/v0

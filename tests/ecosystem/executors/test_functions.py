@@ -491,13 +491,11 @@ def test_a_default_that_does_not_fit_is_found_when_it_is_used() -> None:
         pytest.param("NaN", '"NaN"', id="text that only looks like JSON"),
         pytest.param("{'a': 1}", "\"{'a': 1}\"", id="text of another language"),
         pytest.param("", '""', id="empty text"),
-        pytest.param("a\ud800b", '"a?b"', id="text that is none"),
         pytest.param({"a": [1, None, True]}, '{"a":[1,null,true]}', id="a mapping"),
         pytest.param([1.5, "x"], '[1.5,"x"]', id="a list"),
         pytest.param(None, "null", id="nothing"),
         pytest.param(False, "false", id="a boolean"),
         pytest.param(2**70, str(2**70), id="a big integer"),
-        pytest.param(float("inf"), '"Infinity"', id="a number JSON has not"),
         pytest.param(Ad(name="x"), '{"name":"x","limit":3}', id="a model"),
         pytest.param([Ad(name="x")], '[{"name":"x","limit":3}]', id="models in a list"),
         pytest.param(date(2026, 2, 28), '"2026-02-28"', id="a date"),
@@ -508,6 +506,23 @@ def test_what_a_tool_returns_is_json_text(value: object, text: str) -> None:
         return value
 
     assert called(registry(f), "f") == ToolExecutionResult("success", text)
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        pytest.param("a\ud800b", "no JSON form", id="text that is none"),
+        pytest.param(float("inf"), "`Infinity` is not a JSON number", id="a number JSON has not"),
+        pytest.param('{"a":1,"a":2}', "stands twice", id="a key twice"),
+    ],
+)
+def test_what_json_cannot_hold_is_an_error(value: object, why: str) -> None:
+    async def f() -> object:
+        return value
+
+    result = called(registry(f), "f")
+    assert (result.outcome, result.result_json) == ("permanent_error", "null")
+    assert why in (result.error_message or "")
 
 
 def test_a_tool_that_is_told_of_its_call_has_received_its_key() -> None:

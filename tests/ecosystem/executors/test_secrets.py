@@ -16,7 +16,7 @@ from .calls import PYTHON, SH, failed, run
 
 CANARY = 'c4nary/"päss&word"+7'
 PIN = "83920175"
-TEXT = {"it": {"from": "stdout"}}
+TEXT = {"it": {"from": "stdout", "trim": False}}
 JSON = {"it": {"from": "json"}}
 
 
@@ -125,7 +125,7 @@ def test_a_pattern_never_sees_part_of_a_secret(pattern: str) -> None:
 
 def test_json_that_is_none_is_shown_without_its_secret() -> None:
     answer, heard = told([*PYTHON, IMPORTS + "print('oops', t)"], extract=JSON)
-    failed(answer, "extraction", "expected JSON on stdout, found `oops [REDACTED]`")
+    failed(answer, "extraction", "expected JSON on stdout, found `oops [REDACTED]\\n`")
     assert leaks(answer, heard) == []
 
 
@@ -171,7 +171,9 @@ def test_a_secret_input_is_masked_when_a_tool_prints_it() -> None:
 
 
 def test_the_name_of_an_output_is_not_masked() -> None:
-    answer = run([*SH, "printf ready"], extract={"status": {"from": "stdout"}}, hides=["status", "ready"])
+    answer = run(
+        [*SH, "printf ready"], extract={"status": {"from": "stdout", "trim": False}}, hides=["status", "ready"]
+    )
     assert answer.outputs == {"status": "[REDACTED]"}
 
 

@@ -20,7 +20,7 @@ from gert.ecosystem.executors.lookup import Programs
 
 from .calls import PYTHON, SH, failed, run
 
-TEXT = {"it": {"from": "stdout"}}
+TEXT = {"it": {"from": "stdout", "trim": False}}
 ROOT = Path(__file__).resolve().parents[3]
 OTHER_MACHINE = b"\xb7\x00" if os.uname().machine != "aarch64" else b"\x3e\x00"
 

@@ -19,7 +19,7 @@ from gert.kernel.engine.asks import ToolAnswer
 
 from .calls import PYTHON, SH, call, failed, finished, run, stdio, tool_of
 
-TEXT = {"it": {"from": "stdout"}}
+TEXT = {"it": {"from": "stdout", "trim": False}}
 JSON = {"it": {"from": "json"}}
 
 
@@ -29,7 +29,7 @@ JSON = {"it": {"from": "json"}}
 def test_a_success_has_outputs_and_says_what_it_printed() -> None:
     answer = run(
         [*SH, "echo 42; echo note >&2"],
-        extract={"n": {"from": "stdout"}, "e": {"from": "stderr"}, "c": {"from": "exit_code"}},
+        extract={"n": {"from": "stdout"}, "e": {"from": "stderr", "trim": False}, "c": {"from": "exit_code"}},
         outputs={"n": {"type": "int"}, "e": {"type": "string"}, "c": {"type": "int"}},
     )
     assert answer.outputs == {"n": 42, "e": "note\n", "c": 0}
@@ -133,7 +133,7 @@ def test_a_reference_spelled_in_json_is_not_one_either() -> None:
 
 
 def test_json_that_is_none_is_a_failure() -> None:
-    failed(run([*SH, "echo '{'"], extract=JSON), "extraction", "expected JSON on stdout, found `{`")
+    failed(run([*SH, "echo '{'"], extract=JSON), "extraction", "expected JSON on stdout, found `{\\n`")
 
 
 def test_a_nesting_bomb_is_a_failure() -> None:
@@ -153,7 +153,7 @@ def test_an_answer_holds_only_the_last_part() -> None:
 
 def test_output_beyond_the_limit_is_dropped_and_the_process_is_not_held_up() -> None:
     code = "import os\nfor _ in range(50): os.write(1, b'x' * 1_000_000)\nos.write(2, b'all written')"
-    answer = run([*PYTHON, code], extract={"it": {"from": "stdout"}, "e": {"from": "stderr"}})
+    answer = run([*PYTHON, code], extract={"it": TEXT["it"], "e": {"from": "stderr", "trim": False}})
     assert answer.failure is None
     assert answer.outputs["e"] == "all written"
     text = answer.outputs["it"]
@@ -237,7 +237,7 @@ def test_without_stdin_a_process_reads_nothing_of_ours() -> None:
 import sys
 sys.path[:0] = {sys.path!r}
 from tests.ecosystem.executors.calls import run
-answer = run(["cat"], extract={{"it": {{"from": "stdout"}}}})
+answer = run(["cat"], extract={{"it": {{"from": "stdout", "trim": False}}}})
 print(repr(answer.outputs["it"]), repr(sys.stdin.read()))
 """
     root = Path(__file__).parents[3]

@@ -76,6 +76,7 @@ async def open_driven(
 class Record(msgspec.Struct, frozen=True):
     """A run as it is on record.
 
+    documents: what it was started with, by path
     private: what was kept beside the run when it began
     """
 
@@ -83,6 +84,7 @@ class Record(msgspec.Struct, frozen=True):
     lines: Sequence[bytes]
     answers: Sequence[bytes]
     report: ChainReport
+    documents: Mapping[str, bytes]
     private: bytes | None = None
 
 
@@ -105,7 +107,10 @@ async def load_record(ledger: Ledger, run_id: str) -> Record:
         raise IntegrityError(
             f"the record of run `{run_id}` does not match its head", hint="`gert run verify-ledger` says more"
         )
-    return Record(state_of(decode(lines[0])), lines, answers, report, await ledger.private(run_id))
+    state = state_of(decode(lines[0]))
+    stored = await ledger.documents(list(state.documents.values()))
+    documents = {path: stored[digest] for path, digest in state.documents.items() if digest in stored}
+    return Record(state, lines, answers, report, documents, await ledger.private(run_id))
 
 
 async def find_run(ledger: Ledger, start: str, database: Database) -> str:
@@ -140,5 +145,3 @@ def require_own(database: Database) -> None:
             f"the runs in `{database}` were not started by you, and only the user who started one can resume it",
             hint="`gert approve` and `gert reject` answer its tickets",
         )
-
-

@@ -53,16 +53,15 @@ def check_run_of(runs: Runs, run_id: str, demands: Demands) -> Verified:
 
 def check_record(archive: Archive, run_id: str, demands: Demands) -> Verified:
     """Verify a run: chain, answers, head, derived rows and seal; of a run that ended also the seal in its trace."""
+    found = Recomputed(run_id)
     try:
-        found, stored = archive.ask(lambda ledger: read_run(ledger, run_id))
+        stored = archive.ask(lambda ledger: read_run(ledger, found))
     except (Busy, Unavailable):
         raise
     except TraceError as problem:
         # What cannot be read is not what was written.
         return Verified(run_id, "runbook", 0, (Check(1, "chain", False, problem.message),), None)
-    report = check_run(
-        found, stored, demands.keys, require_seal=demands.require_signature, key_id=demands.key_id
-    )
+    report = check_run(found, stored, demands.keys, require_seal=demands.require_signature, key_id=demands.key_id)
     kind: Literal["runbook", "agent"] = "runbook" if found.head.kind == "runbook" else "agent"
     checks = [*report.checks, *_trace_checks(found, stored, demands)]
     numbered = tuple(Check(number, each.name, each.passed, each.reason) for number, each in enumerate(checks, start=1))

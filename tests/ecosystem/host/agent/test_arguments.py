@@ -155,7 +155,6 @@ def no_text(wrong: Any, instead: Any = 5) -> Any:
             lambda wrong: ArtanaKernel(store=InMemoryStore(), model_port=Model(), middleware=[wrong]), id="middleware"
         ),
         pytest.param(lambda wrong: gert.agent.SQLiteStore(no_text(wrong)), id="SQLiteStore"),
-        pytest.param(lambda wrong: gert.agent.JSONLStore(no_text(wrong)), id="JSONLStore"),
         pytest.param(lambda wrong: gert.agent.PostgresStore(no_text(wrong)), id="PostgresStore"),
         pytest.param(lambda wrong: StepKey(no_text(wrong, "-")), id="StepKey"),
         pytest.param(lambda wrong: StepKey("a").next(no_text(wrong, "-")), id="StepKey.next"),

@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from gert.kernel.agent.ledger import Overtaken
 
 from gert.agent import (
     ArtanaKernel,
@@ -19,6 +18,7 @@ from gert.agent import (
 )
 from gert.kernel.agent import book as book_module
 from gert.kernel.agent import looking as looking_module
+from gert.kernel.ledger.record import Overtaken
 
 from .places import TENANT, Hooks, Model, Place, ask, call, kinds, of_type
 from .test_promises_cost import Counting

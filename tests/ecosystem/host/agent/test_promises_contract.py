@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from gert.kernel.agent.ledger import Batch, Head, Row
 from pydantic import BaseModel, ConfigDict
 
 from gert.agent import (
@@ -24,6 +23,7 @@ from gert.agent import (
     json_step_serde,
 )
 from gert.errors import InputError
+from gert.kernel.ledger.record import Batch, Event, Head
 from gert.kernel.foundation.canonical import sha256_hex
 
 from .places import TENANT, Hooks, Model, Place, ask, call, ends, kinds, of_type
@@ -362,7 +362,7 @@ class TestLaterVersions:
                     }
                     line = json.dumps(said, separators=(",", ":")).encode()
                     after = Head("r", head.tenant, head.count + 1, sha256_hex(line), head.snapshot, moment, moment)
-                    return Batch(after, [Row(head.count + 1, "thought_aloud", moment, None, line)], [], [])
+                    return Batch(after, [Event(head.count + 1, "thought_aloud", moment, None, line)], [], [])
 
                 await kernel.ledger.append("r", write)
                 await ask(kernel, "r", "b", "l")

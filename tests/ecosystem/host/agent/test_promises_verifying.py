@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.postgres import execute
 
-from gert.agent import GertError, JSONLStore, PostgresStore, RunError, SQLiteStore
-from gert.ecosystem.stores.verifying import verify_run
+from gert.agent import GertError, PostgresStore, RunError, SQLiteStore
+from gert.ecosystem.ledger.verify_run import verify_run
 from gert.kernel.foundation.signature import Keys, parse_key
 
 from .places import TENANT, Place, ask
@@ -193,12 +193,11 @@ class TestPoint15:
 
         asyncio.run(scenario())
 
-    @pytest.mark.parametrize("make", [SQLiteStore, JSONLStore], ids=["sqlite", "jsonl"])
-    def test_who_only_reads_creates_nothing(self, tmp_path: Path, make: Any) -> None:
+    def test_who_only_reads_creates_nothing(self, tmp_path: Path) -> None:
         missing = tmp_path / "missing"
 
         async def scenario() -> None:
-            async with make(missing, read_only=True) as store:
+            async with SQLiteStore(missing, read_only=True) as store:
                 await store.verify_run_chain("r")
 
         with pytest.raises(GertError):

@@ -4,12 +4,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from gert.ecosystem.stores.sqlite import SqliteStore
-from gert.kernel.agent.snapshot import Snapshot, fold
 from tests.ecosystem.stores.lines import RUN, events
 
 from gert.agent import ArtanaKernel, MockModelPort, RunError, SQLiteStore, TenantContext
+from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.errors import InputError
+from gert.kernel.ledger.agent_fold import Snapshot, fold
 from gert.kernel.events.agent import ModelFailed, RunSummary
 
 ACME = TenantContext(tenant_id="acme", budget_usd_limit=1)

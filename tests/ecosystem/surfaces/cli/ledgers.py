@@ -86,13 +86,14 @@ async def _worked_on(kernel: ArtanaKernel) -> None:
     async def send(to: str, artana_context: ToolExecutionContext) -> str:
         return f'{{"sent":"{to}"}}'
 
-    async with kernel.run(tenant=ACME, run_id="triage-1") as run:
-        await run.model("gpt-5", "is it up?", Verdict, step_key="ask", parent_step_key="turn_1")
-        await run.tool("send", {"to": "kim"}, step_key="send")
-        await run.set_artifact("report", {"b": 1, "a": [2]})
-        await run.set_artifact("report", {"b": 2, "a": [3]})
-        await run.set_artifact("nasty\tkey\x1b[2J", "\x1b[31m\nred")
-        await run.checkpoint("deployed", {"n": 1}, step_key="deploy")
+    await kernel.start_run(tenant=ACME, run_id="triage-1")
+    run = kernel.bind(run_id="triage-1", tenant=ACME)
+    await run.model("gpt-5", "is it up?", Verdict, step_key="ask", parent_step_key="turn_1")
+    await run.tool("send", {"to": "kim"}, step_key="send")
+    await run.set_artifact("report", {"b": 1, "a": [2]})
+    await run.set_artifact("report", {"b": 2, "a": [3]})
+    await run.set_artifact("nasty\tkey\x1b[2J", "\x1b[31m\nred")
+    await run.checkpoint("deployed", {"n": 1}, step_key="deploy")
 
 
 def append(place: Place, run_id: str, text: str) -> None:

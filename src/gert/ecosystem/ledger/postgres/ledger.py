@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from datetime import datetime
 from typing import Any, Final, Self, TypeVar
+from weakref import WeakValueDictionary
 
 from gert.ecosystem.ledger import sql
 from gert.ecosystem.ledger.ledger import SqlLedger
@@ -80,6 +81,7 @@ class PostgresLedger(SqlLedger):
         self._pool: Any = None
         self._opening: asyncio.Lock | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._is_durable = True
         now = _NOW if clock is None else "NULL"
         lock = f"{sql.LOCK.replace(' FROM runs', f', {now} FROM runs')} FOR UPDATE OF runs"
@@ -180,12 +182,18 @@ class PostgresLedger(SqlLedger):
 
         return await self._retried(read, lambda error: is_transient(error) or is_undone(error))
 
-    async def _transact(self, begin: Callable[[Batch | None], Transaction[T]]) -> T:
+    async def _transact(self, begin: Callable[[Batch | None], Transaction[T]], run_id: str) -> T:
         # A task: a cancelled caller does not undo a change that was asked for.
-        task = asyncio.get_running_loop().create_task(self._changed(begin))
+        task = asyncio.get_running_loop().create_task(self._in_turn(begin, run_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(task)
+
+    async def _in_turn(self, begin: Callable[[Batch | None], Transaction[T]], run_id: str) -> T:
+        """One change to a run after the other: the second would only hold a connection while it waits for the row."""
+        turn = self._turns.setdefault(run_id, asyncio.Lock())
+        async with turn:
+            return await self._changed(begin)
 
     async def _changed(self, begin: Callable[[Batch | None], Transaction[T]]) -> T:
         attempted: list[Batch] = []

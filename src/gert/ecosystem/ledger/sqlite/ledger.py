@@ -61,7 +61,7 @@ class SqliteLedger(SqlLedger):
             return await self._executor.read_far(statement, values)
         return self._executor.read(statement, values)
 
-    async def _transact(self, begin: Callable[[Batch | None], Transaction[T]]) -> T:
+    async def _transact(self, begin: Callable[[Batch | None], Transaction[T]], run_id: str) -> T:
         return await self._executor.transact(lambda: begin(None))
 
     async def _look(self, run_ids: Sequence[str]) -> Hashable:

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gert.kernel.agent import memory as module
-from gert.kernel.agent.compose import Entry, compose
-from gert.kernel.agent.ledger import Batch, Head
+from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.record import Batch, Head
 from gert.kernel.agent.memory import RunMemory
 from gert.kernel.events.agent import (
     ContextRead,

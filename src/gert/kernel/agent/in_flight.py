@@ -1,4 +1,4 @@
-"""Which steps this process is taking right now, which of them whoever asks is inside of, and who waits for whom."""
+"""Which steps this process is taking now, which of them the current task is inside of, and which waits for which."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -10,10 +10,10 @@ from gert.errors import RunError
 Step = tuple[int, str, str]
 """A step that is under way: whose, in which run, under which key."""
 
-_INSIDE: ContextVar[frozenset[Step]] = ContextVar("gert_steps_being_taken", default=frozenset())
+_INSIDE: ContextVar[frozenset[Step]] = ContextVar("gert_steps_in_flight", default=frozenset())
 
 
-class Taking:
+class InFlight:
     """The steps that are under way, by run and key."""
 
     __slots__ = ("_counts", "_waits")
@@ -22,20 +22,20 @@ class Taking:
         self._counts: dict[tuple[str, str], int] = {}
         self._waits: dict[Step, list[Step]] = {}
 
-    def is_taken(self, run_id: str, key: str) -> bool:
-        """Whether somebody in this process is about to ask under a key, or waits for the answer."""
+    def has(self, run_id: str, key: str) -> bool:
+        """Whether this process is about to make a request under a key, or waits for its answer."""
         return (run_id, key) in self._counts
 
-    def take(self, run_id: str, key: str) -> "Taken":
-        """Ask under a key and wait for the answer; nobody else takes the request for abandoned meanwhile.
+    def take(self, run_id: str, key: str) -> "_InFlight":
+        """Make a request under a key and wait for its answer; no other task takes it for abandoned meanwhile.
 
-        It is said before the request is written: others may read it before whoever wrote it hears of that.
+        It is entered before the request is written: other tasks may read it before its writer is told.
         """
-        return Taken(self._counts, (id(self), run_id, key))
+        return _InFlight(self._counts, (id(self), run_id, key))
 
     @contextmanager
     def waiting(self, run_id: str, key: str) -> Iterator[None]:
-        """Wait for a step somebody else takes; RunError where that, in the end, waits for whoever asks."""
+        """Wait for a step of another task; RunError where that step waits, directly or not, for this one."""
         awaited, inside = (id(self), run_id, key), _INSIDE.get()
         if awaited in inside:
             raise RunError(
@@ -70,7 +70,7 @@ class Taking:
         return False
 
 
-class Taken:
+class _InFlight:
     """A step that is under way as long as this is entered."""
 
     __slots__ = ("_counts", "_step", "_token")
@@ -95,7 +95,7 @@ class Taken:
         else:
             del self._counts[name]
         if self._token is not None:
-            # A task nobody kept is closed by whoever collects it, and that is somewhere else.
+            # A task that is discarded is closed in another context than its own.
             with suppress(ValueError):
                 _INSIDE.reset(self._token)
 
