@@ -5,12 +5,14 @@ import hashlib
 import json
 import os
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -52,24 +54,55 @@ class Ran:
 
 @dataclass(frozen=True)
 class Recorded:
-    """The folder of a run."""
+    """A run: the folder of its mirror, and its record in the ledger beside that folder."""
 
     folder: Path
+
+    @property
+    def id(self) -> str:
+        return self.folder.name
 
     @property
     def trace(self) -> Path:
         return self.folder / "trace.jsonl"
 
     @property
-    def answers(self) -> Path:
-        return self.folder / "answers.jsonl"
-
-    @property
-    def state(self) -> Path:
-        return self.folder / "state.json"
+    def ledger(self) -> Path:
+        return self.folder.parent / "ledger.db"
 
     def events(self) -> list[dict[str, Any]]:
         return events_in(self.trace)
+
+    def answers(self) -> list[dict[str, Any]]:
+        """The answers on record."""
+        return [json.loads(line) for (line,) in self.rows("SELECT line FROM answers WHERE run_id = ?1 ORDER BY n")]
+
+    def start(self) -> dict[str, Any]:
+        """What the run was started with."""
+        [(line,)] = self.rows("SELECT line FROM events WHERE run_id = ?1 AND seq = 1")
+        start: dict[str, Any] = json.loads(line)["data"]["start"]
+        return start
+
+    def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """What a statement on the ledger yields; `?1` is the id of the run."""
+        with closing(sqlite3.connect(f"file:{self.ledger}?mode=ro", uri=True, timeout=PATIENCE)) as found:
+            return found.execute(statement, (self.id, *values)).fetchall()
+
+    def change(self, statement: str, *values: Any) -> None:
+        """Change the ledger behind the back of gert; `?1` is the id of the run."""
+        with closing(sqlite3.connect(self.ledger, timeout=PATIENCE, isolation_level=None)) as found:
+            assert found.execute(statement, (self.id, *values)).rowcount > 0, statement
+
+    def record(self) -> list[tuple[Any, ...]]:
+        """Everything the ledger has of the run but its lease, to compare."""
+        kept = "count, hash, answers, answers_hash, snapshot, started_at, updated_at, seal, status, private"
+        return [
+            *self.rows(f"SELECT {kept} FROM runs WHERE run_id = ?1"),  # noqa: S608 - constants
+            *self.rows("SELECT seq, line FROM events WHERE run_id = ?1 ORDER BY seq"),
+            *self.rows("SELECT n, line FROM answers WHERE run_id = ?1 ORDER BY n"),
+            *self.rows("SELECT * FROM calls WHERE run_id = ?1 ORDER BY seq"),
+            *self.rows("SELECT * FROM tickets WHERE run_id = ?1 ORDER BY ticket_id"),
+        ]
 
 
 def events_in(trace: Path) -> list[dict[str, Any]]:
@@ -180,7 +213,7 @@ class Project:
 
     def runs(self) -> list[Recorded]:
         folder = self.root / "runs"
-        return [Recorded(each) for each in sorted(folder.iterdir())] if folder.exists() else []
+        return [Recorded(each) for each in sorted(folder.iterdir()) if each.is_dir()] if folder.exists() else []
 
     def run(self) -> Recorded:
         """The one run that was recorded."""

@@ -1,20 +1,20 @@
-"""A journal that goes on: what was said is held against the record, what is new is added, a refusal adds nothing."""
+"""The resume journal: events are compared with the record, new ones are appended, a refusal appends nothing."""
 
 import asyncio
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from tests.memory_ledger import MemoryLedger
 
-from gert.ecosystem.host.continuing import ContinuedJournal, is_one_batch
 from gert.ecosystem.host.journal import MOST_WAITING, Journal, Logged
-from gert.ecosystem.stores.memory import MemoryStore
 from gert.errors import IntegrityError
 from gert.kernel.engine.asks import Said, ToolAnswer
 from gert.kernel.events import runbook as says
-from gert.kernel.events.chain import read_chain
+from gert.kernel.events.chain import GENESIS, read_chain
 from gert.kernel.events.envelope import decode
 from gert.kernel.foundation.principal import Principal
+from gert.kernel.ledger.record import hash_answer
 
 RUN = "run-1"
 OPENING = Said(says.RunResumed(actor="lou", host="h", gert_version="v", answered=1), None, Principal("human", "lou"))
@@ -25,12 +25,12 @@ def said(what: str, value: Any = None) -> Said:
     return Said(says.InputResolved(name=what, source="cli", value=value), None, None)
 
 
-def recorded(*words: str, answers: Iterable[str] = ()) -> MemoryStore:
+def recorded(*words: str, answers: Iterable[str] = ()) -> MemoryLedger:
     """A record of some events, on a clock of its own."""
-    store, ticks = MemoryStore(), iter(range(1_000_000))
+    store, ticks = MemoryLedger(), iter(range(1_000_000))
 
     async def write() -> None:
-        journal = Journal(store, RUN, clock=lambda: 1_000_000 * next(ticks))
+        journal = Journal(RUN, store.port, clock=lambda: 1_000_000 * next(ticks))
         for key in answers:
             journal.log(Logged(key, ToolAnswer()))
         for word in words:
@@ -41,7 +41,7 @@ def recorded(*words: str, answers: Iterable[str] = ()) -> MemoryStore:
     return store
 
 
-def names(store: MemoryStore) -> list[str]:
+def names(store: MemoryLedger) -> list[str]:
     return [event.data.get("name", event.type) for event in map(decode, store.events(RUN))]
 
 
@@ -50,7 +50,7 @@ def test_what_is_said_again_is_not_written_again() -> None:
     lines = list(store.events(RUN))
 
     async def go_on() -> None:
-        journal = ContinuedJournal(store, RUN, opening=OPENING)
+        journal = store.resumed(RUN, opening=OPENING)
         for word in ("a", "b"):
             journal.say(said(word, word))
             assert journal.repeats
@@ -69,14 +69,20 @@ def test_what_is_said_again_is_not_written_again() -> None:
 )
 @pytest.mark.parametrize("loosely", [False, True], ids=["as it was", "with changes"])
 def test_what_does_not_come_again_is_refused(word: str, value: str | None, loosely: bool) -> None:
-    journal = ContinuedJournal(recorded("a", "b"), RUN, loosely=loosely)
+    journal = recorded("a", "b").resumed(RUN, loosely=loosely)
     journal.say(said("a", "a"))
     if loosely:
-        with pytest.raises(IntegrityError, match="event 2 does not come again"):
+        with pytest.raises(IntegrityError, match="replay diverged at event 2"):
             journal.say(Said(END.payload, None, None))
         return
-    with pytest.raises(IntegrityError, match="event 2 does not come again: `input_resolved` is recorded"):
+    with pytest.raises(IntegrityError, match="replay diverged at event 2: `input_resolved` is recorded"):
         journal.say(said(word, value))
+
+
+def test_an_event_that_comes_after_other_answers_is_refused() -> None:
+    journal = recorded("a", answers=["k"]).resumed(RUN)
+    with pytest.raises(IntegrityError, match="`input_resolved` is recorded after other answers"):
+        journal.say(said("a", "a"))
 
 
 def step(status: str, outputs: dict[str, Any], path: str = "s") -> Said:
@@ -96,15 +102,15 @@ def step(status: str, outputs: dict[str, Any], path: str = "s") -> Said:
     ],
 )
 def test_with_changes_only_the_way_has_to_be_the_same(again: Said, is_alike: bool) -> None:
-    store = MemoryStore()
+    store = MemoryLedger()
 
     async def write() -> None:
-        journal = Journal(store, RUN)
+        journal = Journal(RUN, store.port)
         journal.say(step("success", {"a": 1}))
         await journal.settle()
 
     asyncio.run(write())
-    journal = ContinuedJournal(store, RUN, loosely=True)
+    journal = store.resumed(RUN, loosely=True)
     if is_alike:
         journal.say(again)
         assert journal.repeats
@@ -118,9 +124,9 @@ def test_before_it_is_live_nothing_is_written() -> None:
     store = recorded("a", answers=["k"])
 
     async def go_on() -> None:
-        journal = ContinuedJournal(store, RUN, opening=OPENING)
-        journal.say(said("a", "a"))
+        journal = store.resumed(RUN, opening=OPENING)
         journal.log(Logged("k", ToolAnswer()))
+        journal.say(said("a", "a"))
         for number in range(MOST_WAITING + 1):
             journal.say(said(f"new-{number}"))
         journal.log(Logged("new", ToolAnswer()))
@@ -137,7 +143,7 @@ def test_who_goes_on_is_said_before_anything_new_and_once() -> None:
     store = recorded("a")
 
     async def go_on() -> None:
-        journal = ContinuedJournal(store, RUN, opening=OPENING)
+        journal = store.resumed(RUN, opening=OPENING)
         journal.say(said("a", "a"))
         journal.say(said("b"))
         journal.go_live()
@@ -152,7 +158,7 @@ def test_a_run_that_ends_by_its_record_alone_says_who_ended_it() -> None:
     store = recorded("a")
 
     async def go_on() -> None:
-        journal = ContinuedJournal(store, RUN, opening=OPENING)
+        journal = store.resumed(RUN, opening=OPENING)
         journal.say(said("a", "a"))
         journal.say(END)
         await journal.settle()
@@ -169,7 +175,7 @@ def test_a_run_that_would_end_by_its_record_alone_can_be_refused() -> None:
         raise IntegrityError("no")
 
     async def go_on() -> None:
-        journal = ContinuedJournal(store, RUN, opening=OPENING)
+        journal = store.resumed(RUN, opening=OPENING)
         journal.on_end = refuse
         journal.say(said("a", "a"))
         with pytest.raises(IntegrityError):
@@ -184,7 +190,7 @@ def test_an_answer_that_is_known_is_not_logged_again() -> None:
     store = recorded("a", answers=["k"])
 
     async def go_on() -> None:
-        journal = ContinuedJournal(store, RUN)
+        journal = store.resumed(RUN)
         journal.log(Logged("k", ToolAnswer()))
         assert journal.repeats
         journal.say(said("a", "a"))
@@ -196,14 +202,72 @@ def test_an_answer_that_is_known_is_not_logged_again() -> None:
     assert len(list(store.answers(RUN))) == 2
 
 
-def test_what_the_answers_do_not_lead_to_is_told_and_can_be_forgotten() -> None:
+def test_a_record_that_goes_further_than_its_answers_is_refused() -> None:
     store = recorded("a", "b", "c")
-    journal = ContinuedJournal(store, RUN, opening=OPENING)
+    journal = store.resumed(RUN, opening=OPENING)
     journal.say(said("a", "a"))
-    assert [decode(line).data["name"] for line in journal.unsupported()] == ["b", "c"]
-    journal.forget_rest()
-    assert journal.unsupported() == []
-    assert journal.events == 1
+    with pytest.raises(IntegrityError, match="2 events that its answers do not lead to"):
+        journal.go_live()
+    asyncio.run(journal.settle())
+    assert names(store) == ["a", "b", "c"]
+
+
+def test_the_first_new_event_names_the_answers_on_record() -> None:
+    store = recorded("a", answers=["k"])
+
+    async def go_on() -> None:
+        journal = store.resumed(RUN, opening=OPENING)
+        journal.log(Logged("k", ToolAnswer()))
+        journal.say(said("a", "a"))
+        journal.go_live()
+        journal.log(Logged("l", ToolAnswer()))
+        journal.say(said("b"))
+        await journal.settle()
+
+    asyncio.run(go_on())
+    first, resumed, second = map(decode, store.events(RUN))
+    known, new = store.answers(RUN)
+    one = hash_answer(GENESIS, known)
+    assert (first.answers, resumed.answers, second.answers) == (f"1:{one}", None, f"2:{hash_answer(one, new)}")
+
+
+def test_an_answer_without_an_event_is_named_by_the_event_of_the_resume() -> None:
+    """A process that was killed after an answer was stored: the next event in the chain covers it."""
+    store = recorded("a")
+
+    async def killed() -> None:
+        journal = store.resumed(RUN)
+        journal.say(said("a", "a"))
+        journal.go_live()
+        journal.log(Logged("k", ToolAnswer()))
+        await journal.settle()
+
+    async def go_on() -> None:
+        journal = store.resumed(RUN, opening=OPENING)
+        journal.say(said("a", "a"))
+        journal.log(Logged("k", ToolAnswer()))
+        journal.go_live()
+        await journal.settle()
+
+    asyncio.run(killed())
+    assert (names(store), len(store.answers(RUN))) == (["a"], 1)
+    asyncio.run(go_on())
+    assert decode(store.events(RUN)[1]).answers == f"1:{store.head_of(RUN).answers_hash}"
+
+
+def test_a_record_is_taken_as_a_whole_without_being_driven() -> None:
+    store = recorded("a", "b", answers=["k", "l"])
+
+    async def end() -> None:
+        journal = store.resumed(RUN)
+        journal.take_all()
+        journal.say(END)
+        await journal.settle()
+
+    asyncio.run(end())
+    assert names(store) == ["a", "b", "run_complete"]
+    assert store.head_of(RUN).answers == 2
+    assert read_chain(store.events(RUN)).complete
 
 
 def test_what_the_host_says_of_a_run_is_taken_as_it_is() -> None:
@@ -211,7 +275,7 @@ def test_what_the_host_says_of_a_run_is_taken_as_it_is() -> None:
 
     async def twice() -> None:
         for _ in range(3):
-            journal = ContinuedJournal(store, RUN, opening=OPENING)
+            journal = store.resumed(RUN, opening=OPENING)
             journal.say(said("a", "a"))
             journal.go_live()
             await journal.settle()
@@ -219,39 +283,3 @@ def test_what_the_host_says_of_a_run_is_taken_as_it_is() -> None:
     asyncio.run(twice())
     assert names(store) == ["a", "run_resumed", "run_resumed", "run_resumed"]
     assert read_chain(store.events(RUN)).intact
-
-
-# --- what a loss of power can take
-
-
-def start(path: str, kind: str = "tool") -> Said:
-    return Said(says.StepStart(step_id=path, step_type=kind), path, None)
-
-
-def complete(path: str) -> Said:
-    return Said(says.StepComplete(step_id=path, status="success", duration="1s"), path, None)
-
-
-@pytest.mark.parametrize(
-    ("events", "is_one"),
-    [
-        pytest.param([], True, id="nothing"),
-        pytest.param([complete("a"), start("b")], True, id="the end of a call, and the next one"),
-        pytest.param([complete("a"), start("b"), complete("c"), start("d")], True, id="of two lanes"),
-        pytest.param([start("x", "assert"), complete("x"), start("b")], True, id="a step that asks nobody"),
-        pytest.param([start("b"), complete("b")], False, id="a call and its end"),
-        pytest.param([start("m", "manual"), complete("m")], False, id="a question to people and its end"),
-        pytest.param([complete("a"), start("b"), complete("c"), complete("b")], False, id="a call, and later its end"),
-    ],
-)  # fmt: skip
-def test_of_a_call_only_the_end_or_the_beginning_can_be_lost(events: list[Said], is_one: bool) -> None:
-    store = MemoryStore()
-
-    async def write() -> None:
-        journal = Journal(store, RUN)
-        for each in events:
-            journal.say(each)
-        await journal.settle()
-
-    asyncio.run(write())
-    assert is_one_batch(store.events(RUN)) == is_one
