@@ -139,7 +139,7 @@ class SqlLedger(ABC):
             run_id,
             lambda attempted: transactions.append(
                 terms, run_id, write, expects, fence, adopt=adopt, attempted=attempted
-            )
+            ),
         )
         if isinstance(result, Written):
             terms.sealer.wrote(result.batch.head)
