@@ -102,7 +102,7 @@ async def test_a_lease_and_its_end_are_seen_by_others(kind: str, place: str) -> 
         found = await ledger.lease(RUN)
         assert found is not None
         assert (found.worker_id, found.token) == ("b", 2)
-        with pytest.raises(RuntimeError, match="another process has taken over"):
+        with pytest.raises(RuntimeError, match="worker `b` drives run"):
             await ledger.append(RUN, says(note()))
         assert len(await check(ledger)) == 2
 

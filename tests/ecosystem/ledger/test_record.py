@@ -26,13 +26,14 @@ from .ledgers import (
     note,
     outcome_of,
     process,
+    says,
     written,
 )
 
 shared = pytest.mark.parametrize("kind", sampled(SHARED, ["sqlite", "postgres"]))
 CALLS = StepStart(step_id="pay", step_type="tool", tool="bank", action="pay")
 ENDS = StepComplete(step_id="pay", status="success", duration="1s")
-OVER = RunComplete(status="success", mode="real", duration="1s")
+OVER = RunComplete(status="completed", mode="real", duration="1s")
 
 
 def asks(ticket_id: str, step_id: str = "pay") -> ApprovalSubmitted:
@@ -89,7 +90,7 @@ class TestCalls:
         async with LEDGERS[kind](place) as ledger:
             await drive(ledger, CALLS)
             [call] = await ledger.open_calls(RUN)
-            assert (call.key, call.name, call.last_seq) == ("tool:pay", "bank.pay", call.seq)
+            assert (call.key, call.name, call.last_seq) == ("tool:pay", "bank:pay", call.seq)
             await drive(ledger, ENDS)
             assert await ledger.open_calls(RUN) == []
             [ended] = await ledger.calls(RUN, "tool:pay")
@@ -233,6 +234,6 @@ async def test_an_append_of_nothing_writes_nothing(kind: str, place: str) -> Non
     async with LEDGERS[kind](place) as ledger:
         await written(ledger, note())
         head = await ledger.head(RUN)
-        done = await ledger.append(RUN, drives())
+        done = await ledger.append(RUN, says())
         assert isinstance(done, Written)
         assert await ledger.head(RUN) == head
