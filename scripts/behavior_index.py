@@ -17,13 +17,14 @@ from gert.ecosystem.ledger import sql
 from gert.ecosystem.surfaces.cli.artana import group as artana_group
 from gert.ecosystem.surfaces.cli.init import command as init_command
 from gert.ecosystem.surfaces.cli.run import command as run_command
-from gert.kernel.agent import middleware, model_steps, notes, snapshot
+from gert.kernel.agent import middleware, model_steps, notes
 from gert.kernel.agent.guards import stack
 from gert.kernel.agent.payloads import EventPayload
 from gert.kernel.agent.shapes import PolicyMode, ReplayPolicy, RunProgressStatus, ToolDrift
 from gert.kernel.events import agent
 from gert.kernel.events.agent.parts import ModelFailure, ToolOutcome
 from gert.kernel.foundation.canonical_v1 import CANONICAL_JSON_PROFILE
+from gert.kernel.ledger import agent_fold
 from scripts import events_doc
 
 _MODULE = re.compile(r"\b(?:[a-z_]\w*\.)+(?=[A-Za-z])")
@@ -33,8 +34,8 @@ SUMMARY_TYPES = {
     model_steps.CAPABILITY_DECISION: "which tools a model step was offered, and why not the others",
     f"{notes.CHECKPOINT}<name>": "a checkpoint",
     f"{notes.ARTIFACT}<key>": "an artifact; the newest of a key is its value",
-    snapshot.TASK_PROGRESS: "how far the tasks of a run have come",
-    f"{snapshot.UNBLOCKED}[::<key>]": "the blocks of a key have ended",
+    agent_fold.TASK_PROGRESS: "how far the tasks of a run have come",
+    f"{agent_fold.UNBLOCKED}[::<key>]": "the blocks of a key have ended",
 }
 
 
@@ -55,7 +56,7 @@ def index() -> dict[str, Any]:
         "tool_drift": list(get_args(ToolDrift)),
         "tool_outcomes": list(get_args(ToolOutcome)),
         "model_failures": list(get_args(ModelFailure)),
-        "run_status": list(get_args(snapshot.LifecycleStatus)),
+        "run_status": list(get_args(agent_fold.LifecycleStatus)),
         "run_progress_status": list(get_args(RunProgressStatus)),
         "policy_modes": {mode: list(stack.REQUIRED[mode]) for mode in get_args(PolicyMode)},
         "middleware_order": [guard.__name__ for guard in stack.GUARDS],

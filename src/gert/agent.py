@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from gert.ecosystem.host.agent.kernel import ArtanaKernel
     from gert.ecosystem.host.agent.stores import (
         InMemoryStore,
-        JSONLStore,
         PostgresStore,
         SQLiteStore,
     )
@@ -186,7 +185,6 @@ _PLACES = {
     "gert.ecosystem.host.agent.clock": ("KernelEvent", "utc_now"),
     "gert.ecosystem.host.agent.kernel": ("ArtanaKernel",),
     "gert.ecosystem.host.agent.stores": (
-        "JSONLStore",
         "InMemoryStore",
         "PostgresStore",
         "SQLiteStore",
@@ -378,7 +376,6 @@ __all__ = [
     "HarnessStateError",
     "HarnessWakePayload",
     "InMemoryStore",
-    "JSONLStore",
     "JsonValue",
     "KernelEvent",
     "KernelMiddleware",

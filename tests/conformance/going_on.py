@@ -2,17 +2,16 @@
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from gert.ecosystem.host.continuing import ContinuedJournal
+from tests.memory_ledger import MemoryLedger
+
 from gert.ecosystem.host.driver import Driver
 from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.journal import Journal, Logged, read_answers
 from gert.ecosystem.host.reconciling import Reconciled, settle_doubts
 from gert.ecosystem.host.worlds import World
-from gert.ecosystem.stores.memory import MemoryStore
-from gert.errors import IntegrityError
 from gert.kernel.engine.asks import AnyAnswer, Ask, Said
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.run import RunResult, run
@@ -28,29 +27,17 @@ RESUMED = Said(RunResumed(actor="lou", host="h", gert_version="v", answered=1), 
 OF_THE_HOST = frozenset({"run_resumed", "run_forked", "step_reconciled"})
 
 
-class Batches(MemoryStore):
-    """A store that remembers what was written together: how many events and answers there were after each batch."""
+class Batches(MemoryLedger):
+    """A ledger that a process can be cut off from: a batch is there as a whole, or not at all."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.sizes: list[tuple[int, int]] = []
+    @property
+    def sizes(self) -> list[tuple[int, int]]:
+        """How many events and answers there were after each batch."""
+        return [(batch.head.count, batch.head.answers) for batch in self.batches]
 
-    def append(self, run_id: str, first_seq: int, events: Sequence[bytes], answers: Sequence[bytes] = ()) -> None:
-        """Keep a batch."""
-        super().append(run_id, first_seq, events, answers)
-        before = self.sizes[-1] if self.sizes else (0, 0)
-        self.sizes.append((before[0] + len(events), before[1] + len(answers)))
-
-    def moments(self) -> Iterator[tuple[int, int]]:
-        """What a process that is killed may leave: answers are written before the events that rest on them."""
-        for (before, _), (events, answers) in itertools.pairwise(self.sizes):
-            yield from ((each, answers) for each in range(before, events + 1) if each < self.sizes[-1][0])
-
-    def until(self, run_id: str, events: int, answers: int) -> MemoryStore:
-        """A store with the beginning of what is in this one."""
-        kept = MemoryStore()
-        kept.append(run_id, 1, list(self.events(run_id))[:events], list(self.answers(run_id))[:answers])
-        return kept
+    def until(self, run_id: str, events: int, answers: int) -> MemoryLedger:
+        """A ledger with the beginning of what is in this one."""
+        return MemoryLedger.holding(run_id, self.events(run_id)[:events], self.answers(run_id)[:answers])
 
 
 class Stopped:
@@ -78,13 +65,15 @@ class Stopped:
 
 
 def driven(
-    setup: Setup, world: World, store: MemoryStore, lanes: int, *, recorded: Iterable[Logged] = (), **options: Any
+    setup: Setup, world: World, store: MemoryLedger, lanes: int, *, recorded: Iterable[Logged] = (), **options: Any
 ) -> RunResult:
     """Drive a run on a clock that ticks with every event."""
-    ticks = itertools.count()
+    ticks = itertools.count(NOON, 1000)
 
     async def drive() -> RunResult:
-        journal = options.pop("journal", None) or Journal(store, setup.run_id, clock=lambda: NOON + 1000 * next(ticks))
+        journal = options.pop("journal", None) or Journal(
+            setup.run_id, store.port, clock=lambda: NOON + 1000 * next(ticks)
+        )
         driver = Driver(world, journal, max_parallel=lanes, recorded=recorded, **options)
         if isinstance(world, Stopped):
             world.driver = driver
@@ -93,15 +82,13 @@ def driven(
     return asyncio.run(drive())
 
 
-def gone_on(setup: Setup, world: World, store: MemoryStore, lanes: int) -> RunResult:
+def gone_on(setup: Setup, world: World, store: MemoryLedger, lanes: int) -> RunResult:
     """Go on with a run that was cut off; calls that may have happened are made again."""
-    journal = ContinuedJournal(store, setup.run_id, opening=RESUMED, clock=lambda: NOON)
+    journal = store.resumed(setup.run_id, opening=RESUMED, clock=lambda: NOON)
     reconciled = Reconciled(world, Intake(Redactor()))
 
     def go_live(announced: list[Ask[Any]]) -> None:
         choices = settle_doubts(announced, {"*": "retry"})
-        if journal.unsupported():
-            raise IntegrityError("the record holds events that its answers do not lead to")
         journal.go_live()
         for choice in choices:
             journal.say(Said(choice.event, choice.path, None))

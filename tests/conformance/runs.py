@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import msgspec
 import yaml
+from tests.memory_ledger import MemoryLedger
 
 from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.driver import Driver
 from gert.ecosystem.host.journal import Journal, Logged, read_answers
 from gert.ecosystem.host.policies import sound
 from gert.ecosystem.host.worlds import DryRun, Probe, World
-from gert.ecosystem.stores.memory import MemoryStore
 from gert.kernel.engine.asks import (
     AnyAnswer,
     ApprovalAnswer,
@@ -222,13 +222,13 @@ def execute(
     around: Callable[[Steps[RunResult]], Steps[RunResult]] = lambda steps: steps,
 ) -> tuple[RunResult, list[bytes], list[Logged]]:
     """Drive a run on a clock that ticks with every event; gives its result, its lines and its answer log."""
-    store = MemoryStore()
+    store = MemoryLedger()
     ticks = iter(range(10_000_000))
 
     async def drive() -> RunResult:
         journal = Journal(
-            store,
             setup.run_id,
+            store.port,
             clock=lambda: NOON + 1000 * next(ticks),
             has_secrets=bool(setup.secret_inputs),
         )

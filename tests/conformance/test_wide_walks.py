@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
+from tests.memory_ledger import MemoryLedger
 from tests.soak import sampled
 
 from gert.ecosystem.host.explain import explained_steps
@@ -130,7 +131,7 @@ def test_a_run_that_is_cut_off_anywhere_and_gone_on_with_is_the_run_nobody_cut_o
         with told(walk, world):
             result = driven(setup, LateWorld(world), store, _lanes(world))
             whole = said_by_place(store.events(setup.run_id))
-            moments = list(store.moments())
+            moments = store.sizes[:-1]
             for moment in chance.sample(moments, min(len(moments), 8)):
                 kept = store.until(setup.run_id, *moment)
                 again = gone_on(setup, LateWorld(world, "again"), kept, _lanes(world))
@@ -206,8 +207,7 @@ def test_a_log_that_was_changed_is_refused_or_makes_no_difference(change: Change
         lines = list(store.events(setup.run_id))
         log = [msgspec.json.decode(line) for line in list(store.answers(setup.run_id))[:answers]]
         change(log, chance.randrange(len(log)), chance)
-        kept = Batches()
-        kept.append(setup.run_id, 1, lines[:events], [msgspec.json.encode(each) for each in log])
+        kept = MemoryLedger.holding(setup.run_id, lines[:events], [msgspec.json.encode(each) for each in log])
         with told(walk, world):
             try:
                 gone_on(setup, LateWorld(world), kept, 2)

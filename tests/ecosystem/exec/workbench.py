@@ -93,6 +93,17 @@ class Recorded:
         with closing(sqlite3.connect(self.ledger, timeout=PATIENCE, isolation_level=None)) as found:
             assert found.execute(statement, (self.id, *values)).rowcount > 0, statement
 
+    def record(self) -> list[tuple[Any, ...]]:
+        """Everything the ledger has of the run but its lease, to compare."""
+        kept = "count, hash, answers, answers_hash, snapshot, started_at, updated_at, seal, status, private"
+        return [
+            *self.rows(f"SELECT {kept} FROM runs WHERE run_id = ?1"),  # noqa: S608 - constants
+            *self.rows("SELECT seq, line FROM events WHERE run_id = ?1 ORDER BY seq"),
+            *self.rows("SELECT n, line FROM answers WHERE run_id = ?1 ORDER BY n"),
+            *self.rows("SELECT * FROM calls WHERE run_id = ?1 ORDER BY seq"),
+            *self.rows("SELECT * FROM tickets WHERE run_id = ?1 ORDER BY ticket_id"),
+        ]
+
     def lines(self) -> list[bytes]:
         """The events of the ledger, as they are stored."""
         return [line for (line,) in self.rows("SELECT line FROM events WHERE run_id = ?1 ORDER BY seq")]

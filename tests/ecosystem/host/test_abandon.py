@@ -4,9 +4,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.kernel.events.traces import trace
+from tests.stored_runs import load_run, store_run
 
 from gert.ecosystem.host.abandon import LONGEST_REASON, AbandonOptions, _worded, abandon
-from gert.errors import GertError, IntegrityError, UsageError
+from gert.errors import UsageError
+from gert.kernel.events.envelope import decode
 
 
 def options(run_id: str = "r", reason: str = "no use", **more: str) -> AbandonOptions:
@@ -47,17 +50,17 @@ def test_what_was_asked_wrongly_ends_nothing(asked: AbandonOptions, tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("state", [b"", b"{}", b'{"version":2}', b"rubbish"])
-def test_a_state_that_is_none_is_refused(state: bytes, tmp_path: Path) -> None:
-    folder = tmp_path / "runs" / "r"
-    folder.mkdir(parents=True)
-    (folder / "state.json").write_bytes(state)
-    with pytest.raises(IntegrityError):
-        asyncio.run(abandon(options(), {"GERT_STATE_DIR": str(tmp_path)}))
-    assert [path.name for path in folder.iterdir()] == ["state.json"]
+def test_a_run_that_does_not_say_how_it_was_started_is_refused(tmp_path: Path) -> None:
+    """The trace of another program, or of an earlier version of gert."""
+    lines = trace()
+    (tmp_path / "runs").mkdir()
+    store_run(tmp_path / "runs" / "ledger.db", lines[:3])
+    with pytest.raises(UsageError, match="does not say how it was started"):
+        asyncio.run(abandon(options(decode(lines[0]).run_id), {"GERT_STATE_DIR": str(tmp_path)}))
+    assert load_run(tmp_path / "runs" / "ledger.db", decode(lines[0]).run_id)[0] == lines[:3]
 
 
-def test_a_folder_without_state_is_refused(tmp_path: Path) -> None:
+def test_the_folder_of_a_mirror_is_no_run(tmp_path: Path) -> None:
     (tmp_path / "runs" / "r").mkdir(parents=True)
-    with pytest.raises(GertError):
+    with pytest.raises(UsageError, match="there is no ledger"):
         asyncio.run(abandon(options(), {"GERT_STATE_DIR": str(tmp_path)}))

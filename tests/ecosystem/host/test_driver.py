@@ -2,8 +2,6 @@
 
 import asyncio
 import random
-import threading
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -11,11 +9,10 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.memory_ledger import MemoryLedger
 
 from gert.ecosystem.host.driver import CANCEL, Driver
 from gert.ecosystem.host.journal import MOST_WAITING, Journal, Logged, read_answers
-from gert.ecosystem.stores.memory import MemoryStore
-from gert.ecosystem.stores.port import QUICK_SECONDS
 from gert.errors import InputError, IntegrityError, TraceError
 from gert.kernel.engine.asks import (
     AnyAnswer,
@@ -36,6 +33,7 @@ from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import Failure, InputResolved, RunCancelled
 from gert.kernel.foundation.canonical import digest
 from gert.kernel.governance.contract import Contract
+from gert.kernel.ledger.record import Batch
 from gert.kernel.runbook.document import load
 from gert.kernel.runbook.program import Program, ToolLookup
 
@@ -111,7 +109,7 @@ class Nobody(World):
 class Driven:
     """What a run came to."""
 
-    def __init__(self, result: Any, store: MemoryStore) -> None:
+    def __init__(self, result: Any, store: MemoryLedger) -> None:
         self.result = result
         self.lines = list(store.events(RUN))
         self.log = list(read_answers(store.answers(RUN)))
@@ -128,14 +126,14 @@ def driven(
     recorded: Iterable[Logged] = (),
     max_parallel: int = 16,
     meanwhile: Callable[[Driver], Awaitable[object]] | None = None,
-    store: MemoryStore | None = None,
+    store: MemoryLedger | None = None,
 ) -> Driven:
     """Drive on a clock that ticks with every event; `meanwhile` runs beside it."""
-    kept = store or MemoryStore()
+    kept = store or MemoryLedger()
     ticks = iter(range(10**9))
 
     async def drive() -> Any:
-        journal = Journal(kept, RUN, clock=lambda: 1_772_280_000_000_000 + 1000 * next(ticks))
+        journal = Journal(RUN, kept.port, clock=lambda: 1_772_280_000_000_000 + 1000 * next(ticks))
         driver = Driver(world, journal, max_parallel=max_parallel, recorded=recorded)
         beside = asyncio.ensure_future(meanwhile(driver)) if meanwhile is not None else None
         async with asyncio.timeout(PATIENCE):
@@ -613,23 +611,14 @@ def test_a_thousand_lanes() -> None:
 
 
 def test_a_run_that_says_a_great_deal_without_asking_is_written_on_the_way() -> None:
-    class Counting(MemoryStore):
-        def __init__(self) -> None:
-            super().__init__()
-            self.batches: list[int] = []
-
-        def append(self, run_id: str, first_seq: int, events: Any, answers: Any = ()) -> None:
-            self.batches.append(len(events))
-            super().append(run_id, first_seq, events, answers)
-
     def run() -> Steps[Any]:
         for number in range(5 * MOST_WAITING):
             yield said(str(number))
 
-    store = Counting()
+    store = MemoryLedger()
     made = driven(run(), World(), store=store)
     assert [name for name, _ in made.says] == [str(number) for number in range(5 * MOST_WAITING)]
-    assert max(store.batches) <= 2 * MOST_WAITING
+    assert max(len(batch.events) for batch in store.batches) <= 2 * MOST_WAITING
 
 
 def test_a_run_that_only_talks_can_be_cancelled_by_its_next_question() -> None:
@@ -760,24 +749,23 @@ def test_something_too_large_that_nobody_catches_ends_the_drive() -> None:
         driven(run(), World())
 
 
-class FullDisk(MemoryStore):
-    """A store whose disk is full after so many batches."""
+class FullDisk(MemoryLedger):
+    """A ledger whose disk is full after so many batches."""
 
-    def __init__(self, after: int, *, durable: bool) -> None:
+    def __init__(self, after: int, turns: int) -> None:
         super().__init__()
         self.left = after
-        self.durable = durable
+        self.turns = turns
 
-    def append(self, run_id: str, first_seq: int, events: Any, answers: Any = ()) -> None:
+    def keep(self, batch: Batch) -> None:
         if self.left == 0:
             raise TraceError("the trace cannot be written: no space left on device")
         self.left -= 1
-        super().append(run_id, first_seq, events, answers)
 
 
-@pytest.mark.parametrize("durable", [False, True], ids=["in this thread", "in the writer's thread"])
+@pytest.mark.parametrize("turns", [0, 3], ids=["at once", "later"])
 @pytest.mark.parametrize("after", [0, 1, 2])
-def test_a_disk_that_is_full_ends_the_drive_and_what_is_under_way(after: int, durable: bool) -> None:
+def test_a_disk_that_is_full_ends_the_drive_and_what_is_under_way(after: int, turns: int) -> None:
     async def answer(ask: Ask[Any]) -> AnyAnswer:
         return await forever(ask) if ask.key.startswith("slow") else ToolAnswer(outputs={"v": 1}, duration=1.0)
 
@@ -786,7 +774,7 @@ def test_a_disk_that_is_full_ends_the_drive_and_what_is_under_way(after: int, du
         return (yield from block(lane("slow"), lane("quick", asks=5)))
 
     world = World(answer)
-    store = FullDisk(after, durable=durable)
+    store = FullDisk(after, turns)
     with pytest.raises(TraceError, match="no space left"):
         driven(begin(), world, store=store)
     assert world.open == 0
@@ -794,46 +782,22 @@ def test_a_disk_that_is_full_ends_the_drive_and_what_is_under_way(after: int, du
     assert len([key for key in world.asked if key.startswith("quick")]) <= after
 
 
-class Placed(MemoryStore):
-    """A durable store that remembers where it was written from."""
-
-    durable = True
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self.beside: list[bool] = []
-        self._seconds = seconds
-
-    def append(self, *args: Any) -> None:
-        self.beside.append(threading.current_thread() is not threading.main_thread())
-        time.sleep(self._seconds)
-        super().append(*args)
-
-
-def test_where_nothing_else_is_under_way_no_other_thread_is_waited_for() -> None:
-    store = Placed(2 * QUICK_SECONDS)
-    driven(lane("only", asks=3), World(), store=store)
-    assert store.beside == [False] * 3
-
-
-@pytest.mark.parametrize("seconds", [0.0, 2 * QUICK_SECONDS])
-def test_a_slow_disk_is_waited_for_beside_what_is_under_way(seconds: float) -> None:
-    quick_are_done = asyncio.Event()
+def test_a_slow_disk_is_waited_for_beside_what_is_under_way() -> None:
+    """A tool that runs goes on while an append is waited for."""
+    turned = 0
 
     async def answer(ask: Ask[Any]) -> AnyAnswer:
-        if ask.key == "slow.0":
-            await quick_are_done.wait()
-        elif ask.key == "quick.2":
-            quick_are_done.set()
+        nonlocal turned
+        while ask.key == "slow.0" and turned < 20:
+            turned += 1
+            await asyncio.sleep(0)
         return ToolAnswer(duration=1.0)
 
-    store = Placed(seconds)
+    store = MemoryLedger()
+    store.turns = 10
     driven(block(lane("slow"), lane("quick", asks=3)), World(answer), store=store)
-    # That a disk is slow is known once it was; at the end nothing is under way any more.
-    assert [store.beside[0], store.beside[-1]] == [False, False]
-    assert len(store.beside) == 3
-    if seconds:
-        assert store.beside[1]
+    assert turned == 20
+    assert len(store.batches) < 6
 
 
 def test_pauses_and_tools_get_answers_of_their_own_kind() -> None:

@@ -3,24 +3,23 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.memory_ledger import MemoryLedger
 
-from gert.ecosystem.host import journal as journals
-from gert.ecosystem.host.continuing import ContinuedJournal
 from gert.ecosystem.host.driver import CANCEL, Driver, Suspended
 from gert.ecosystem.host.journal import read_answers
 from gert.ecosystem.host.worlds import Detached
-from gert.ecosystem.stores.memory import MemoryStore
 from gert.errors import TraceError
 from gert.kernel.engine.asks import AnyAnswer, Ask, RunLanes, Said, Steps, ToolAnswer
 from gert.kernel.events.chain import read_chain
 from gert.kernel.events.envelope import decode
 from gert.kernel.events.runbook import FinallyStart, RunCancelled, RunResumed
+from gert.kernel.ledger.record import Batch, Expect, Write, Written
 
 from .test_driver import NONE, PATIENCE, RUN, Driven, Nobody, World, block, driven, forever, said, tool
 
@@ -43,21 +42,18 @@ def told(run: Driven) -> list[tuple[str, Any]]:
     return [(event.type, event.data) for event in map(decode, run.lines)]
 
 
-class Threaded(MemoryStore):
-    """A durable store that may fail after so many batches."""
-
-    durable = True
+class Failing(MemoryLedger):
+    """A ledger that may fail after so many batches."""
 
     def __init__(self, after: int | None = None) -> None:
         super().__init__()
         self.left = after
 
-    def append(self, *args: Any) -> None:
+    def keep(self, batch: Batch) -> None:
         if self.left == 0:
             raise TraceError("the trace cannot be written: no space left on device")
         if self.left is not None:
             self.left -= 1
-        super().append(*args)
 
     def names(self) -> list[str]:
         return [str(decode(line).data.get("name")) for line in self.events(RUN)]
@@ -66,7 +62,7 @@ class Threaded(MemoryStore):
 class Checking(World):
     """A world that is asked nothing that is not on record, with every answer it gave before to the same lane."""
 
-    def __init__(self, store: MemoryStore, answer: Callable[[Ask[Any]], Awaitable[AnyAnswer]] | None = None) -> None:
+    def __init__(self, store: MemoryLedger, answer: Callable[[Ask[Any]], Awaitable[AnyAnswer]] | None = None) -> None:
         super().__init__(answer)
         self._store = store
 
@@ -79,11 +75,11 @@ class Checking(World):
         return await super().answer(ask)
 
 
-@pytest.fixture(params=["at once", "in the writer's thread"])
+@pytest.fixture(params=["at once", "later"])
 def disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How the disk is waited for, where anything is under way."""
     if request.param != "at once":
-        monkeypatch.setattr(journals, "QUICK_SECONDS", -1.0)
+        monkeypatch.setattr(MemoryLedger, "turns", 3)
     return str(request.param)
 
 
@@ -105,7 +101,7 @@ def some_turns(seed: int, values: int = 100) -> Callable[[Ask[Any]], Awaitable[A
 @pytest.mark.parametrize("most", MANY)
 @pytest.mark.parametrize("seed", range(3))
 def test_no_question_is_put_before_it_is_announced_on_disk(most: int, seed: int) -> None:
-    store = Threaded()
+    store = Failing()
     world = Checking(store, some_turns(seed))
     inner = block(*(announced(f"in{each}", asks=2) for each in range(12)))
     run = driven(
@@ -121,7 +117,7 @@ def test_no_question_is_put_before_it_is_announced_on_disk(most: int, seed: int)
 @pytest.mark.parametrize("most", [8, 9, 50])
 @pytest.mark.parametrize("after", range(8))
 def test_a_disk_that_fills_up_between_two_rounds_stops_what_was_put_and_puts_no_more(after: int, most: int) -> None:
-    store = Threaded(after)
+    store = Failing(after)
     world = Checking(store, some_turns(after))
     with pytest.raises(TraceError, match="no space left"):
         driven(block(*(announced(str(each), asks=8) for each in range(80))), world, store=store, max_parallel=most)
@@ -212,13 +208,13 @@ def test_a_wide_run_that_is_cancelled_between_rounds_is_driven_again_to_the_same
 # --- going on
 
 
-def resumed(store: MemoryStore, steps: Steps[Any], world: World, most: int) -> tuple[Any, list[str]]:
+def resumed(store: MemoryLedger, steps: Steps[Any], world: World, most: int) -> tuple[Any, list[str]]:
     """Go on with a run as `gert resume` does; what it came to, and the questions that were in doubt."""
     doubted: list[str] = []
 
     async def drive() -> Any:
         opening = Said(RunResumed(actor="a", host="h", gert_version="g", answered=0), None, None)
-        journal = ContinuedJournal(store, RUN, opening=opening)
+        journal = store.resumed(RUN, opening=opening)
 
         def on_live(asks: list[Ask[Any]]) -> None:
             doubted.extend(ask.key for ask in asks)
@@ -240,24 +236,22 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-class Dying(Threaded):
+class Dying(Failing):
     """A store whose process is killed right after so many batches, with what it was asked by then."""
 
-    def append(self, *args: Any) -> None:
+    def keep(self, batch: Batch) -> None:
         if self.left == 0:
             raise Killed
-        super().append(*args)
+        super().keep(batch)
 
 
-def killed_after(batches: int, most: int, steps: Steps[Any], seed: int) -> tuple[MemoryStore, list[str]]:
+def killed_after(batches: int, most: int, steps: Steps[Any], seed: int) -> tuple[MemoryLedger, list[str]]:
     """A run that was killed; what is on record, and what had been put."""
     store = Dying(batches)
     world = Checking(store, some_turns(seed))
     with contextlib.suppress(Killed):
         driven(steps, world, store=store, max_parallel=most)
-    kept = MemoryStore()
-    kept.append(RUN, 1, list(store.events(RUN)), list(store.answers(RUN)))
-    return kept, world.asked
+    return MemoryLedger.holding(RUN, store.events(RUN), store.answers(RUN)), world.asked
 
 
 @pytest.mark.parametrize("most", [1, 8, 9, 50])
@@ -294,7 +288,7 @@ class Waits(World):
         return await super().answer(ask)
 
 
-def suspended(steps: Steps[Any], world: World, store: MemoryStore, **options: Any) -> list[str]:
+def suspended(steps: Steps[Any], world: World, store: MemoryLedger, **options: Any) -> list[str]:
     with pytest.raises(Suspended) as caught:
         driven(steps, world, store=store, **options)
     return sorted(ask.key for ask in caught.value.asks)
@@ -306,7 +300,7 @@ def test_a_run_is_set_aside_only_when_everything_else_is_done_and_kept(most: int
     def lanes() -> Iterable[Steps[Any]]:
         return (announced(f"{'w' if each % 10 == 3 else 'x'}{each}", asks=2) for each in range(40))
 
-    store = Threaded()
+    store = Failing()
     world = Waits(some_turns(5))
     waiting = suspended(block(*lanes()), world, store, max_parallel=most)
     logged = {entry.key for entry in read_answers(store.answers(RUN))}
@@ -316,31 +310,25 @@ def test_a_run_is_set_aside_only_when_everything_else_is_done_and_kept(most: int
         assert len(waiting) == 4
 
 
-def test_an_answer_that_comes_while_the_disk_is_waited_for_is_not_lost_when_the_run_is_set_aside(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(journals, "QUICK_SECONDS", -1.0)
+def test_an_answer_that_comes_while_the_disk_is_waited_for_is_not_lost_when_the_run_is_set_aside() -> None:
     come = asyncio.Event()
 
-    class Slow(Threaded):
+    class Slow(Failing):
         """Lets the slow tool answer while the end of the quick one is being written."""
 
-        loop: asyncio.AbstractEventLoop
-
-        def append(self, run_id: str, first: int, events: Any, answers: Any = ()) -> None:
-            if any(b"done quick" in line for line in events):
-                asyncio.run_coroutine_threadsafe(release(), self.loop).result(PATIENCE)
-            super().append(run_id, first, events, answers)
-
-    async def release() -> None:
-        come.set()
-        for _ in range(5):
-            await asyncio.sleep(0)
+        async def append(
+            self, run_id: str, write: Write, *, expects: Sequence[Expect] = (), adopt: bool = False
+        ) -> Written:
+            written = await super().append(run_id, write, expects=expects, adopt=adopt)
+            if any(b"done quick" in event.line for event in written.batch.events):
+                come.set()
+                for _ in range(5):
+                    await asyncio.sleep(0)
+            return written
 
     store = Slow()
 
     async def answer(ask: Ask[Any]) -> AnyAnswer:
-        store.loop = asyncio.get_running_loop()
         if ask.key == "slow.0":
             await come.wait()
         return ToolAnswer(outputs={"v": 1}, duration=1.0)
@@ -379,7 +367,7 @@ def test_a_lane_that_raises_between_rounds_ends_what_was_put(which: int) -> None
         yield said("bad")
         raise ZeroDivisionError("a bug in the run")
 
-    store = Threaded()
+    store = Failing()
     world = Checking(store, forever)
     lanes = [announced(str(each)) for each in range(20)]
     lanes[which] = bad()
@@ -396,7 +384,7 @@ def test_questions_of_every_round_have_their_own_time() -> None:
         answer = yield tool(f"{name}.0", 0.05)
         return answer.failure.kind if answer.failure else None
 
-    store = Threaded()
+    store = Failing()
     world = Checking(store, forever)
     run = driven(block(*(timed(str(each)) for each in range(20))), world, store=store, max_parallel=50)
     assert run.result == ("timeout",) * 20
@@ -406,7 +394,7 @@ def test_questions_of_every_round_have_their_own_time() -> None:
 @pytest.mark.usefixtures("disk")
 @pytest.mark.parametrize("most", [8, 9, 50])
 def test_a_cancellation_between_rounds_puts_nothing_more_and_forgets_nobody(most: int) -> None:
-    store = Threaded()
+    store = Failing()
     world = Checking(store, forever)
 
     async def stop(driver: Driver) -> None:

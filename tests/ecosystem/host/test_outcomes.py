@@ -6,12 +6,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from gert.ecosystem.stores.sqlite import SqliteStore
 from tests.kernel.events.traces import OUTCOME, STORY, trace
 
 from gert.ecosystem.host import scan as scanning
 from gert.ecosystem.host.outcomes import Places, places_for, traces_dir
 from gert.ecosystem.host.scan import Scan
-from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.errors import DocumentError, UsageError
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode

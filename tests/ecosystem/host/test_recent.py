@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from gert.ecosystem.stores.sqlite import SqliteStore
 
 from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.recent import count_recent
 from gert.ecosystem.host.state import RunState, encode_state
-from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.kernel.engine.frame import Recent
 from gert.kernel.events.chain import Chain
 from gert.kernel.events.envelope import Envelope, encode, format_timestamp

@@ -10,14 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 from tests.ecosystem.exec.workbench import Project, Recorded, environment, note, of_type, snapshot
+from tests.stored_runs import load_run, replace_run
 
 from gert.ecosystem.host.execute import execute
 from gert.ecosystem.host.options import Executed, RunOptions
-from gert.ecosystem.host.resume import ResumeOptions, load_state, resume
-from gert.ecosystem.host.state import decode_state, encode_state
+from gert.ecosystem.host.resume import ResumeOptions, ledger_for, resume
 from gert.ecosystem.host.stopping import Relay
 from gert.errors import GertError, InDoubt, IntegrityError, UsageError
-from gert.kernel.events.chain import read_chain
+from gert.kernel.events.chain import Chain, read_chain
+from gert.kernel.events.envelope import decode, encode
 
 LONG_AGO = "2020-01-01T00:00:00.000000Z"
 
@@ -40,11 +41,14 @@ def run(
 
 def cut(recorded: Recorded, step: str, answers: int) -> None:
     """Leave what a process would that was killed when a step had just begun, and some answers were there."""
-    lines = recorded.trace.read_bytes().splitlines(keepends=True)
+    lines, known, _ = load_run(recorded.ledger, recorded.id)
     ends = [at for at, line in enumerate(lines, 1) if _is_start(json.loads(line), step)]
-    recorded.trace.write_bytes(b"".join(lines[: ends[-1]]))
-    kept = recorded.answers.read_bytes().splitlines(keepends=True)[:answers]
-    recorded.answers.write_bytes(b"".join(kept))
+    put_back(recorded, lines[: ends[-1]], known[:answers])
+
+
+def put_back(recorded: Recorded, lines: Sequence[bytes], answers: Sequence[bytes]) -> None:
+    replace_run(recorded.ledger, lines, answers)
+    recorded.trace.write_bytes(b"".join(line + b"\n" for line in lines))
 
 
 def _is_start(event: dict[str, Any], step: str) -> bool:
@@ -71,11 +75,11 @@ def _press(relay: Relay) -> None:
 
 
 def refused(recorded: Recorded, kind: type[GertError], says: str, relay: Relay | None = None, **options: Any) -> None:
-    before = snapshot(recorded.folder)
+    before = (recorded.record(), snapshot(recorded.folder))
     with pytest.raises(kind) as refusal:
         go_on(recorded, relay, **options)
     assert says in refusal.value.message
-    assert snapshot(recorded.folder) == before
+    assert (recorded.record(), snapshot(recorded.folder)) == before
 
 
 def is_whole(recorded: Recorded) -> bool:
@@ -95,10 +99,9 @@ def lanes() -> dict[str, Any]:
 def half_answered(project: Project) -> Recorded:
     """One lane has its answer, but not yet what follows from it; of the other nobody knows."""
     recorded = run(project, lanes())
-    lines = recorded.answers.read_bytes().splitlines(keepends=True)
-    (first,) = [line for line in lines if b'"noted l1' in line]
+    (first,) = [line for line in load_run(recorded.ledger, recorded.id)[1] if b'"noted l1' in line]
     cut(recorded, "r", 0)
-    recorded.answers.write_bytes(first)
+    put_back(recorded, load_run(recorded.ledger, recorded.id)[0], [first])
     project.effects.write_text("l1\nr\n")
     return recorded
 
@@ -168,8 +171,15 @@ def test_ctrl_c_settles_no_doubt(project: Project) -> None:
 
 
 def overdue(recorded: Recorded) -> None:
-    state = decode_state(recorded.state.read_bytes(), "state")
-    recorded.state.write_bytes(encode_state(msgspec.structs.replace(state, started=LONG_AGO)))
+    """Make the run one that began long ago: its first event says when, and everything after it follows from that."""
+    lines, answers, _ = load_run(recorded.ledger, recorded.id)
+    chain, moved = Chain(), []
+    for number, line in enumerate(lines):
+        event = decode(line)
+        at = event.timestamp if number else LONG_AGO
+        moved.append(encode(msgspec.structs.replace(event, timestamp=at, prev_hash=chain.head)))
+        chain.append(moved[-1])
+    put_back(recorded, moved, answers)
 
 
 def test_a_run_whose_time_is_over_starts_nothing_but_what_stands_in_finally(project: Project) -> None:
@@ -210,18 +220,11 @@ def test_time_that_is_over_does_not_matter_where_the_answers_lead_to_the_end(pro
 # --- whose state it is
 
 
-def test_a_state_is_that_of_the_run_that_was_named(project: Project) -> None:
-    recorded = run(project, note("a"))
-    recorded.folder.rename(recorded.folder.with_name("other"))
-    with pytest.raises(IntegrityError, match="the state of run `other` is that of run"):
-        load_state(ResumeOptions(run_id="other", state_dir=str(project.root)), {})
-
-
 @pytest.mark.parametrize("run_id", ["..", "a/b", "", "x" * 300, "a\n", "a\x00"])
 @pytest.mark.parametrize("db", [None, "runs.db"])
 def test_an_id_that_is_no_name_is_refused_before_anything_is_looked_for(run_id: str, db: str | None) -> None:
     with pytest.raises(UsageError, match="is not a run id"):
-        load_state(ResumeOptions(run_id=run_id, state_dir="/nonexistent", db=db), {})
+        ledger_for(ResumeOptions(run_id=run_id, state_dir="/nonexistent", db=db), {})
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from gert.ecosystem.host.ledger import MOST_LAST, first_line, last_lines, open_file
+from gert.kernel.agent.ledger import Head
 from tests.kernel.events.traces import trace
 
-from gert.ecosystem.host.ledger import MOST_LAST, first_line, last_lines, open_file
 from gert.ecosystem.host.run_entry import Entry, Place, place_for
 from gert.ecosystem.host.run_list import Runs, moment_of
 from gert.ecosystem.host.runs import new_run_id
 from gert.errors import TraceError, UsageError
-from gert.kernel.agent.ledger import Head
 
 LINES = trace()
 WHOLE = b"".join(line + b"\n" for line in LINES)

@@ -1,19 +1,17 @@
 """Where runs are kept: ids that sort and are safe, a state directory in a known order, folders for one owner."""
 
-import json
 import os
 import stat
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gert.ecosystem.host.runs import RunFolder, new_run_id, state_dir
-from gert.errors import GertError, TraceError, UsageError
+from gert.errors import TraceError, UsageError
 from gert.kernel.foundation.names import is_safe_name
 
 NOON = datetime(2026, 2, 28, 12, 0, 0, 123_000, tzinfo=UTC)
@@ -112,19 +110,16 @@ def test_a_folder_is_for_its_owner_alone(mask: int, tmp_path: Path) -> None:
     try:
         folder = RunFolder(str(tmp_path / "state"), "run-1")
         folder.create()
-        folder.write_state(b'{"run_id": "run-1"}')
     finally:
         os.umask(before)
     assert mode_of(folder.path) == 0o700
     assert mode_of(tmp_path / "state" / "runs") == 0o700
-    assert mode_of(Path(folder.path, "state.json")) == 0o600
 
 
 def test_a_folder_is_where_it_is_said_to_be(tmp_path: Path) -> None:
     folder = RunFolder(str(tmp_path), "run-1")
     assert folder.path == str(tmp_path / "runs" / "run-1")
     assert folder.trace == str(tmp_path / "runs" / "run-1" / "trace.jsonl")
-    assert folder.answers == str(tmp_path / "runs" / "run-1" / "answers.jsonl")
 
 
 def test_a_folder_that_exists_belongs_to_another_run(tmp_path: Path) -> None:
@@ -152,79 +147,6 @@ def test_a_file_in_the_place_of(obstacle: str, tmp_path: Path) -> None:
     assert "--state-dir" in (caught.value.hint or "")
 
 
-def test_a_folder_that_was_made_in_vain_is_taken_away(tmp_path: Path) -> None:
-    folder = RunFolder(str(tmp_path), "run-1")
-    folder.create()
-    Path(folder.trace).write_text("")
-    folder.discard()
-    folder.discard()
-    assert not os.path.exists(folder.path)
-
-
-def test_taking_a_folder_away_spares_what_is_not_ours(tmp_path: Path) -> None:
-    folder = RunFolder(str(tmp_path), "run-1")
-    folder.create()
-    os.mkdir(Path(folder.path, "kept"))
-    folder.discard()
-    assert os.path.isdir(Path(folder.path, "kept"))
-
-
-# --- state
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
-    made = RunFolder(str(tmp_path), "run-1")
-    made.create()
-    return made
-
-
-def state_of(folder: RunFolder) -> dict[str, Any]:
-    read: dict[str, Any] = json.loads(Path(folder.path, "state.json").read_bytes())
-    return read
-
-
-def test_state_is_written_whole(folder: RunFolder) -> None:
-    folder.write_state('{"inputs": {"größe": [1, null]}}'.encode())
-    assert state_of(folder) == {"inputs": {"größe": [1, None]}}
-    assert os.listdir(folder.path) == ["state.json"]
-
-
-def test_state_replaces_what_was_there(folder: RunFolder) -> None:
-    folder.write_state(b'{"a": "' + b"x" * 10_000 + b'"}')
-    folder.write_state(b'{"a": "y"}')
-    assert state_of(folder) == {"a": "y"}
-
-
-@pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_write_that_fails_leaves_the_old_state_and_nothing_else(
-    call: str, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder.write_state(b'{"a": "old"}')
-
-    def fail(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, call, fail)
-        with pytest.raises((OSError, GertError)):
-            folder.write_state(b'{"a": "new"}')
-    assert state_of(folder) == {"a": "old"}
-    assert os.listdir(folder.path) == ["state.json"]
-
-
-@pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_state_that_cannot_be_written_is_said_by_its_name(
-    call: str, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, call, fail)
-    with pytest.raises(TraceError, match=r"state.json` cannot be written: no space left on device"):
-        folder.write_state(b"{}")
-
-
 def test_the_names_of_a_run_are_made_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fsync, synced = os.fsync, set()
 
@@ -237,30 +159,3 @@ def test_the_names_of_a_run_are_made_durable(tmp_path: Path, monkeypatch: pytest
     folder.create()
     folders = [tmp_path, tmp_path / "new", tmp_path / "new" / "state", tmp_path / "new" / "state" / "runs"]
     assert {each.stat().st_ino for each in folders} <= synced
-    synced.clear()
-    folder.write_state(b"{}")
-    assert {os.stat(folder.path).st_ino, os.stat(folder.state).st_ino} == synced
-
-
-def test_a_run_whose_state_cannot_be_kept_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gert.ecosystem.host.execute import run_file
-
-    (tmp_path / "a.yaml").write_text(
-        "apiVersion: kernel/v0\nmeta: {name: a}\nsteps: [{id: e, type: end, outcome: {category: resolved, code: ok}}]\n"
-    )
-
-    def fail(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(TraceError, match=r"state.json` cannot be written"):
-        run_file(str(tmp_path / "a.yaml"), state_dir=str(tmp_path / "state"))
-    assert os.listdir(tmp_path / "state" / "runs") == []
-
-
-def test_a_link_in_the_place_of_the_state_is_replaced_and_not_followed(folder: RunFolder, tmp_path: Path) -> None:
-    (tmp_path / "victim").write_text("mine")
-    Path(folder.path, "state.json").symlink_to(tmp_path / "victim")
-    folder.write_state(b'{"a": 1}')
-    assert (tmp_path / "victim").read_text() == "mine"
-    assert not Path(folder.path, "state.json").is_symlink()

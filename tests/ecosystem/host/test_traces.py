@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from gert.ecosystem.stores.sqlite import SqliteStore
 from tests.kernel.events.traces import HMAC_KEY, KEYS, PRIVATE_KEY, PUBLIC_KEY, stamped, trace
 
 from gert.ecosystem.host.traces import Trace, Unreadable, events_of, open_trace, verify_trace
-from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.errors import DocumentError, UsageError
 from gert.kernel.events import runbook as says
 from gert.kernel.events.chain import Chain, ChainReport, read_chain

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ValidationError
 
 from gert.errors import TraceError
 from gert.kernel.agent import payloads
-from gert.kernel.agent.compose import Entry, compose
-from gert.kernel.agent.ledger import Head
+from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.record import Head
 from gert.kernel.agent.messages import ChatMessage
 from gert.kernel.agent.payloads import (
     PAYLOADS,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gert.errors import InputError, TraceError
-from gert.kernel.agent.compose import event_id, idempotency_key, key_of, seq_of, tool_hash
+from gert.kernel.ledger.projection import event_id, idempotency_key, key_of, seq_of, tool_hash
 from gert.kernel.agent.messages import ChatMessage, ToolCallMessage, ToolFunctionCall
 from gert.kernel.agent.payloads import compute_allowed_tools_hash
 from gert.kernel.agent.ports.model import ModelCallOptions, ToolDefinition

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gert.kernel.agent.ledger import Call
+from gert.kernel.ledger.record import Call
 from gert.kernel.agent.replay import Ask, Compare, Fail, InDoubt, Replay, Wait, decide_model, decide_tool
 
 NONE: frozenset[int] = frozenset()

@@ -1,7 +1,7 @@
 """Loading documents with everything they refer to: projects, tools, the runbook a scenario belongs to."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -35,10 +35,14 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 class Workspace:
-    """Loads and validates files, reading each project and tool once."""
+    """Loads and validates files, reading each project and tool once.
 
-    def __init__(self, working: str | None = None) -> None:
+    stored: documents of a run that is resumed, by path; they stand in for files that are gone
+    """
+
+    def __init__(self, working: str | None = None, stored: Mapping[str, bytes] | None = None) -> None:
         self.working = working or os.getcwd()
+        self._stored = stored or {}
         self._roots: dict[str, tuple[str, ...]] = {}
         self._configs: dict[str, Checked] = {}
         self._tools: dict[str, Document] = {}
@@ -49,7 +53,7 @@ class Workspace:
         self, file: str, *, source: bytes | None = None, kind: str | None = None, runbook: Program | None = None
     ) -> Checked:
         """Validate one file; a scenario against the runbook given, or else the one it lies beside."""
-        source = read_document(file) if source is None else source
+        source = self._source(file) if source is None else source
         document = load(source, kind=kind, file_name=file)
         folder = os.path.dirname(os.path.abspath(file))
         facts = facts_for(self.configs(folder))
@@ -169,13 +173,13 @@ class Workspace:
             if file is None or self._shown(file) in searched:
                 continue
             searched.append(self._shown(file))
-            if is_file(file):
+            if is_file(file) or self._is_stored(file):
                 return ToolLookup(entry, tuple(searched), self._shown(file), self._tool(file))
         return ToolLookup(entry, tuple(searched))
 
     def _tool(self, file: str) -> Document:
         if file not in self._tools:
-            document = load(read_document(file), kind="tool", file_name=file)
+            document = load(self._source(file), kind="tool", file_name=file)
             self._tools[file] = validate(document)
         return self._tools[file]
 
@@ -183,6 +187,13 @@ class Workspace:
         """The runbook a scenario lies beside."""
         runbook = runbook_of(os.path.dirname(os.path.abspath(file)))
         return self.program(runbook).program if runbook is not None else None
+
+    def _source(self, file: str) -> bytes:
+        return self._stored[os.path.abspath(file)] if self._is_stored(file) else read_document(file)
+
+    def _is_stored(self, file: str) -> bool:
+        """Whether a file is gone and its bytes are on record; one that is there is read, and compared."""
+        return os.path.abspath(file) in self._stored and not os.path.lexists(file)
 
     def _shown(self, file: str) -> str:
         """A path as people like to read it: relative where that is shorter."""

@@ -94,6 +94,7 @@ async def open_driven(
 class Record(msgspec.Struct, frozen=True):
     """A run as it is on record.
 
+    documents: what it was started with, by path
     private: what was kept beside the run when it began
     """
 
@@ -101,6 +102,7 @@ class Record(msgspec.Struct, frozen=True):
     lines: Sequence[bytes]
     answers: Sequence[bytes]
     report: ChainReport
+    documents: Mapping[str, bytes]
     private: bytes | None = None
 
 
@@ -118,7 +120,10 @@ async def load_record(ledger: Ledger, run_id: str, keys: Keys = _NO_KEYS) -> Rec
     answers: list[bytes] = []
     while page := await ledger.answers(run_id, len(answers), _PAGE):
         answers += page
-    return Record(state_of(decode(lines[0])), lines, answers, read_chain(lines), await ledger.private(run_id))
+    state = state_of(decode(lines[0]))
+    stored = await ledger.documents(list(state.documents.values()))
+    documents = {path: stored[digest] for path, digest in state.documents.items() if digest in stored}
+    return Record(state, lines, answers, read_chain(lines), documents, await ledger.private(run_id))
 
 
 async def _require_runbook(ledger: Ledger, run_id: str) -> None:

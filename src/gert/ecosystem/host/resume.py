@@ -16,6 +16,7 @@ from gert.ecosystem.host.binding import Binding
 from gert.ecosystem.host.conduct import Stage, conduct
 from gert.ecosystem.host.console import Console
 from gert.ecosystem.host.database import Database, database_for, ledger_of
+from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.driver import Suspended
 from gert.ecosystem.host.execute import everyone, resolvers, world_for
 from gert.ecosystem.host.facts import host_name
@@ -130,7 +131,7 @@ async def _resume(
         state = record.state
         _require_unfinished(record)
         run = _options(options, state)
-        prepared = Prepared(run, environ)
+        prepared = Prepared(run, environ, Workspace(stored=record.documents))
         require_supported(prepared.program)
         changed = list(changes(prepared, state))
         if changed and not options.allow_changed:
@@ -251,8 +252,6 @@ def ledger_for(options: ResumeOptions, environ: Mapping[str, str]) -> Database:
 
 
 def _state_dir(options: ResumeOptions, environ: Mapping[str, str]) -> str:
-    from gert.ecosystem.host.documents import Workspace
-
     return state_dir(options.state_dir, Workspace().project_root(os.getcwd()), environ)
 
 

@@ -157,4 +157,6 @@ def difference(recorded: Envelope, again: Envelope | None, emitted: str) -> str:
         names = dict.fromkeys((*recorded.data, *again.data))
         if others := [f"`{name}`" for name in names if recorded.data.get(name) != again.data.get(name)]:
             return f"`{recorded.type}` is recorded with another {' and another '.join(others[:_MOST_NAMED])}"
+        if recorded.answers != again.answers:
+            return f"`{recorded.type}` is recorded after other answers"
     return f"`{recorded.type}` is recorded, and the run emits `{emitted}`"

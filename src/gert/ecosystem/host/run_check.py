@@ -53,8 +53,9 @@ def check_run_of(runs: Runs, run_id: str, demands: Demands) -> Verified:
 
 def check_record(archive: Archive, run_id: str, demands: Demands) -> Verified:
     """Verify a run: chain, answers, head, derived rows and seal; of a run that ended also the seal in its trace."""
+    found = Recomputed(run_id)
     try:
-        found, stored = archive.ask(lambda ledger: read_run(ledger, run_id))
+        stored = archive.ask(lambda ledger: read_run(ledger, found))
     except (Busy, Unavailable):
         raise
     except TraceError as problem:

@@ -24,6 +24,7 @@ from gert.kernel.ledger.leases import holds
 from gert.kernel.ledger.limits import check_expects, check_name, check_run_id, check_tool
 from gert.kernel.ledger.record import (
     ANY_RUN,
+    MOST_CALLS,
     NEVER,
     Batch,
     Call,
@@ -93,8 +94,10 @@ class SqlLedger(ABC):
         """The rows of a statement that reads; `heavy` where there may be many."""
 
     @abstractmethod
-    async def _transact(self, begin: Callable[[Batch | None], Transaction[T]]) -> T:
+    async def _transact(self, begin: Callable[[Batch | None], Transaction[T]], run_id: str) -> T:
         """Run a transaction, again where it was undone; it is finished even if the caller is cancelled.
+
+        Those of one run are run in the order in which they were begun here.
 
         begin: makes the transaction, given the batch of an earlier attempt that may have been committed
         """
@@ -132,9 +135,10 @@ class SqlLedger(ABC):
         check_expects(expects)
         fence, terms = self._fences.get(run_id), self._terms
         result = await self._change(
+            run_id,
             lambda attempted: transactions.append(
                 terms, run_id, write, expects, fence, adopt=adopt, attempted=attempted
-            )
+            ),
         )
         if isinstance(result, Written):
             terms.sealer.wrote(result.batch.head)
@@ -145,19 +149,19 @@ class SqlLedger(ABC):
         """Leave a message for a run."""
         check_run_id(run_id)
         check_name("ticket id", ticket_id)
-        message = await self._change(lambda _: transactions.post(self._terms, run_id, kind, body, ticket_id))
+        message = await self._change(run_id, lambda _: transactions.post(self._terms, run_id, kind, body, ticket_id))
         self._wrote(run_id)
         return message
 
     async def write_output(self, run_id: str, pieces: Sequence[Output]) -> None:
         """Keep what running steps print."""
         if pieces:
-            await self._change(lambda _: transactions.write_output(run_id, pieces))
+            await self._change(run_id, lambda _: transactions.write_output(run_id, pieces))
 
     async def claim(self, key: str, limit: int, since: datetime, run_id: str) -> int | None:
         """Count one more use of `key`; None where `limit` were counted since that time already."""
         check_name("key", key)
-        return await self._change(lambda _: transactions.claim(self._terms, key, limit, since, run_id))
+        return await self._change(run_id, lambda _: transactions.claim(self._terms, key, limit, since, run_id))
 
     # --- leases
 
@@ -165,7 +169,7 @@ class SqlLedger(ABC):
         """Take the lease of a run, or renew it; None where another worker holds it."""
         check_run_id(run_id)
         wanted = Lease(run_id, worker_id, 0, NEVER, ttl_seconds, this_process())
-        lease = await self._change(lambda _: transactions.acquire(self._terms, wanted, is_gone))
+        lease = await self._change(run_id, lambda _: transactions.acquire(self._terms, wanted, is_gone))
         if lease is not None:
             self._fences[run_id] = lease.token
         return lease
@@ -173,12 +177,12 @@ class SqlLedger(ABC):
     async def renew(self, run_id: str, worker_id: str, ttl_seconds: float) -> Lease | None:
         """Extend a lease that is still held; None where it is not."""
         check_run_id(run_id)
-        return await self._change(lambda _: transactions.renew(self._terms, run_id, worker_id, ttl_seconds))
+        return await self._change(run_id, lambda _: transactions.renew(self._terms, run_id, worker_id, ttl_seconds))
 
     async def release(self, run_id: str, worker_id: str) -> bool:
         """Give a lease back; False where it was not held."""
         check_run_id(run_id)
-        released = await self._change(lambda _: transactions.release(self._terms, run_id, worker_id))
+        released = await self._change(run_id, lambda _: transactions.release(self._terms, run_id, worker_id))
         held = None if released else await self.lease(run_id)
         # A lease that was lost is not claimed any more; that of another worker in this process stays.
         if held is None or held.token != self._fences.get(run_id):
@@ -226,12 +230,16 @@ class SqlLedger(ABC):
         return [Event(*row) for row in rows]
 
     async def answers(self, run_id: str, since: int = 0, limit: int = 1000) -> list[bytes]:
-        """The answers of a run after a number, in order."""
-        return self._bytes(run_id, await self._of_run(sql.ANSWERS, run_id, since, limit, heavy=True))
+        """The answers of a run after a number, in order; TraceError where one is missing."""
+        rows = await self._of_run(sql.ANSWERS, run_id, since, limit, heavy=True)
+        for number, row in enumerate(rows, since + 1):
+            if row[0] != number:
+                raise TraceError(f"answer {number} of run `{run_id}` is missing")
+        return self._bytes(run_id, [row[1:] for row in rows])
 
     async def documents(self, digests: Sequence[str]) -> dict[str, bytes]:
         """Stored documents by digest."""
-        found = {digest: await self._rows(sql.DOCUMENT, digest) for digest in digests}
+        found = {digest: await self._read(sql.DOCUMENT, digest) for digest in digests}
         return {digest: bytes(rows[0][0]) for digest, rows in found.items() if rows}
 
     async def private(self, run_id: str) -> bytes | None:
@@ -239,7 +247,7 @@ class SqlLedger(ABC):
         rows = await self._of_run(sql.PRIVATE, run_id)
         return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
 
-    async def calls(self, run_id: str, key: str, limit: int = 100) -> list[Call]:
+    async def calls(self, run_id: str, key: str, limit: int = MOST_CALLS) -> list[Call]:
         """The requests under a key, the newest first."""
         check_name("step key", key)
         return [Call(*row) for row in await self._of_run(sql.CALLS, run_id, key, limit)]
@@ -295,7 +303,7 @@ class SqlLedger(ABC):
         )
         limit = "" if chosen.limit is None else f" LIMIT {int(chosen.limit)}"
         query = f"SELECT {sql.HEAD_COLUMNS} FROM runs WHERE {where} ORDER BY updated_at DESC, run_id DESC{limit}"  # noqa: S608
-        return [head_of(row) for row in await self._rows(query, *values, heavy=True)]
+        return [head_of(row) for row in await self._read(query, *values, heavy=True)]
 
     async def tickets(
         self, *statuses: TicketStatus, run_id: str | None = None, prefix: str | None = None, limit: int = 1000
@@ -308,18 +316,17 @@ class SqlLedger(ABC):
             f"SELECT {sql.TICKET_COLUMNS} FROM tickets WHERE {where}"  # noqa: S608 - constants
             f" ORDER BY created_at, ticket_id LIMIT {int(limit)}"
         )
-        return [TicketRow(*row) for row in await self._rows(query, *values, heavy=True)]
+        return [TicketRow(*row) for row in await self._read(query, *values, heavy=True)]
 
     async def called(self, since: datetime) -> list[tuple[str, int, str]]:
         """The calls of runbook runs since a time: run, number and target of each."""
-        self._check_usable()
-        return [(row[0], row[1], row[2]) for row in await self._rows(sql.CALLED, format_timestamp(since), heavy=True)]
+        rows = await self._read(sql.CALLED, format_timestamp(since), heavy=True)
+        return [(row[0], row[1], row[2]) for row in rows]
 
-    async def holder(self, tenant: str, name: str, semantic_key: str) -> Call | None:
-        """The call that holds a semantic key, or else the newest that had it."""
+    async def holders(self, tenant: str, name: str, semantic_key: str) -> list[Call]:
+        """The calls with a semantic key: first those that hold it, then those that had it, each the newest first."""
         check_tool(tenant, name, semantic_key)
-        rows = await self._rows(sql.HOLDER, tenant, name, semantic_key)
-        return Call(*rows[0]) if rows else None
+        return [Call(*row) for row in await self._read(sql.HOLDERS, tenant, name, semantic_key)]
 
     async def count_calls(
         self, name: str, *, run_id: str | None = None, tenant: str | None = None, since: datetime | None = None
@@ -330,12 +337,12 @@ class SqlLedger(ABC):
         where, values = _where(
             {"name =": name, "run_id =": run_id, "tenant =": tenant, "timestamp >=": begin}, first="kind = 'tool'"
         )
-        rows = await self._rows(f"SELECT count(*) FROM calls WHERE {where}", *values, heavy=True)  # noqa: S608
+        rows = await self._read(f"SELECT count(*) FROM calls WHERE {where}", *values, heavy=True)  # noqa: S608
         return int(rows[0][0])
 
     async def schema_info(self) -> SchemaInfo:
         """What the database says of itself."""
-        rows = await self._rows(sql.SCHEMA)
+        rows = await self._read(sql.SCHEMA)
         return SchemaInfo(self.backend, rows[0][0] if rows else "")
 
     # --- following
@@ -394,7 +401,7 @@ class SqlLedger(ABC):
     async def close(self) -> None:
         """Finish what was begun, and let go."""
         if self._closing is None:
-            if self._loop is not None:
+            if self._loop is not None and not self._loop.is_closed():
                 self._check_usable()
             self._waiting.close()
             self._closing = asyncio.get_running_loop().create_task(self._close())
@@ -423,16 +430,20 @@ class SqlLedger(ABC):
                 "call `asyncio.run` once, around everything",
             )
 
-    def _change(self, begin: Callable[[Batch | None], Transaction[T]]) -> Awaitable[T]:
+    def _change(self, run_id: str, begin: Callable[[Batch | None], Transaction[T]]) -> Awaitable[T]:
         self._check_usable()
         if self._read_only:
             raise TraceError("the ledger is open only for reading")
-        return self._transact(begin)
+        return self._transact(begin, run_id)
 
     async def _of_run(self, statement: str, run_id: str, *values: Any, heavy: bool = False) -> Sequence[Sequence[Any]]:
         """Rows of one run; none for what cannot be the id of a run."""
         self._check_usable()
         return await self._rows(statement, run_id, *values, heavy=heavy) if is_run_id(run_id) else ()
+
+    async def _read(self, statement: str, *values: Any, heavy: bool = False) -> Sequence[Sequence[Any]]:
+        self._check_usable()
+        return await self._rows(statement, *values, heavy=heavy)
 
     def _bytes(self, run_id: str, rows: Sequence[Sequence[Any]]) -> list[bytes]:
         found = [row[0] for row in rows]

@@ -20,6 +20,10 @@ _UNREADABLE: Final = (msgspec.MsgspecError, TypeError, UnicodeDecodeError, Recur
 def head_of(row: Sequence[Any]) -> Head:
     """The head of a run from `sql.HEAD_COLUMNS`."""
     run_id, kind, tenant, count, hashed, answers, answers_hash, snapshot, started_at, updated_at, seal = row
+    numbers, texts = (count, answers), (kind, tenant or "", hashed, answers_hash, started_at, updated_at, seal or "")
+    # SQLite keeps what it is given, whatever the type of a column.
+    if not ({*map(type, numbers)} <= {int} and {*map(type, texts)} <= {str}):
+        raise TraceError(f"the head of run `{run_id}` cannot be read")
     return Head(
         run_id, kind, tenant, count, hashed, answers, answers_hash, _snapshot(snapshot, run_id), started_at,
         updated_at, seal,

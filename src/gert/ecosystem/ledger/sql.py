@@ -10,6 +10,7 @@ from functools import cache
 from typing import Final, Literal
 
 from gert.kernel.events.chain import GENESIS
+from gert.kernel.ledger.record import MOST_CALLS
 
 Backend = Literal["sqlite", "postgres"]
 
@@ -52,7 +53,7 @@ _TABLES: Final = {
     "calls": """CREATE TABLE calls (
         run_id TEXT{c} NOT NULL, seq {number} NOT NULL, kind TEXT NOT NULL, key TEXT{c} NOT NULL, name TEXT{c} NOT NULL,
         tenant TEXT{c} NOT NULL, timestamp TEXT{c} NOT NULL, input_hash TEXT NOT NULL, semantic_key TEXT{c},
-        outcome TEXT NOT NULL, done_seq {number}, drift TEXT NOT NULL, held {number} NOT NULL,
+        outcome TEXT NOT NULL, done_seq {number}, drift TEXT NOT NULL, last_seq {number} NOT NULL,
         PRIMARY KEY (run_id, seq)
     ){keyed}""",
     # A rerun takes over the answered tickets of the run it is a rerun of.
@@ -79,8 +80,6 @@ _INDEXES: Final = (
     "CREATE INDEX calls_by_key ON calls (run_id, key, seq)",
     "CREATE INDEX calls_by_name ON calls (tenant, name, timestamp) WHERE kind = 'tool'",
     "CREATE INDEX calls_by_semantic ON calls (tenant, name, semantic_key) WHERE semantic_key IS NOT NULL",
-    # Two calls with one semantic key are never both open or done.
-    "CREATE UNIQUE INDEX calls_held ON calls (tenant, name, semantic_key) WHERE held = 1",
     "CREATE INDEX tickets_by_run ON tickets (run_id, status)",
     "CREATE INDEX tickets_by_status ON tickets (status, created_at)",
     "CREATE INDEX inbox_by_run ON inbox (run_id, id)",
@@ -150,21 +149,12 @@ ADD_EVENT: Final = (
 )
 ADD_ANSWER: Final = "INSERT INTO answers (run_id, n, line) VALUES ($1, $2, $3)"
 CALL_COLUMNS: Final = (
-    "run_id, seq, kind, key, name, tenant, timestamp, input_hash, semantic_key, outcome, done_seq, drift"
+    "run_id, seq, kind, key, name, tenant, timestamp, input_hash, semantic_key, outcome, done_seq, drift, last_seq"
 )
-ADD_CALL: Final = (
-    f"INSERT INTO calls ({CALL_COLUMNS}, held) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
-)
-# A call that turns out to have happened after all holds its key again, unless another has it by now.
+ADD_CALL: Final = f"INSERT INTO calls ({CALL_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
 END_CALL: Final = """
-UPDATE calls SET outcome = coalesce($3::text, outcome), done_seq = coalesce($4::bigint, done_seq),
-    drift = coalesce($5::text, drift),
-    held = CASE WHEN $3::text IS NULL THEN held WHEN $6::bigint = 0 OR semantic_key IS NULL THEN 0
-        WHEN held = 1 THEN 1
-        WHEN EXISTS (
-            SELECT 1 FROM calls AS other WHERE other.tenant = calls.tenant AND other.name = calls.name
-                AND other.semantic_key = calls.semantic_key AND other.held = 1
-        ) THEN 0 ELSE 1 END
+UPDATE calls SET last_seq = $3, outcome = coalesce($4::text, outcome), drift = coalesce($5::text, drift),
+    done_seq = CASE WHEN $4::text IS NULL THEN done_seq ELSE $3 END
 WHERE run_id = $1 AND seq = $2
 """
 TICKET_COLUMNS: Final = "ticket_id, run_id, seq, step_id, created_at, expires_at, status, done_seq"
@@ -196,7 +186,7 @@ LAST_LINES: Final = "SELECT line FROM events WHERE run_id = $1 ORDER BY seq DESC
 EVENTS: Final = (
     "SELECT seq, type, timestamp, summary_type, line FROM events WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3"
 )
-ANSWERS: Final = "SELECT line FROM answers WHERE run_id = $1 AND n > $2 ORDER BY n LIMIT $3"
+ANSWERS: Final = "SELECT n, line FROM answers WHERE run_id = $1 AND n > $2 ORDER BY n LIMIT $3"
 CALLED: Final = (
     "SELECT run_id, seq, name FROM calls WHERE tenant = '' AND kind = 'tool' AND timestamp >= $1 ORDER BY run_id, seq"
 )
@@ -207,14 +197,16 @@ CALLS: Final = (
     " (SELECT seq FROM calls WHERE run_id = $1 AND key = $2 ORDER BY seq DESC LIMIT $3) ORDER BY seq DESC"
 )
 ALL_CALLS: Final = f"SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3"
-LAST_CALL: Final = "SELECT coalesce(max(seq), 0) FROM calls WHERE run_id = $1 AND key = $2"
+LAST_CALL: Final = (
+    "SELECT coalesce(max(last_seq), 0) FROM calls WHERE run_id = $1 AND seq IN"
+    f" (SELECT seq FROM calls WHERE run_id = $1 AND key = $2 ORDER BY seq DESC LIMIT {MOST_CALLS})"
+)
 OPEN_CALLS: Final = f"SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 AND outcome = 'open' ORDER BY seq LIMIT $2"
-_HOLDING: Final = "('open', 'success', 'unknown_outcome')"
-_SAME: Final = f"SELECT {CALL_COLUMNS} FROM calls WHERE tenant = $1 AND name = $2 AND semantic_key = $3"
-HOLDERS: Final = f"{_SAME} AND outcome IN {_HOLDING} ORDER BY held DESC, timestamp, seq"
-HOLDER: Final = (
-    f"{_SAME} ORDER BY CASE WHEN outcome IN {_HOLDING} THEN 1 ELSE 0 END DESC, held DESC,"
-    " timestamp DESC, seq DESC LIMIT 1"
+# Those that may have happened hold the key and come first.
+HOLDERS: Final = (
+    f"SELECT {CALL_COLUMNS} FROM calls WHERE tenant = $1 AND name = $2 AND semantic_key = $3"
+    " ORDER BY CASE WHEN outcome IN ('open', 'success', 'unknown_outcome') THEN 0 ELSE 1 END,"
+    f" timestamp DESC, run_id DESC, seq DESC LIMIT {MOST_CALLS}"
 )
 SUMMARY: Final = (
     "SELECT line FROM events WHERE run_id = $1 AND summary_type = $2 AND summary_type IS NOT NULL"

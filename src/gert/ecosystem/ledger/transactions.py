@@ -19,7 +19,6 @@ from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.ledger.append_rules import check_follows, rival, settled
 from gert.kernel.ledger.leases import IsGone, acquired, check_fence, released, renewed
 from gert.kernel.ledger.record import (
-    HOLDING,
     Batch,
     Call,
     CallEnd,
@@ -124,7 +123,7 @@ def append(
     batch = write(head, terms.stamp())
     check_follows(head, batch)
     calls, ends = settled(batch)
-    other = yield from _rival(run_id, calls, ends)
+    other = yield from _rival(terms.dialect, run_id, calls, ends)
     if other is not None:
         return Held(other)
     if not batch.events and not batch.answers and not batch.documents:
@@ -161,12 +160,16 @@ def _check_head(head: Head, sealer: Sealer, *, adopt: bool) -> Transaction[None]
     sealer.check(head, bytes(rows[0][0]) if rows else None, adopt=adopt)
 
 
-def _rival(run_id: str, calls: Sequence[Call], ends: Sequence[CallEnd]) -> Transaction[Call | None]:
+def _rival(dialect: Dialect, run_id: str, calls: Sequence[Call], ends: Sequence[CallEnd]) -> Transaction[Call | None]:
     holders: dict[int, list[Call]] = {}
-    for call in calls:
-        if call.held:
-            rows = yield Read(sql.HOLDERS, (call.tenant, call.name, call.semantic_key))
-            holders[call.seq] = [Call(*row) for row in rows]
+    holding = {call.seq: (call.tenant, call.name, call.semantic_key) for call in calls if call.held}
+    if dialect.serialize is not None:
+        # Always in the same order, so that two appends never wait for each other.
+        for name in sorted({msgspec.json.encode(key).decode() for key in holding.values()}):
+            yield Read(dialect.serialize, (name,))
+    for seq, key in holding.items():
+        rows = yield Read(sql.HOLDERS, key)
+        holders[seq] = [call for row in rows if (call := Call(*row)).held]
     return rival(run_id, calls, ends, lambda call: holders[call.seq]) if holders else None
 
 
@@ -188,9 +191,9 @@ def _put(before: Head, batch: Batch, calls: Sequence[Call], ends: Sequence[CallE
         yield Change(sql.SET_HEAD, (row,))
     if ends:
         # One change a call: a later event about it supplements the earlier one.
-        yield Change(sql.END_CALL, [(run_id, *end, int(end.outcome in HOLDING)) for end in ends])
+        yield Change(sql.END_CALL, [(run_id, *end) for end in ends])
     if calls:
-        yield Change(sql.ADD_CALL, [(*msgspec.structs.astuple(call), int(call.held)) for call in calls])
+        yield Change(sql.ADD_CALL, [msgspec.structs.astuple(call) for call in calls])
     if batch.tickets:
         yield Change(sql.ADD_TICKET, [msgspec.structs.astuple(ticket) for ticket in batch.tickets])
     if batch.ticket_ends:

@@ -1,56 +1,72 @@
-"""Verification of a run in a ledger: everything is read once, a page at a time."""
+"""Verifying a run in a ledger: everything it has is read once, a page at a time."""
 
 from typing import Final
 
-from gert.errors import RunError
+from gert.errors import Busy, RunNotFound, TraceError, Unavailable
+from gert.kernel.events.seal import Check
 from gert.kernel.foundation.signature import Keys
 from gert.kernel.ledger.port import Ledger
-from gert.kernel.ledger.record import Call, TicketRow
+from gert.kernel.ledger.record import Call, Head
 from gert.kernel.ledger.verify import Recomputed, RunReport, Stored, check_run
 
 _NO_KEYS: Final = Keys()
-_PAGE: Final = 500
+_PAGE: Final = 1000
+_MOST_PASSES: Final = 100
+_ALL: Final = 1_000_000
 
 
 async def verify_run(
     ledger: Ledger, run_id: str, keys: Keys = _NO_KEYS, *, require_seal: bool = False, key_id: str | None = None
 ) -> RunReport:
-    """Check a run against everything the ledger stores of it; RunError where there is no such run."""
-    found, stored = await read_run(ledger, run_id)
-    if stored.head is None and not found.events:
-        raise RunError(f"there is no run `{run_id}`", hint="`gert run list` shows what there is")
+    """Check what a ledger stores of a run against what its events and answers lead to; RunNotFound where there is none.
+
+    A row that cannot be read fails the verification; a ledger that cannot be read raises.
+    """
+    found = Recomputed(run_id)
+    try:
+        stored = await read_run(ledger, found)
+    except (Busy, Unavailable):
+        raise
+    except TraceError as error:
+        return RunReport(run_id, (Check(1, "rows", passed=False, reason=error.message),), found.events)
+    if stored.head is None and not found.events and not found.answers:
+        raise RunNotFound(f"there is no run `{run_id}`", hint="`gert run list` shows the runs of this ledger")
     return check_run(found, stored, keys, require_seal=require_seal, key_id=key_id)
 
 
-async def read_run(ledger: Ledger, run_id: str) -> tuple[Recomputed, Stored]:
-    """Read a run, and compute again what follows from it; a run that grows meanwhile is read on."""
-    found = Recomputed(run_id)
-    while True:
-        before = found.events
-        while page := await ledger.events(run_id, found.events, _PAGE):
-            await _take_answers(ledger, found, found.answers_named(page))
-            found.add_events(page)
+async def read_run(ledger: Ledger, found: Recomputed) -> Stored:
+    """Read a run until its head stays as it is while the rest is read; of a run that grows, only what is new."""
+    run_id, since = found.run_id, 0
+    head: Head | None = None
+    for _ in range(_MOST_PASSES):
         head = await ledger.head(run_id)
-        await _take_answers(ledger, found, head.answers if head is not None else 0)
-        if found.events == before or head is None or head.count <= found.events:
+        since = await _read_events(ledger, found, since)
+        calls, status = await _calls(ledger, run_id), await ledger.status(run_id)
+        stored = Stored(head, status, calls, await ledger.tickets(run_id=run_id, limit=_ALL))
+        if await ledger.head(run_id) == head:
             break
-    await _take_answers(ledger, found, None)
-    status = await ledger.status(run_id)
-    tickets: list[TicketRow] = await ledger.tickets(run_id=run_id, limit=1_000_000)
-    return found, Stored(head, status, await _calls(ledger, run_id), tickets)
+    return stored
 
 
-async def _take_answers(ledger: Ledger, found: Recomputed, until: int | None) -> None:
-    """Take answers up to a number, or all that are left."""
-    while until is None or found.answers < until:
-        page = await ledger.answers(found.run_id, found.answers, _PAGE if until is None else until - found.answers)
-        if not page:
+async def _read_events(ledger: Ledger, found: Recomputed, since: int) -> int:
+    while rows := await ledger.events(found.run_id, since, _PAGE):
+        await _read_answers(ledger, found, found.answers_named(rows))
+        found.add_events(rows)
+        since = rows[-1].seq
+    await _read_answers(ledger, found, _ALL)
+    return since
+
+
+async def _read_answers(ledger: Ledger, found: Recomputed, until: int) -> None:
+    while found.answers < until:
+        lines = await ledger.answers(found.run_id, found.answers, min(_PAGE, until - found.answers))
+        if not lines:
             return
-        found.add_answers(page)
+        found.add_answers(lines)
 
 
 async def _calls(ledger: Ledger, run_id: str) -> list[Call]:
     calls: list[Call] = []
-    while page := await ledger.all_calls(run_id, calls[-1].seq if calls else 0, _PAGE):
-        calls += page
+    while rows := await ledger.all_calls(run_id, calls[-1].seq if calls else 0, _PAGE):
+        calls += rows
     return calls

@@ -9,7 +9,6 @@ from typing import Self
 from pydantic import BaseModel
 
 from gert.errors import InputError
-from gert.kernel.agent.book import Book
 from gert.kernel.agent.bound import BoundRun
 from gert.kernel.agent.guards.stack import order_middleware, require_middleware
 from gert.kernel.agent.lifecycle import Lifecycle
@@ -30,6 +29,7 @@ from gert.kernel.agent.ports.loop import Loop
 from gert.kernel.agent.ports.model import ModelCallOptions, ModelPort, OnToken, OutputT, ToolDefinition
 from gert.kernel.agent.ports.store import EventStore, ledger_of
 from gert.kernel.agent.ports.tool import ToolCallable, ToolPort, ToolRiskLevel
+from gert.kernel.agent.run_log import RunLog
 from gert.kernel.agent.shapes import (
     ContextVersion,
     KernelPolicy,
@@ -93,12 +93,12 @@ class AgentKernel:
         for each in ordered:
             if (learn := getattr(each, "bind_capabilities", None)) is not None:
                 learn(self._tools.capabilities)
-        self._book = Book(self.ledger, getattr(store, "fences", None))
-        self._models = ModelSteps(self._book, model_port, self._tools, ordered)
-        self._tool_steps = ToolSteps(self._book, self._tools, ordered, loop)
-        self._lifecycle = Lifecycle(self._book)
-        self._notes = Notes(self._book)
-        self._watching = Watching(self._book)
+        self._log = RunLog(self.ledger)
+        self._models = ModelSteps(self._log, model_port, self._tools, ordered)
+        self._tool_steps = ToolSteps(self._log, self._tools, ordered, loop)
+        self._lifecycle = Lifecycle(self._log)
+        self._notes = Notes(self._log)
+        self._watching = Watching(self._log)
 
     async def close(self) -> None:
         """Wait for the calls under way, begin no others, and close the store; closing twice is closing once."""
@@ -278,7 +278,7 @@ class AgentKernel:
         """Run a workflow, or go on with it: steps on record are not taken again."""
         async with self.run(tenant=tenant, run_id=run_id) as run:
             context = WorkflowContext(
-                run_id=run.run_id, tenant=tenant, store=self.store, pause_api=self, events=(), book=self._book
+                run_id=run.run_id, tenant=tenant, store=self.store, pause_api=self, events=(), log=self._log
             )
             with self._work.call():
                 return await run_workflow(context, workflow)
@@ -491,7 +491,7 @@ class AgentKernel:
         if not str(event_type.value).startswith("harness_") or payload.kind != event_type.value:
             raise InputError(f"expected an event of a harness, found `{event_type.value}` with `{payload.kind}`")
         entry = Entry(to_entry_payload(payload), parent_step_key)
-        written = await self._book.note(run_id, tenant.tenant_id, (entry,))
+        written = await self._log.note(run_id, tenant.tenant_id, (entry,))
         return event_from_line(written.batch.events[-1].line)
 
     # Tools

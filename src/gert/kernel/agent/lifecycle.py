@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from pydantic import BaseModel
 
 from gert.errors import InputError, LeaseLost, RunBlocked, RunError
-from gert.kernel.agent.book import Book
 from gert.kernel.agent.notes import as_json
 from gert.kernel.agent.recordable import words_of
+from gert.kernel.agent.run_log import RunLog
 from gert.kernel.agent.shapes import PauseTicket, RunLease, RunRef, TenantContext
 from gert.kernel.events.agent import PauseRequested, ResumeRequested, RunEnded, RunStarted, RunSummary
 from gert.kernel.events.agent.parts import ToolSignature
@@ -27,28 +27,28 @@ LONGEST_KEY = 1900
 class Lifecycle:
     """Begins, pauses and leases runs."""
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, log: RunLog) -> None:
+        self._log = log
         self._inside: Counter[str] = Counter()
 
     async def start(self, tenant: TenantContext, run_id: str | None, tools: Sequence[ToolSignature]) -> RunRef:
         """Begin a run; RunExists where it has begun."""
-        name = run_id if run_id is not None else self._book.ledger.new_id()
-        await self._book.start(name, tenant.tenant_id, Entry(RunStarted(tool_signatures=tuple(tools))))
+        name = run_id if run_id is not None else self._log.ledger.new_id()
+        await self._log.start(name, tenant.tenant_id, Entry(RunStarted(tool_signatures=tuple(tools))))
         return RunRef(name, tenant.tenant_id)
 
     async def begin(self, tenant: TenantContext, run_id: str | None, tools: Sequence[ToolSignature]) -> RunRef:
         """Begin a run, or go on with it."""
         if run_id is None:
             return await self.start(tenant, None, tools)
-        if await self._book.ledger.head(run_id) is None:
-            await self._book.begin(run_id, tenant.tenant_id, Entry(RunStarted(tool_signatures=tuple(tools))))
-        require_agent_run(await self._book.head(run_id), tenant.tenant_id)
+        if await self._log.ledger.head(run_id) is None:
+            await self._log.begin(run_id, tenant.tenant_id, Entry(RunStarted(tool_signatures=tuple(tools))))
+        require_agent_run(await self._log.head(run_id), tenant.tenant_id)
         return RunRef(run_id, tenant.tenant_id)
 
     async def load(self, run_id: str, tenant: TenantContext | None = None) -> RunRef:
         """A run that has begun."""
-        head = await self._book.head(run_id, tenant)
+        head = await self._log.head(run_id, tenant)
         require_agent_run(head)
         return RunRef(run_id, head.tenant or "")
 
@@ -87,11 +87,11 @@ class Lifecycle:
             if _pauses(head):
                 return False
             # A replay that fails leaves a run as it ended; one that comes through completes a run that had failed.
-            before = head.snapshot.asleep if head.snapshot is not None else None
+            before = head.agent.asleep if head.agent is not None else None
             return before is None or (before == "failed" and ended.status == "completed")
 
         try:
-            await self._book.end_run(run_id, tenant.tenant_id, ended, is_due)
+            await self._log.end_run(run_id, tenant.tenant_id, ended, is_due)
         except LeaseLost:
             # Whether it has ended is for the worker to say that holds it.
             return
@@ -141,7 +141,7 @@ class Lifecycle:
                 raise _not_paused(head)
             return (Entry(ResumeRequested(human_input_json=given, pause_seqs=tuple(paused)), parent_step_key),)
 
-        await self._book.note(run_id, tenant.tenant_id, entries)
+        await self._log.note(run_id, tenant.tenant_id, entries)
         return RunRef(run_id, tenant.tenant_id)
 
     async def unblock(
@@ -161,7 +161,7 @@ class Lifecycle:
             if unblock_key not in keys:
                 raise _not_blocked(head, unblock_key, keys)
 
-        await self._book.note(run_id, tenant.tenant_id, (Entry(said, parent_step_key),), guard=guard)
+        await self._log.note(run_id, tenant.tenant_id, (Entry(said, parent_step_key),), guard=guard)
         return RunRef(run_id, tenant.tenant_id)
 
     async def acquire(
@@ -169,47 +169,39 @@ class Lifecycle:
     ) -> bool:
         """Take a run; from now on this process writes it under the lease."""
         await self._check_tenant(run_id, tenant)
-        held = await self._book.ledger.acquire(run_id, worker_id, ttl_seconds)
+        held = await self._log.ledger.acquire(run_id, worker_id, ttl_seconds)
         if held is None:
             return False
-        if self._book.token(run_id) != held.token:
-            # Another worker may have written meanwhile.
-            self._book.forget(run_id)
-        self._book.fence(run_id, held.token)
+        # Another worker may have written meanwhile.
+        self._log.cache.forget(run_id)
         return True
 
     async def renew(self, run_id: str, worker_id: str, ttl_seconds: float, tenant: TenantContext | None = None) -> bool:
         """Keep a run."""
         await self._check_tenant(run_id, tenant)
-        return await self._book.ledger.renew(run_id, worker_id, ttl_seconds) is not None
+        return await self._log.ledger.renew(run_id, worker_id, ttl_seconds) is not None
 
     async def release(self, run_id: str, worker_id: str, tenant: TenantContext | None = None) -> bool:
         """Give a run back."""
         await self._check_tenant(run_id, tenant)
-        released = await self._book.ledger.release(run_id, worker_id)
-        held = None if released else await self._book.ledger.lease(run_id)
-        # One that was lost is not claimed any more; that of another worker in this process stays.
-        if held is None or held.token != self._book.token(run_id):
-            self._book.fence(run_id, None)
-            self._book.forget(run_id)
-        return released
+        return await self._log.ledger.release(run_id, worker_id)
 
     async def lease(self, run_id: str, tenant: TenantContext | None = None) -> RunLease | None:
         """Who holds a run now."""
         await self._check_tenant(run_id, tenant)
-        held = await self._book.ledger.lease(run_id)
+        held = await self._log.ledger.lease(run_id)
         return None if held is None else as_run_lease(held)
 
     async def _check_tenant(self, run_id: str, tenant: TenantContext | None) -> None:
         """Refuse the run of another tenant; a run that has not begun may be leased first."""
-        head = None if tenant is None else await self._book.ledger.head(run_id)
+        head = None if tenant is None else await self._log.ledger.head(run_id)
         if head is not None and tenant is not None:
             require_agent_run(head, tenant.tenant_id)
 
     async def _paused(
         self, run_id: str, tenant: TenantContext, said: PauseRequested, parent_step_key: str | None
     ) -> PauseTicket:
-        written = await self._book.note(run_id, tenant.tenant_id, (Entry(said, parent_step_key),))
+        written = await self._log.note(run_id, tenant.tenant_id, (Entry(said, parent_step_key),))
         return PauseTicket(run_id, event_id(run_id, written.last), written.last, said.reason)
 
 
@@ -231,11 +223,11 @@ def _check_unblock_key(key: str) -> None:
 
 
 def _pauses(head: Head) -> tuple[Pause, ...]:
-    return head.snapshot.pauses if head.snapshot is not None else ()
+    return head.agent.pauses if head.agent is not None else ()
 
 
 def _asleep(head: Head) -> bool:
-    return head.snapshot is not None and head.snapshot.asleep is not None
+    return head.agent is not None and head.agent.asleep is not None
 
 
 def _not_paused(head: Head) -> RunError | RunBlocked:

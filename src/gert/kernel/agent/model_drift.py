@@ -1,17 +1,17 @@
 """Notes that a recorded answer was taken for a question that has changed: one for each such question."""
 
-from gert.kernel.agent.book import Book
-from gert.kernel.agent.looking import Looking
 from gert.kernel.agent.model_words import Asking, ModelStep
 from gert.kernel.agent.ports.model import OutputT
+from gert.kernel.agent.run_log import RunLog
+from gert.kernel.agent.step_lookup import StepLookup
 from gert.kernel.events.agent import ReplayedWithDrift
 from gert.kernel.events.envelope import decode
 from gert.kernel.ledger.compose import Entry
 from gert.kernel.ledger.projection import event_id
-from gert.kernel.ledger.record import Call
+from gert.kernel.ledger.record import Call, Written, last_seq_of
 
 SCANNED = 4000
-"""Events that are read to find an earlier note, where a run is not remembered whole."""
+"""Events that are read to find a note that is not the last one about an answer."""
 
 PAGE = 1000
 
@@ -22,8 +22,8 @@ MOST_KNOWN = 10_000
 class Drifts:
     """Notes drift."""
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, log: RunLog) -> None:
+        self._log = log
         self._known: set[tuple[str, int, str]] = set()
 
     async def note(
@@ -44,28 +44,27 @@ class Drifts:
             input_hash=asking.hash,
         )
         entries = (Entry(said, step.parent_step_key),)
-        looking = Looking(self._book, step.run_id, step.tenant.tenant_id, "model", step.step_key, asking.hash)
+        lookup = StepLookup(self._log, step.run_id, step.tenant.tenant_id, "model", step.step_key, asking.hash)
         while True:
-            calls = await looking.look_anew()
+            calls = await lookup.look_anew()
             noted = any(each.seq == call.seq and each.drift == asking.hash for each in calls)
             if noted or await self._is_noted(step.run_id, call, asking.hash):
                 break
-            standing = looking.standing(calls)
-            if await self._book.end(step.run_id, step.tenant.tenant_id, entries, standing) is not None:
+            expect = lookup.expect(last_seq_of(calls))
+            written = await self._log.write(step.run_id, step.tenant.tenant_id, entries, expect=expect)
+            if isinstance(written, Written):
                 break
-            looking.overtaken()
+            lookup.overtaken()
         if len(self._known) >= MOST_KNOWN:
             self._known.clear()
         self._known.add(name)
 
     async def _is_noted(self, run_id: str, call: Call, input_hash: str) -> bool:
-        known = self._book.noted_drift(run_id, call.seq, input_hash)
-        if known is not None or not call.drift:
-            # Nobody has noted any drift of this answer.
-            return bool(known)
+        if not call.drift:
+            return False
         since, source = call.done_seq or call.seq, event_id(run_id, call.seq)
         for _ in range(SCANNED // PAGE):
-            lines = await self._book.ledger.lines(run_id, since, PAGE)
+            lines = await self._log.ledger.lines(run_id, since, PAGE)
             for line in lines:
                 if b"replayed_with_drift" not in line:
                     continue

@@ -6,8 +6,6 @@ from dataclasses import replace
 from msgspec import structs
 
 from gert.errors import RunError, UsageError
-from gert.kernel.agent.book import Book, Standing
-from gert.kernel.agent.looking import Looking
 from gert.kernel.agent.messages import ChatMessage
 from gert.kernel.agent.middleware import KernelMiddleware, ModelInvocation
 from gert.kernel.agent.model_drift import Drifts
@@ -39,14 +37,16 @@ from gert.kernel.agent.ports.model import (
 )
 from gert.kernel.agent.question import Question, drift, question_of, recorded_question
 from gert.kernel.agent.replay import Ask, Compare, Replay, Wait, decide_model, first_answer
+from gert.kernel.agent.run_log import RunLog
 from gert.kernel.agent.shapes import ModelInput, StepModelResult
+from gert.kernel.agent.step_lookup import StepLookup
 from gert.kernel.agent.tools import Tools
 from gert.kernel.events.agent import ModelCompleted, ModelRequested, RunStarted
 from gert.kernel.events.agent.parts import ToolSignature
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.names import is_run_id
 from gert.kernel.ledger.compose import Entry
-from gert.kernel.ledger.record import Call, Expect, Written
+from gert.kernel.ledger.record import Call, Written
 
 __all__ = ["CAPABILITY_DECISION", "ModelStep", "ModelSteps"]
 
@@ -54,41 +54,41 @@ __all__ = ["CAPABILITY_DECISION", "ModelStep", "ModelSteps"]
 class ModelSteps:
     """Takes model steps."""
 
-    def __init__(self, book: Book, model_port: ModelPort, tools: Tools, middleware: Sequence[KernelMiddleware]) -> None:
-        self._book = book
+    def __init__(
+        self, log: RunLog, model_port: ModelPort, tools: Tools, middleware: Sequence[KernelMiddleware]
+    ) -> None:
+        self._log = log
         self._models = model_port
         self._tools = tools
         self._middleware = tuple(middleware)
-        self._pins = Pins(book)
-        self._drifts = Drifts(book)
+        self._pins = Pins(log)
+        self._drifts = Drifts(log)
 
     async def take(self, step: ModelStep[OutputT]) -> StepModelResult[OutputT]:
         """Replay a step, or ask the model."""
         check_output_schema(step.output_schema)
         pinned = await self._pins.of(step.run_id) if step.tool_drift == "pin" else None
         asking = await self._prepared(step, pinned)
-        looking = Looking(self._book, step.run_id, step.tenant.tenant_id, "model", step.step_key, asking.hash)
+        lookup = StepLookup(self._log, step.run_id, step.tenant.tenant_id, "model", step.step_key, asking.hash)
         admitted = False
         while True:
-            calls, in_flight = await looking.look()
+            calls, in_flight = await lookup.look()
             match decide_model(calls, asking.hash, in_flight):
                 case Replay(call):
                     return await self._replayed(step, call)
                 case Compare(call):
                     return await self._compared(step, asking, call)
                 case Wait():
-                    await looking.wait()
-                case Ask(again=True) if looking.count is None:
-                    await looking.turn()
+                    await lookup.wait()
                 case Ask() as decision:
-                    with self._book.asking(step.run_id, looking.key):
+                    with self._log.in_flight.take(step.run_id, lookup.key):
                         if not admitted and (self._middleware or step.forked_from is not None):
                             await self._admit(step)
                         admitted = True
-                        answer = await self._asked(step, asking, looking, decision, calls)
+                        answer = await self._asked(step, asking, lookup, decision)
                     if answer is not None:
                         return answer
-                    looking.overtaken()
+                    lookup.overtaken()
 
     async def _prepared(self, step: ModelStep[OutputT], pinned: frozenset[ToolSignature] | None) -> Asking:
         capabilities = self._tools.capabilities()
@@ -125,29 +125,23 @@ class ModelSteps:
     async def _admit(self, step: ModelStep[OutputT]) -> None:
         """Let policy refuse a question that is about to be put, once."""
         if step.forked_from is not None:
-            await self._book.check_step(step.forked_from)
+            await self._log.check_step(step.forked_from)
         for middleware in self._middleware:
             await middleware.before_model(run_id=step.run_id, tenant=step.tenant)
 
     async def _asked(
-        self, step: ModelStep[OutputT], asking: Asking, looking: Looking, decision: Ask, calls: Sequence[Call]
+        self, step: ModelStep[OutputT], asking: Asking, lookup: StepLookup, decision: Ask
     ) -> StepModelResult[OutputT] | None:
         """Ask the model; None where somebody else has asked the same meanwhile."""
         entries = [Entry(abandoned(call), step.parent_step_key) for call in decision.abandoned]
         entries.append(Entry(requested(step, asking), step.parent_step_key))
-        written = await self._book.ask(
-            step.run_id,
-            step.tenant.tenant_id,
-            entries,
-            expect=Expect(looking.key, decision.last),
-            standing=looking.standing(calls) if decision.again else None,
-        )
+        expect = lookup.expect(decision.last)
+        written = await self._log.write(step.run_id, step.tenant.tenant_id, entries, expect=expect, step=True)
         if not isinstance(written, Written):
             return None
         seq = written.last
         answer, usage = await self._called(step, asking, seq)
-        standing = Standing(written.batch.head.hash, looking.key, (seq, *(call.seq for call in calls)))
-        found = await self._recorded(step, asking, looking, answer, standing)
+        found = await self._recorded(step, asking, lookup, answer)
         for middleware in self._middleware:
             await middleware.after_model(run_id=step.run_id, tenant=step.tenant, usage=usage)
         return found
@@ -163,7 +157,7 @@ class ModelSteps:
             invocation.allowed_tools,
             invocation.model_options,
         )
-        began = self._book.ledger.now()
+        began = self._log.ledger.now()
         answer: ModelResult[OutputT] | None = None
         try:
             if step.on_token is None:
@@ -175,7 +169,7 @@ class ModelSteps:
             raise  # whoever is closed waits for nothing
         except BaseException as error:
             # Clocks are set back; nothing takes less than no time.
-            elapsed = max(0.0, (self._book.ledger.now() - began).total_seconds())
+            elapsed = max(0.0, (self._log.ledger.now() - began).total_seconds())
             await self._note_failure(step, seq, error, elapsed, getattr(answer, "usage", None))
             raise
 
@@ -189,30 +183,31 @@ class ModelSteps:
     ) -> None:
         said = failed(step.model, seq, error, elapsed, usage)
         try:
-            await self._book.note(step.run_id, step.tenant.tenant_id, (Entry(said, step.parent_step_key),))
+            await self._log.note(step.run_id, step.tenant.tenant_id, (Entry(said, step.parent_step_key),))
         except Exception as unwritten:
             # What went wrong with the model is the news; that it could not be written is said beside it.
             error.add_note(f"the failure could not be recorded: {unwritten}")
 
     async def _recorded(
-        self, step: ModelStep[OutputT], asking: Asking, looking: Looking, answer: ModelCompleted, standing: Standing
+        self, step: ModelStep[OutputT], asking: Asking, lookup: StepLookup, answer: ModelCompleted
     ) -> StepModelResult[OutputT]:
         """Record an answer, and give what every replay gives: this one, unless another was recorded before it."""
         entries = (Entry(answer, step.parent_step_key), Entry(decided(step, asking), step.parent_step_key))
-        done = await looking.end(entries, answer.request_seq, standing, ("open", None), wins=True)
-        if looking.moved:
-            first = first_answer(await looking.look_anew(), (asking.hash,))
-            if first is not None and first.seq != answer.request_seq:
+        seq = answer.request_seq
+        done = await lookup.end(entries, seq, seq, ("open", None), wins=True)
+        if lookup.moved:
+            first = first_answer(await lookup.look_anew(), (asking.hash,))
+            if first is not None and first.seq != seq:
                 return await self._replayed(step, first)
         return result(step, answer, done.first if done is not None else 0, replayed=False)
 
     async def _replayed(self, step: ModelStep[OutputT], call: Call) -> StepModelResult[OutputT]:
-        answer = await self._book.said(step.run_id, call.done_seq, ModelCompleted)
+        answer = await self._log.said(step.run_id, call.done_seq, ModelCompleted)
         return result(step, answer, call.done_seq or 0, replayed=True)
 
     async def _compared(self, step: ModelStep[OutputT], asking: Asking, call: Call) -> StepModelResult[OutputT]:
         """An answer is on record for this key, to a question that was not quite this one."""
-        then = recorded_question(await self._book.said(step.run_id, call.seq, ModelRequested))
+        then = recorded_question(await self._log.said(step.run_id, call.seq, ModelRequested))
         now = asking.question
         if then.tools != now.tools:
             if step.tool_drift == "pin" and set(then.tools) <= set(self._tools.signatures()):
@@ -242,15 +237,15 @@ class ModelSteps:
         fork = f"{step.run_id}::fork::{sha256_hex(f'{step.step_key}:{asking.hash}'.encode())[:16]}"
         if not is_run_id(fork):
             raise RunError(f"`{fork}` is too long to be a run id", hint="begin another run instead of forking this one")
-        if await self._book.ledger.head(fork) is None:
+        if await self._log.ledger.head(fork) is None:
             # A run that takes no steps now takes none elsewhere either.
-            await self._book.check_step(step.run_id)
+            await self._log.check_step(step.run_id)
             await self._drifts.note(step, asking, call, fields, fork)
             # A run that is pinned is so wherever it goes on.
             pinned = await self._pins.of(step.run_id) if step.tool_drift == "pin" else None
             tools = self._tools.signatures() if pinned is None else tuple(sorted(pinned))
             started = RunStarted(tool_signatures=tools, forked_from=step.run_id)
-            await self._book.begin(fork, step.tenant.tenant_id, Entry(started))
+            await self._log.begin(fork, step.tenant.tenant_id, Entry(started))
         found = await self.take(structs.replace(step, run_id=fork, replay_policy="strict", forked_from=step.run_id))
         return replace(found, forked_from_run_id=step.run_id, drift_fields=fields)
 

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from gert.errors import InputError, ReplayConsistencyError
-from gert.kernel.agent.book import Book
 from gert.kernel.agent.payloads import RunSummaryPayload
+from gert.kernel.agent.run_log import RunLog
 from gert.kernel.agent.serde import plain_value
 from gert.kernel.agent.shapes import TenantContext
 from gert.kernel.events.agent import ContextRead, RunSummary
@@ -24,8 +24,8 @@ CHECKPOINT = "checkpoint::"
 class Notes:
     """Writes and finds what runs note."""
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, log: RunLog) -> None:
+        self._log = log
 
     async def summarize(
         self,
@@ -43,7 +43,7 @@ class Notes:
         if summary_type == TASK_PROGRESS and read_units(summary_json) is None:
             raise InputError('expected tasks such as {"units":[{"id":"deploy","state":"pending"}]}')
         said = RunSummary(summary_type=summary_type, summary_json=summary_json, step_key=step_key)
-        written = await self._book.note(run_id, tenant.tenant_id, (Entry(said, parent_step_key),))
+        written = await self._log.note(run_id, tenant.tenant_id, (Entry(said, parent_step_key),))
         return written.last
 
     async def latest(
@@ -51,11 +51,11 @@ class Notes:
     ) -> RunSummaryPayload | None:
         """The newest summary of a type."""
         if tenant is not None:
-            await self._book.head(run_id, tenant)
-        line = await self._book.ledger.summary(run_id, summary_type)
+            await self._log.head(run_id, tenant)
+        line = await self._log.ledger.summary(run_id, summary_type)
         if line is None:
             # An unknown run is an error, a run without such a summary is not.
-            await self._book.head(run_id)
+            await self._log.head(run_id)
             return None
         said = _summary(line)
         return RunSummaryPayload(summary_type=said.summary_type, summary_json=said.summary_json, step_key=said.step_key)
@@ -67,8 +67,8 @@ class Notes:
 
     async def artifacts(self, run_id: str, tenant: TenantContext | None = None) -> dict[str, object]:
         """The newest value of every artifact, by key."""
-        await self._book.head(run_id, tenant)
-        lines = await self._book.ledger.latest_summaries(run_id, ARTIFACT)
+        await self._log.head(run_id, tenant)
+        lines = await self._log.ledger.latest_summaries(run_id, ARTIFACT)
         said = [_summary(line) for line in lines]
         return {each.summary_type.removeprefix(ARTIFACT): _value(each.summary_json) for each in said}
 
@@ -83,7 +83,7 @@ class Notes:
     ) -> str:
         """Read something from outside the run once; a replay reads what was read then."""
         while True:
-            calls = await self._book.calls(run_id, tenant.tenant_id, "read", step_key, "")
+            calls = await self._log.calls(run_id, tenant.tenant_id, "read", step_key, "")
             if calls and calls[0].name != source:
                 raise ReplayConsistencyError(
                     f"step `{step_key}` was recorded with another source, `{calls[0].name}`",
@@ -91,12 +91,13 @@ class Notes:
                     hint="use another step key",
                 )
             if calls:
-                return (await self._book.said(run_id, calls[0].seq, ContextRead)).content
+                return (await self._log.said(run_id, calls[0].seq, ContextRead)).content
             content = await look()
             said = ContextRead(source=source, step_key=step_key, content=content)
             expect = Expect(key_of("read", step_key, ""), 0)
             entry = Entry(said, parent_step_key)
-            if isinstance(await self._book.ask(run_id, tenant.tenant_id, (entry,), expect=expect), Written):
+            written = await self._log.write(run_id, tenant.tenant_id, (entry,), expect=expect, step=True)
+            if isinstance(written, Written):
                 return content
 
 

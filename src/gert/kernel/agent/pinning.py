@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from gert.kernel.agent.book import Book
+from gert.kernel.agent.run_log import RunLog
 from gert.kernel.events.agent import ModelRequested, RunStarted
 from gert.kernel.events.agent.parts import ToolSignature
 from gert.kernel.events.envelope import decode
@@ -17,8 +17,8 @@ PAGE = 500
 class Pins:
     """Finds the tools of runs; what a run began with never changes."""
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, log: RunLog) -> None:
+        self._log = log
         self._known: OrderedDict[str, frozenset[ToolSignature]] = OrderedDict()
 
     async def of(self, run_id: str) -> frozenset[ToolSignature] | None:
@@ -28,8 +28,8 @@ class Pins:
         """
         if run_id in self._known:
             return self._known[run_id]
-        await self._book.head(run_id)  # a run nobody began has no tools, and says so
-        started = await self._book.said(run_id, 1, RunStarted)
+        await self._log.head(run_id)  # a run nobody began has no tools, and says so
+        started = await self._log.said(run_id, 1, RunStarted)
         found = frozenset(started.tool_signatures) or await self._of_first_question(run_id)
         if found is not None:
             self._known[run_id] = found
@@ -40,7 +40,7 @@ class Pins:
     async def _of_first_question(self, run_id: str) -> frozenset[ToolSignature] | None:
         since = 1
         while since < SCANNED:
-            lines = await self._book.ledger.lines(run_id, since, PAGE)
+            lines = await self._log.ledger.lines(run_id, since, PAGE)
             for line in lines:
                 if b"model_requested" in line and isinstance(said := decode(line).payload, ModelRequested):
                     return frozenset(said.allowed_tool_signatures)

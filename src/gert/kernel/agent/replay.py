@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from gert.kernel.ledger.record import Call
+from gert.kernel.ledger.record import Call, last_seq_of
 
 ANSWERED = "success"
 
@@ -47,14 +47,12 @@ class Wait:
 class Ask:
     """Nothing on record answers this.
 
-    last: the number of the newest request under the key
+    last: the number of the last event about the requests under the key
     abandoned: requests of whoever died or gave up, which get an end first
-    again: the same was asked before, by somebody who waits no more
     """
 
     last: int = 0
     abandoned: tuple[Call, ...] = ()
-    again: bool = False
 
 
 ModelDecision = Replay | Compare | Wait | Ask
@@ -119,4 +117,4 @@ def _ask(calls: Sequence[Call], in_flight: frozenset[int]) -> Wait | Ask:
     for call in unfinished:
         if call.seq in in_flight:
             return Wait(call)
-    return Ask(calls[0].seq if calls else 0, unfinished, bool(calls))
+    return Ask(last_seq_of(calls), unfinished)

@@ -86,7 +86,7 @@ def explanation_of(head: Head) -> dict[str, object]:
 
 def _snapshot(head: Head) -> Snapshot:
     require_agent_run(head)
-    return head.snapshot or Snapshot()
+    return head.agent or Snapshot()
 
 
 def _progress_status(snapshot: Snapshot) -> RunProgressStatus:

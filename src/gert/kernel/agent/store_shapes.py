@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from gert.kernel.ledger.agent_fold import LifecycleStatus
 
 RunStateLifecycleStatus: TypeAlias = LifecycleStatus
-StoreBackend: TypeAlias = Literal["sqlite", "postgres", "memory", "jsonl"]
+StoreBackend: TypeAlias = Literal["sqlite", "postgres"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,22 +6,22 @@ from dataclasses import dataclass
 import msgspec
 
 from gert.errors import CapabilityDeniedError
-from gert.kernel.agent.book import Book, Standing
 from gert.kernel.agent.guards.passing import PassingMiddleware
-from gert.kernel.agent.looking import Looking, Stood
 from gert.kernel.agent.middleware import KernelMiddleware, PreparedToolRequest
 from gert.kernel.agent.ports.loop import Loop, Started
 from gert.kernel.agent.ports.tool import ToolExecutionContext, ToolExecutionOutcome, ToolExecutionResult
 from gert.kernel.agent.recordable import named, words_of
 from gert.kernel.agent.replay import first_answer
+from gert.kernel.agent.run_log import RunLog
 from gert.kernel.agent.shapes import StepToolResult, TenantContext
+from gert.kernel.agent.step_lookup import StepLookup, Stood
 from gert.kernel.agent.tool_words import LONGEST_MESSAGE, completed, failure, outcome_of, still_in_doubt
 from gert.kernel.agent.tools import Arguments, Tools
 from gert.kernel.events.agent import RunSummary, ToolCompleted, ToolRequested
 from gert.kernel.foundation.canonical_v1 import require_json
 from gert.kernel.ledger.compose import Entry, check_writable
 from gert.kernel.ledger.projection import event_id
-from gert.kernel.ledger.record import Call
+from gert.kernel.ledger.record import Call, last_seq_of
 
 LATE_RESULT = "late_tool_result"
 
@@ -42,14 +42,14 @@ class ToolStep:
 class Announced:
     """A call that is on record and about to be made.
 
-    standing: what was found under its key
+    last_seq: the last event under its key
     stood: how the call itself stood
     doubted: it is made again, and may have happened before
     """
 
     seq: int
     request: ToolRequested
-    standing: Standing
+    last_seq: int
     stood: Stood = ("open", None)
     by: str | None = None
     reason: str | None = None
@@ -59,8 +59,8 @@ class Announced:
 class ToolCalls:
     """Makes calls, and puts on record how they ended."""
 
-    def __init__(self, book: Book, tools: Tools, middleware: Sequence[KernelMiddleware], loop: Loop) -> None:
-        self._book = book
+    def __init__(self, log: RunLog, tools: Tools, middleware: Sequence[KernelMiddleware], loop: Loop) -> None:
+        self._log = log
         self._tools = tools
         self._loop = loop
         self._middleware = tuple(middleware)
@@ -93,9 +93,9 @@ class ToolCalls:
         # What policy makes of arguments must fit the tool as well.
         return prepared.with_arguments_json(self._tools.canonical(step.tool_name, prepared.arguments_json))
 
-    async def make(self, step: ToolStep, looking: Looking, call: Announced) -> StepToolResult:
+    async def make(self, step: ToolStep, lookup: StepLookup, call: Announced) -> StepToolResult:
         """Make a call; what the tool really did is on record before anybody looks at it."""
-        with self._book.asking(step.run_id, _handing(call.seq)):
+        with self._log.in_flight.take(step.run_id, _handing(call.seq)):
             try:
                 found = await self._called(step, call)
             except GeneratorExit:
@@ -106,16 +106,16 @@ class ToolCalls:
                 stopped = ToolExecutionResult(outcome, "null", error_message=_stopped(error))
                 said = completed(call.seq, step.tool_name, stopped, by=call.by, reason=call.reason)
                 try:
-                    await self._end(step, looking, call, said)
+                    await self._end(step, lookup, call, said)
                 except Exception as unwritten:
                     # The error is the news, even if nothing about it can be recorded.
                     error.add_note(f"the end of the call could not be recorded: {unwritten}")
                 raise
             known = still_in_doubt(found) if call.doubted and found.outcome != "success" else found
             said = completed(call.seq, step.tool_name, known, by=call.by, reason=call.reason)
-            return await self.ended(step, looking, call, said)
+            return await self.ended(step, lookup, call, said)
 
-    async def ended(self, step: ToolStep, looking: Looking, call: Announced, said: ToolCompleted) -> StepToolResult:
+    async def ended(self, step: ToolStep, lookup: StepLookup, call: Announced, said: ToolCompleted) -> StepToolResult:
         """Record an end, and give what the record says from then on: here and in every replay.
 
         Hooks that have an answer at once are recorded together with the end, and not at all where they change nothing.
@@ -125,90 +125,90 @@ class ToolCalls:
         if self._hooks and said.outcome == "success":
             shown = await self._loop.begin(self._shown(step, said))
         if shown is None or not shown.done():
-            said = await self._ended_in_two(step, looking, call, said, shown)
+            said = await self._ended_in_two(step, lookup, call, said, shown)
         else:
-            said = await self._ended_at_once(step, looking, call, said, shown)
-        if looking.moved:
-            return await self.standing(step, looking, call.seq)
+            said = await self._ended_at_once(step, lookup, call, said, shown)
+        if lookup.moved:
+            return await self.standing(step, lookup, call.seq)
         if said.outcome != "success":
             raise failure(said)
         return StepToolResult(step.run_id, call.seq, step.tool_name, said.result_json, replayed=False)
 
     async def _ended_at_once(
-        self, step: ToolStep, looking: Looking, call: Announced, said: ToolCompleted, shown: Started[ToolCompleted]
+        self, step: ToolStep, lookup: StepLookup, call: Announced, said: ToolCompleted, shown: Started[ToolCompleted]
     ) -> ToolCompleted:
         """Record an end with what the hooks made of it."""
         try:
             given = await shown
         except BaseException:
-            await self._end(step, looking, call, self.withheld(said))
+            await self._end(step, lookup, call, self.withheld(said))
             raise
         if given.result_json == said.result_json:
-            await self._end(step, looking, call, said)
+            await self._end(step, lookup, call, said)
             return said
-        await self._end(step, looking, call, self.withheld(said), given)
+        await self._end(step, lookup, call, self.withheld(said), given)
         return given
 
     async def _ended_in_two(
         self,
         step: ToolStep,
-        looking: Looking,
+        lookup: StepLookup,
         call: Announced,
         said: ToolCompleted,
         shown: Started[ToolCompleted] | None,
     ) -> ToolCompleted:
         """Record an end, and then what the hooks make of it, where there are any."""
         if shown is None:
-            await self._end(step, looking, call, said)
+            await self._end(step, lookup, call, said)
             return said
         said = self.withheld(said)
         try:
-            standing = await self._end(step, looking, call, said)
+            last_seq = await self._end(step, lookup, call, said)
         except BaseException:
             shown.cancel()
             raise
         given = await shown
-        if standing is None:
+        if last_seq is None:
             return said
-        stood: Stood = ("success", standing[1])
-        again = await looking.end((Entry(given, step.parent_step_key),), call.seq, standing[0], stood, wins=False)
+        stood: Stood = ("success", last_seq)
+        again = await lookup.end((Entry(given, step.parent_step_key),), call.seq, last_seq, stood, wins=False)
         return given if again is not None else said
 
     def withheld(self, said: ToolCompleted) -> ToolCompleted:
         """An end as it is recorded first: no result is handed over before the hooks have seen it."""
         return msgspec.structs.replace(said, withheld=True) if self._hooks and said.outcome == "success" else said
 
-    async def standing(self, step: ToolStep, looking: Looking, seq: int) -> StepToolResult:
+    async def standing(self, step: ToolStep, lookup: StepLookup, seq: int) -> StepToolResult:
         """What the record says of a step, after others may have had a say; the failure of `seq` where that is all."""
         while True:
-            calls = await looking.look_anew()
+            calls = await lookup.look_anew()
             answer = first_answer(calls)
             if answer is None:
                 ours = next(call for call in calls if call.seq == seq)
-                raise failure(await self._book.said(step.run_id, ours.done_seq, ToolCompleted))
-            found = await self.given(step, looking, answer)
+                raise failure(await self._log.said(step.run_id, ours.done_seq, ToolCompleted))
+            found = await self.given(step, lookup, answer)
             if found is not None:
                 return found
 
-    async def given(self, step: ToolStep, looking: Looking, call: Call) -> StepToolResult | None:
+    async def given(self, step: ToolStep, lookup: StepLookup, call: Call) -> StepToolResult | None:
         """The result of a call that succeeded; None where it must be looked at again.
 
         A result no hook has let pass yet is shown to them now: whoever should have done so died, or was refused.
         """
-        said = await self._book.said(step.run_id, call.done_seq, ToolCompleted)
+        said = await self._log.said(step.run_id, call.done_seq, ToolCompleted)
         if not said.withheld:
             return StepToolResult(step.run_id, call.seq, step.tool_name, said.result_json, replayed=True)
-        if self._book.is_asking(step.run_id, _handing(call.seq)):
-            await looking.wait(_handing(call.seq))
+        if self._log.in_flight.has(step.run_id, _handing(call.seq)):
+            await lookup.wait(_handing(call.seq))
             return None
-        with self._book.asking(step.run_id, _handing(call.seq)):
-            calls = await looking.look_anew()
+        with self._log.in_flight.take(step.run_id, _handing(call.seq)):
+            calls = await lookup.look_anew()
             if call not in calls:
                 return None
             shown = await self._shown(step, said)
             entries = (Entry(shown, step.parent_step_key),)
             stood: Stood = (call.outcome, call.done_seq)
-            if await looking.end(entries, call.seq, looking.standing(calls), stood, wins=False) is None:
+            if await lookup.end(entries, call.seq, last_seq_of(calls), stood, wins=False) is None:
                 return None
             return StepToolResult(step.run_id, call.seq, step.tool_name, shown.result_json, replayed=False)
 
@@ -244,17 +244,17 @@ class ToolCalls:
             return ToolExecutionResult(outcome, "null", error_message=why)
 
     async def _end(
-        self, step: ToolStep, looking: Looking, call: Announced, said: ToolCompleted, *more: ToolCompleted
-    ) -> tuple[Standing, int] | None:
-        """Record an end; None where somebody else has said how the call ended, and then this is kept beside it."""
+        self, step: ToolStep, lookup: StepLookup, call: Announced, said: ToolCompleted, *more: ToolCompleted
+    ) -> int | None:
+        """Record an end and give its number; None where another process recorded one, and this is kept beside it."""
         entries = [Entry(each, step.parent_step_key) for each in (said, *more)]
         wins = said.outcome == "success"
-        written = await looking.end(entries, call.seq, call.standing, call.stood, wins=wins)
+        written = await lookup.end(entries, call.seq, call.last_seq, call.stood, wins=wins)
         if written is not None:
-            return call.standing._replace(hash=written.batch.head.hash), written.last
+            return written.last
         late = msgspec.json.encode(said).decode()
         note = RunSummary(summary_type=LATE_RESULT, summary_json=late, step_key=step.step_key)
-        await self._book.note(step.run_id, step.tenant.tenant_id, (Entry(note, step.parent_step_key),))
+        await self._log.note(step.run_id, step.tenant.tenant_id, (Entry(note, step.parent_step_key),))
         return None
 
     async def _shown(self, step: ToolStep, said: ToolCompleted) -> ToolCompleted:

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from gert.kernel.agent.book import Book, Standing
-from gert.kernel.agent.looking import Looking, Stood
 from gert.kernel.agent.ports.tool import ToolExecutionResult
 from gert.kernel.agent.replay import first_answer
+from gert.kernel.agent.run_log import RunLog
+from gert.kernel.agent.step_lookup import StepLookup, Stood
 from gert.kernel.agent.tool_calls import Announced, ToolCalls, ToolStep
 from gert.kernel.agent.tool_words import (
     MADE_AGAIN,
@@ -24,7 +24,7 @@ from gert.kernel.events.agent import ToolCompleted, ToolRequested
 from gert.kernel.events.agent.parts import ToolOutcome
 from gert.kernel.events.envelope import parse_timestamp
 from gert.kernel.ledger.compose import Entry
-from gert.kernel.ledger.record import Call
+from gert.kernel.ledger.record import Call, last_seq_of
 
 MADE_AGAIN_SECONDS = 60.0
 """How long whoever makes a call again is waited for; after that, they may have died."""
@@ -48,13 +48,13 @@ class Settling:
 class ToolSettling:
     """Settles calls, each as it stood when it was looked at: whoever is slower hears what stands instead."""
 
-    def __init__(self, book: Book, tools: Tools, calls: ToolCalls) -> None:
-        self._book = book
+    def __init__(self, log: RunLog, tools: Tools, calls: ToolCalls) -> None:
+        self._log = log
         self._tools = tools
         self._calls = calls
 
     async def settle(
-        self, step: ToolStep, looking: Looking, calls: Sequence[Call], hashes: Collection[str], settling: Settling
+        self, step: ToolStep, lookup: StepLookup, calls: Sequence[Call], hashes: Collection[str], settling: Settling
     ) -> str:
         """Settle a call that may have happened, and give its result.
 
@@ -70,20 +70,20 @@ class ToolSettling:
             if call.input_hash not in hashes:
                 raise another_call(step.step_key, step.tool_name, call)
         if first_answer(calls) is not None:
-            return (await self._calls.standing(step, looking, calls[0].seq)).result_json
-        if self._book.is_asking(step.run_id, looking.key):
+            return (await self._calls.standing(step, lookup, calls[0].seq)).result_json
+        if self._log.in_flight.has(step.run_id, lookup.key):
             raise under_way(step.tool_name)
-        with self._book.asking(step.run_id, looking.key):
+        with self._log.in_flight.take(step.run_id, lookup.key):
             # Of equal calls that were made at the same time, each may be in doubt.
             call = next((each for each in calls if each.outcome in ("open", "unknown_outcome")), calls[0])
-            request = await self._book.said(step.run_id, call.seq, ToolRequested)
-            found = Announced(call.seq, request, looking.standing(calls), (call.outcome, call.done_seq))
+            request = await self._log.said(step.run_id, call.seq, ToolRequested)
+            found = Announced(call.seq, request, last_seq_of(calls), (call.outcome, call.done_seq))
             if settling.rerun:
-                return await self._made_again(step, looking, call, found, settling)
+                return await self._made_again(step, lookup, call, found, settling)
             said = await self._said(step, call, request, settling)
-            await self._record(step, looking, found, said)
+            await self._record(step, lookup, found, said)
             # Written or not, what stands is the answer: somebody else may have settled it meanwhile.
-            return await self._stands(step, looking, call)
+            return await self._stands(step, lookup, call)
 
     async def _said(self, step: ToolStep, call: Call, request: ToolRequested, settling: Settling) -> ToolCompleted:
         """What came of a call, by whoever knows."""
@@ -98,12 +98,12 @@ class ToolSettling:
         reason = settling.reason or "the tool was asked"
         return completed(call.seq, step.tool_name, looked, by=settling.by, reason=reason)
 
-    async def _record(self, step: ToolStep, looking: Looking, call: Announced, said: ToolCompleted) -> None:
+    async def _record(self, step: ToolStep, lookup: StepLookup, call: Announced, said: ToolCompleted) -> None:
         entries = (Entry(self._calls.withheld(said), step.parent_step_key),)
-        await looking.end(entries, call.seq, call.standing, call.stood, wins=False)
+        await lookup.end(entries, call.seq, call.last_seq, call.stood, wins=False)
 
     async def _made_again(
-        self, step: ToolStep, looking: Looking, call: Call, found: Announced, settling: Settling
+        self, step: ToolStep, lookup: StepLookup, call: Call, found: Announced, settling: Settling
     ) -> str:
         """Make a call again; of several who want to, one does.
 
@@ -114,57 +114,57 @@ class ToolSettling:
         await self._refuse_if_made_again(step, call)
         await self._refuse_if_held(step, call)
         entries = (Entry(made_again(call, settling.by), step.parent_step_key),)
-        written = await looking.end(entries, call.seq, found.standing, found.stood, wins=False, step=True)
+        written = await lookup.end(entries, call.seq, found.last_seq, found.stood, wins=False, step=True)
         if written is None:
-            return await self._stands(step, looking, call)
+            return await self._stands(step, lookup, call)
         stood: Stood = ("unknown_outcome", written.last)
-        standing = found.standing._replace(hash=written.batch.head.hash)
         try:
             # Whoever announced it holds its semantic key again, unless another has it by now.
             await self._refuse_if_held(step, call)
         except BaseException as error:
-            await self._take_back(step, looking, call, standing, stood, error)
+            await self._take_back(step, lookup, call, stood, error)
             raise
         again = Announced(
             call.seq,
             found.request,
-            standing,
+            written.last,
             stood,
             by=settling.by,
             reason=settling.reason or "made again",
             doubted=call.outcome == "unknown_outcome"
             or (call.outcome == "open" and self._calls.changes(found.request)),
         )
-        return (await self._calls.make(step, looking, again)).result_json
+        return (await self._calls.make(step, lookup, again)).result_json
 
     async def _take_back(
-        self, step: ToolStep, looking: Looking, call: Call, standing: Standing, stood: Stood, error: BaseException
+        self, step: ToolStep, lookup: StepLookup, call: Call, stood: Stood, error: BaseException
     ) -> None:
         """It is not made again after all: it stands as it did."""
         try:
-            before = await self._book.said(step.run_id, call.done_seq, ToolCompleted)
-            await looking.end((Entry(before, step.parent_step_key),), call.seq, standing, stood, wins=False)
+            before = await self._log.said(step.run_id, call.done_seq, ToolCompleted)
+            entries = (Entry(before, step.parent_step_key),)
+            await lookup.end(entries, call.seq, stood[1] or 0, stood, wins=False)
         except Exception as unwritten:
             error.add_note(f"that the call was not made again could not be recorded: {unwritten}")
 
     async def _refuse_if_made_again(self, step: ToolStep, call: Call) -> None:
         if call.outcome != "unknown_outcome":
             return
-        event = await self._book.event(step.run_id, call.done_seq)
+        event = await self._log.event(step.run_id, call.done_seq)
         said = event.payload
         if not isinstance(said, ToolCompleted) or said.reason != MADE_AGAIN:
             return
-        age = (self._book.ledger.now() - parse_timestamp(event.timestamp)).total_seconds()
+        age = (self._log.ledger.now() - parse_timestamp(event.timestamp)).total_seconds()
         if age < MADE_AGAIN_SECONDS:
             raise is_made_again(call, said)
 
     async def _refuse_if_held(self, step: ToolStep, call: Call) -> None:
         if call.semantic_key is None or call.held:
             return
-        other = await self._book.ledger.holder(call.tenant, call.name, call.semantic_key)
-        if other is not None and other.held and (other.run_id, other.seq) != (call.run_id, call.seq):
-            raise held(step.tool_name, other)
+        for other in await self._log.ledger.holders(call.tenant, call.name, call.semantic_key):
+            if other.held and (other.run_id, other.seq) != (call.run_id, call.seq):
+                raise held(step.tool_name, other)
 
-    async def _stands(self, step: ToolStep, looking: Looking, call: Call) -> str:
+    async def _stands(self, step: ToolStep, lookup: StepLookup, call: Call) -> str:
         """What the record says of a call now."""
-        return (await self._calls.standing(step, looking, call.seq)).result_json
+        return (await self._calls.standing(step, lookup, call.seq)).result_json

@@ -6,12 +6,12 @@ from typing import Protocol
 from pydantic import BaseModel
 
 from gert.errors import ReplayConsistencyError, RunBlocked
-from gert.kernel.agent.book import Book
-from gert.kernel.agent.looking import Looking
 from gert.kernel.agent.payloads import KernelEvent
 from gert.kernel.agent.ports.store import EventStore, ledger_of
 from gert.kernel.agent.recordable import words_of
+from gert.kernel.agent.run_log import RunLog
 from gert.kernel.agent.shapes import PauseTicket, StepSerde, StepT, TenantContext, WorkflowOutputT, WorkflowRunResult
+from gert.kernel.agent.step_lookup import StepLookup
 from gert.kernel.agent.workflow_places import Keys, Place, Places, own_branches, recorded_order
 from gert.kernel.events.agent import (
     PauseRequested,
@@ -24,7 +24,7 @@ from gert.kernel.events.agent.parts import WorkflowStepFailure
 from gert.kernel.foundation.arguments import checks_arguments
 from gert.kernel.ledger.compose import Entry, check_writable
 from gert.kernel.ledger.projection import event_id
-from gert.kernel.ledger.record import Call, Expect, Written
+from gert.kernel.ledger.record import Call, Written, last_seq_of
 
 LONGEST_MESSAGE = 500
 
@@ -66,14 +66,14 @@ class WorkflowContext:
         store: EventStore,
         pause_api: PauseAPI,
         events: Sequence[KernelEvent],
-        book: Book | None = None,
+        log: RunLog | None = None,
     ) -> None:
         """events: what the caller knows of the run; what counts is what the store has when a step is taken
-        book: that of the kernel, so that a step which is under way there is waited for
+        log: that of the kernel, so that a step which is in flight there is waited for
         """
         self.run_id = run_id
         self.tenant = tenant
-        self._book = book if book is not None else Book(ledger_of(store), getattr(store, "fences", None))
+        self._log = log if log is not None else RunLog(ledger_of(store))
         self._pause_api = pause_api
         self._places = Places()
         self._recorded: Sequence[Place] | None = None
@@ -133,21 +133,21 @@ class WorkflowContext:
 
     async def human_input(self, ticket: PauseTicket) -> str | None:
         """What whoever ended a pause had to say, as JSON."""
-        event = await self._book.event(self.run_id, ticket.seq)
+        event = await self._log.event(self.run_id, ticket.seq)
         key = str(event.data.get("step_key", ""))
-        calls = await self._book.calls(self.run_id, self.tenant.tenant_id, "pause", key, "", fresh=True)
+        calls = await self._log.calls(self.run_id, self.tenant.tenant_id, "pause", key, "", fresh=True)
         ended = next((call.done_seq for call in calls if call.seq == ticket.seq), None)
         if ended is None:
             return None
-        return (await self._book.said(self.run_id, ended, ResumeRequested)).human_input_json
+        return (await self._log.said(self.run_id, ended, ResumeRequested)).human_input_json
 
     async def open_pause(self) -> PauseTicket | None:
         """The newest pause of a workflow the run waits at; None where it waits for something else."""
-        snapshot = (await self._book.head(self.run_id)).snapshot
+        snapshot = (await self._log.head(self.run_id)).agent
         if snapshot is None or not snapshot.pauses or any(pause.blocked for pause in snapshot.pauses):
             return None
         pause = snapshot.pauses[-1]
-        said = await self._book.said(self.run_id, pause.seq, PauseRequested)
+        said = await self._log.said(self.run_id, pause.seq, PauseRequested)
         # A workflow's pauses have keys; others were made by somebody who wants the run to stand still.
         if said.step_key is None:
             return None
@@ -155,34 +155,32 @@ class WorkflowContext:
 
     async def _paused_before(self, key: str) -> Call | None:
         """The newest pause under a key; blocks are none, and end in another way."""
-        for call in await self._book.calls(self.run_id, self.tenant.tenant_id, "pause", key, "", fresh=True):
-            if not (await self._book.said(self.run_id, call.seq, PauseRequested)).blocked:
+        for call in await self._log.calls(self.run_id, self.tenant.tenant_id, "pause", key, "", fresh=True):
+            if not (await self._log.said(self.run_id, call.seq, PauseRequested)).blocked:
                 return call
         return None
 
     async def _step(self, place: Place, action: Callable[[], Awaitable[StepT]], serde: StepSerde[StepT]) -> StepT:
-        looking = Looking(self._book, self.run_id, self.tenant.tenant_id, "workflow", place.key, "")
+        lookup = StepLookup(self._log, self.run_id, self.tenant.tenant_id, "workflow", place.key, "")
         while True:
-            calls, under_way = await looking.look()
+            calls, under_way = await lookup.look()
             if calls and calls[0].name != place.name:
                 raise _other_step(place, calls[0].name)
             if (done := first_success(calls)) is not None:
                 return await self._replayed(place, done, serde)
             if any(call.seq in under_way for call in calls):
-                await looking.wait()
-            elif calls and looking.count is None:
-                await looking.turn()
+                await lookup.wait()
             else:
                 if not calls:
                     await self._check_order(place)
-                with self._book.asking(self.run_id, looking.key):
-                    seq = await self._asked(place, looking, calls)
+                with self._log.in_flight.take(self.run_id, lookup.key):
+                    seq = await self._asked(place, lookup, calls)
                     taken = None if seq is None else await self._taken(place, seq, action, serde)
                 if taken is not None and await self._stands(place, taken[0]):
                     return taken[1]
-                looking.overtaken()
+                lookup.overtaken()
 
-    async def _asked(self, place: Place, looking: Looking, calls: Sequence[Call]) -> int | None:
+    async def _asked(self, place: Place, lookup: StepLookup, calls: Sequence[Call]) -> int | None:
         """Say that the step is about to be taken; None where somebody else has said so meanwhile."""
         entries = [
             Entry(_failed(place, call.seq, "abandoned", "", "whoever took the step is gone"))
@@ -191,13 +189,8 @@ class WorkflowContext:
         ]
         request = WorkflowStepRequested(step_index=place.index, step_name=place.name, step_key=place.key)
         entries.append(Entry(request))
-        asked = await self._book.ask(
-            self.run_id,
-            self.tenant.tenant_id,
-            entries,
-            expect=Expect(looking.key, calls[0].seq if calls else 0),
-            standing=looking.standing(calls) if calls else None,
-        )
+        expect = lookup.expect(last_seq_of(calls))
+        asked = await self._log.write(self.run_id, self.tenant.tenant_id, entries, expect=expect, step=True)
         return asked.last if isinstance(asked, Written) else None
 
     async def _taken(
@@ -217,7 +210,7 @@ class WorkflowContext:
         except BaseException as error:
             await self._note_failure(place, seq, error)
             raise
-        written = await self._book.note(self.run_id, self.tenant.tenant_id, (Entry(said),))
+        written = await self._log.note(self.run_id, self.tenant.tenant_id, (Entry(said),))
         return written.last, result
 
     async def _note_failure(self, place: Place, seq: int, error: BaseException) -> None:
@@ -225,19 +218,19 @@ class WorkflowContext:
         message = words_of(error, LONGEST_MESSAGE)
         failed = _failed(place, seq, reason, type(error).__name__, message)
         try:
-            await self._book.note(self.run_id, self.tenant.tenant_id, (Entry(failed),))
+            await self._log.note(self.run_id, self.tenant.tenant_id, (Entry(failed),))
         except Exception as unwritten:
             # What went wrong with the step is the news; that it could not be written is said beside it.
             error.add_note(f"the failure could not be recorded: {unwritten}")
 
     async def _stands(self, place: Place, seq: int) -> bool:
         """Whether the event of this number is what a replay finds; another process may have been faster."""
-        calls = await self._book.calls(self.run_id, self.tenant.tenant_id, "workflow", place.key, "")
+        calls = await self._log.calls(self.run_id, self.tenant.tenant_id, "workflow", place.key, "")
         first = first_success(calls)
         return first is not None and first.done_seq == seq
 
     async def _replayed(self, place: Place, done: Call, serde: StepSerde[StepT]) -> StepT:
-        said = await self._book.said(self.run_id, done.done_seq, WorkflowStepCompleted)
+        said = await self._log.said(self.run_id, done.done_seq, WorkflowStepCompleted)
         if said.step_index != place.index:
             await self._check_order(place)
         return serde.load(said.result_json)
@@ -245,7 +238,7 @@ class WorkflowContext:
     async def _check_order(self, place: Place) -> None:
         """Refuse a step where the record has another, if steps were taken one after the other, then and now."""
         if self._recorded is None and self._places.orderly:
-            self._recorded = await recorded_order(self._book.ledger, self.run_id)
+            self._recorded = await recorded_order(self._log.ledger, self.run_id)
         # Others may have begun meanwhile, and are on record before this one.
         if self._recorded is None or not self._places.orderly or place.index >= len(self._recorded):
             return

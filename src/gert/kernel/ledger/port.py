@@ -12,6 +12,7 @@ from typing import Protocol, Self
 
 from gert.kernel.ledger.record import (
     ANY_RUN,
+    MOST_CALLS,
     Call,
     Event,
     Expect,
@@ -102,7 +103,7 @@ class Ledger(Protocol):
         ...
 
     async def status(self, run_id: str) -> str | None:
-        """The status column of a run, for verification."""
+        """The stored status of a run, for verification."""
         ...
 
     async def lines(self, run_id: str, since: int = 0, limit: int = 1000) -> list[bytes]:
@@ -133,7 +134,7 @@ class Ledger(Protocol):
         """What was kept beside the run when it began; it is in no event and no export."""
         ...
 
-    async def calls(self, run_id: str, key: str, limit: int = 100) -> list[Call]:
+    async def calls(self, run_id: str, key: str, limit: int = MOST_CALLS) -> list[Call]:
         """The requests under a key, the newest first."""
         ...
 
@@ -181,8 +182,8 @@ class Ledger(Protocol):
         """The calls of runbook runs since a time: run, number and target of each."""
         ...
 
-    async def holder(self, tenant: str, name: str, semantic_key: str) -> Call | None:
-        """The call that holds a semantic key, or else the newest that had it."""
+    async def holders(self, tenant: str, name: str, semantic_key: str) -> list[Call]:
+        """The calls with a semantic key: first those that hold it, then those that had it, each the newest first."""
         ...
 
     async def count_calls(

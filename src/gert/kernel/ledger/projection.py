@@ -84,17 +84,19 @@ class Projection:
         before = self.snapshot if isinstance(self.snapshot, RunbookSnapshot) else RunbookSnapshot()
         match payload:
             case StepStart() if is_call(payload):
-                call = Call(self._run_id, seq, "tool", f"tool:{path}", target_of(payload), "", timestamp)
+                call = Call(self._run_id, seq, "tool", f"tool:{path}", target_of(payload), "", timestamp, last_seq=seq)
                 self.calls.append(call)
             case StepRetry():
                 # Every attempt is a call of its own: limits count what is executed.
                 for each in before.open:
                     if each.path == path:
-                        self.ends.append(CallEnd(each.seq, "failed", seq, None))
-                        self.calls.append(Call(self._run_id, seq, "tool", f"tool:{path}", each.target, "", timestamp))
+                        self.ends.append(CallEnd(each.seq, seq, "failed"))
+                        key = f"tool:{path}"
+                        again = Call(self._run_id, seq, "tool", key, each.target, "", timestamp, last_seq=seq)
+                        self.calls.append(again)
             case StepComplete():
                 outcome = _outcome_of(payload)
-                self.ends += (CallEnd(each.seq, outcome, seq, None) for each in before.open if each.path == path)
+                self.ends += (CallEnd(each.seq, seq, outcome) for each in before.open if each.path == path)
             case ApprovalSubmitted():
                 self.tickets.append(
                     TicketRow(payload.ticket_id, self._run_id, seq, payload.step_id, timestamp, payload.expires_at)
@@ -102,7 +104,7 @@ class Projection:
             case ApprovalResolved():
                 self.ticket_ends.append(TicketEnd(payload.ticket_id, payload.status, seq))
             case RunComplete():
-                self.ends += (CallEnd(each.seq, "unknown_outcome", seq, None) for each in before.open)
+                self.ends += (CallEnd(each.seq, seq, "unknown_outcome") for each in before.open)
                 self.ticket_ends.append(TicketEnd(None, "abandoned", seq))
             case _:
                 pass
@@ -146,7 +148,7 @@ def opened_by(payload: Payload, seq: int, run_id: str, tenant: str, moment: str)
         return None
     kind, step_key, name, input_hash, semantic_key = make(payload)
     key = key_of(kind, step_key, input_hash)
-    call = Call(run_id, seq, kind, key, name, tenant, moment, input_hash, semantic_key)
+    call = Call(run_id, seq, kind, key, name, tenant, moment, input_hash, semantic_key, last_seq=seq)
     # What was read is known at once: it is asked and answered by one event.
     return msgspec.structs.replace(call, outcome="success", done_seq=seq) if kind == "read" else call
 
@@ -205,23 +207,23 @@ _OPENS: Mapping[type[Payload], Callable[[Any], _Opens]] = {
 
 
 def _ends_tool(said: ToolCompleted, seq: int) -> Sequence[CallEnd]:
-    return (CallEnd(said.request_seq, said.outcome, seq, None),)
+    return (CallEnd(said.request_seq, seq, said.outcome),)
 
 
 def _ends_well(said: ModelCompleted | WorkflowStepCompleted, seq: int) -> Sequence[CallEnd]:
-    return (CallEnd(said.request_seq, "success", seq, None),)
+    return (CallEnd(said.request_seq, seq, "success"),)
 
 
 def _ends_badly(said: ModelFailed | WorkflowStepFailed, seq: int) -> Sequence[CallEnd]:
-    return (CallEnd(said.request_seq, said.reason, seq, None),)
+    return (CallEnd(said.request_seq, seq, said.reason),)
 
 
 def _ends_pauses(said: ResumeRequested, seq: int) -> Sequence[CallEnd]:
-    return tuple(CallEnd(pause, "success", seq, None) for pause in said.pause_seqs)
+    return tuple(CallEnd(pause, seq, "success") for pause in said.pause_seqs)
 
 
-def _notes_drift(said: ReplayedWithDrift, _: int) -> Sequence[CallEnd]:
-    return (CallEnd(seq_of(said.source_model_requested_event_id), None, None, said.input_hash),)
+def _notes_drift(said: ReplayedWithDrift, seq: int) -> Sequence[CallEnd]:
+    return (CallEnd(seq_of(said.source_model_requested_event_id), seq, drift=said.input_hash),)
 
 
 _ENDS: Mapping[type[Payload], Callable[[Any, int], Sequence[CallEnd]]] = {

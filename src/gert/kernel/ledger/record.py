@@ -84,6 +84,7 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True):
     input_hash: the hash of what replay compares
     done_seq: the number of the event that ended it
     drift: the hash of the changed question its answer was last taken for
+    last_seq: the number of the last event about it
     """
 
     run_id: str
@@ -98,6 +99,7 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True):
     outcome: CallOutcome = "open"
     done_seq: int | None = None
     drift: str = ""
+    last_seq: int = 0
 
     @property
     def held(self) -> bool:
@@ -106,12 +108,12 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CallEnd(NamedTuple):
-    """What an event says about the request `seq`: how it ended, or for which changed question it was used."""
+    """What the event `event_seq` says about the request `seq`: its outcome, or the changed question it was used for."""
 
     seq: int
-    outcome: CallOutcome | None
-    done_seq: int | None
-    drift: str | None
+    event_seq: int
+    outcome: CallOutcome | None = None
+    drift: str | None = None
 
 
 def ended(call: Call, end: CallEnd) -> Call:
@@ -119,9 +121,19 @@ def ended(call: Call, end: CallEnd) -> Call:
     return msgspec.structs.replace(
         call,
         outcome=call.outcome if end.outcome is None else end.outcome,
-        done_seq=call.done_seq if end.done_seq is None else end.done_seq,
+        done_seq=call.done_seq if end.outcome is None else end.event_seq,
         drift=call.drift if end.drift is None else end.drift,
+        last_seq=end.event_seq,
     )
+
+
+MOST_CALLS: Final = 100
+"""How many requests under one key are looked at: the newest."""
+
+
+def last_seq_of(calls: Sequence[Call]) -> int:
+    """The number of the last event about the requests under a key, which are given the newest first."""
+    return max((call.last_seq for call in calls[:MOST_CALLS]), default=0)
 
 
 class TicketRow(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -196,7 +208,7 @@ class Batch(NamedTuple):
 
 
 class Expect(NamedTuple):
-    """What the writer believes: the last request under a key has this number; 0 where there is none."""
+    """What the writer believes: the number of the last event about the requests under a key; 0 where there is none."""
 
     key: str
     last_seq: int
@@ -219,7 +231,7 @@ class Written(NamedTuple):
 
 
 class Overtaken(NamedTuple):
-    """Nothing was written: another request was made under an expected key."""
+    """Nothing was written: another request was made or ended under an expected key."""
 
     key: str
 

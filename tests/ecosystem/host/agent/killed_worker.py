@@ -19,7 +19,6 @@ from gert.agent import (
     BoundRun,
     EventType,
     HarnessSleepPayload,
-    JSONLStore,
     ModelRequest,
     ModelResult,
     ModelUsage,
@@ -120,7 +119,7 @@ def open_store(kind: str, address: str, schema: str) -> Any:
     """The ledger of the test."""
     if kind == "sqlite":
         return SQLiteStore(address)
-    return JSONLStore(address) if kind == "jsonl" else PostgresStore(address, schema=schema, max_pool_size=2)
+    return PostgresStore(address, schema=schema, max_pool_size=2)
 
 
 def with_tools(kernel: ArtanaKernel, life: Life) -> ArtanaKernel:

@@ -15,7 +15,6 @@ from pydantic import BaseModel
 from gert.agent import (
     ArtanaKernel,
     InMemoryStore,
-    JSONLStore,
     KernelEvent,
     ModelInput,
     ModelRequest,
@@ -36,8 +35,8 @@ SIZE = int(os.environ.get("GERT_TEST_SIZE", "1"))
 _numbers = count(1)
 
 SHARED = ("sqlite", "postgres")
-DURABLE = ("sqlite", "postgres", "jsonl")
-EVERY = ("memory", "sqlite", "postgres", "jsonl")
+DURABLE = ("sqlite", "postgres")
+EVERY = ("memory", "sqlite", "postgres")
 
 
 class Answer(BaseModel):
@@ -67,8 +66,6 @@ class Place:
             return SQLiteStore(self.address, **settings)
         if self.kind == "postgres":
             return PostgresStore(self.address, max_pool_size=4, schema=self.schema, **settings)
-        if self.kind == "jsonl":
-            return JSONLStore(self.address, **settings)
         if not self._memory:
             self._memory.append(InMemoryStore(**settings))
         return self._memory[0]

@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,6 +90,12 @@ async def used(found: Any) -> None:
             pass
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong value that is taken for the name of a file leaves none in the repository."""
+    monkeypatch.chdir(tmp_path)
+
+
 KINDS = (ArtanaKernel, BoundRun, KernelModelClient, InMemoryStore, WorkflowContext)
 
 
@@ -155,7 +162,6 @@ def no_text(wrong: Any, instead: Any = 5) -> Any:
             lambda wrong: ArtanaKernel(store=InMemoryStore(), model_port=Model(), middleware=[wrong]), id="middleware"
         ),
         pytest.param(lambda wrong: gert.agent.SQLiteStore(no_text(wrong)), id="SQLiteStore"),
-        pytest.param(lambda wrong: gert.agent.JSONLStore(no_text(wrong)), id="JSONLStore"),
         pytest.param(lambda wrong: gert.agent.PostgresStore(no_text(wrong)), id="PostgresStore"),
         pytest.param(lambda wrong: StepKey(no_text(wrong, "-")), id="StepKey"),
         pytest.param(lambda wrong: StepKey("a").next(no_text(wrong, "-")), id="StepKey.next"),

@@ -63,7 +63,7 @@ def test_leaving_completes_replaying_adds_nothing_and_a_new_step_reopens(db: str
 
 def test_a_tool_call_that_reopens_a_run_has_the_key_of_its_own_number(db: str) -> None:
     async def scenario() -> None:
-        from gert.kernel.agent.compose import idempotency_key
+        from gert.kernel.ledger.projection import idempotency_key
 
         async with kernel_on(db) as kernel:
 

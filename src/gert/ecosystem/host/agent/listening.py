@@ -120,12 +120,12 @@ class ListenedLedger:
         self._runs: dict[str, InOrder] = {}
 
     async def append(
-        self, run_id: str, write: Write, *, expects: Sequence[Expect] = (), fence: int | None = None
+        self, run_id: str, write: Write, *, expects: Sequence[Expect] = (), adopt: bool = False
     ) -> Written | Overtaken | Held:
         """Append, then tell; also where whoever appends waits no more, since it is written all the same."""
         run = self._runs.setdefault(run_id, InOrder())
         run.pending += 1
-        appending = asyncio.ensure_future(self._ledger.append(run_id, write, expects=expects, fence=fence))
+        appending = asyncio.ensure_future(self._ledger.append(run_id, write, expects=expects, adopt=adopt))
         appending.add_done_callback(partial(self._heard, run_id, run))
         return await asyncio.shield(appending)
 

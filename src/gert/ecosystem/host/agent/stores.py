@@ -34,7 +34,7 @@ from gert.kernel.foundation.signature import Key, Keys
 from gert.kernel.ledger.compose import Entry, compose
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.projection import event_id, idempotency_key
-from gert.kernel.ledger.record import Batch, Head, Written
+from gert.kernel.ledger.record import Batch, Head, RunFilter, Written
 
 PAGE = 1000
 
@@ -46,8 +46,6 @@ class LedgerStore:
     def __init__(self, ledger: Ledger, on_event: OnEvent | None = None, keys: Keys | None = None) -> None:
         listened = ledger if on_event is None else ListenedLedger(ledger, Listener(on_event))
         self.ledger = cast("Ledger", listened)
-        self.fences: dict[str, int] = {}
-        """The tokens of leases taken here; a kernel on this store writes under them too."""
         self._keys = keys if keys is not None else Keys()
 
     async def append_event(
@@ -71,7 +69,7 @@ class LedgerStore:
                 raise RunNotFound(f"run `{run_id}` has not begun")
             return compose(head, moment, tenant_id, (Entry(_keyed(said, run_id, head.count + 1), parent_step_key),))
 
-        written = await self.ledger.append(run_id, write, fence=self.fences.get(run_id))
+        written = await self.ledger.append(run_id, write)
         if not isinstance(written, Written):
             raise RunError(f"another call holds the semantic key of this one, in run `{run_id}`")
         return event_from_line(written.batch.events[0].line)
@@ -98,18 +96,18 @@ class LedgerStore:
 
         With a key to sign with, its end must be sealed, too.
         """
-        from gert.ecosystem.stores.verifying import verify_run
+        from gert.ecosystem.ledger.verify_run import verify_run
 
         return (await verify_run(self.ledger, run_id, self._keys)).holds
 
     async def list_run_ids(self, *, tenant_id: str | None = None, since: datetime | None = None) -> list[str]:
         """The ids of runs, the newest first."""
-        return [head.run_id for head in await self.ledger.runs(tenant=tenant_id, since=since)]
+        return [head.run_id for head in await self.ledger.runs(RunFilter(tenant_id, "agent", since=since))]
 
     async def get_model_cost_sum_for_run(self, run_id: str) -> float:
         """What the models of a run have cost."""
         head = await self.ledger.head(run_id)
-        return head.snapshot.model_cost if head is not None and head.snapshot is not None else 0.0
+        return head.agent.model_cost if head is not None and head.agent is not None else 0.0
 
     async def get_run_state_snapshot(self, *, run_id: str) -> RunStateSnapshotRecord | None:
         """How a run stands."""
@@ -120,7 +118,7 @@ class LedgerStore:
         self, *, tenant_id: str, since: datetime | None = None, status: RunStateLifecycleStatus | None = None
     ) -> list[RunStateSnapshotRecord]:
         """How the runs of a tenant stand, the newest first."""
-        heads = await self.ledger.runs(tenant=tenant_id, since=since, status=status)
+        heads = await self.ledger.runs(RunFilter(tenant_id, "agent", status, since))
         return [found for head in heads if (found := _snapshot(head)) is not None]
 
     async def stream_events(
@@ -139,10 +137,7 @@ class LedgerStore:
 
     async def acquire_run_lease(self, *, run_id: str, worker_id: str, ttl_seconds: int) -> bool:
         """Take a run."""
-        held = await self.ledger.acquire(run_id, worker_id, ttl_seconds)
-        if held is not None:
-            self.fences[run_id] = held.token
-        return held is not None
+        return await self.ledger.acquire(run_id, worker_id, ttl_seconds) is not None
 
     async def renew_run_lease(self, *, run_id: str, worker_id: str, ttl_seconds: int) -> bool:
         """Keep a run."""
@@ -150,12 +145,7 @@ class LedgerStore:
 
     async def release_run_lease(self, *, run_id: str, worker_id: str) -> bool:
         """Give a run back."""
-        released = await self.ledger.release(run_id, worker_id)
-        held = None if released else await self.ledger.lease(run_id)
-        # One that was lost is not claimed any more; that of another worker in this process stays.
-        if held is None or held.token != self.fences.get(run_id):
-            self.fences.pop(run_id, None)
-        return released
+        return await self.ledger.release(run_id, worker_id)
 
     async def get_run_lease(self, *, run_id: str) -> RunLeaseRecord | None:
         """Who has a run."""
@@ -168,9 +158,10 @@ class LedgerStore:
         self, *, tenant_id: str, tool_name: str, semantic_idempotency_key: str
     ) -> ToolSemanticOutcomeRecord | None:
         """What came of the newest call by its semantic key; one without an end counts as of unknown outcome."""
-        call = await self.ledger.holder(tenant_id, tool_name, semantic_idempotency_key)
-        if call is None:
+        calls = await self.ledger.holders(tenant_id, tool_name, semantic_idempotency_key)
+        if not calls:
             return None
+        call = calls[0]
         line = (await self.ledger.lines_at(call.run_id, (call.seq,))).get(call.seq)
         request = None if line is None else decode(line).payload
         if not isinstance(request, ToolRequested):
@@ -208,28 +199,21 @@ class LedgerStore:
 
 @checks_arguments
 class InMemoryStore(LedgerStore):
-    """Runs that live as long as the process."""
+    """Runs that live as long as the store: a SQLite ledger in memory."""
 
     def __init__(self, *, on_event: OnEvent | None = None, **ledger: Any) -> None:
-        from gert.ecosystem.stores.memory_ledger import MemoryLedger
+        from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 
-        super().__init__(MemoryLedger(**ledger), on_event)
-
-
-@checks_arguments
-class JSONLStore(LedgerStore):
-    """Runs in a folder, a file each."""
-
-    def __init__(self, folder: str | PathLike[str], *, on_event: OnEvent | None = None, **ledger: Any) -> None:
-        from gert.ecosystem.stores.jsonl_ledger import JsonlLedger
-
-        key = _key(ledger)
-        super().__init__(JsonlLedger(fspath(folder), key=key, **ledger), on_event, _keys(key))
+        super().__init__(SqliteLedger(":memory:", **ledger), on_event)
 
 
 @checks_arguments
 class SQLiteStore(LedgerStore):
-    """Runs in a SQLite file: the embedded ledger, durable by default."""
+    """Runs in a SQLite file: the embedded ledger, durable by default.
+
+    busy_timeout_ms: how long to wait for other processes, each of `max_retry_attempts` times
+    retry_backoff_seconds: how long to rest after the first of these; twice as long after each further one
+    """
 
     def __init__(
         self,
@@ -248,9 +232,7 @@ class SQLiteStore(LedgerStore):
             SqliteLedger(
                 fspath(database_path),
                 key=key,
-                busy_timeout_ms=busy_timeout_ms,
-                max_retry_attempts=max_retry_attempts,
-                retry_backoff_seconds=retry_backoff_seconds,
+                patience=_patience(busy_timeout_ms, max_retry_attempts, retry_backoff_seconds),
                 **ledger,
             ),
             on_event,
@@ -293,6 +275,13 @@ class PostgresStore(LedgerStore):
         )
 
 
+def _patience(busy_timeout_ms: int, attempts: int, backoff_seconds: float) -> float:
+    """How long, in seconds, all attempts take together."""
+    attempts = max(1, attempts)
+    rests: float = backoff_seconds * (2 ** (attempts - 1) - 1)
+    return attempts * busy_timeout_ms / 1000 + rests
+
+
 def _key(settings: dict[str, Any]) -> Key | None:
     """The key the ends of runs are sealed with: the one that is given, or the one traces are signed with."""
     if "key" in settings:
@@ -313,7 +302,7 @@ def _keyed(said: Payload, run_id: str, seq: int) -> Payload:
 
 
 def _snapshot(head: Head) -> RunStateSnapshotRecord | None:
-    found = head.snapshot
+    found = head.agent
     if found is None:
         return None
     failed = found.status == "failed"

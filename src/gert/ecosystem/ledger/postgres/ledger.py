@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from datetime import datetime
 from typing import Any, Final, Self, TypeVar
+from weakref import WeakValueDictionary
 
 from gert.ecosystem.ledger import sql
 from gert.ecosystem.ledger.ledger import SqlLedger
@@ -80,6 +81,7 @@ class PostgresLedger(SqlLedger):
         self._pool: Any = None
         self._opening: asyncio.Lock | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._is_durable = True
         now = _NOW if clock is None else "NULL"
         lock = f"{sql.LOCK.replace(' FROM runs', f', {now} FROM runs')} FOR UPDATE OF runs"
@@ -180,12 +182,18 @@ class PostgresLedger(SqlLedger):
 
         return await self._retried(read, lambda error: is_transient(error) or is_undone(error))
 
-    async def _transact(self, begin: Callable[[Batch | None], Transaction[T]]) -> T:
+    async def _transact(self, begin: Callable[[Batch | None], Transaction[T]], run_id: str) -> T:
         # A task: a cancelled caller does not undo a change that was asked for.
-        task = asyncio.get_running_loop().create_task(self._changed(begin))
+        task = asyncio.get_running_loop().create_task(self._in_turn(begin, run_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(task)
+
+    async def _in_turn(self, begin: Callable[[Batch | None], Transaction[T]], run_id: str) -> T:
+        """One change to a run after the other: the second would only hold a connection while it waits for the row."""
+        turn = self._turns.setdefault(run_id, asyncio.Lock())
+        async with turn:
+            return await self._changed(begin)
 
     async def _changed(self, begin: Callable[[Batch | None], Transaction[T]]) -> T:
         attempted: list[Batch] = []
@@ -203,13 +211,17 @@ class PostgresLedger(SqlLedger):
                     self._give_up(pool)
                 raise
 
-        return await self._retried(change, lambda error: is_doubtful(error) or is_undone(error))
+        try:
+            return await self._retried(change, lambda error: is_doubtful(error) or is_undone(error))
+        except _Refused as refused:
+            error = refused.error
+        raise error
 
     async def _retried(self, attempt: Callable[[], Awaitable[T]], may_pass: Callable[[BaseException], bool]) -> T:
         for number in range(1, self._attempts + 1):
             try:
                 return await attempt()
-            except GertError:
+            except (GertError, _Refused):
                 raise
             except Exception as error:
                 if number == self._attempts or not may_pass(error):
@@ -232,6 +244,8 @@ class PostgresLedger(SqlLedger):
     # --- life
 
     async def _close(self) -> None:
+        if self._loop is not None and self._loop.is_closed():
+            return  # its connections went with it
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._listener.close()
         await self._notifier.close(_LAST_NOTICES)
@@ -244,6 +258,14 @@ class PostgresLedger(SqlLedger):
                 pool.terminate()
 
 
+class _Refused(Exception):
+    """What a transaction raised itself: the database has nothing to do with it."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+
 async def _run(connection: Any, transaction: Transaction[T]) -> T:
     """Run the statements of a transaction, one after the other."""
     rows: Any = None
@@ -253,6 +275,8 @@ async def _run(connection: Any, transaction: Transaction[T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
+        except Exception as error:
+            raise _Refused(error) from None
         if isinstance(statement, Change) and len(statement.rows) > 1:
             await connection.executemany(statement.sql, statement.rows)
             rows = ()

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from gert.ecosystem.ledger import sql
 from gert.ecosystem.ledger.ledger import SqlLedger
 from gert.ecosystem.ledger.sqlite.executor import LOOK_EVERY, Executor
+from gert.ecosystem.ledger.sqlite.file import MEMORY
 from gert.ecosystem.ledger.transactions import Dialect, Transaction
 from gert.kernel.foundation.signature import Key, Keys
 from gert.kernel.ledger.record import Batch
@@ -56,14 +57,14 @@ class SqliteLedger(SqlLedger):
     @property
     def durable(self) -> bool:
         """Whether what was appended survives a loss of power."""
-        return self._sync
+        return self._sync and self.path != MEMORY
 
     async def _rows(self, statement: str, *values: Any, heavy: bool = False) -> Sequence[Sequence[Any]]:
         if heavy:
             return await self._executor.read_far(statement, values)
         return self._executor.read(statement, values)
 
-    async def _transact(self, begin: Callable[[Batch | None], Transaction[T]]) -> T:
+    async def _transact(self, begin: Callable[[Batch | None], Transaction[T]], run_id: str) -> T:
         return await self._executor.transact(lambda: begin(None))
 
     async def _look(self, run_ids: Sequence[str]) -> Hashable:

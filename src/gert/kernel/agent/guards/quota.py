@@ -12,7 +12,7 @@ from gert.kernel.agent.ports.store import EventStore, ledger_of
 from gert.kernel.agent.shapes import TenantContext
 from gert.kernel.events.envelope import parse_timestamp
 from gert.kernel.ledger.port import Ledger
-from gert.kernel.ledger.record import Head
+from gert.kernel.ledger.record import Head, RunFilter
 
 BRANCHES: Final = ("::sub_agent::", "::fork::")
 """What stands in the id of a run between that of the run it was begun from and what is its own."""
@@ -130,13 +130,13 @@ class _Families:
         if self._count > _MOST_BRANCHES:
             self._branches, self._count, since = {}, 0, needed
             self._from = None
-        found = await ledger.runs(tenant=self._tenant, since=None if since == _EVER else since)
+        found = await ledger.runs(RunFilter(self._tenant, "agent", since=None if since == _EVER else since))
         self.add(head.run_id for head in found)
         self._from = since if self._from is None else min(self._from, since)
         self._looked = moment if self._looked is None else max(self._looked, moment)
 
 
 def _cost(head: Head | None, tenant_id: str) -> float:
-    if head is None or head.snapshot is None or head.tenant != tenant_id:
+    if head is None or head.agent is None or head.tenant != tenant_id:
         return 0.0
-    return head.snapshot.model_cost
+    return head.agent.model_cost

@@ -162,6 +162,6 @@ def ledger_of(store: EventStore | HasLedger) -> Ledger:
     if ledger is None:
         raise UsageError(
             f"a kernel needs a store with a ledger, found `{type(store).__name__}`",
-            hint="use SQLiteStore, PostgresStore, JSONLStore or InMemoryStore",
+            hint="use SQLiteStore, PostgresStore or InMemoryStore",
         )
     return ledger  # type: ignore[no-any-return]

@@ -1,1 +1,0 @@
-"""Stores: where the events of runs, and the answers that led to them, are kept."""
