@@ -20,7 +20,7 @@ import pytest
 
 from gert.kernel.foundation.signature import parse_key
 
-from .workbench import PATIENCE, Project, Ran, Recorded, environment, mode_of, note, of_type, snapshot, until
+from .workbench import PATIENCE, Project, Ran, Recorded, environment, mode_of, note, of_type, rows_of, until
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can be two other users"
@@ -266,7 +266,7 @@ def test_a_run_goes_on_only_for_whoever_started_it(machine: Machine, who: str) -
     ticket = machine.detach()
     machine.approve(ticket).ended(0)
     ran = getattr(machine, who).gert(*machine.words("resume"), **TRUSTED).ended(2)
-    assert "was not started by you" in ran.err
+    assert "were not started by you" in ran.err
     assert machine.did_nothing()
 
 
@@ -371,10 +371,10 @@ BARRED = {
 def test_a_ticket_that_cannot_be_looked_at_keeps_the_run_where_it_is(machine: Machine, attack: str) -> None:
     ticket = machine.detach()
     machine.approve(ticket).ended(0)
-    before = snapshot(machine.state / "runs")
+    before = rows_of(machine.record.ledger)
     machine.bob.attack(attack, machine.tickets, ticket)
     assert BARRED[attack] in machine.resume().ended(4).err
-    assert snapshot(machine.state / "runs") == before
+    assert rows_of(machine.record.ledger) == before
     assert machine.did_nothing()
 
 

@@ -97,7 +97,7 @@ class Recorded:
         """Everything the ledger has of the run but its lease, to compare."""
         kept = "count, hash, answers, answers_hash, snapshot, started_at, updated_at, seal, status, private"
         return [
-            *self.rows(f"SELECT {kept} FROM runs WHERE run_id = ?1"),  # noqa: S608 - constants
+            *self.rows(f"SELECT {kept} FROM runs WHERE run_id = ?1"),
             *self.rows("SELECT seq, line FROM events WHERE run_id = ?1 ORDER BY seq"),
             *self.rows("SELECT n, line FROM answers WHERE run_id = ?1 ORDER BY n"),
             *self.rows("SELECT * FROM calls WHERE run_id = ?1 ORDER BY seq"),

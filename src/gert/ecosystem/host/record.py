@@ -82,9 +82,11 @@ async def open_driven(
     is_new: the run has no events yet; otherwise it has to be there
     """
     try:
-        ledger = await held.enter_async_context(open_ledger(database, environ, sync=sync))
         if not is_new:
-            await _require_runbook(ledger, run_id)
+            # Only to look: a place without such a run is left as it is, without tables and without a lease.
+            async with open_ledger(database, environ, read_only=True) as seen:
+                await _require_runbook(seen, run_id)
+        ledger = await held.enter_async_context(open_ledger(database, environ, sync=sync))
         await held.enter_async_context(driving(ledger, run_id))
     except GertError as problem:
         raise masked(database, problem) from None

@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from typing import Any, Final, get_args
 
 import click
-import msgspec
 
 from gert.ecosystem.host.abandon import Abandoned
 from gert.ecosystem.host.run_entry import Entry
