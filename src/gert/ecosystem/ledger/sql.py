@@ -186,7 +186,8 @@ EVENTS: Final = (
 )
 ANSWERS: Final = "SELECT n, line FROM answers WHERE run_id = $1 AND n > $2 ORDER BY n LIMIT $3"
 CALLED: Final = (
-    "SELECT run_id, seq, name FROM calls WHERE tenant = '' AND kind = 'tool' AND timestamp >= $1 ORDER BY run_id, seq"
+    "SELECT run_id, seq, done_seq, name FROM calls WHERE tenant = '' AND kind IN ('tool', 'manual')"
+    " AND timestamp >= $1 ORDER BY run_id, seq"
 )
 DOCUMENT: Final = "SELECT body FROM documents WHERE digest = $1"
 # In two steps: in one, SQLite may go through every call of the run in order.

@@ -178,8 +178,8 @@ class Ledger(Protocol):
         """Tickets by status, run or beginning of their id, the oldest first."""
         ...
 
-    async def called(self, since: datetime) -> list[tuple[str, int, str]]:
-        """The calls of runbook runs since a time: run, number and target of each."""
+    async def called(self, since: datetime) -> list[tuple[str, int, int | None, str]]:
+        """The calls of runbook runs since a time: run, number, number of the end and target of each."""
         ...
 
     async def holders(self, tenant: str, name: str, semantic_key: str) -> list[Call]:

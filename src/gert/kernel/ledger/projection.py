@@ -38,7 +38,7 @@ from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.ledger import agent_fold, runbook_fold
 from gert.kernel.ledger.agent_fold import Snapshot
 from gert.kernel.ledger.record import Call, CallEnd, CallKind, CallOutcome, Head, TicketEnd, TicketRow
-from gert.kernel.ledger.runbook_fold import CALLING, RunbookSnapshot, target_of
+from gert.kernel.ledger.runbook_fold import RunbookSnapshot, is_call, target_of
 
 
 class Projection:
@@ -83,9 +83,13 @@ class Projection:
     def _add_runbook(self, payload: Payload, seq: int, timestamp: str, path: str | None) -> None:
         before = self.snapshot if isinstance(self.snapshot, RunbookSnapshot) else RunbookSnapshot()
         match payload:
-            case StepStart() if payload.step_type in CALLING:
+            case StepStart() if is_call(payload):
                 call = Call(self._run_id, seq, "tool", f"tool:{path}", target_of(payload), "", timestamp, last_seq=seq)
                 self.calls.append(call)
+            case StepStart() if payload.step_type == "manual" and payload.contract_summary:
+                # It calls nothing, so it cannot be open; limits count it all the same.
+                done = Call(self._run_id, seq, "manual", f"manual:{path}", "manual", "", timestamp, last_seq=seq)
+                self.calls.append(msgspec.structs.replace(done, outcome="success", done_seq=seq))
             case StepRetry():
                 # Every attempt is a call of its own: limits count what is executed.
                 for each in before.open:

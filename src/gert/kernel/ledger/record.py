@@ -12,7 +12,7 @@ from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.ledger.agent_fold import Snapshot
 from gert.kernel.ledger.runbook_fold import RunbookSnapshot
 
-CallKind = Literal["model", "tool", "workflow", "read", "pause"]
+CallKind = Literal["model", "tool", "workflow", "read", "pause", "manual"]
 CallOutcome = Literal[
     "open", "success", "transient_error", "permanent_error", "unknown_outcome", "failed", "timeout", "cancelled",
     "abandoned",

@@ -111,9 +111,14 @@ def _started(_: RunbookSnapshot, said: RunStart, __: int, ___: str) -> dict[str,
 
 
 def _step_started(snapshot: RunbookSnapshot, said: StepStart, seq: int, path: str) -> dict[str, Any]:
-    if said.step_type not in CALLING:
+    if not is_call(said):
         return {}
     return {"open": (*snapshot.open, OpenCall(seq, path, said.step_id, target_of(said), is_idempotent(said)))}
+
+
+def is_call(said: StepStart) -> bool:
+    """Whether a step calls a tool or an extension; a loop as a whole calls nothing itself, and has no contract."""
+    return said.step_type in CALLING and bool(said.contract_summary)
 
 
 def target_of(said: StepStart) -> str:
