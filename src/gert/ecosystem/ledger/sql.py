@@ -173,6 +173,12 @@ POST: Final = (
     f" RETURNING {MESSAGE_COLUMNS}"
 )
 ADD_OUTPUT: Final = "INSERT INTO output (run_id, key, stream, text) VALUES ($1, $2, $3, $4)"
+# The pieces before the last ones that are as long as the limit.
+TRIM_OUTPUT: Final = (
+    "DELETE FROM output WHERE run_id = $1 AND key = $2 AND id IN (SELECT id FROM (SELECT id,"
+    " sum(length(text)) OVER (ORDER BY id DESC) - length(text) AS later FROM output WHERE run_id = $1 AND key = $2)"
+    " AS sizes WHERE later >= $3)"
+)
 COUNT_CLAIMS: Final = "SELECT count(*) FROM claims WHERE key = $1 AND at >= $2"
 ADD_CLAIM: Final = "INSERT INTO claims (key, at, run_id) VALUES ($1, $2, $3)"
 PRUNE_CLAIMS: Final = "DELETE FROM claims WHERE key = $1 AND at < $2"

@@ -71,7 +71,7 @@ class Ledger(Protocol):
         ...
 
     async def write_output(self, run_id: str, pieces: Sequence[Output]) -> None:
-        """Keep what running steps print, for others to watch."""
+        """Keep what running steps print, for others to watch: of each the last `MAX_OUTPUT` characters or more."""
         ...
 
     async def claim(self, key: str, limit: int, since: datetime, run_id: str) -> int | None:

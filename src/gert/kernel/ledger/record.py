@@ -22,6 +22,9 @@ HOLDING: Final = frozenset({"open", "success", "unknown_outcome"})
 
 TicketStatus = Literal["pending", "approved", "rejected", "expired", "abandoned"]
 MessageKind = Literal["approval", "cancel"]
+MAX_OUTPUT: Final = 256 * 1024
+"""Characters that are kept of the output of a running step."""
+
 NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
