@@ -117,15 +117,15 @@ def _step_started(snapshot: RunbookSnapshot, said: StepStart, seq: int, path: st
 
 
 def is_call(said: StepStart) -> bool:
-    """Whether a step calls a tool or an extension; a loop as a whole calls nothing itself, and has no contract."""
-    return said.step_type in CALLING and bool(said.contract_summary)
+    """Whether a step calls something outside; the loop around such steps does not."""
+    return said.step_type in CALLING and (said.tool is not None or said.extension is not None)
 
 
 def target_of(said: StepStart) -> str:
     """The tool and action, or the extension, that a step calls."""
     if said.tool:
         return f"{said.tool}:{said.action}" if said.action else said.tool
-    return said.extension or said.step_type
+    return said.extension or ""
 
 
 def is_idempotent(said: StepStart) -> bool:
