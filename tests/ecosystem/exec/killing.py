@@ -3,11 +3,12 @@
 import asyncio
 import json
 import os
+import sqlite3
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,23 +23,22 @@ from gert.ecosystem.host.evidence import EvidenceFile, collect
 from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.journal import Journal, Logged, now, read_answers
 from gert.ecosystem.host.policies import Floor, floor_for
-from gert.ecosystem.host.traces import open_trace, verify_trace
+from gert.ecosystem.host.state import state_of
 from gert.ecosystem.host.worlds import Real
-from gert.ecosystem.stores.jsonl import JsonlStore
-from gert.ecosystem.stores.memory import MemoryStore
-from gert.ecosystem.stores.sqlite import SqliteStore
-from gert.errors import TraceError
+from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
+from gert.ecosystem.ledger.verify_run import verify_run
 from gert.kernel.engine.asks import ToolAnswer
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.run import RunResult, run
+from gert.kernel.events.envelope import decode
 from gert.kernel.foundation.redaction import Redactor
-from gert.kernel.foundation.signature import Keys
+from gert.kernel.ledger.verify import RunReport
 from gert.kernel.runbook.program import Program
 
-from .workbench import PATIENCE, Project, Recorded, environment, events_in, of_type, snapshot
+from .workbench import PATIENCE, Project, Recorded, environment, of_type
 
 KILLER = Path(__file__).with_name("killer.py")
-STAMPS = ("timestamp", "prev_hash")
+STAMPS = ("timestamp", "prev_hash", "answers")
 MOST_OPEN = 3
 APPROVE = {"name": "restarts", "effects": ["restart"], "action": "require-approval"}
 
@@ -159,75 +159,53 @@ def kill_at(project: Project, points: Iterable[tuple[str, int]]) -> list["Killed
     )
     assert ended.returncode == 0, ended.stderr.decode()
     assert not ended.stderr, ended.stderr.decode()
-    return [Killed(project, Path(each["at"]), each["status"], each["files"]) for each in json.loads(ended.stdout)]
+    return [Killed(project, Path(each["at"]), each["status"]) for each in json.loads(ended.stdout)]
 
 
 @dataclass(frozen=True)
 class Killed:
-    """A run whose process is gone, and the folder it left.
-
-    files: what was in the folder of the run the moment its process was gone, by digest
-    """
+    """A run whose process is gone, and the folder it left."""
 
     project: Project
     at: Path
     status: int
-    files: dict[str, str]
 
     @property
     def run(self) -> Recorded:
-        (only,) = (self.at / "runs").iterdir()
+        (only,) = (each for each in (self.at / "runs").iterdir() if each.is_dir())
         return Recorded(only)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """What the run was begun with."""
-        state: dict[str, Any] = json.loads(self.run.state.read_bytes())
-        return state
 
     def words(self) -> list[str]:
         effects = self.at / "effects"
         return effects.read_text().splitlines() if effects.exists() else []
 
+    def lines(self) -> list[bytes]:
+        return self.run.lines()
+
     def events(self) -> list[dict[str, Any]]:
-        return events_in(self.run.trace)
+        return [json.loads(line) for line in self.lines()]
 
     def logged(self) -> list[Logged]:
-        """The whole answers; a torn one is set aside."""
-        with self._reopened() as store:
-            return list(read_answers(store.answers(self.run.folder.name)))
+        return read_answers(line for (line,) in self._rows("SELECT line FROM answers ORDER BY n"))
 
-    def _reopened(self) -> JsonlStore:
-        """The record, once nobody holds it: a child that was just being started holds its lock for a moment."""
-        end = time.monotonic() + PATIENCE
-        while True:
-            try:
-                return JsonlStore.reopen(self.run.trace, self.run.answers)
-            except TraceError as problem:
-                if "is being written" not in problem.message or time.monotonic() > end:
-                    raise
-                time.sleep(0.01)
+    @property
+    def ledger(self) -> Path:
+        return self.run.ledger
+
+    def _rows(self, statement: str) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(f"file:{self.ledger}?mode=ro", uri=True)) as found:
+            return found.execute(statement).fetchall()
 
 
 class KilledInDatabase(Killed):
-    """The same, of a run that is kept in a database."""
+    """The same, of a run in a ledger that was named: it has no mirror."""
 
     @property
-    def db(self) -> Path:
+    def ledger(self) -> Path:
         return self.at / "runs.db"
 
-    @property
-    def identity(self) -> dict[str, Any]:
-        start = self.events()[0]
-        return {**start["data"], "run_id": start["run_id"], "file": str(self.project.root / "book.yaml")}
-
-    def events(self) -> list[dict[str, Any]]:
-        with SqliteStore(self.db, read_only=True) as store:
-            return [json.loads(line) for run_id in store.runs() for line in store.events(run_id)]
-
-    def logged(self) -> list[Logged]:
-        with SqliteStore(self.db, read_only=True) as store:
-            return [each for run_id in store.runs() for each in read_answers(store.answers(run_id))]
+    def lines(self) -> list[bytes]:
+        return [line for (line,) in self._rows("SELECT line FROM events ORDER BY seq")]
 
 
 def bare(event: dict[str, Any]) -> dict[str, Any]:
@@ -243,16 +221,18 @@ def announced(events: Iterable[dict[str, Any]]) -> set[str]:
 
 
 def check_record(killed: Killed) -> None:
-    """The chain holds up to the kill, nothing was done that it does not announce, and nobody writes it any more."""
-    trace = killed.run.trace.read_bytes()
+    """The record holds up to the kill, its mirror is no further, and nothing was done that it does not announce."""
     events = killed.events()
-    report, seal = verify_trace(open_trace(str(killed.run.trace), None, None), Keys())
-    assert report.events == len(events) == trace.count(b"\n"), report
-    assert (report.torn is not None) == (trace != b"" and not trace.endswith(b"\n")), report
-    assert report.intact == bool(events), report
-    assert report.complete == seal.holds == (report.torn is None and is_over(events)), seal
+    report = asyncio.run(_verified(killed.ledger, events[0]["run_id"])) if events else None
+    assert report is None or (report.holds and report.events == len(events)), report
+    lines = b"".join(line + b"\n" for line in killed.lines())
+    assert lines.startswith(killed.run.trace.read_bytes())
     check_announced(killed)
-    assert snapshot(killed.run.folder) == killed.files
+
+
+async def _verified(ledger: Path, run_id: str) -> RunReport:
+    async with SqliteLedger(ledger, read_only=True) as opened:
+        return await verify_run(opened, run_id)
 
 
 def check_announced(killed: Killed) -> None:
@@ -280,25 +260,25 @@ def _loaded(file: str) -> tuple[Program, str, Floor]:
 
 def redrive(killed: Killed, logged: list[Logged]) -> tuple[RunResult, list[dict[str, Any]]]:
     """Run again: what was answered is not asked again, what was not is asked of the live world."""
-    project, identity = killed.project, killed.identity
-    program, digest, floor = _loaded(identity["file"])
+    project, state = killed.project, state_of(decode(killed.lines()[0]))
+    program, digest, floor = _loaded(state.file)
     setup = Setup(
         program=program,
-        run_id=identity["run_id"],
+        run_id=state.run_id,
         runbook_hash=digest,
         mode="real",
-        actor=identity["actor"],
-        host=identity["host"],
-        gert_version=identity["gert_version"],
+        actor=state.actor,
+        host=state.host,
+        gert_version=state.gert_version,
         policies=tuple(floor.policies),
         policy_hashes=floor.digests,
-        inputs=identity["inputs"],
-        input_sources=identity["input_sources"],
+        inputs=state.inputs,
+        input_sources=state.input_sources,
+        start=state.start,
     )
     stdin = os.open(project.root / "stdin", os.O_RDONLY)
-    store = MemoryStore()
 
-    async def drive() -> RunResult:
+    async def drive() -> tuple[RunResult, list[dict[str, Any]]]:
         stdio = Stdio(
             environment=environment(),
             secrets={},
@@ -314,20 +294,23 @@ def redrive(killed: Killed, logged: list[Logged]) -> tuple[RunResult, list[dict[
             approvals=TerminalApprovals(Console(stdin, lambda _: None), "kim", now, lambda: "ticket-again"),
             collect=lambda ask: collect(ask, evidence),
         )
-        journal = Journal(store, setup.run_id)
-        async with asyncio.timeout(PATIENCE):
-            return await Driver(world, journal, recorded=logged).drive(run(setup))
+        async with asyncio.timeout(PATIENCE), SqliteLedger(":memory:") as ledger:
+            await ledger.acquire(setup.run_id, "again", PATIENCE)
+            result = await Driver(world, Journal(setup.run_id, ledger), recorded=logged).drive(run(setup))
+            return result, [json.loads(line) async for line in ledger.stream(setup.run_id)]
 
     try:
-        result = asyncio.run(drive())
+        return asyncio.run(drive())
     finally:
         os.close(stdin)
-    return result, [json.loads(line) for line in store.events(setup.run_id)]
 
 
 def check_redrive(killed: Killed) -> None:
     """A run that is gone on with writes what it wrote, does nothing twice that was answered, and ends as it should."""
     before = [bare(event) for event in killed.events()]
+    if not before:
+        assert killed.words() == [], "something was done before the run was on record"
+        return
     logged = killed.logged()
     done = done_words(logged)
     result, events = redrive(killed, logged)

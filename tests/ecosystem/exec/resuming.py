@@ -9,11 +9,10 @@ Steps leave a word in a file by a real process. Where gert says that it does not
 operator here looks into that file and says what is there: so a call that may not be repeated must have happened exactly
 as often as in the run nobody killed.
 
-before   nothing of the n-th batch is written
-answers  of the n-th batch its answers are written, its events are not
-part     the same, and the first half of its events
-torn     the same, and half of the line after them
-after    the n-th batch is durable, and nothing that follows from it has happened
+before   nothing of the n-th append is written
+midway   the n-th append is written and not committed
+mirror   the n-th append is committed, and its lines are not in the mirror, or only half of them
+after    the n-th append is committed, and nothing that follows from it has happened
 put      the n-th question is put, and nobody has begun to answer it
 mid      the n-th process was started a moment ago
 done     the n-th question is answered, and nobody has taken the answer
@@ -27,11 +26,13 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -41,19 +42,22 @@ from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.execute import execute
 from gert.ecosystem.host.options import Executed, RunOptions
 from gert.ecosystem.host.resume import ResumeOptions, resume
-from gert.ecosystem.host.traces import open_trace, verify_trace
 from gert.ecosystem.host.worlds import Real
-from gert.ecosystem.stores.jsonl import JsonlStore
+from gert.ecosystem.ledger import transactions
+from gert.ecosystem.ledger.jsonl.mirror import Mirror
+from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
+from gert.ecosystem.ledger.verify_run import verify_run
 from gert.errors import InDoubt, TraceError, UsageError
 from gert.kernel.engine.asks import Response
 from gert.kernel.engine.inputs import Given
 from gert.kernel.events.envelope import format_timestamp
-from gert.kernel.foundation.signature import Keys
+from gert.kernel.ledger.record import Write
+from gert.kernel.ledger.verify import RunReport
 
 Step = dict[str, Any]
 Point = tuple[str, int]
 
-BATCHES: Final = ("before", "answers", "part", "torn", "after")
+APPENDS: Final = ("before", "midway", "mirror", "after")
 QUESTIONS: Final = ("put", "mid", "done")
 DEPTH: Final = 2
 IN_A_ROW: Final = 12
@@ -299,29 +303,37 @@ class Boundaries:
 
     def install(self) -> Callable[[], None]:
         """Listen at every boundary; the result stops it."""
-        append, answer, popen = JsonlStore.append, Real.answer, subprocess.Popen.__init__
+        append, answer, popen = SqliteLedger.append, Real.answer, subprocess.Popen.__init__
+        transaction, mirrored = transactions.append, Mirror.write
+        here = False
 
-        def appending(
-            store: JsonlStore, run_id: str, first: int, events: Sequence[bytes], answers: Sequence[bytes] = ()
-        ) -> None:
-            here = self._is_here("batch")
-            if here and self._what in BATCHES[:4]:
-                whole = len(events) // 2 if self._what in ("part", "torn") else 0
-                if self._what != "before":
-                    append(store, run_id, first, events[:whole], answers)
-                if self._what == "torn" and events:
-                    _half(store, events[whole])
+        async def appending(ledger: SqliteLedger, run_id: str, write: Write, **more: Any) -> Any:
+            nonlocal here
+            here = self._is_here("append")
+            if here and self._what == "before":
                 die()
-            append(store, run_id, first, events, answers)
+            return await append(ledger, run_id, write, **more)
+
+        def transacting(*terms: Any, **more: Any) -> Generator[Any, Any, Any]:
+            written = yield from transaction(*terms, **more)
+            if here and self._what == "midway":
+                die()
+            return written
+
+        def mirroring(mirror: Mirror, lines: Sequence[bytes]) -> None:
+            if here and self._what == "mirror":
+                mirror._write(b"\n".join(lines)[: self._n % 2 * 200])
+                die()
+            mirrored(mirror, lines)
             if here and self._what == "after":
                 die()
 
         async def answering(world: Real, ask: Any) -> Any:
-            here = self._is_here("question")
-            if here and self._what == "put":
+            is_here = self._is_here("question")
+            if is_here and self._what == "put":
                 die()
             got = await answer(world, ask)
-            if here and self._what == "done":
+            if is_here and self._what == "done":
                 die()
             return got
 
@@ -331,14 +343,16 @@ class Boundaries:
                 die()
 
         def restore() -> None:
-            JsonlStore.append, Real.answer, subprocess.Popen.__init__ = append, answer, popen  # type: ignore[method-assign]
+            SqliteLedger.append, Real.answer, subprocess.Popen.__init__ = append, answer, popen  # type: ignore[method-assign]
+            transactions.append, Mirror.write = transaction, mirrored  # type: ignore[method-assign]
 
-        JsonlStore.append, Real.answer, subprocess.Popen.__init__ = appending, answering, opening  # type: ignore[method-assign, assignment]
+        SqliteLedger.append, Real.answer, subprocess.Popen.__init__ = appending, answering, opening  # type: ignore[method-assign, assignment]
+        transactions.append, Mirror.write = transacting, mirroring  # type: ignore[assignment, method-assign]
         return restore
 
     def points(self, chance: random.Random, *, every_way: bool) -> Iterator[Point]:
-        """Every boundary that was seen, each batch and each question; in one of the ways to be killed there, or all."""
-        for kind, ways, likely in (("batch", BATCHES, "after"), ("question", QUESTIONS, "done")):
+        """Every boundary that was seen, each append and each question; in one of the ways to be killed there, or all."""
+        for kind, ways, likely in (("append", APPENDS, "after"), ("question", QUESTIONS, "done")):
             for n in range(1, self.counts[kind] + 1):
                 chosen = ways if every_way else [likely if chance.random() < 0.5 else chance.choice(ways)]
                 # There are more questions than processes: a question that needs none is only answered.
@@ -349,11 +363,7 @@ class Boundaries:
 
 def _counted(way: str) -> str:
     """What is counted to come to a point."""
-    return "batch" if way in BATCHES else "process" if way == "mid" else "question"
-
-
-def _half(store: JsonlStore, line: bytes) -> None:
-    os.write(store._trace._fd, line[: len(line) // 2])
+    return "append" if way in APPENDS else "process" if way == "mid" else "question"
 
 
 # --- going on
@@ -391,22 +401,28 @@ class Place:
     @property
     def run_id(self) -> str | None:
         """The run, once there is something to go on with."""
-        found = list(self.at.glob("runs/*/state.json"))
-        return found[0].parent.name if found else None
+        found = self._rows("SELECT run_id FROM runs WHERE count > 0")
+        return str(found[0][0]) if found else None
 
-    def trace(self) -> Path:
-        return self.at / "runs" / (self.run_id or "") / "trace.jsonl"
+    @property
+    def ledger(self) -> Path:
+        return self.at / "runs" / "ledger.db"
 
     def events(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.trace().read_bytes().split(b"\n")[:-1]]
+        return [json.loads(line) for (line,) in self._rows("SELECT line FROM events ORDER BY seq")]
+
+    def _rows(self, statement: str) -> list[tuple[Any, ...]]:
+        if not self.ledger.exists():
+            return []
+        with closing(sqlite3.connect(f"file:{self.ledger}?mode=ro", uri=True, timeout=PATIENCE)) as found:
+            try:
+                return found.execute(statement).fetchall()
+            except sqlite3.OperationalError:
+                return []  # killed before the ledger had its tables
 
     def words(self) -> Counter[str]:
         file = self.at / "effects"
         return Counter(file.read_text().splitlines() if file.exists() else [])
-
-    def clear(self) -> None:
-        shutil.rmtree(self.at)
-        self.at.mkdir()
 
     # --- one process
 
@@ -483,10 +499,8 @@ class Place:
         for _ in range(MOST_KILLS):
             point = point or next(points, None)
             self.resumes += self.run_id is not None
-            if self.run_id is not None and not self.trace().read_bytes().count(b"\n"):
-                # Killed before it began: there is nothing to go on with, and nothing has happened.
-                assert not self.words()
-                self.clear()
+            if self.run_id is None and self.words():
+                raise AssertionError("something happened before the run was on record")
             before = self._record()
             stood = self.killed(point, reconcile) if point is not None else self.live(reconcile)
             # Set aside before it came to the point: boundaries are counted on in the next process.
@@ -503,12 +517,10 @@ class Place:
             reconcile = {}
         raise AssertionError("the run never ends")
 
-    def _record(self) -> dict[str, bytes]:
-        """What is recorded, without what is torn off: that is set aside whatever happens."""
-        if self.run_id is None:
-            return {}
-        files = self.trace().parent.glob("*.jsonl")
-        return {file.name: file.read_bytes().rpartition(b"\n")[0] for file in files}
+    def _record(self) -> list[tuple[Any, ...]]:
+        """What is recorded; who drives the run is left out."""
+        heads = self._rows("SELECT count, hash, answers, answers_hash, snapshot, status FROM runs")
+        return [*heads, *self._rows("SELECT line FROM events"), *self._rows("SELECT line FROM answers")]
 
     def _answer(self) -> None:
         """Decide some of the tickets that are open."""
@@ -543,17 +555,23 @@ class Place:
         return said
 
     def _account(self, stood: Stood) -> Account:
-        report, seal = verify_trace(open_trace(str(self.trace()), None, None), Keys())
-        assert report.intact, report
-        assert report.complete, report
-        assert seal.holds, seal
+        report = asyncio.run(self._verified())
+        assert report.holds, report
         events = self.events()
         ends = [(event["path"], event["data"]["status"]) for event in events if event["type"] == "step_complete"]
         resumed = [event["data"]["answered"] for event in events if event["type"] == "run_resumed"]
-        answers = (self.trace().parent / "answers.jsonl").read_bytes().count(b"\n")
+        answers = len(self._rows("SELECT n FROM answers"))
         assert resumed == sorted(resumed), resumed
         assert all(0 <= each <= answers for each in resumed), (resumed, answers)
+        (mirror,) = self.at.glob(f"runs/{self.run_id}/*")
+        copied = b"".join(line + b"\n" for (line,) in self._rows("SELECT line FROM events ORDER BY seq"))
+        # A run that was killed when all was over has a mirror that nobody has completed.
+        assert mirror.read_bytes() == copied or (self.kills and copied.startswith(mirror.read_bytes()))
         return Account(stood.status, stood.outcome, sorted(ends), self.words())
+
+    async def _verified(self) -> RunReport:
+        async with SqliteLedger(self.ledger, read_only=True) as ledger:
+            return await verify_run(ledger, self.run_id or "")
 
 
 def _later(point: Point | None, stood: Stood) -> Point | None:
@@ -629,7 +647,7 @@ def kill_everywhere(book: Book, tally: Tally, *, every_way: bool) -> None:
     points = list(boundaries.points(chance, every_way=every_way))
     plans = [(f"{what}-{n}", [(what, n)]) for what, n in points]
     if every_way or book.seed // 8 % 2:
-        ways = (*BATCHES, *QUESTIONS)
+        ways = (*APPENDS, *QUESTIONS)
         plans.append(("row", [(chance.choice(ways), chance.choice((2, 2, 3, 4))) for _ in range(IN_A_ROW)]))
     for number, (name, plan) in enumerate(plans):
         place = Place(book, book.root / name, sync=number % 10 == 0)

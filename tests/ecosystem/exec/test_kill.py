@@ -25,7 +25,7 @@ from .killing import (
     redrive,
     thirty,
 )
-from .workbench import Project, finish, snapshot, until
+from .workbench import Project, finish, until
 
 SHARES = 4
 """In how many parts the points are killed, so that parts can run side by side."""
@@ -73,31 +73,16 @@ def test_a_whole_log_gives_the_same_events_and_asks_nobody(whole: Killed) -> Non
 
 
 @shares
-def test_killed_after_each_event(project: Project, whole: Killed, share: int) -> None:
-    points = range(share + 1, len(whole.events()) + 1, SHARES)
-    assert kill_and_check(project, (("event", n) for n in points)) == len(points)
-
-
-@shares
 @pytest.mark.parametrize(
     "what",
     [
         pytest.param("before", id="before it is written"),
-        pytest.param("answers", id="between its answers and its events"),
+        pytest.param("midway", id="before it is committed"),
+        pytest.param("after", id="after it is committed"),
     ],
 )
-def test_killed_around_each_batch(project: Project, whole: Killed, what: str, share: int) -> None:
-    # Counted by answers: how many batches these come in depends on how lanes fall together.
+def test_killed_around_each_append(project: Project, whole: Killed, what: str, share: int) -> None:
     points = range(share, len(whole.logged()) + 1, SHARES)
-    assert kill_and_check(project, ((what, n) for n in points)) == len(points)
-
-
-@pytest.mark.parametrize(
-    ("what", "every"),
-    [pytest.param("torn", 9, id="of the trace"), pytest.param("halved", 4, id="of the answers")],
-)
-def test_killed_while_a_line_is_written(project: Project, whole: Killed, what: str, every: int) -> None:
-    points = range(every // 2, len(whole.events() if what == "torn" else whole.logged()), every)
     assert kill_and_check(project, ((what, n) for n in points)) == len(points)
 
 
@@ -134,7 +119,7 @@ def kill_outside(project: Project, at: Path, seed: int, *options: str) -> int:
 def test_killed_from_outside_at_any_time(tmp_path: Path, project: Project, seed: int) -> None:
     at = tmp_path / "at"
     code = kill_outside(project, at, seed, "--state-dir", str(at))
-    killed = Killed(project, at, code, snapshot(at / "runs" / next((at / "runs").iterdir()).name))
+    killed = Killed(project, at, code)
     assert code in (-signal.SIGKILL, 0)
     check_record(killed)
     check_redrive(killed)
@@ -144,11 +129,11 @@ def test_killed_from_outside_at_any_time(tmp_path: Path, project: Project, seed:
 def test_killed_from_outside_with_a_database(tmp_path: Path, project: Project, seed: int) -> None:
     at = tmp_path / "at"
     code = kill_outside(project, at, seed, "--db", str(at / "runs.db"))
-    killed = KilledInDatabase(project, at, code, {})
+    killed = KilledInDatabase(project, at, code)
     check_announced(killed)
-    verified = project.gert("trace", "verify", "--db", killed.db)
+    verified = project.gert("trace", "verify", "--db", killed.ledger)
     assert verified.code == (0 if is_over(killed.events()) else 1), verified
-    with closing(sqlite3.connect(f"file:{killed.db}?mode=ro", uri=True)) as found:
+    with closing(sqlite3.connect(f"file:{killed.ledger}?mode=ro", uri=True)) as found:
         assert found.execute("pragma integrity_check").fetchone() == ("ok",)
     check_redrive(killed)
 
@@ -161,7 +146,7 @@ def test_a_run_that_was_interrupted_is_told_again_in_the_same_words(
     at = tmp_path / "at"
     code = signal_after(start(project, at, "--state-dir", str(at)), at, words, 0.001, signal.SIGINT)
     assert code in (130, 0, -signal.SIGINT)  # the last where it came when all was over
-    killed = Killed(project, at, code, snapshot(at / "runs" / next((at / "runs").iterdir()).name))
+    killed = Killed(project, at, code)
     check_record(killed)
     done = killed.words()
     assert "s30" in done, "what stands in finally did not run"
@@ -174,7 +159,7 @@ def test_a_run_that_was_interrupted_is_told_again_in_the_same_words(
 
 
 def test_the_command_says_that_a_killed_trace_is_incomplete(project: Project, tmp_path: Path) -> None:
-    (killed,) = kill_at(thirty(tmp_path), [("torn", 40)])
+    (killed,) = kill_at(thirty(tmp_path), [("after", 9)])
     verified = project.gert("trace", "verify", killed.run.trace)
     assert verified.code == 1
-    assert "40 events" in verified.out + verified.err
+    assert f"{len(killed.run.events())} events" in verified.out + verified.err

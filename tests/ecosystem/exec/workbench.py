@@ -104,6 +104,30 @@ class Recorded:
             *self.rows("SELECT * FROM tickets WHERE run_id = ?1 ORDER BY ticket_id"),
         ]
 
+    def lines(self) -> list[bytes]:
+        """The events of the ledger, as they are stored."""
+        return [line for (line,) in self.rows("SELECT line FROM events WHERE run_id = ?1 ORDER BY seq")]
+
+
+KEPT = {
+    "runs": "run_id, kind, count, hash, answers, answers_hash, snapshot, started_at, updated_at, seal, status, private",
+    **dict.fromkeys(("events", "answers", "calls", "tickets", "inbox", "documents"), "*"),
+}
+"""What the tables of a ledger say of runs; who drives a run is left out."""
+
+
+def rows_of(db: Path) -> list[tuple[Any, ...]]:
+    """Everything a ledger says of its runs."""
+    with closing(sqlite3.connect(f"file:{db}?mode=ro", uri=True, timeout=PATIENCE)) as found:
+        try:
+            return [
+                row
+                for table, columns in KEPT.items()
+                for row in found.execute(f"SELECT {columns} FROM {table} ORDER BY 1, 2")
+            ]
+        except sqlite3.DatabaseError:
+            return [(hashlib.sha256(db.read_bytes()).hexdigest(),)]
+
 
 def events_in(trace: Path) -> list[dict[str, Any]]:
     """The events of a trace; a last line without its end is left out."""
@@ -258,8 +282,16 @@ class Project:
             )
 
     def verifies(self, run: Recorded | None = None) -> None:
-        """The trace of a run is whole."""
-        self.gert("trace", "verify", (run or self.run()).trace).ended(0)
+        """The record of a run is whole, and its mirror is a copy of it."""
+        run = run or self.run()
+        self.gert("run", "verify", run.id).ended(0)
+        self.gert("trace", "verify", run.trace).ended(0)
+        assert run.trace.read_bytes() == b"".join(line + b"\n" for line in run.lines())
+
+    def kept(self) -> dict[str, Any]:
+        """Everything in the folder, to compare: files by content, and what ledgers say of runs but for leases."""
+        files = {name: digest for name, digest in snapshot(self.root).items() if ".db" not in Path(name).name}
+        return {**files, **{str(db): rows_of(db) for db in sorted(self.root.rglob("*.db"))}}
 
 
 @cache

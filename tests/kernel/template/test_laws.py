@@ -11,7 +11,7 @@ from msgspec import Struct
 from gert.errors import TemplateError
 from gert.kernel.template import EACH, Budget, Reference, Template, condition, evaluate, parse, render, unparse
 
-EXAMPLES = int(os.environ.get("GERT_TEST_EXAMPLES", "300"))
+EXAMPLES = int(os.environ.get("GERT_TEST_EXAMPLES", "100"))
 SMALL = Budget(max_steps=2000, max_output=20_000)
 
 # Text of the kind that lexers and parsers stumble over.

@@ -149,6 +149,7 @@ async def _conduct(stage: Stage, relay: Relay) -> Executed:
         scenario=recorded,
         pending=pending,
         state_words=_state_words(stage.prepared),
+        warning=stage.journal.problem,
     )
 
 

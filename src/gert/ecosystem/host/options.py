@@ -95,6 +95,7 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
     result: how it ended; none while it waits
     pending: what it waits for
     state_words: what says on a command line where its tickets are, and it itself unless it is in a database
+    warning: why its mirror is not complete, or was written again
     """
 
     run_id: str
@@ -109,6 +110,7 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
     scenario: Recorded | None = None
     pending: tuple[Pending, ...] = ()
     state_words: str = ""
+    warning: str | None = None
 
     @property
     def database(self) -> Database | None:
@@ -166,4 +168,5 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
             "db": self.db,
             **({"dsn": self.dsn.name} if self.dsn is not None else {}),
             **({"scenario": msgspec.to_builtins(self.scenario)} if self.scenario is not None else {}),
+            **({"warning": self.warning} if self.warning is not None else {}),
         }

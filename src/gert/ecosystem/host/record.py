@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from typing import Final
 
 import msgspec
 
@@ -11,13 +12,16 @@ from gert.ecosystem.host.run_lease import driving
 from gert.ecosystem.host.runs import RunFolder
 from gert.ecosystem.host.state import RunState, state_of
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
+from gert.ecosystem.ledger.verify_run import verify_run
 from gert.errors import GertError, IntegrityError, UsageError
 from gert.kernel.events.chain import ChainReport, read_chain
 from gert.kernel.events.envelope import decode
+from gert.kernel.foundation.signature import Keys
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import RunFilter
 
-_PAGE = 1000
+_PAGE: Final = 1000
+_NO_KEYS: Final = Keys()
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -48,7 +52,7 @@ async def begin_record(
         return Opened(None, mirror, trace)
     if database is None:
         make_ledger_folder(state)
-    ledger = await open_driven(held, run_id, database or ledger_of(state), environ, sync=sync)
+    ledger = await open_driven(held, run_id, database or ledger_of(state), environ, sync=sync, is_new=True)
     path = trace
     if path is None and database is None:
         folder = RunFolder(state, run_id)
@@ -62,11 +66,22 @@ async def begin_record(
 
 
 async def open_driven(
-    held: AsyncExitStack, run_id: str, database: Database, environ: Mapping[str, str], *, sync: bool = True
+    held: AsyncExitStack,
+    run_id: str,
+    database: Database,
+    environ: Mapping[str, str],
+    *,
+    sync: bool = True,
+    is_new: bool = False,
 ) -> Ledger:
-    """Open a ledger and take the lease of a run, both until the stack is closed."""
+    """Open a ledger and take the lease of a run, both until the stack is closed.
+
+    is_new: the run has no events yet; otherwise it has to be there
+    """
     try:
         ledger = await held.enter_async_context(open_ledger(database, environ, sync=sync))
+        if not is_new:
+            await _require_runbook(ledger, run_id)
         await held.enter_async_context(driving(ledger, run_id))
     except GertError as problem:
         raise masked(database, problem) from None
@@ -88,29 +103,33 @@ class Record(msgspec.Struct, frozen=True):
     private: bytes | None = None
 
 
-async def load_record(ledger: Ledger, run_id: str) -> Record:
-    """The whole record of a runbook run; refused where it is not one, or its chain does not hold."""
+async def load_record(ledger: Ledger, run_id: str, keys: Keys = _NO_KEYS) -> Record:
+    """The whole record of a runbook run; refused where verification of the run finds it changed.
+
+    keys: where there are any, the run has to be sealed by one of them
+    """
+    await _require_runbook(ledger, run_id)
+    for check in (await verify_run(ledger, run_id, keys)).failures:
+        raise IntegrityError(
+            f"the record of run `{run_id}` was changed: {check.reason}", hint="`gert run verify-ledger` says more"
+        )
+    lines = [line async for line in ledger.stream(run_id)]
+    answers: list[bytes] = []
+    while page := await ledger.answers(run_id, len(answers), _PAGE):
+        answers += page
+    state = state_of(decode(lines[0]))
+    stored = await ledger.documents(list(state.documents.values()))
+    documents = {path: stored[digest] for path, digest in state.documents.items() if digest in stored}
+    return Record(state, lines, answers, read_chain(lines), documents, await ledger.private(run_id))
+
+
+async def _require_runbook(ledger: Ledger, run_id: str) -> None:
+    """Refuse a run that is not there, or not a runbook run: UsageError."""
     head = await ledger.head(run_id)
     if head is None:
         raise UsageError(f"there is no run `{run_id}`", hint="`gert run list` shows the runs of this ledger")
     if head.kind != "runbook":
         raise UsageError(f"run `{run_id}` is an agent run", hint="an agent replays its own steps when it is run")
-    lines = [line async for line in ledger.stream(run_id)]
-    answers: list[bytes] = []
-    while page := await ledger.answers(run_id, len(answers), _PAGE):
-        answers += page
-    report = read_chain(lines)
-    if report.breaks or not report.events:
-        why = report.breaks[0].message if report.breaks else "it has no events"
-        raise IntegrityError(f"the record of run `{run_id}` was changed: {why}")
-    if (report.events, report.head, len(answers)) != (head.count, head.hash, head.answers):
-        raise IntegrityError(
-            f"the record of run `{run_id}` does not match its head", hint="`gert run verify-ledger` says more"
-        )
-    state = state_of(decode(lines[0]))
-    stored = await ledger.documents(list(state.documents.values()))
-    documents = {path: stored[digest] for path, digest in state.documents.items() if digest in stored}
-    return Record(state, lines, answers, report, documents, await ledger.private(run_id))
 
 
 async def find_run(ledger: Ledger, start: str, database: Database) -> str:
@@ -129,7 +148,7 @@ async def find_run(ledger: Ledger, start: str, database: Database) -> str:
     raise UsageError(f"`{start}` may be several runs", hint=f"write more of it: {named}")
 
 
-def require_own(database: Database) -> None:
+def require_own(database: Database, run_id: str) -> None:
     """Refuse the ledger of another user: a run goes on with the permissions of the user who started it."""
     if not isinstance(database, str) or os.name != "posix":
         return
@@ -137,7 +156,7 @@ def require_own(database: Database) -> None:
         owner = os.stat(database).st_uid
     except FileNotFoundError:
         hint = "--state-dir, --db or --dsn say where else to look"
-        raise UsageError(f"there is no ledger `{database}`", hint=hint) from None
+        raise UsageError(f"there is no run `{run_id}`: there is no ledger `{database}`", hint=hint) from None
     except OSError:
         owner = None
     if owner is None or os.geteuid() not in (0, owner):

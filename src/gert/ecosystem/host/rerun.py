@@ -15,7 +15,7 @@ from gert.ecosystem.host.execute import everyone, new_journal, open_record, reso
 from gert.ecosystem.host.forking import Fork, StepPlace, fork_at
 from gert.ecosystem.host.journal import Journal, Logged, now, read_answers
 from gert.ecosystem.host.key_files import with_key_files
-from gert.ecosystem.host.keys import signing_key
+from gert.ecosystem.host.keys import signing_key, verification_keys
 from gert.ecosystem.host.live_output import LiveOutput
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import ApprovalMode, Executed, RunOptions
@@ -30,12 +30,14 @@ from gert.ecosystem.host.state import RunState
 from gert.ecosystem.host.stopping import Relay
 from gert.ecosystem.host.supported import require_supported
 from gert.ecosystem.host.variables import resolve
+from gert.ecosystem.ledger.holder import is_gone
 from gert.errors import GertError, InDoubt, IntegrityError, UsageError
 from gert.kernel.engine.asks import Ask, CallExtension, CallTool, Said
 from gert.kernel.engine.frame import Recent, Setup
 from gert.kernel.engine.inputs import Given, ResolvedInputs
 from gert.kernel.events.runbook import RunForked
 from gert.kernel.foundation.principal import Principal
+from gert.kernel.foundation.signature import Keys
 from gert.kernel.ledger.record import Head, Lease
 
 
@@ -145,10 +147,10 @@ async def _source(options: RerunOptions, environ: Mapping[str, str]) -> Record:
     try:
         async with open_ledger(place.ledger, environ, read_only=True) as ledger:
             run_id = await find_run(ledger, options.run_id, place.ledger)
-            record = await load_record(ledger, run_id)
-            head = await ledger.head(run_id)
-            _require_over(head, await ledger.lease(run_id), place.words)
-            return record
+            _require_over(await ledger.head(run_id), await ledger.lease(run_id), place.words)
+            # What is taken over is sealed again: with a signing key it has to be sealed now.
+            keys = verification_keys(environ, None) if signing_key(environ) is not None else Keys()
+            return await load_record(ledger, run_id, keys)
     except GertError as problem:
         raise masked(place.ledger, problem) from None
 
@@ -158,7 +160,7 @@ def _require_over(head: Head | None, lease: Lease | None, words: str) -> None:
     found = head.runbook if head is not None else None
     if head is None or found is None or found.ended is not None:
         return
-    if lease is not None:
+    if lease is not None and not (lease.holder is not None and is_gone(lease.holder)):
         raise UsageError(f"run `{head.run_id}` is still running", hint="wait for it to end")
     if found.tickets:
         raise UsageError(

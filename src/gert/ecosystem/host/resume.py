@@ -251,7 +251,7 @@ def ledger_for(options: ResumeOptions, environ: Mapping[str, str]) -> Database:
         raise UsageError(f"`{options.run_id}` is not a run id")
     named = database_for(options.db, options.dsn, environ)
     database = named if named is not None else ledger_of(_state_dir(options, environ))
-    require_own(database)
+    require_own(database, options.run_id)
     return database
 
 

@@ -8,7 +8,6 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from datetime import datetime
-from itertools import takewhile
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -231,10 +230,12 @@ class SqlLedger(ABC):
         return [Event(*row) for row in rows]
 
     async def answers(self, run_id: str, since: int = 0, limit: int = 1000) -> list[bytes]:
-        """The answers of a run after a number, in order, up to the first that is missing."""
+        """The answers of a run after a number, in order; TraceError where one is missing."""
         rows = await self._of_run(sql.ANSWERS, run_id, since, limit, heavy=True)
-        numbered = takewhile(lambda each: each[0] == each[1][0], enumerate(rows, since + 1))
-        return self._bytes(run_id, [row[1:] for _, row in numbered])
+        for number, row in enumerate(rows, since + 1):
+            if row[0] != number:
+                raise TraceError(f"answer {number} of run `{run_id}` is missing")
+        return self._bytes(run_id, [row[1:] for row in rows])
 
     async def documents(self, digests: Sequence[str]) -> dict[str, bytes]:
         """Stored documents by digest."""
@@ -400,7 +401,7 @@ class SqlLedger(ABC):
     async def close(self) -> None:
         """Finish what was begun, and let go."""
         if self._closing is None:
-            if self._loop is not None:
+            if self._loop is not None and not self._loop.is_closed():
                 self._check_usable()
             self._waiting.close()
             self._closing = asyncio.get_running_loop().create_task(self._close())

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gert.errors import AgentError, InputError, RunBlocked, RunError, RunExists, RunNotFound, TraceError
+from gert.errors import InputError, RunBlocked, RunError, RunExists, RunNotFound, TraceError
 from gert.kernel.agent.call_cache import CallCache
 from gert.kernel.agent.in_flight import InFlight
 from gert.kernel.agent.shapes import TenantContext
@@ -125,10 +125,10 @@ class RunLog:
     async def _append(self, run_id: str, write: Write, expects: Sequence[Expect] = ()) -> Written | Overtaken | Held:
         try:
             answer = await self.ledger.append(run_id, write, expects=expects)
-        except (AgentError, InputError, _NotDue):
+        except (RunError, RunBlocked, InputError, _NotDue):
             raise
         except BaseException:
-            # It may have been written all the same.
+            # It may have been written all the same; or another worker has the run, and writes to it.
             self.cache.forget(run_id)
             raise
         if isinstance(answer, Written):

@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,6 +88,12 @@ async def used(found: Any) -> None:
     elif hasattr(found, "__aiter__"):
         async for _ in found:
             pass
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong value that is taken for the name of a file leaves none in the repository."""
+    monkeypatch.chdir(tmp_path)
 
 
 KINDS = (ArtanaKernel, BoundRun, KernelModelClient, InMemoryStore, WorkflowContext)

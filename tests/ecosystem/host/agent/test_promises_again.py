@@ -16,8 +16,7 @@ from gert.agent import (
     RunError,
     ToolExecutionContext,
 )
-from gert.kernel.agent import book as book_module
-from gert.kernel.agent import looking as looking_module
+from gert.kernel.agent import call_cache, step_lookup
 from gert.kernel.ledger.record import Overtaken
 
 from .places import TENANT, Hooks, Model, Place, ask, call, kinds, of_type
@@ -99,7 +98,7 @@ class TestAgain:
         asyncio.run(scenario())
 
     def test_a_step_that_is_overtaken_for_ever_gives_up(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(looking_module, "MOST_TURNS", 3)
+        monkeypatch.setattr(step_lookup, "MOST_TURNS", 3)
 
         async def scenario() -> None:
             model = Model()
@@ -114,7 +113,7 @@ class TestAgain:
                 async def overtaken(*_: Any, expect: Any, **__: Any) -> Any:
                     return Overtaken(expect.key)
 
-                monkeypatch.setattr(kernel._book, "ask", overtaken)
+                monkeypatch.setattr(kernel._log, "write", overtaken)
                 with pytest.raises(RunError, match="3 times before this step could"):
                     await ask(kernel, "r", "q", "k")
                 with pytest.raises(RunError, match="3 times before this step could"):
@@ -167,14 +166,15 @@ class TestAgain:
         asyncio.run(scenario())
 
     def test_what_is_remembered_of_all_runs_is_bounded(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(book_module, "MOST_SIZE", 3500)
+        monkeypatch.setattr(call_cache, "MOST_CALLS", 3)
+        monkeypatch.setattr(call_cache, "CHECK_EVERY", 1)
 
         async def scenario() -> None:
             async with place.kernel() as kernel:
                 for n in range(8):
                     await kernel.start_run(tenant=TENANT, run_id=f"r{n}")
                     await ask(kernel, f"r{n}", "q", "k")
-                assert len(kernel._book._memories) <= 4
+                assert len(kernel._log.cache) <= 4
                 assert all([(await ask(kernel, f"r{n}", "q", "k")).replayed for n in range(8)])
 
         asyncio.run(scenario())

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict
 
 from gert.agent import (
@@ -23,8 +24,8 @@ from gert.agent import (
     json_step_serde,
 )
 from gert.errors import InputError
-from gert.kernel.ledger.record import Batch, Event, Head
 from gert.kernel.foundation.canonical import sha256_hex
+from gert.kernel.ledger.record import Batch, Event, Head
 
 from .places import TENANT, Hooks, Model, Place, ask, call, ends, kinds, of_type
 
@@ -361,8 +362,15 @@ class TestLaterVersions:
                         "data": {"text": "hm"},
                     }
                     line = json.dumps(said, separators=(",", ":")).encode()
-                    after = Head("r", head.tenant, head.count + 1, sha256_hex(line), head.snapshot, moment, moment)
-                    return Batch(after, [Event(head.count + 1, "thought_aloud", moment, None, line)], [], [])
+                    assert head.agent is not None
+                    after = replace(
+                        head,
+                        count=head.count + 1,
+                        hash=sha256_hex(line),
+                        snapshot=replace(head.agent, last_type="thought_aloud"),
+                        updated_at=moment,
+                    )
+                    return Batch(after, [Event(head.count + 1, "thought_aloud", moment, None, line)])
 
                 await kernel.ledger.append("r", write)
                 await ask(kernel, "r", "b", "l")

@@ -13,9 +13,9 @@ import pytest
 from gert.agent import ArtanaKernel, PostgresStore, SQLiteStore, ToolExecutionContext
 from gert.ecosystem.ledger import sql
 from gert.ecosystem.ledger.sqlite.file import open_writer
+from gert.kernel.events.agent import ModelCompleted, ModelRequested, RunSummary, ToolCompleted, ToolRequested
 from gert.kernel.ledger.compose import Entry, compose
 from gert.kernel.ledger.record import Batch, Head
-from gert.kernel.events.agent import ModelCompleted, ModelRequested, RunSummary, ToolCompleted, ToolRequested
 
 from .places import SIZE, TENANT, Model, Place, ask, call, stands
 

@@ -251,7 +251,7 @@ class TestOneEndStands:
             async with place.kernel() as kernel:
                 bank.tool(kernel)
                 await kernel.start_run(tenant=TENANT, run_id="r")
-                ledger: Any = kernel._book.ledger
+                ledger: Any = kernel.ledger
                 append = ledger.append
 
                 async def cancelled(*given: Any, **more: Any) -> Any:

@@ -1,6 +1,7 @@
 """What must hold, 15: a record that was changed, cut or exchanged does not verify."""
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -43,8 +44,8 @@ def record(place: Place, run_id: str, forge: Forge) -> None:
             connection.execute("DELETE FROM events WHERE run_id = ? AND seq > ?", (run_id, len(made.lines)))
             for seq, line in enumerate(made.lines, start=1):
                 connection.execute(
-                    "INSERT OR REPLACE INTO events (run_id, seq, type, timestamp, line) VALUES (?, ?, 'x', '', ?)",
-                    (run_id, seq, line),
+                    "INSERT OR REPLACE INTO events (run_id, seq, type, timestamp, line) VALUES (?, ?, ?, ?, ?)",
+                    (run_id, seq, *columns(line), line),
                 )
             connection.execute("UPDATE runs SET count = ?, hash = ? WHERE run_id = ?", (made.count, made.hash, run_id))
         connection.close()
@@ -57,13 +58,19 @@ def record(place: Place, run_id: str, forge: Forge) -> None:
         f"DELETE FROM {schema}.events {where}",
         *(
             f"INSERT INTO {schema}.events (run_id, seq, type, timestamp, line)"
-            f" VALUES ('{run_id}', {seq}, 'x', '', decode('{line.hex()}', 'hex'))"
+            f" VALUES ('{run_id}', {seq}, '{columns(line)[0]}', '{columns(line)[1]}', decode('{line.hex()}', 'hex'))"
             for seq, line in enumerate(made.lines, start=1)
         ),
         f"UPDATE {schema}.runs SET count = {made.count}, hash = '{made.hash}' {where}",
         "SELECT 1",
     ]
     execute(place.address, *statements)
+
+
+def columns(line: bytes) -> tuple[str, str]:
+    """What the ledger has beside a line."""
+    said = json.loads(line)
+    return said["type"], said["timestamp"]
 
 
 def swapped(found: Record) -> Record:
@@ -155,31 +162,6 @@ class TestPoint15:
                 assert await kernel.store.verify_run_chain("r")
 
         asyncio.run(scenario())
-
-    def test_a_file_that_was_edited_or_cut_does_not_verify(self, tmp_path: Path) -> None:
-        place = Place("jsonl", str(tmp_path / "runs"))
-        asyncio.run(written(place))
-        [trace] = [path for path in tmp_path.rglob("*.jsonl") if b'"run_id":"r"' in path.read_bytes()]
-        whole = trace.read_bytes()
-        lines = whole.splitlines(keepends=True)
-        for forged in (
-            whole.replace(b"acme", b"evil", 1),
-            b"".join(lines[:-1]),
-            b"".join([*lines[:2], lines[3], lines[2], *lines[4:]]),
-            b"".join(lines[1:]),
-        ):
-            trace.write_bytes(forged)
-
-            async def verify() -> bool:
-                async with place.store(read_only=True) as store:
-                    try:
-                        return bool(await store.verify_run_chain("r"))
-                    except GertError:
-                        return False
-
-            assert not asyncio.run(verify())
-        trace.write_bytes(whole)
-        assert asyncio.run(verify())
 
     def test_a_run_that_is_written_meanwhile_verifies(self, place: Place) -> None:
         async def scenario() -> None:

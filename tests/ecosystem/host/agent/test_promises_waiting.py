@@ -203,8 +203,26 @@ class TestToolsThatDoNotStop:
 class TestLeasesThatRunOut:
     """Who loses a run in the middle of a step says nothing about it any more."""
 
-    @pytest.mark.parametrize("taken", [False, True], ids=["nobody has it", "another has it"])
-    def test_the_call_is_in_doubt_and_not_made_again(self, shared: Place, taken: bool) -> None:
+    def test_a_call_that_outlives_its_lease_is_recorded_where_no_other_worker_took_the_run(self, shared: Place) -> None:
+        clock = FakeClock()
+
+        async def scenario() -> None:
+            first, second = (shared.kernel(store={"clock": clock}) for _ in range(2))
+            async with first, second:
+
+                @first.tool(side_effect=True)
+                async def pay(artana_context: ToolExecutionContext) -> int:
+                    clock.advance(60)
+                    return 1
+
+                await first.start_run(tenant=TENANT, run_id="r")
+                assert await first.acquire_run_lease(run_id="r", worker_id="one", ttl_seconds=30)
+                assert (await call(first, "r", "pay", {}, "k")).result_json == "1"
+                assert not await second.acquire_run_lease(run_id="r", worker_id="two", ttl_seconds=30)
+
+        asyncio.run(scenario())
+
+    def test_the_call_is_in_doubt_and_not_made_again(self, shared: Place) -> None:
         clock = FakeClock()
 
         async def scenario() -> None:
@@ -215,8 +233,7 @@ class TestLeasesThatRunOut:
                 async def pay(artana_context: ToolExecutionContext) -> int:
                     called.append(artana_context.idempotency_key)
                     clock.advance(60)
-                    if taken:
-                        assert await second.acquire_run_lease(run_id="r", worker_id="two", ttl_seconds=30)
+                    assert await second.acquire_run_lease(run_id="r", worker_id="two", ttl_seconds=30)
                     return 1
 
                 for kernel in (first, second):
@@ -225,8 +242,6 @@ class TestLeasesThatRunOut:
                 assert await first.acquire_run_lease(run_id="r", worker_id="one", ttl_seconds=30)
                 with pytest.raises(LeaseLost):
                     await call(first, "r", "pay", {}, "k")
-                if not taken:
-                    assert await second.acquire_run_lease(run_id="r", worker_id="two", ttl_seconds=30)
                 with pytest.raises(ToolExecutionFailedError) as refused:
                     await call(second, "r", "pay", {}, "k")
                 assert refused.value.in_doubt

@@ -4,13 +4,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.ecosystem.stores.lines import RUN, events
+from tests.ecosystem.ledger.ledgers import RUN, STARTED, drives
 
 from gert.agent import ArtanaKernel, MockModelPort, RunError, SQLiteStore, TenantContext
-from gert.ecosystem.stores.sqlite import SqliteStore
+from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.errors import InputError
-from gert.kernel.ledger.agent_fold import Snapshot, fold
 from gert.kernel.events.agent import ModelFailed, RunSummary
+from gert.kernel.ledger.agent_fold import Snapshot, fold
 
 ACME = TenantContext(tenant_id="acme", budget_usd_limit=1)
 EVIL = TenantContext(tenant_id="evil", budget_usd_limit=1)
@@ -23,8 +23,12 @@ def kernel_on(path: Path) -> ArtanaKernel:
 class TestARunbookRun:
     @pytest.fixture
     def path(self, tmp_path: Path) -> Path:
-        with SqliteStore(tmp_path / "runs.db") as store:
-            store.append(RUN, 1, events(3))
+        async def begin() -> None:
+            async with SqliteLedger(tmp_path / "runs.db") as ledger:
+                assert await ledger.acquire(RUN, "driver", 60)
+                await ledger.append(RUN, drives(STARTED))
+
+        asyncio.run(begin())
         return tmp_path / "runs.db"
 
     @pytest.mark.parametrize("what", ["checkpoint", "status", "load", "run"])
@@ -32,6 +36,7 @@ class TestARunbookRun:
         async def touch() -> None:
             async with kernel_on(path) as kernel:
                 if what == "checkpoint":
+                    await kernel.acquire_run_lease(run_id=RUN, worker_id="driver", ttl_seconds=60)
                     await kernel.checkpoint(run_id=RUN, tenant=ACME, name="x", payload=1)
                 elif what == "status":
                     await kernel.get_run_status(run_id=RUN)
@@ -41,10 +46,13 @@ class TestARunbookRun:
                     async with kernel.run(tenant=ACME, run_id=RUN):
                         pass
 
-        with pytest.raises(RunError, match="is not an agent run"):
+        async def count() -> int:
+            async with SqliteLedger(path) as ledger:
+                return len(await ledger.lines(RUN))
+
+        with pytest.raises(RunError, match="is a runbook run"):
             asyncio.run(touch())
-        with SqliteStore(path) as store:
-            assert list(store.events(RUN)) == events(3)
+        assert asyncio.run(count()) == 1
 
 
 def test_a_run_is_not_handed_to_another_tenant(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ _FLAGS: Final = (
     os.O_RDWR | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 )
 _MODE: Final = 0o600
+_CLOSED: Final = -1
 
 
 class Mirror:
@@ -26,15 +27,15 @@ class Mirror:
     problem: why it is not complete, if it is not
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, descriptor: int, problem: str | None = None) -> None:
         self.path = path
-        self.problem: str | None = None
-        self._fd = _open(path)
+        self.problem = problem
+        self._fd = descriptor
 
     @classmethod
     def begin(cls, path: str) -> "Mirror":
         """The mirror of a new run; a file that holds something else is refused: UsageError."""
-        mirror = cls(path)
+        mirror = cls(path, _open(path))
         if os.fstat(mirror._fd).st_size:
             found = mirror._first_run()
             mirror.close()
@@ -46,24 +47,30 @@ class Mirror:
     def complete(cls, path: str, lines: Iterable[bytes]) -> "Mirror":
         """The mirror of a run that is resumed, brought up to what the ledger has.
 
-        A file that is not the beginning of that is moved aside and written again.
+        A file that is not the beginning of that is moved aside and written again; one that cannot be opened is left.
         """
-        mirror = cls(path)
+        try:
+            mirror = cls(path, _open(path))
+        except UsageError as problem:
+            return cls(path, _CLOSED, problem.message)
         rest = mirror._missing(lines)
         if rest is None:
             mirror.close()
             os.replace(path, path + ASIDE)
-            mirror = cls(path)
+            mirror = cls(path, _open(path))
             mirror.problem = f"`{path}` was not a copy of the ledger; it was moved to `{path}{ASIDE}` and written again"
-            rest = list(lines)
-        mirror.write(rest)
+            rest = _joined(lines)
+        mirror._write(rest)
         return mirror
 
     def write(self, lines: Sequence[bytes]) -> None:
         """Add lines; after a failure the mirror stays as it is."""
-        if not lines or self._fd < 0 or (self.problem is not None and self._is_broken):
+        self._write(_joined(lines))
+
+    def _write(self, rest: bytes) -> None:
+        if self._fd < 0 or self._is_broken:
             return
-        data = memoryview(b"\n".join(lines) + b"\n")
+        data = memoryview(rest)
         try:
             while data:
                 data = data[os.write(self._fd, data) :]
@@ -82,22 +89,23 @@ class Mirror:
             self.problem = f"`{self.path}` may not be complete: {(problem.strerror or str(problem)).lower()}"
         finally:
             os.close(self._fd)
-            self._fd = -1
+            self._fd = _CLOSED
 
     _is_broken = False
 
-    def _missing(self, lines: Iterable[bytes]) -> list[bytes] | None:
-        """The lines that the file lacks; None where it holds something else."""
+    def _missing(self, lines: Iterable[bytes]) -> bytes | None:
+        """What the file lacks, half a line included; None where it holds something else."""
         missing: list[bytes] = []
         with open(self._fd, "rb", closefd=False) as file:
             file.seek(0)
             for line in lines:
-                found = b"" if missing else file.read(len(line) + 1)
-                if found and found != line + b"\n":
+                whole = line + b"\n"
+                found = b"" if missing else file.read(len(whole))
+                if not whole.startswith(found):
                     return None
-                if not found:
-                    missing.append(line)
-            return None if file.read(1) else missing
+                if found != whole:
+                    missing.append(whole[len(found) :])
+            return None if file.read(1) else b"".join(missing)
 
     def _first_run(self) -> str | None:
         with open(self._fd, "rb", closefd=False) as file:
@@ -106,6 +114,10 @@ class Mirror:
                 return decode(file.readline(MAX_LINE_BYTES)).run_id
             except TraceError:
                 return None
+
+
+def _joined(lines: Iterable[bytes]) -> bytes:
+    return b"".join(line + b"\n" for line in lines)
 
 
 def _open(path: str) -> int:

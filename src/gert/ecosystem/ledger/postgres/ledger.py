@@ -211,13 +211,17 @@ class PostgresLedger(SqlLedger):
                     self._give_up(pool)
                 raise
 
-        return await self._retried(change, lambda error: is_doubtful(error) or is_undone(error))
+        try:
+            return await self._retried(change, lambda error: is_doubtful(error) or is_undone(error))
+        except _Refused as refused:
+            error = refused.error
+        raise error
 
     async def _retried(self, attempt: Callable[[], Awaitable[T]], may_pass: Callable[[BaseException], bool]) -> T:
         for number in range(1, self._attempts + 1):
             try:
                 return await attempt()
-            except GertError:
+            except (GertError, _Refused):
                 raise
             except Exception as error:
                 if number == self._attempts or not may_pass(error):
@@ -240,6 +244,8 @@ class PostgresLedger(SqlLedger):
     # --- life
 
     async def _close(self) -> None:
+        if self._loop is not None and self._loop.is_closed():
+            return  # its connections went with it
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._listener.close()
         await self._notifier.close(_LAST_NOTICES)
@@ -252,6 +258,14 @@ class PostgresLedger(SqlLedger):
                 pool.terminate()
 
 
+class _Refused(Exception):
+    """What a transaction raised itself: the database has nothing to do with it."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+
 async def _run(connection: Any, transaction: Transaction[T]) -> T:
     """Run the statements of a transaction, one after the other."""
     rows: Any = None
@@ -261,6 +275,8 @@ async def _run(connection: Any, transaction: Transaction[T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
+        except Exception as error:
+            raise _Refused(error) from None
         if isinstance(statement, Change) and len(statement.rows) > 1:
             await connection.executemany(statement.sql, statement.rows)
             rows = ()

@@ -12,6 +12,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from time import monotonic, perf_counter
 from typing import Any, Final, TypeVar
+from weakref import finalize, ref
 
 from gert.ecosystem.ledger import sql
 from gert.ecosystem.ledger.sqlite.file import (
@@ -144,32 +145,23 @@ class Executor:
     def _enqueue(self, task: _Task) -> None:
         self._queued += 1
         if self._thread is None:
-            self._thread = Thread(target=self._work, name="gert-ledger", daemon=True)
+            self._thread = Thread(target=_work, args=(self._queue, ref(self)), name="gert-ledger", daemon=True)
             self._thread.start()
+            # The thread of a ledger that was forgotten ends, too.
+            finalize(self, self._queue.put, None)
         self._queue.put(task)
 
-    def _work(self) -> None:
-        """Commit what waits, together, until there is nothing more to come."""
-        is_over = False
-        while not is_over:
-            tasks: list[_Task] = []
-            while len(tasks) < _MOST_TOGETHER and (not tasks or not self._queue.empty()):
-                task = self._queue.get()
-                if task is None:
-                    is_over = True
-                    break
-                tasks.append(task)
-            if not tasks:
-                return
-            with self._writing:
-                try:
-                    self._commit(tasks, patience=self._patience)
-                except BaseException as error:
-                    for task in tasks:
-                        task.error = error
-            # An event loop that was closed has no caller that waits.
-            with suppress(RuntimeError):
-                tasks[0].loop.call_soon_threadsafe(self._settle, tasks)
+    def commit_all(self, tasks: Sequence[_Task]) -> None:
+        """Commit tasks on the calling thread, and hand their results to the event loop."""
+        with self._writing:
+            try:
+                self._commit(tasks, patience=self._patience)
+            except BaseException as error:
+                for task in tasks:
+                    task.error = error
+        # An event loop that was closed has no caller that waits.
+        with suppress(RuntimeError):
+            tasks[0].loop.call_soon_threadsafe(self._settle, tasks)
 
     def _settle(self, tasks: Sequence[_Task]) -> None:
         self._queued -= len(tasks)
@@ -263,6 +255,24 @@ class Executor:
 
     def _worded(self) -> "_Worded":
         return _Worded(self.path)
+
+
+def _work(queue: "SimpleQueue[_Task | None]", executor: "ref[Executor]") -> None:
+    """Commit what waits, together, until there is nothing more to come."""
+    is_over = False
+    while not is_over:
+        tasks: list[_Task] = []
+        while len(tasks) < _MOST_TOGETHER and (not tasks or not queue.empty()):
+            task = queue.get()
+            if task is None:
+                is_over = True
+                break
+            tasks.append(task)
+        found = executor() if tasks else None
+        if found is not None:
+            found.commit_all(tasks)
+        # Nothing here keeps a ledger that was forgotten.
+        del found, tasks, task
 
 
 class _Worded:

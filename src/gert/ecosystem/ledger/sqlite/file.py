@@ -196,6 +196,7 @@ _REASONS: Final = {
     sqlite3.SQLITE_READONLY: ("cannot be written: it is read-only", None),
     sqlite3.SQLITE_BUSY: ("is locked by another process", "try again when that has ended"),
     sqlite3.SQLITE_FULL: ("cannot be written: no space left on device", "free space, then resume the run"),
+    sqlite3.SQLITE_IOERR: ("cannot be read or written: disk I/O error", "look at the disk, then resume the run"),
     sqlite3.SQLITE_CANTOPEN: ("cannot be opened", "is it a file, and may you read it?"),
     sqlite3.SQLITE_TOOBIG: ("holds a line that is too large", None),
     sqlite3.SQLITE_CONSTRAINT: ("already holds an event of this number", None),

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from gert.ecosystem.ledger import sql
 from gert.ecosystem.ledger.ledger import SqlLedger
 from gert.ecosystem.ledger.sqlite.executor import Executor
+from gert.ecosystem.ledger.sqlite.file import MEMORY
 from gert.ecosystem.ledger.transactions import Dialect, Transaction
 from gert.kernel.foundation.signature import Key, Keys
 from gert.kernel.ledger.record import Batch
@@ -54,7 +55,7 @@ class SqliteLedger(SqlLedger):
     @property
     def durable(self) -> bool:
         """Whether what was appended survives a loss of power."""
-        return self._sync
+        return self._sync and self.path != MEMORY
 
     async def _rows(self, statement: str, *values: Any, heavy: bool = False) -> Sequence[Sequence[Any]]:
         if heavy:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
+import click
+
 from gert.ecosystem.host.database import name_of, words_for
 from gert.ecosystem.host.options import Executed
 from gert.ecosystem.surfaces.cli.output import complain, plural, say, say_json
@@ -16,6 +18,8 @@ EXIT_INTERRUPTED: Final = 130
 
 def show(executed: Executed, *, as_json: bool, quiet: bool) -> int:
     """Tell how a run ended, and give the exit code."""
+    if executed.warning is not None:
+        click.echo(f"{click.style('warning:', fg='yellow')} {printable(executed.warning)}", err=True)
     if as_json:
         say_json(executed.as_json())
         return exit_code(executed)

@@ -114,7 +114,7 @@ class TestFollowing:
             follows = asyncio.create_task(first())
             await asyncio.sleep(0.02)
             done = await written(ledger, note())
-            assert await follows == done.batch.rows[0].line
+            assert await follows == done.batch.events[0].line
 
     @in_loop
     async def test_ends_when_nothing_came_for_a_while(self, kind: str, place: str) -> None:

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from tests.postgres import database, execute, on_database
 
+from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
 from gert.ecosystem.stores import postgres_careful, postgres_faults
-from gert.ecosystem.stores.postgres import PostgresLedger
 from gert.errors import GertError, InputError, LeaseLost, RunError, TraceError, UsageError
-from gert.kernel.agent.ledger import Batch, Call, End, Expect, Head, Held, Overtaken, Row, Written
-from gert.kernel.agent.verifying import read_seal
 from gert.kernel.events.agent import RunStarted
 from gert.kernel.events.envelope import Envelope, encode
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.signature import parse_key
+from gert.kernel.ledger.record import Batch, Call, Event, Expect, Head, Held, Overtaken, Written
+from gert.kernel.ledger.seal import read_seal
 
 from .ledgers import NOON, ROOT, TENANT, answers, asks, note, says, written
 from .postgres_writes import append_all, in_process, notes_of
@@ -158,7 +158,7 @@ class TestOpening:
 def row(seq: int, head: Head, kind: str = "note") -> Row:
     time = "2026-02-28T12:00:00.000000Z"
     event = Envelope(seq=seq, run_id=head.run_id, type=kind, timestamp=time, prev_hash=head.hash, data={"n": seq})
-    return Row(seq, kind, time, f"kind-{seq}" if seq % 2 else None, encode(event))
+    return Event(seq, kind, time, f"kind-{seq}" if seq % 2 else None, encode(event))
 
 
 def batch_of(head: Head, rows: int, calls: int, ends: int) -> Batch:
@@ -209,7 +209,7 @@ class TestAppending:
                     run_id, lambda head, _: batch_of(head, rows, calls, ends), expects=beliefs, fence=fence
                 )
                 assert isinstance(done, Written)
-                assert await ledger.lines(run_id, done.first - 1) == [row.line for row in done.batch.rows]
+                assert await ledger.lines(run_id, done.first - 1) == [row.line for row in done.batch.events]
                 assert await ledger.head(run_id) == done.batch.head
                 for call in done.batch.calls:
                     assert await ledger.calls(run_id, call.key) == [call]

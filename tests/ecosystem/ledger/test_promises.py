@@ -6,12 +6,12 @@ from datetime import timedelta
 import pytest
 
 from gert.errors import LeaseLost, RunError, TraceError
-from gert.kernel.agent.compose import Entry, compose
-from gert.kernel.agent.ledger import Batch, Head, Row, Written
 from gert.kernel.events.agent import PauseRequested, RunStarted
 from gert.kernel.events.chain import GENESIS
 from gert.kernel.events.envelope import decode, format_timestamp
 from gert.kernel.foundation.names import is_run_id
+from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.record import Batch, Event, Head, RunFilter, Written
 
 from .ledgers import LEDGERS, NOON, RUN, TENANT, Clock, check, gathered, in_loop, note, says, stage, starts, written
 
@@ -61,7 +61,7 @@ class TestAppending:
             format_timestamp(NOON + timedelta(seconds=1)),
         )
         assert [decode(line).seq for line in lines] == [1, 2, 3]
-        assert lines == [row.line for each in (first, second) for row in each.batch.rows]
+        assert lines == [row.line for each in (first, second) for row in each.batch.events]
 
     @in_loop
     async def test_many_at_once_get_a_number_each(self, kind: str, place: str) -> None:
@@ -95,13 +95,13 @@ class TestAppending:
     @pytest.mark.parametrize(
         "forge",
         [
-            pytest.param(lambda b: b._replace(rows=b.rows[:-1]), id="fewer lines than the head says"),
-            pytest.param(lambda b: b._replace(rows=b.rows[::-1]), id="out of order"),
+            pytest.param(lambda b: b._replace(events=b.events[:-1]), id="fewer lines than the head says"),
+            pytest.param(lambda b: b._replace(events=b.events[::-1]), id="out of order"),
             pytest.param(lambda b: b._replace(head=Head("other", count=b.head.count)), id="of another run"),
-            pytest.param(lambda b: _with_line(b, b.rows[0].line + b"\n{}"), id="two lines in one"),
-            pytest.param(lambda b: _with_line(b, b.rows[0].line + b" " * (16 << 20) + b"}}"), id="too long"),
+            pytest.param(lambda b: _with_line(b, b.events[0].line + b"\n{}"), id="two lines in one"),
+            pytest.param(lambda b: _with_line(b, b.events[0].line + b" " * (16 << 20) + b"}}"), id="too long"),
             pytest.param(lambda b: _with_line(b, b"\xff"), id="no event at all"),
-            pytest.param(lambda b: _with_line(b, b.rows[1].line), id="an event of another number"),
+            pytest.param(lambda b: _with_line(b, b.events[1].line), id="an event of another number"),
         ],
     )
     @in_loop
@@ -123,8 +123,11 @@ class TestAppending:
         def spoilt(head: Head, moment: str) -> Batch:
             # No ledger can keep it, and only the last one it writes shows that.
             batch = says(note("x"), note("y"))(head, moment)
-            rows = [*batch.rows[:-1], batch.rows[-1]._replace(line=b'{"seq":3,"run_id":"%b","type":"' % RUN.encode())]
-            return batch._replace(rows=rows)
+            rows = [
+                *batch.events[:-1],
+                batch.events[-1]._replace(line=b'{"seq":3,"run_id":"%b","type":"' % RUN.encode()),
+            ]
+            return batch._replace(events=rows)
 
         async with LEDGERS[kind](place) as ledger:
             await written(ledger, RunStarted())
@@ -199,20 +202,20 @@ class TestAppending:
         async with LEDGERS[kind](place) as ledger:
             done = await written(ledger, note(text, "text"), stage("after"))
             lines = await check(ledger)
-            assert lines == [row.line for row in done.batch.rows]
+            assert lines == [row.line for row in done.batch.events]
             assert decode(lines[0]).data["summary_json"] == text
             assert await ledger.summary(RUN, "text") == lines[0]
 
 
 def _with_line(batch: Batch, line: bytes) -> Batch:
-    return batch._replace(rows=[batch.rows[0]._replace(line=line), *batch.rows[1:]])
+    return batch._replace(events=[batch.events[0]._replace(line=line), *batch.events[1:]])
 
 
 class TestReading:
     @in_loop
     async def test_lines_by_page_and_by_number(self, kind: str, place: str) -> None:
         async with LEDGERS[kind](place) as ledger:
-            lines = [row.line for row in (await written(ledger, *[note(str(n)) for n in range(10)])).batch.rows]
+            lines = [row.line for row in (await written(ledger, *[note(str(n)) for n in range(10)])).batch.events]
             assert await ledger.lines(RUN) == lines
             assert await ledger.lines(RUN, 4) == lines[4:]
             assert await ledger.lines(RUN, 4, 3) == lines[4:7]
@@ -239,7 +242,7 @@ class TestReading:
             kinds = [f"{prefix}::{n:03d}" for n in range(120) for prefix in ("artifact", "artifactory", "%", "task")]
             await written(ledger, RunStarted(), *[note("old", each) for each in kinds])
             done = await written(ledger, *[note("new", each) for each in reversed(kinds)], stage("x"))
-            newest = {kind: row.line for kind, row in zip(reversed(kinds), done.batch.rows, strict=False)}
+            newest = {kind: row.line for kind, row in zip(reversed(kinds), done.batch.events, strict=False)}
             assert await ledger.summary(RUN, "artifact::007") == newest["artifact::007"]
             assert await ledger.summary(RUN, "artifact::") is None
             assert await ledger.summary("other", "artifact::007") is None
@@ -250,7 +253,7 @@ class TestReading:
             assert len(await ledger.latest_summaries(RUN, "")) == 480
             assert await ledger.latest_summaries(RUN, "artifact:::") == []
             assert await ledger.latest_summaries("other", "") == []
-            assert await ledger.summaries(RUN, limit=3) == [row.line for row in done.batch.rows[-2:-5:-1]]
+            assert await ledger.summaries(RUN, limit=3) == [row.line for row in done.batch.events[-2:-5:-1]]
             assert [decode(line).data["summary_json"] for line in await ledger.summaries(RUN, "task::001")] == [
                 "new",
                 "old",
@@ -270,20 +273,25 @@ class TestReading:
             await ledger.acquire("only-a-lease", "w", 60)
             listed = [head.run_id for head in await ledger.runs()]
             assert listed == ["run-1", "run-5", "run-4", "run-3", "run-2", "run-0"]
-            assert [head.run_id for head in await ledger.runs(tenant="acme")] == ["run-1", "run-5", "run-3"]
-            assert [head.run_id for head in await ledger.runs(limit=2)] == listed[:2]
-            assert await ledger.runs(limit=0) == await ledger.runs(tenant="nobody") == []
+            assert [head.run_id for head in await ledger.runs(RunFilter(tenant="acme"))] == ["run-1", "run-5", "run-3"]
+            assert [head.run_id for head in await ledger.runs(RunFilter(limit=2))] == listed[:2]
+            assert await ledger.runs(RunFilter(limit=0)) == await ledger.runs(RunFilter(tenant="nobody")) == []
             since = NOON + timedelta(seconds=5)
-            assert [head.run_id for head in await ledger.runs(since=since)] == ["run-1", "run-5", "run-4"]
-            assert [head.run_id for head in await ledger.runs(status="paused")] == ["run-1"]
-            assert [head.run_id for head in await ledger.runs(status="active", tenant="acme", limit=1)] == ["run-5"]
+            assert [head.run_id for head in await ledger.runs(RunFilter(since=since))] == ["run-1", "run-5", "run-4"]
+            assert [head.run_id for head in await ledger.runs(RunFilter(status="paused"))] == ["run-1"]
+            assert [head.run_id for head in await ledger.runs(RunFilter(status="active", tenant="acme", limit=1))] == [
+                "run-5"
+            ]
             assert (await ledger.runs())[0] == await ledger.head("run-1")
 
     @in_loop
     async def test_a_ledger_says_what_it_is(self, kind: str, place: str) -> None:
         async with LEDGERS[kind](place, clock=Clock()) as ledger:
             info = await ledger.schema_info()
-            assert (info.backend, info.schema_version.isdecimal()) == (kind.partition("-")[0], True)
+            assert (info.backend, info.schema_version.isdecimal()) == (
+                "postgres" if kind == "postgres" else "sqlite",
+                True,
+            )
             if kind != "postgres":  # as durable as its server
                 assert ledger.durable is (kind != "memory")
             assert ledger.now() == NOON
@@ -313,5 +321,5 @@ class TestTenants:
 
 
 def test_a_row_is_the_line_and_the_columns_it_is_found_by() -> None:
-    assert Row._fields == ("seq", "type", "timestamp", "summary_type", "line")
+    assert Event._fields == ("seq", "type", "timestamp", "summary_type", "line")
     assert issubclass(LeaseLost, RuntimeError)

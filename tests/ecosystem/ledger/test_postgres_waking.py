@@ -6,7 +6,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from gert.ecosystem.stores.postgres import PostgresLedger
+from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
 from gert.errors import TraceError
 
 from .postgres_writes import append_all, in_process

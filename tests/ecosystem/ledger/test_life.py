@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from gert.errors import TraceError
-from gert.kernel.agent.ledger import Written
+from gert.kernel.ledger.record import Written
 
 from .ledgers import LEDGERS, RUN, check, gathered, in_loop, note, says, written
 
@@ -144,7 +144,7 @@ class TestClosing:
             ledger.lines_at(RUN, [1]),
             ledger.calls(RUN, "k"),
             ledger.open_calls(RUN),
-            ledger.holder("t", "n", "k"),
+            ledger.holders("t", "n", "k"),
             ledger.count_calls("n"),
             ledger.summary(RUN, "s"),
             ledger.latest_summaries(RUN, ""),
@@ -155,6 +155,10 @@ class TestClosing:
             ledger.lease(RUN),
             ledger.wait(RUN, 0, 1),
             ledger.schema_info(),
+            ledger.tickets(),
+            ledger.documents(["d"]),
+            ledger.messages(RUN),
+            ledger.post(RUN, "cancel", b"{}"),
             anext(ledger.stream(RUN)),
             ledger.__aenter__(),
         ]

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 from tests.postgres import execute
 
-from gert.ecosystem.stores.postgres import PostgresLedger
+from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
 from gert.ecosystem.stores.postgres_store import PostgresRunStore
 from gert.errors import TraceError
 

@@ -4,12 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from gert.ecosystem.ledger.sqlite import executor
+
 from .ledgers import LEDGERS, place_of
 
 
 @pytest.fixture(params=list(LEDGERS))
-def kind(request: pytest.FixtureRequest) -> str:
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Which ledger."""
+    if request.param == "sqlite-threads":
+        monkeypatch.setattr(executor, "QUICK_SECONDS", 0.0)
     return str(request.param)
 
 

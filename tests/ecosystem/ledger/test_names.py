@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from gert.ecosystem.stores.names import MAX_NAME_BYTES, MAX_TOGETHER_BYTES
 from gert.errors import GertError, InputError
-from gert.kernel.agent.ledger import Batch, Expect, Head, Ledger, Written
 from gert.kernel.events.agent import PauseRequested, RunStarted
+from gert.kernel.ledger.limits import MAX_NAME_BYTES, MAX_TOGETHER_BYTES
+from gert.kernel.ledger.port import Ledger
+from gert.kernel.ledger.record import Batch, Expect, Head, RunFilter, Written
 
 from .ledgers import LEDGERS, RUN, TENANT, asks, check, in_loop, note, says, written
 
 BAD = [
     pytest.param("a\0b", "holds a NUL", id="a NUL"),
-    pytest.param("a\ud800", "holds half a character", id="half a character"),
+    pytest.param("a\ud800", "holds a lone surrogate", id="half a character"),
     pytest.param("x" * (MAX_NAME_BYTES + 1), "too long", id="too long"),
     pytest.param("漢" * (MAX_NAME_BYTES // 3 + 1), "too long", id="too long in bytes"),
 ]
@@ -24,16 +25,16 @@ BAD = [
 # Everything that looks something up by a name.
 LOOKS: dict[str, Callable[[Ledger, str], Awaitable[Any]]] = {
     "a step key": lambda ledger, name: ledger.calls(RUN, name),
-    "a tenant of a call": lambda ledger, name: ledger.holder(name, "pay", "k"),
-    "a tool": lambda ledger, name: ledger.holder(TENANT, name, "k"),
-    "a semantic key": lambda ledger, name: ledger.holder(TENANT, "pay", name),
+    "a tenant of a call": lambda ledger, name: ledger.holders(name, "pay", "k"),
+    "a tool": lambda ledger, name: ledger.holders(TENANT, name, "k"),
+    "a semantic key": lambda ledger, name: ledger.holders(TENANT, "pay", name),
     "a tool that is counted": lambda ledger, name: ledger.count_calls(name),
     "a tenant whose calls are counted": lambda ledger, name: ledger.count_calls("pay", tenant=name),
     "a summary type": lambda ledger, name: ledger.summary(RUN, name),
     "a type of summaries": lambda ledger, name: ledger.summaries(RUN, name),
     "the beginning of a summary type": lambda ledger, name: ledger.latest_summaries(RUN, name),
-    "a tenant": lambda ledger, name: ledger.runs(tenant=name),
-    "a status": lambda ledger, name: ledger.runs(status=name),
+    "a tenant": lambda ledger, name: ledger.runs(RunFilter(tenant=name)),
+    "a status": lambda ledger, name: ledger.runs(RunFilter(status=name)),
     "a worker that takes": lambda ledger, name: ledger.acquire(RUN, name, 5),
     "a worker that prolongs": lambda ledger, name: ledger.renew(RUN, name, 5),
     "a worker that gives back": lambda ledger, name: ledger.release(RUN, name),
@@ -92,14 +93,14 @@ class TestAName:
         async with LEDGERS[kind](place) as ledger:
             await written(ledger, asks(key, semantic_key), note("s", name), run_id=run_id)
             [call] = await ledger.calls(run_id, f"tool:{key}")
-            assert await ledger.holder(TENANT, "pay", semantic_key) == call
+            assert await ledger.holders(TENANT, "pay", semantic_key) == [call]
             assert await ledger.summary(run_id, name) is not None
             assert await ledger.latest_summaries(run_id, name) != []
             assert await ledger.acquire(run_id, name, 5) is not None
             await ledger.append("other", says(asks("k", tool=name[:400]), tenant=name))
-            assert [head.run_id for head in await ledger.runs(tenant=name)] == ["other"]
+            assert [head.run_id for head in await ledger.runs(RunFilter(tenant=name))] == ["other"]
             assert await ledger.count_calls(name[:400], tenant=name) == 1
-            assert await ledger.runs(tenant="größe 漢字 🎉") == []
+            assert await ledger.runs(RunFilter(tenant="größe 漢字 🎉")) == []
 
     @in_loop
     async def test_of_a_tool_its_tenant_and_key_fit_together(self, kind: str, place: str) -> None:
@@ -108,7 +109,7 @@ class TestAName:
             with pytest.raises(InputError, match="too long together"):
                 await ledger.append(RUN, says(asks("k", key, tool)))
             with pytest.raises(InputError, match="too long together"):
-                await ledger.holder(TENANT, tool, key)
+                await ledger.holders(TENANT, tool, key)
             await written(ledger, asks("k", key[: -len(TENANT)], tool))
 
     @in_loop

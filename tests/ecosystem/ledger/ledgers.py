@@ -3,21 +3,26 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from gert.ecosystem.stores.jsonl_ledger import JsonlLedger
-from gert.ecosystem.stores.memory_ledger import MemoryLedger
-from gert.ecosystem.stores.postgres import PostgresLedger
-from gert.ecosystem.stores.sqlite_ledger import SqliteLedger
-from gert.kernel.agent.compose import Entry, compose
-from gert.kernel.agent.ledger import Batch, Head, Ledger, Write, Written
+from msgspec.structs import replace
+
+from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
+from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.kernel.events.agent import HarnessStage, RunStarted, RunSummary, ToolCompleted, ToolRequested
 from gert.kernel.events.chain import read_chain
+from gert.kernel.events.envelope import encode_payload
 from gert.kernel.events.payload import Payload
+from gert.kernel.events.runbook import RunStart
+from gert.kernel.foundation.canonical import sha256_hex
+from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.port import Ledger
+from gert.kernel.ledger.projection import Projection
+from gert.kernel.ledger.record import Batch, Event, Head, Write, Written, hash_answer
 
 P = ParamSpec("P")
 
@@ -28,10 +33,9 @@ RUN = "20260228-120000-000-a1b2c3"
 
 # Opens a ledger at a place: a file, a folder, or the address of a server.
 LEDGERS: dict[str, Callable[..., Ledger]] = {
-    "memory": lambda _, **options: MemoryLedger(**options),
-    "jsonl": JsonlLedger,
+    "memory": lambda _, **options: SqliteLedger(":memory:", **options),
     "sqlite": SqliteLedger,
-    "sqlite-threads": partial(SqliteLedger, quick_seconds=0),
+    "sqlite-threads": SqliteLedger,
     "postgres": PostgresLedger,
 }
 # Those that more than one process can open.
@@ -111,9 +115,9 @@ def starts(head: Head, moment: str) -> Batch:
     return compose(head, moment, TENANT, [Entry(RunStarted())])
 
 
-async def written(ledger: Ledger, *payloads: Payload, run_id: str = RUN, fence: int | None = None) -> Written:
+async def written(ledger: Ledger, *payloads: Payload, run_id: str = RUN) -> Written:
     """Append what must be appended."""
-    done = await ledger.append(run_id, says(*payloads), fence=fence)
+    done = await ledger.append(run_id, says(*payloads))
     assert isinstance(done, Written), done
     return done
 
@@ -130,11 +134,49 @@ async def check(ledger: Ledger, run_id: str = RUN) -> list[bytes]:
     return lines
 
 
+# --- a runbook run, whose driver holds the lease
+
+STARTED = RunStart(runbook="r", runbook_hash="h", actor="ann", host="here", gert_version="1", mode="real")
+
+
+def drives(*payloads: Payload, answers: Sequence[bytes] = (), **more: Any) -> Write:
+    """Writes these events of a runbook run, and the answers they rest on.
+
+    more: other parts of the batch
+    """
+
+    def write(head: Head, moment: str) -> Batch:
+        answers_hash = head.answers_hash
+        for answer in answers:
+            answers_hash = hash_answer(answers_hash, answer)
+        named = f"{head.answers + len(answers)}:{answers_hash}" if answers else None
+        projection = Projection(head)
+        lines: list[Event] = []
+        seq, chain = head.count, head.hash
+        for payload in payloads:
+            seq += 1
+            path = getattr(payload, "step_id", None)
+            line = encode_payload(payload, seq, head.run_id, moment, None, path, chain, answers=named)
+            named, chain = None, sha256_hex(line)
+            lines.append(Event(seq, payload.type, moment, None, line))
+            projection.add(payload, seq, moment, path)
+        after = replace(
+            head, kind="runbook", count=seq, hash=chain, answers=head.answers + len(answers),
+            answers_hash=answers_hash, snapshot=projection.snapshot, started_at=head.started_at or moment,
+            updated_at=moment if payloads else head.updated_at,
+        )  # fmt: skip
+        return Batch(
+            after, lines, projection.calls, projection.ends, answers, projection.tickets, projection.ticket_ends, **more
+        )
+
+    return write
+
+
 # --- in other processes
 
 PRELUDE = """
 import asyncio, os, sys
-from tests.ecosystem.stores.ledgers import *
+from tests.ecosystem.ledger.ledgers import *
 from gert.errors import *
 kind, place, *rest = sys.argv[1:]
 async def main():

@@ -10,10 +10,10 @@ import asyncpg
 import pytest
 from tests.postgres import Server
 
-from gert.ecosystem.stores.postgres import PostgresLedger
+from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
 from gert.ecosystem.stores.postgres_pool import Link
 from gert.errors import TraceError
-from gert.kernel.agent.ledger import Held, Written
+from gert.kernel.ledger.record import Held, Written
 
 from .ledgers import asks, note, says
 from .postgres_writes import append_all, notes_of

@@ -4,9 +4,9 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from gert.ecosystem.stores.postgres import PostgresLedger
-from gert.kernel.agent.ledger import Ledger
+from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
 from gert.kernel.events.envelope import decode
+from gert.kernel.ledger.port import Ledger
 
 from .ledgers import ROOT, check, note, written
 
@@ -27,7 +27,7 @@ async def notes_of(ledger: Ledger, run_id: str) -> list[str]:
 async def in_process(dsn: str, run_id: str, name: str, count: int) -> int:
     """Append so many notes to a run in a process of its own."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-W", "error", "-m", "tests.ecosystem.stores.postgres_writes",
+        sys.executable, "-W", "error", "-m", "tests.ecosystem.ledger.postgres_writes",
         dsn, run_id, name, str(count), cwd=ROOT,
     )  # fmt: skip
     return await process.wait()
