@@ -2,13 +2,11 @@
 
 import msgspec
 import pytest
+from gert.kernel.agent.memory import RunMemory
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gert.kernel.agent import memory as module
-from gert.kernel.ledger.compose import Entry, compose
-from gert.kernel.ledger.record import Batch, Head
-from gert.kernel.agent.memory import RunMemory
 from gert.kernel.events.agent import (
     ContextRead,
     ModelCompleted,
@@ -19,6 +17,8 @@ from gert.kernel.events.agent import (
     RunSummary,
 )
 from gert.kernel.events.payload import Payload
+from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.record import Batch, Head
 
 MOMENT = "2030-01-01T00:00:00.000000Z"
 

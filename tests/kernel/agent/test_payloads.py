@@ -13,8 +13,6 @@ from pydantic import BaseModel, ValidationError
 
 from gert.errors import TraceError
 from gert.kernel.agent import payloads
-from gert.kernel.ledger.compose import Entry, compose
-from gert.kernel.ledger.record import Head
 from gert.kernel.agent.messages import ChatMessage
 from gert.kernel.agent.payloads import (
     PAYLOADS,
@@ -39,6 +37,8 @@ from gert.kernel.events.chain import GENESIS
 from gert.kernel.events.envelope import Envelope, encode
 from gert.kernel.events.payload import Payload
 from gert.kernel.foundation.canonical import MAX_INTEGER, sha256_hex
+from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.record import Head
 
 NOW = "2026-02-28T14:30:00.000001Z"
 LEDGER = {kind.type: kind for kind in agent.EVENTS}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gert.kernel.ledger.record import Call
 from gert.kernel.agent.replay import Ask, Compare, Fail, InDoubt, Replay, Wait, decide_model, decide_tool
+from gert.kernel.ledger.record import Call
 
 NONE: frozenset[int] = frozenset()
 

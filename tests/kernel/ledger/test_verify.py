@@ -7,13 +7,13 @@ import pytest
 from msgspec import structs
 
 from gert.errors import IntegrityError
+from gert.kernel.events.agent import HarnessStage
+from gert.kernel.events.chain import ChainReport, read_chain
+from gert.kernel.foundation.signature import Keys, parse_key
 from gert.kernel.ledger.compose import Entry, compose
 from gert.kernel.ledger.record import Head
 from gert.kernel.ledger.seal import read_seal, seal_head
 from gert.kernel.ledger.verify import check_run
-from gert.kernel.events.agent import HarnessStage
-from gert.kernel.events.chain import ChainReport, read_chain
-from gert.kernel.foundation.signature import Keys, parse_key
 
 KEY = parse_key("a secret that is long enough", "main")
 COLON = parse_key("a secret that is long enough", "a:b:c")
