@@ -87,7 +87,7 @@ class Sealer:
                 return
             raise IntegrityError(
                 f"run `{head.run_id}` is not sealed, and a signing key is configured",
-                hint="`--adopt-unsealed REASON` (for an agent run `store.adopt_unsealed_run`) continues it and records why",
+                hint="`--adopt-unsealed REASON` continues it; for an agent run call `store.adopt_unsealed_run`",
             )
         # (3) The seal is over this very head, by a key we hold.
         verify(self._keys, read_seal(head.seal), sealed_bytes(head))
