@@ -11,7 +11,7 @@ import pytest
 
 import gert.agent
 from gert._version import __version__
-from gert.ecosystem.stores import sql
+from gert.ecosystem.ledger import sql
 from gert.kernel.agent.payloads import EventType
 
 ROOT = Path(__file__).resolve().parents[1]

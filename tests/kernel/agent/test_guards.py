@@ -44,7 +44,7 @@ from gert.kernel.agent.guards.personal import find_personal
 from gert.kernel.agent.guards.pii import MOST_TEXT
 from gert.kernel.agent.guards.quota import root_of
 from gert.kernel.agent.guards.spelling import spelled_plainly
-from gert.kernel.ledger.record import RunFilter
+from gert.kernel.ledger.record import ANY_RUN, Head, RunFilter
 
 T = TypeVar("T")
 CARD = "4111 1111 1111 1111"
@@ -534,7 +534,7 @@ class TestQuota:
             ledger = store.ledger
             real_runs, real_head = ledger.runs, ledger.head
 
-            async def runs(chosen: RunFilter) -> Any:
+            async def runs(chosen: RunFilter = ANY_RUN) -> list[Head]:
                 found = await real_runs(chosen)
                 read.extend("listed" for _ in found)
                 return found
@@ -615,7 +615,7 @@ class TestQuota:
             seen = Seen(store, cost=0.01)
             real = store.ledger.runs
 
-            async def runs(chosen: RunFilter) -> Any:
+            async def runs(chosen: RunFilter = ANY_RUN) -> list[Head]:
                 looks.append(chosen.since)
                 return await real(chosen)
 

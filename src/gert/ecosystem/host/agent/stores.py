@@ -298,7 +298,7 @@ class PostgresStore(LedgerStore):
 def _patience(busy_timeout_ms: int, attempts: int, backoff_seconds: float) -> float:
     """How long, in seconds, all attempts take together."""
     attempts = max(1, attempts)
-    return attempts * busy_timeout_ms / 1000 + backoff_seconds * (2 ** (attempts - 1) - 1)
+    return attempts * busy_timeout_ms / 1000 + backoff_seconds * (2.0 ** (attempts - 1) - 1)
 
 
 def _key(settings: dict[str, Any]) -> Key | None:
