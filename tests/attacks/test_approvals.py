@@ -76,6 +76,27 @@ def cwd_changed(project: Project) -> str:
     return changed_tool(project, action={"cwd": "/"})
 
 
+def folder_behind_a_link(project: Project) -> str:
+    """The folder of a command is a link that leads elsewhere after the approval."""
+    for name in ("first", "second"):
+        (project.root / name).mkdir()
+    (project.root / "work").symlink_to("first")
+    guarded_tool(project, action={"cwd": "work"})
+    guarded(project)
+    before = approved(project)
+    (project.root / "work").unlink()
+    (project.root / "work").symlink_to("second")
+    return asks_again(project, before)
+
+
+def end_of_a_long_command(project: Project) -> str:
+    """The part that does harm stands far to the right."""
+    guarded_tool(project)
+    guarded(project, "A" * 5000 + "; rm -rf /;")
+    [pending] = started(project)["pending"]
+    return project.gert("approvals", "show", pending["ticket_id"]).ended(0).out
+
+
 def preview_changed(project: Project) -> str:
     guarded_tool(project, action={"preview": {"argv": ["echo", "one"]}})
     guarded(project)
@@ -442,6 +463,18 @@ FILE = "the runbook, the tool file, the command or an input is not what was aske
 SHOWN = "what an approver sees is what the hash covers"
 OTHERWISE = "shows something else than what would run"
 ATTACKS = [
+    Attack(
+        "the folder of an approved command is exchanged behind a link",
+        why="an approval binds where the command runs",
+        attempt=folder_behind_a_link,
+        reason="the folder of `sh` was",
+    ),
+    Attack(
+        "harm stands beyond the 2,000th character of a command",
+        why="approvers see exactly what would run",
+        attempt=end_of_a_long_command,
+        reason="AAA; rm -rf /;",
+    ),
     Attack("`argv` of the tool is changed after the approval", SAME, argv_changed, FILE),
     Attack("`stdin` of the action is changed after the approval", SAME, stdin_changed, FILE),
     Attack("`env` of the action is changed after the approval", SAME, env_changed, FILE),

@@ -184,6 +184,7 @@ class Real:
             ticket,
             request_hash=request.request_hash,
             program=request.program,
+            folder=request.folder,
             host=request.host,
             secrets=request.secrets,
         )

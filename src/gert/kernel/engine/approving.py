@@ -256,7 +256,7 @@ def _refused(kind: Any, message: str) -> Result:
 
 def _as_submitted(request: ApprovalRequest, ticket: TicketAnswer) -> ApprovalRequest:
     """The request with what was recorded when it was submitted: the answer is to that one."""
-    recorded = {name: getattr(ticket, name) for name in ("program", "host", "secrets")}
+    recorded = {name: getattr(ticket, name) for name in ("program", "folder", "host", "secrets")}
     bound = msgspec.structs.replace(request, **recorded)
     return msgspec.structs.replace(bound, request_hash=ticket.request_hash or hash_of(bound))
 
