@@ -66,14 +66,14 @@ def test_what_the_host_finds_changed(now: Binding, why: str) -> None:
 def test_on_another_host_the_program_may_be_elsewhere() -> None:
     asked = binding().complete(REQUEST, SUBJECT)
     assert binding(host="there", program="/opt/note", folder="/srv").outdated(asked, SUBJECT) is None
+    assert binding(host="there").here(asked).program is None
+    assert binding().here(asked).program == "/bin/note"
 
 
 def test_a_machine_is_told_by_its_id_and_not_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     before = machine_id()
     monkeypatch.setattr("socket.gethostname", lambda: "other")
     assert machine_id() == before
-    assert binding(host="there").here(asked).program is None
-    assert binding().here(asked).program == "/bin/note"
 
 
 @pytest.mark.parametrize(
