@@ -75,8 +75,9 @@ class TerminalApprovals:
             expires_at=format_timestamp(expires),
         )
 
-    async def withdraw(self, ticket_id: str, why: str) -> None:
-        """Nothing is left open: the terminal asks when it waits."""
+    async def withdraw(self, ask: AwaitApproval, outdated: Failure) -> ApprovalAnswer:
+        """Nothing is left open and nothing was answered: the terminal asks when it waits."""
+        return ApprovalAnswer(failure=outdated)
 
     async def wait(self, ask: AwaitApproval) -> ApprovalAnswer:
         """Ask until there are enough approvals, somebody says no, nobody is there, or the time is over."""

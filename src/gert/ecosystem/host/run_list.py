@@ -27,7 +27,7 @@ from gert.kernel.agent.ledger import Head
 from gert.kernel.events.chain import AFTER_COMPLETE
 from gert.kernel.events.doubts import calls_in_doubt
 from gert.kernel.events.envelope import Envelope, decode
-from gert.kernel.events.runbook import ApprovalResolved, RunComplete
+from gert.kernel.events.runbook import ApprovalOutdated, ApprovalResolved, RunComplete
 from gert.kernel.events.summary import RunSummary
 from gert.kernel.foundation.names import is_run_id, is_safe_name
 from gert.kernel.foundation.text import printable
@@ -36,7 +36,8 @@ if sys.platform != "win32":
     import fcntl
 
 _MOST_NAMED: Final = 5
-_RESOLVED: Final = f'"type":"{ApprovalResolved.type}"'.encode()
+_CLOSING: Final = tuple(f'"type":"{each.type}"'.encode() for each in (ApprovalResolved, ApprovalOutdated))
+"""How the events look after which a run does not wait for a ticket any more."""
 
 
 class Runs:
@@ -189,12 +190,12 @@ class Runs:
         return self._stands(entry)
 
     def _unheard(self, entry: Entry) -> list[TicketFile]:
-        """The tickets of a run, without those whose answer it has heard."""
+        """The tickets of a run that are open, without those it has resolved or found outdated."""
         mine = self._by_run(entry.tickets_at).get(entry.run_id, [])
         if not mine:
             return []
-        heard = {_ticket_of(line) for line in self.lines(entry) if _RESOLVED in line[:512]}
-        return [file for file in mine if file.id not in heard]
+        closed = {_ticket_of(line) for line in self.lines(entry) if any(each in line[:512] for each in _CLOSING)}
+        return [file for file in mine if file.id not in closed]
 
     def _by_run(self, state: str) -> dict[str, list[TicketFile]]:
         """The tickets of a state directory by run, read once and only where a run might wait."""
