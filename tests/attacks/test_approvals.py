@@ -75,6 +75,27 @@ def cwd_changed(project: Project) -> str:
     return changed_tool(project, action={"cwd": "/"})
 
 
+def folder_behind_a_link(project: Project) -> str:
+    """The folder of a command is a link that leads elsewhere after the approval."""
+    for name in ("first", "second"):
+        (project.root / name).mkdir()
+    (project.root / "work").symlink_to("first")
+    guarded_tool(project, action={"cwd": "work"})
+    guarded(project)
+    before = approved(project)
+    (project.root / "work").unlink()
+    (project.root / "work").symlink_to("second")
+    return asks_again(project, before)
+
+
+def end_of_a_long_command(project: Project) -> str:
+    """The part that does harm stands far to the right."""
+    guarded_tool(project)
+    guarded(project, "A" * 5000 + "; rm -rf /;")
+    [pending] = started(project)["pending"]
+    return project.gert("approvals", "show", pending["ticket_id"]).ended(0).out
+
+
 def preview_changed(project: Project) -> str:
     guarded_tool(project, action={"preview": {"argv": ["echo", "one"]}})
     guarded(project)
@@ -275,6 +296,102 @@ def between_approval_and_start(project: Project) -> str:
     return reason
 
 
+def rejected(project: Project, before: dict[str, Any], *words: str | Path, **environ: str) -> str:
+    """Reject the first open ticket and resume: the step fails, nothing runs, and the rejection is on record."""
+    project.gert("reject", before["pending"][0]["ticket_id"], "--as", "bob", "--reason", "not today").ended(0)
+    said = project.gert("resume", "--run", before["run_id"], "--detach", "--json", *words, **environ).ended(3).said
+    assert said["status"] == "failed", said
+    assert project.noted() == []
+    events = project.run().events()
+    [response] = [each["data"] for each in of_type(events, "approval_response") if not each["data"]["approved"]]
+    assert response["approver_id"] == "bob"
+    assert response["ticket_id"] == before["pending"][0]["ticket_id"]
+    assert len(of_type(events, "approval_submitted")) == 1
+    project.verifies()
+    return str(of_type(events, "approval_resolved")[0]["data"]["reason"])
+
+
+def rejected_then_another_path(project: Project) -> str:
+    good, evil = (program(project.root / each, each, project.effects).parent for each in ("good", "evil"))
+    with_program(project)
+    before = started(project, PATH=f"{good}:{os.environ['PATH']}")
+    return rejected(project, before, PATH=f"{evil}:{good}:{os.environ['PATH']}")
+
+
+def rejected_then_changed_tool(project: Project) -> str:
+    guarded_tool(project)
+    guarded(project)
+    before = started(project)
+    guarded_tool(project, argv=["sh", "-c", NOTE, "sh", "evil", str(project.effects)])
+    return rejected(project, before, "--allow-changed")
+
+
+def rejected_then_changed_secret(project: Project) -> str:
+    secret_runbook(project, **{"from": "env/TEXT"})
+    before = started(project, TEXT="good-secret-1")
+    return rejected(project, before, TEXT="evil-secret-2")
+
+
+def approved_then_rejected_then_changed(project: Project) -> str:
+    """One of two approvals was given before the rejection."""
+    two = {"rules": [{"writes": ["things"], "action": "require-approval", "min_approvers": 2}, {"default": "allow"}]}
+    guarded_tool(project)
+    project.runbook(note("fix", "good", tool="guarded"), tools=["guarded"], governance=two)
+    before = started(project)
+    project.gert("approve", before["pending"][0]["ticket_id"], "--as", "ann").ended(0)
+    guarded_tool(project, action={"stdin": "evil"})
+    reason = rejected(project, before, "--allow-changed")
+    assert [each["data"]["approver_id"] for each in of_type(project.run().events(), "approval_response")] == [
+        "ann",
+        "bob",
+    ]
+    return reason
+
+
+def rejected_then_fewer_needed(project: Project) -> str:
+    """A policy asks for two approvals; after one and a rejection, it asks for one."""
+
+    def policy(needed: int) -> Path:
+        rule = {"writes": ["things"], "action": "require-approval", "min_approvers": needed}
+        governance = {"rules": [rule, {"default": "allow"}]}
+        document = {"apiVersion": "policy/v0", "meta": {"name": "floor"}, "governance": governance}
+        return project.write("floor.policy.yaml", document)
+
+    guarded_tool(project)
+    guarded(project)
+    before = started(project, "--policy", policy(2))
+    project.gert("approve", before["pending"][0]["ticket_id"], "--as", "ann").ended(0)
+    policy(1)
+    return rejected(project, before, "--allow-changed")
+
+
+def approval_dropped(project: Project) -> str:
+    """The approval of a ticket that is outdated is on record, with the reason why it does not count."""
+    guarded_tool(project)
+    guarded(project)
+    before = approved(project)
+    guarded_tool(project, action={"stdin": "evil"})
+    asks_again(project, before, "--allow-changed")
+    [refused] = of_type(project.run().events(), "approval_refused")
+    assert refused["data"]["approved"]
+    assert refused["data"]["approver_id"] == "bob"
+    assert refused["data"]["ticket_id"] == before["pending"][0]["ticket_id"]
+    return str(refused["data"]["objection"])
+
+
+def ticket_of_the_rejection_removed(project: Project) -> str:
+    """The ticket is rejected and its file removed; then the tool changes."""
+    guarded_tool(project)
+    guarded(project)
+    before = started(project)
+    project.gert("reject", before["pending"][0]["ticket_id"], "--as", "bob").ended(0)
+    (project.root / "approvals" / f"{before['pending'][0]['ticket_id']}.json").unlink()
+    guarded_tool(project, action={"stdin": "evil"})
+    project.gert("resume", "--run", before["run_id"], "--detach", "--allow-changed").ended(3)
+    assert project.noted() == []
+    return str(of_type(project.run().events(), "approval_resolved")[0]["data"]["reason"])
+
+
 def after_a_crash(project: Project) -> str:
     """The approval is on record, the call is announced and has no result; then the tool changes."""
     guarded_tool(project, argv=["sh", "-c", "kill -9 $PPID"])
@@ -434,9 +551,23 @@ SAME = "what was approved is exactly what is started"
 SECRET = "a secret input is bound by an HMAC under a key of the run"
 TOLD = "what the approver cannot see, the approver is told about"
 FILE = "the runbook, the tool file, the command or an input is not what was asked for"
+NO = "a rejection fails the step, whatever changes after it"
+BOB = "rejected by `bob`: not today"
 SHOWN = "what an approver sees is what the hash covers"
 OTHERWISE = "shows something else than what would run"
 ATTACKS = [
+    Attack(
+        "the folder of an approved command is exchanged behind a link",
+        why="an approval binds where the command runs",
+        attempt=folder_behind_a_link,
+        reason="the folder of `sh` was",
+    ),
+    Attack(
+        "harm stands beyond the 2,000th character of a command",
+        why="approvers see exactly what would run",
+        attempt=end_of_a_long_command,
+        reason="AAA; rm -rf /;",
+    ),
     Attack("`argv` of the tool is changed after the approval", SAME, argv_changed, FILE),
     Attack("`stdin` of the action is changed after the approval", SAME, stdin_changed, FILE),
     Attack("`env` of the action is changed after the approval", SAME, env_changed, FILE),
@@ -462,6 +593,18 @@ ATTACKS = [
         "the folder of the program is a link that is pointed elsewhere", SAME, another_linked_folder, "was found at"
     ),
     Attack("the program is replaced between approval and start", SAME, between_approval_and_start, "was found at"),
+    Attack("PATH finds another program after a rejection", NO, rejected_then_another_path, BOB),
+    Attack("the tool is changed after a rejection", NO, rejected_then_changed_tool, BOB),
+    Attack("a secret input is swapped after a rejection", NO, rejected_then_changed_secret, BOB),
+    Attack("the action is changed after an approval and a rejection", NO, approved_then_rejected_then_changed, BOB),
+    Attack("the policy needs fewer approvals after a rejection", NO, rejected_then_fewer_needed, BOB),
+    Attack("the tool is changed and the ticket of a rejection removed", NO, ticket_of_the_rejection_removed, "ticket"),
+    Attack(
+        "an approval leaves no trace because its ticket is outdated",
+        "every response is on record",
+        approval_dropped,
+        f"what would run has changed: {FILE}",
+    ),
     Attack("the tool is changed after a crash, and the call is retried", SAME, after_a_crash, FILE),
     Attack("the first attempt replaces the program for the second", SAME, between_retries, "was found at"),
     Attack(

@@ -14,7 +14,7 @@ from gert.kernel.engine.frame import Setup
 from gert.kernel.events.vocabulary import RunMode
 
 from .laws import lawful
-from .runs import setup_of
+from .runs import execute, setup_of
 from .walks import Chancy, Walk
 
 WORLDS: Final = 6
@@ -57,11 +57,19 @@ def exploring(setup: Setup, mode: RunMode) -> Setup:
     return msgspec.structs.replace(setup, mode=mode, explores=True)
 
 
+def lanes_clash(setup: Setup) -> bool:
+    """Whether the dry run finds lanes that write one scope (DECISIONS 67); a run gets by where one of them fails."""
+    _, lines, _ = execute(exploring(setup, "dry-run"), DryRun())
+    return any(b"both write the scope" in line for line in lines)
+
+
 @by_batches
 def test_a_run_ends_in_an_outcome_its_dry_run_lists(seeds: Sequence[int]) -> None:
     for walk, setup in setups(seeds):
         with told(walk, "dry run"):
             listed = lawful(exploring(setup, "dry-run"), DryRun()).reachable_outcomes
+        if lanes_clash(setup):
+            continue
         for number in range(WORLDS):
             world = f"{walk.seed}/{number}"
             with told(walk, world):

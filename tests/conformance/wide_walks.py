@@ -48,7 +48,7 @@ RULES: Final[tuple[dict[str, Any], ...]] = (
 WIDE_INPUTS: Final = {"x": 1, "xs": [1, 2], "word": "a"}
 CONSTANTS: Final = {"most": 2, "given": {"of": "{{ .x }}"}, "where": {"target": "host-{{ .word }}"}}
 OVER: Final[tuple[Any, ...]] = (
-    [], [1], [1, 2], [2, 2], "a, b", "{{ .xs }}", ["{{ .x }}", "{{ .word }}"],
+    [], [1], [1, 2], [2, 2], '["a", "b"]', "{{ .xs }}", ["{{ .x }}", "{{ .word }}"],
     [{"id": "u", "role": "judge"}, {"id": "v"}],
 )  # fmt: skip
 COMPARED: Final = ("greater_than", "less_or_equal", "contains", "not_contains", "matches", "not_matches")

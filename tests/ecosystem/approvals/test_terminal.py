@@ -154,7 +154,7 @@ def test_what_is_shown_is_all_that_matters_and_nothing_secret() -> None:
         "    name: web",
         "    token: Bearer [REDACTED]",
         '    n: [1,{"a":null}]',
-        "… (3000 more characters)",
+        "… (3000 more characters",
     ):
         assert words in shown
     assert "\ufdd0" not in shown

@@ -14,10 +14,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from gert.ecosystem.approvals.judging import Terms
 from gert.ecosystem.approvals.locks import locked
-from gert.ecosystem.approvals.ticket_file import MAX_BYTES, MOST_HEARD, ticket_id_for
+from gert.ecosystem.approvals.ticket_file import MAX_BYTES, MOST_HEARD, bare, ticket_id_for
 from gert.ecosystem.approvals.tickets import Tickets
 from gert.errors import DocumentError, GertError, TraceError, UsageError
+from gert.kernel.engine.asks import Response
 from gert.kernel.foundation.names import is_safe_name
 
 from .asking import (
@@ -59,14 +61,63 @@ def test_the_same_question_leads_to_the_same_ticket_with_all_that_was_said(tmp_p
     assert again.approvals == 1
 
 
-def test_another_request_under_the_same_question_voids_what_was_answered(tmp_path: Path) -> None:
+def test_another_request_under_the_same_question_voids_approvals(tmp_path: Path) -> None:
     store = tickets(tmp_path)
     first = opened(store)
     store.answer(first.id, yes())
     again = opened(store, request_hash="sha256:" + "1" * 64)
-    assert (again.id, again.status, again.responses) == (first.id, "pending", ())
-    assert again.notes == ("what would run has changed: earlier answers do not count",)
+    assert (again.id, again.status, again.approvals) == (first.id, "pending", 0)
+    changed = "what would run has changed: earlier approvals do not count"
+    assert [each.objection for each in again.responses] == [changed]
+    assert again.notes == (changed,)
     assert store.get(first.id) == again
+
+
+def test_another_request_under_the_same_question_keeps_a_rejection(tmp_path: Path) -> None:
+    clock = Clock()
+    store = tickets(tmp_path, clock)
+    first = opened(store)
+    store.answer(first.id, signed(first, response=no(reason="not today")))
+    clock.forward(minutes=5)
+    again = opened(store, request_hash="sha256:" + "1" * 64)
+    assert again.status == "rejected"
+    judged = store.judge(first.id, asking(request_hash="sha256:" + "1" * 64), again.ticket.created_at)
+    assert [(each.response.reason, each.objection) for each in judged.responses] == [("not today", None)]
+    assert judged.status == "rejected"
+
+
+def test_a_rejection_that_counted_decides_although_fewer_approvals_are_needed_now(tmp_path: Path) -> None:
+    store = tickets(tmp_path)
+    first = opened(store, min_approvers=2)
+    store.answer(first.id, yes("cat"))
+    assert store.answer(first.id, no("bob")).objection is None
+    assert store.judge(first.id, asking(min_approvers=1)).status == "rejected"
+
+
+@pytest.mark.parametrize(
+    ("answers", "status"),
+    [
+        pytest.param([], "abandoned", id="nobody has answered"),
+        pytest.param([yes("bob")], "abandoned", id="it was approved"),
+        pytest.param([no("bob")], "rejected", id="it was rejected"),
+    ],
+)
+def test_an_outdated_ticket_is_closed_and_shows_what_was_asked(
+    tmp_path: Path, answers: list[Response], status: str
+) -> None:
+    store = tickets(tmp_path)
+    first = opened(store)
+    for each in answers:
+        assert store.answer(first.id, each).objection is None
+    now = asking(command={"program": "evil", "arguments": []})
+    file = store.withdraw(first.id, Terms(request=now), "the command is another one")
+    assert [bare(each.response).approver for each in file.responses] == [each.approver for each in answers]
+    stored = store.get(first.id)
+    assert stored.status == status
+    assert stored.ticket == first.ticket
+    assert stored.notes == (("outdated: the command is another one",) if status == "abandoned" else ())
+    store.withdraw(first.id, Terms(request=now), "the command is another one")
+    assert store.get(first.id) == stored
 
 
 def test_opened_again_the_terms_are_those_of_the_run(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_the_state_folder_can_be_elsewhere(project: Project, tmp_path: Path, whe
         project.exec(XDG_STATE_HOME=str(state)).ended(0)
         state = state / "gert"
     elif where == "option":
-        project.exec("--state-dir", state, GERT_STATE_DIR="/nonexistent").ended(0)
+        project.exec("--state-dir", state, GERT_STATE_DIR=str(tmp_path / "other")).ended(0)
     else:
         project.exec(GERT_STATE_DIR=str(state)).ended(0)
     (run,) = (each for each in (state / "runs").iterdir() if each.is_dir())

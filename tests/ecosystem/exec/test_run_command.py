@@ -256,6 +256,33 @@ class TestShowing:
         ]
         assert said["next"][:2] == [f"gert approve {ticket}", f"gert resume --run {run_id}"]
 
+    @pytest.mark.parametrize("answer", [None, "approve"])
+    @pytest.mark.parametrize("is_closed", [True, False])
+    def test_a_run_does_not_wait_for_an_outdated_ticket(
+        self, project: Project, answer: str | None, is_closed: bool
+    ) -> None:
+        run_id, ticket = waiting(project)
+        if answer is not None:
+            project.gert(answer, ticket, "--as", "bob").ended(0)
+        file = project.root / "approvals" / f"{ticket}.json"
+        before = file.read_bytes()
+        project.note_tool("restart", before=":", contract={"effects": ["restart"]})
+        resumed = project.gert("resume", "--run", run_id, "--detach", "--allow-changed", "--json").ended(0).said
+        [again] = [each["ticket_id"] for each in resumed["pending"]]
+        assert again != ticket
+        if is_closed:
+            shown = project.gert("approvals", "show", ticket, "--json").ended(0).said
+            assert shown["status"] == "abandoned"
+            assert [note for note in shown["notes"] if note.startswith("outdated: the runbook, the tool file")]
+        else:
+            file.write_bytes(before)  # as where the ticket could not be written
+        said = project.gert("run", "show", run_id, "--json").ended(0).said
+        assert [each["ticket_id"] for each in said["pending"]] == [again]
+        assert ticket not in project.gert("run", "show", run_id).ended(0).out
+        assert listed(project)[0]["tickets"] == [again]
+        status = project.gert("run", "status", run_id, "--json").ended(0).said
+        assert status["blocked_on"] == f"approval:{again}"
+
     def test_a_secret_input_is_masked(self, project: Project) -> None:
         project.runbook(note("one"), inputs={"token": {"secret": True, "from": "env/TOKEN"}})
         project.exec(TOKEN="very-secret-4711").ended(0)

@@ -321,9 +321,17 @@ def called(folder: Path, words: list[str], environ: dict[str, str], stdin: bytes
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This environment without anything of gert's, and more."""
+    """This environment without anything of gert's, with a home of its own, and more."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("GERT_")}
-    return {**ours, "HOME": "/nonexistent", **(more or {})}
+    return {**ours, "HOME": home().name, **(more or {})}
+
+
+@cache
+def home() -> "tempfile.TemporaryDirectory[str]":
+    """A home that is removed when the tests end, with all that a shell or a run left there."""
+    folder = tempfile.TemporaryDirectory(prefix="gert-home-")
+    Path(folder.name).chmod(0o755)  # tests of several users share it
+    return folder
 
 
 def note(step: str, word: str | None = None, *, tool: str = "note", **more: Any) -> dict[str, Any]:

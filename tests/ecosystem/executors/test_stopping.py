@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from gert.ecosystem.executors import child
+from gert.ecosystem.executors import child, descendants
+from gert.ecosystem.executors.descendants import Descendants
 from gert.ecosystem.executors.feeding import Feed
+from gert.ecosystem.executors.process_table import Entry, Table
 from gert.ecosystem.executors.spawning import spawn
 from gert.ecosystem.executors.stdio import Stdio
 from gert.kernel.engine.asks import ToolAnswer
@@ -308,3 +310,28 @@ def test_a_process_that_cannot_be_given_its_input_is_gone_before_the_call_goes_o
         failed(answer, "transport", "`sleep` cannot be started: too many open files")
         assert not is_alive(started[-1])
         assert not is_zombie_of_ours(started[-1])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists processes")
+@pytest.mark.parametrize(
+    ("began", "ended", "started", "is_found"),
+    [
+        pytest.param(100.019, 0.0, 100.01, True, id="in the tick in which the call began"),
+        pytest.param(100.019, 0.0, 100.02, True, id="later"),
+        pytest.param(100.019, 0.0, 100.0, False, id="in the tick before"),
+        pytest.param(100.012, 100.011, 100.01, False, id="in the tick in which another call ended, which may own it"),
+        pytest.param(100.012, 100.011, 100.02, True, id="in the tick after another call ended"),
+    ],
+)
+def test_an_orphan_without_a_mark_is_found_by_its_start_which_is_listed_in_whole_ticks(
+    monkeypatch: pytest.MonkeyPatch, began: float, ended: float, started: float, is_found: bool
+) -> None:
+    orphan = Entry(pid=2**22 + 1, parent=os.getpid(), group=2**22 + 1, session=2**22 + 1, started=started)
+    table = Table()
+    table.taken, table.entries = float("inf"), {orphan.pid: orphan}
+    monkeypatch.setattr(descendants, "is_adopted", lambda pid: pid == orphan.pid)
+    monkeypatch.setattr(Descendants, "_live", set())
+    monkeypatch.setattr(Descendants, "_last", table)
+    monkeypatch.setattr(Descendants, "_ended", ended)
+    call = Descendants(root=2**22, marks=b"run/1", began=began)
+    assert call.find() == ([orphan] if is_found else [])

@@ -6,7 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from gert.ecosystem.executors.stdio import Place
 from gert.ecosystem.host.binding import CHANGED, Binding
+from gert.ecosystem.host.facts import machine_id
 from gert.kernel.engine.asks import ApprovalRequest, Subject
 from gert.kernel.foundation.secret_refs import secret_ref
 
@@ -20,8 +22,16 @@ REQUEST = ApprovalRequest(
 )  # fmt: skip
 
 
-def binding(text: str = "one", *, key: str = KEY, host: str = "here", program: str | None = "/bin/note") -> Binding:
-    return Binding(secrets={"text": text}, key=key, host=host, locate=lambda _: program)
+def binding(
+    text: str = "one",
+    *,
+    key: str = KEY,
+    host: str = "here",
+    program: str | None = "/bin/note",
+    folder: str = "/work",
+) -> Binding:
+    place = Place(program, folder) if program is not None else None
+    return Binding(secrets={"text": text}, key=key, host=host, locate=lambda _: place)
 
 
 def changed(**parts: Any) -> Callable[[ApprovalRequest], ApprovalRequest]:
@@ -43,6 +53,7 @@ def test_what_was_completed_is_not_outdated() -> None:
         pytest.param(binding(key="other"), "the secret input `word`", id="another key"),
         pytest.param(binding(program="/evil/note"), "now found at `/evil/note`", id="another place"),
         pytest.param(binding(program=None), "now found at nowhere", id="no program"),
+        pytest.param(binding(folder="/else"), "and is now `/else`", id="another folder"),
     ],
 )
 def test_what_the_host_finds_changed(now: Binding, why: str) -> None:
@@ -54,9 +65,15 @@ def test_what_the_host_finds_changed(now: Binding, why: str) -> None:
 
 def test_on_another_host_the_program_may_be_elsewhere() -> None:
     asked = binding().complete(REQUEST, SUBJECT)
-    assert binding(host="there", program="/opt/note").outdated(asked, SUBJECT) is None
+    assert binding(host="there", program="/opt/note", folder="/srv").outdated(asked, SUBJECT) is None
     assert binding(host="there").here(asked).program is None
     assert binding().here(asked).program == "/bin/note"
+
+
+def test_a_machine_is_told_by_its_id_and_not_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = machine_id()
+    monkeypatch.setattr("socket.gethostname", lambda: "other")
+    assert machine_id() == before
 
 
 @pytest.mark.parametrize(

@@ -224,8 +224,8 @@ class People:
     async def wait(self, ask: AwaitApproval) -> ApprovalAnswer:
         return ApprovalAnswer(expired=True)
 
-    async def withdraw(self, ticket_id: str, why: str) -> None:
-        raise AssertionError(ticket_id)
+    async def withdraw(self, ask: AwaitApproval, outdated: Failure) -> ApprovalAnswer:
+        raise AssertionError(ask.ticket_id)
 
 
 class Transport:

@@ -117,7 +117,8 @@ def streamed(*events: str | tuple[str, object], cut: int | None = None, end: str
     """Server-sent events in HTTP chunks of odd sizes; `cut` ends the connection after that many bytes."""
     data = event_bytes(*events, end=end)
     pieces = [data[at : at + 37] for at in range(0, len(data) if cut is None else cut, 37)]
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n"
+    head += b"Connection: close\r\n\r\n"  # the server hangs up, and a client that does not know might ask it again
     chunks = b"".join(f"{len(piece):x}\r\n".encode() + piece + b"\r\n" for piece in pieces)
     return raw(head + chunks + (b"" if cut is not None else b"0\r\n\r\n"))
 

@@ -83,7 +83,14 @@ def failed(name: str, message: str) -> BatchAnswer:
             {"host": "default"},
             id="the default stands in for what is not there",
         ),
-        pytest.param("host: {type: string, from: env/HOST}", {}, {}, {}, {}, id="an optional input may have no value"),
+        pytest.param(
+            "host: {type: string, from: env/HOST}",
+            {},
+            {},
+            {},
+            {"host": "unset"},
+            id="an optional input may have no value, and its source says so",
+        ),
         pytest.param(
             "n: {type: any, default: null}", {}, {}, {"n": None}, {"n": "default"}, id="a default of null is a value"
         ),

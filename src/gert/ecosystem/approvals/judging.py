@@ -17,6 +17,7 @@ from gert.errors import IntegrityError
 from gert.kernel.engine.approval import Ticket, tally
 from gert.kernel.engine.asks import ApprovalRequest, Response
 
+CHANGED: Final = "what would run has changed: earlier approvals do not count"
 UNPROVEN: Final = "it has no signature, and a group can write where its ticket lies"
 
 
@@ -42,6 +43,10 @@ def judged(
     asked = without_unfit(renewed(found, terms))
     if kept is None:
         file = heard_again(asked, verifier)
+        if file.status == "approved":
+            # Fewer approvals may be needed now than when a rejection was counted: it still decides.
+            rejections = [bare(response) for response in asked.counted if not response.approved]
+            file = heard_again(put_first(asked, rejections), verifier)
     else:
         fit = (each for each in kept if unfit(each) is None)
         rejections = list(dict.fromkeys(as_kept(each, asked.ticket, verifier) for each in fit))
@@ -92,7 +97,7 @@ def as_kept(response: Response, ticket: Ticket, verifier: SignatureVerifier) -> 
     said = bare(response)
     if said.request_hash in ("", ticket.request.request_hash) and verifier.verify(said, ticket).flaw is None:
         return said
-    return Response(approver=said.approver, approved=False, timestamp=said.timestamp, reason=said.reason)
+    return _unbound(said)
 
 
 def is_for_the_run(file: TicketFile, rejection: Response) -> bool:
@@ -125,6 +130,26 @@ def renewed(found: TicketFile, terms: Terms) -> TicketFile:
         expires_at=terms.expires_at or found.ticket.expires_at,
     )
     return found if ticket == found.ticket else msgspec.structs.replace(found, ticket=ticket)
+
+
+def reopened(fresh: TicketFile, found: TicketFile) -> TicketFile:
+    """A ticket that asks for something else than it did, with what was answered before.
+
+    Rejections count, whatever has changed since they were given; approvals do not.
+    """
+    responses = [
+        msgspec.structs.replace(each, objection=each.objection or CHANGED)
+        if each.response.approved or each.objection is not None
+        else msgspec.structs.replace(each, response=_unbound(each.response))
+        for each in found.responses
+    ]
+    ticket = msgspec.structs.replace(fresh.ticket, created_at=found.ticket.created_at)
+    return settled(msgspec.structs.replace(fresh, ticket=ticket, responses=tuple(responses))).noting(CHANGED)
+
+
+def _unbound(rejection: Response) -> Response:
+    """A rejection without what binds it to a request; nobody needs to sign a rejection."""
+    return Response(approver=rejection.approver, approved=False, timestamp=rejection.timestamp, reason=rejection.reason)
 
 
 def without_unfit(file: TicketFile) -> TicketFile:

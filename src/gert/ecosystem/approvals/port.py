@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gert.kernel.engine.approval import Ticket
 from gert.kernel.engine.asks import ApprovalAnswer, AwaitApproval, Response, SubmitApproval, TicketAnswer
+from gert.kernel.events.runbook.parts import Failure
 
 if TYPE_CHECKING:
     from gert.ecosystem.approvals.ticket_file import TicketFile
@@ -33,8 +34,11 @@ class ApprovalProvider(Protocol):
     async def wait(self, ask: AwaitApproval) -> ApprovalAnswer:
         """Wait until a ticket is decided or its time is over; can be cancelled, and asked again later."""
 
-    async def withdraw(self, ticket_id: str, why: str) -> None:
-        """Close a ticket that asks for something else than what would run now."""
+    async def withdraw(self, ask: AwaitApproval, outdated: Failure) -> ApprovalAnswer:
+        """Close a ticket that asks for something else than what would run now.
+
+        The answer carries this failure, and what people have answered: a rejection counts, whatever has changed.
+        """
 
 
 class Channel(Protocol):

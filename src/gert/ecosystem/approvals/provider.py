@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Final
 
 import msgspec
 
+from gert.ecosystem.approvals.judging import Terms
 from gert.ecosystem.approvals.port import Channel, StillOpen
 from gert.ecosystem.approvals.telling import Channels
 from gert.ecosystem.approvals.ticket_file import RunRef, TicketFile
@@ -75,10 +75,19 @@ class TicketApprovals:
             return ApprovalAnswer(failure=Failure("denied", "the request for approval was abandoned"))
         return ApprovalAnswer(responses=handed_over(file), expired=file.status == "expired")
 
-    async def withdraw(self, ticket_id: str, why: str) -> None:
-        """Close a ticket that asks for something else than what would run; one that cannot be closed is not used."""
-        with suppress(GertError):
-            await asyncio.to_thread(self._tickets.abandon, ticket_id, f"withdrawn: {why}")
+    async def withdraw(self, ask: AwaitApproval, outdated: Failure) -> ApprovalAnswer:
+        """Close a ticket that asks for something else than what would run, and give what was answered."""
+        terms = Terms(request=ask.request, created_at=ask.created_at, expires_at=ask.expires_at)
+        try:
+            file = await asyncio.to_thread(self._tickets.withdraw, ask.ticket_id, terms, outdated.message)
+        except _NO_TICKET as problem:
+            # It may have been rejected before it was gone or replaced.
+            return ApprovalAnswer(failure=Failure("denied", problem.message))
+        except TraceError:
+            if self._detach:
+                raise StillOpen(ask.ticket_id) from None  # it is locked, or cannot be written now
+            raise
+        return ApprovalAnswer(responses=handed_over(file), failure=outdated)
 
     async def settle(self) -> list[str]:
         """The run has ended: the tickets it leaves open are abandoned, so that nobody answers for nothing."""

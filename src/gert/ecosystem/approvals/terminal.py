@@ -29,6 +29,8 @@ from gert.kernel.foundation.text import printable
 METHOD: Final = "terminal"
 ATTEMPTS: Final = 5
 _MAX_SHOWN: Final = 2000
+_MAX_COMMAND: Final = 64 * 1024
+"""What is started is shown whole; a longer command is not one that can be read."""
 _MAX_LINES: Final = 200
 _YES: Final = frozenset({"y", "yes"})
 _NO: Final = frozenset({"", "n", "no"})
@@ -73,8 +75,9 @@ class TerminalApprovals:
             expires_at=format_timestamp(expires),
         )
 
-    async def withdraw(self, ticket_id: str, why: str) -> None:
-        """Nothing is left open: the terminal asks when it waits."""
+    async def withdraw(self, ask: AwaitApproval, outdated: Failure) -> ApprovalAnswer:
+        """Nothing is left open and nothing was answered: the terminal asks when it waits."""
+        return ApprovalAnswer(failure=outdated)
 
     async def wait(self, ask: AwaitApproval) -> ApprovalAnswer:
         """Ask until there are enough approvals, somebody says no, nobody is there, or the time is over."""
@@ -172,8 +175,9 @@ def summary(request: ApprovalRequest) -> Iterator[str]:
         *([("to hear of it", ", ".join(request.notify))] if request.notify else []),
         ("request", request.request_hash),
     ]
+    started = dict(command_rows(request))
     for name, value in rows:
-        yield f"  {f'{name}:'.ljust(15)}{_shown(value)}"
+        yield f"  {f'{name}:'.ljust(15)}{_shown(value, _MAX_COMMAND if name in started else _MAX_SHOWN)}"
     if request.inputs:
         yield "  inputs:"
     for name, value in request.inputs.items():
@@ -201,6 +205,8 @@ def command_rows(request: ApprovalRequest) -> Iterator[tuple[str, Any]]:
     yield from ((name, call[name]) for name in ("env", "cwd", "stdin") if name in call)
     if request.program is not None:
         yield "program", request.program
+    if request.folder is not None:
+        yield "folder", request.folder
 
 
 def hidden_note(request: ApprovalRequest, name: str) -> str:
@@ -213,10 +219,12 @@ def _approvers(request: ApprovalRequest) -> str:
     return f"{who}, but not whoever started the run" if request.separation_of_duties else who
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, most: int = _MAX_SHOWN) -> str:
     """A value on one line; how much was cut is said, since what is not seen is approved too."""
     if value is None:
         return "not declared"
     plain = masked(value)
     text = printable(plain if isinstance(plain, str) else msgspec.json.encode(plain).decode())
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}… ({len(text) - _MAX_SHOWN} more characters)"
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}… ({len(text) - most} more characters; `gert approvals show --json` has all of them)"

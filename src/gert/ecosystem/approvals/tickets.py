@@ -12,7 +12,7 @@ import msgspec
 
 from gert.ecosystem.approvals.folder import TicketFolder, no_ticket, not_an_id
 from gert.ecosystem.approvals.hearing import future, recordable, unfit
-from gert.ecosystem.approvals.judging import Terms, checked, is_for_the_run, judged, renewed, strict
+from gert.ecosystem.approvals.judging import CHANGED, Terms, checked, is_for_the_run, judged, renewed, reopened, strict
 from gert.ecosystem.approvals.port import SignatureVerifier
 from gert.ecosystem.approvals.rejections import Rejections
 from gert.ecosystem.approvals.sharing import Group
@@ -103,7 +103,9 @@ class Tickets:
                 raise IntegrityError(f"the ticket `{ticket_id}` belongs to another question")
             if found.ticket.request.request_hash != terms.request.request_hash:
                 # The run was stopped before it had the ticket on record, and what would run has changed since.
-                self._folder.write(fresh.noting("what would run has changed: earlier answers do not count"))
+                # What a group can have written beforehand is not carried over.
+                again = fresh.noting(CHANGED) if self.shared_with is not None else reopened(fresh, found)
+                self._folder.write(again)
                 return self.get(ticket_id)
             again = renewed(found, Terms(request=terms.request))
             if self.shared_with is not None:
@@ -122,13 +124,26 @@ class Tickets:
         An answer counts if it is recorded to count and also does here. Nobody is told one thing and finds another.
         created_at, expires_at: while when an answer counts, as the run has it on record
         """
+        return self._judge(ticket_id, Terms(request=request, created_at=created_at, expires_at=expires_at))
+
+    def withdraw(self, ticket_id: str, terms: Terms, why: str) -> TicketFile:
+        """Judge everything that was answered, and close the ticket: what would run is not what it asks for.
+
+        Both happen under one lock, so no answer comes in between. A rejection that counts leaves it rejected.
+        """
+        return self._judge(ticket_id, terms, outdated=why)
+
+    def _judge(self, ticket_id: str, terms: Terms, outdated: str | None = None) -> TicketFile:
         self._folder.require()
-        terms = Terms(request=self._terms(request), created_at=created_at, expires_at=expires_at)
+        terms = msgspec.structs.replace(terms, request=self._terms(terms.request))
         with self._changing(ticket_id) as (found, now):
             kept = Rejections(self.folder, ticket_id).kept() if self.shared_with is not None else None
             file = judged(found, terms, self.verifier, now, kept)
             responses = tuple(msgspec.structs.replace(each, response=bare(each.response)) for each in file.responses)
             stored = msgspec.structs.replace(file, responses=responses)
+            if outdated is not None:
+                # People have answered what the file shows; the request of the run names what would run now.
+                stored = _withdrawn(msgspec.structs.replace(stored, ticket=found.ticket), outdated)
             if stored != found:
                 self._folder.write(stored)
         return file
@@ -259,6 +274,12 @@ def _bound(file: TicketFile, response: Response) -> tuple[Response, str | None]:
         ticket_id=response.ticket_id or file.id,
         request_hash=response.request_hash or file.ticket.request.request_hash,
     ), None
+
+
+def _withdrawn(file: TicketFile, why: str) -> TicketFile:
+    if file.status in ("rejected", "abandoned"):
+        return file
+    return msgspec.structs.replace(file, status="abandoned").noting(f"outdated: {why}")
 
 
 def _closed(file: TicketFile, now: datetime) -> str | None:

@@ -12,7 +12,16 @@ from collections.abc import Iterable
 from typing import Final
 
 from gert.ecosystem.executors.own_process import is_adopted
-from gert.ecosystem.executors.process_table import Entry, Table, clock, command_line, is_running, send, variable
+from gert.ecosystem.executors.process_table import (
+    Entry,
+    Table,
+    clock,
+    command_line,
+    is_running,
+    listed_at,
+    send,
+    variable,
+)
 from gert.kernel.foundation.canonical import sha256_hex
 
 MARK: Final = "_GERT_CALL"
@@ -114,5 +123,5 @@ class Descendants:
         adopted = {pid for pid, each in table.entries.items() if each.parent == os.getpid() and is_adopted(pid)} - mine
         if any(not call._is_stopping for call in self._live) or any(_marks(pid) for pid in adopted):
             return set()
-        since = max(self._ended, min(call._began for call in self._live))
-        return adopted if all(table.entries[pid].started >= since for pid in adopted) else set()
+        began, ended = listed_at(min(call._began for call in self._live)), listed_at(self._ended)
+        return adopted if all(ended < table.entries[pid].started >= began for pid in adopted) else set()

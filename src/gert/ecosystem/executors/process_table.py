@@ -50,6 +50,11 @@ def clock() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
 
 
+def listed_at(moment: float) -> float:
+    """What `Entry.started` says of a process that starts at a moment: the system counts whole ticks."""
+    return int(moment * _TICKS) / _TICKS
+
+
 def is_listed() -> bool:
     """Whether this system lists its processes."""
     return os.path.exists(f"{_PROC}/self/stat")

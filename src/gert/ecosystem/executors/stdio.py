@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -34,6 +34,13 @@ _LARGE: Final = 512 * 1024
 """More output than this is searched in a thread, so that other lanes go on meanwhile."""
 
 _PLACES: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES})
+
+
+class Place(NamedTuple):
+    """Where a command runs, with links resolved: the file of its program, and its folder."""
+
+    program: str
+    folder: str
 
 
 class Stdio:
@@ -91,10 +98,10 @@ class Stdio:
         for process in self._live:
             process.kill()
 
-    def locate(self, tool: Tool, action: ActionBlock, inputs: Mapping[str, Any]) -> str | None:
-        """The file that an action would run, with links resolved; None where there is none."""
+    def locate(self, tool: Tool, action: ActionBlock, inputs: Mapping[str, Any]) -> Place | None:
+        """The file that an action would run, and where; None where there is none."""
         command = command_for(tool, action, inputs, self._here, key="")
-        return None if isinstance(command, Failure) else os.path.realpath(command.program)
+        return None if isinstance(command, Failure) else place_of(command)
 
     async def _answer(self, tool: Tool, action: ActionBlock, ask: CallTool | CallPreview) -> ToolAnswer:
         redactor = self._redactor_for(ask)
@@ -104,9 +111,9 @@ class Stdio:
             return ToolAnswer(failure=told(command, redactor))
         if isinstance(ask, CallTool) and ask.approval is not None and ask.approval.program is not None:
             # Compared on the very command that is started: what was approved is what runs.
-            found = os.path.realpath(command.program)
-            if found != ask.approval.program:
-                return ToolAnswer(failure=Failure("approval_outdated", moved(ask.approval, found)))
+            reason = moved(ask.approval, place_of(command))
+            if reason is not None:
+                return ToolAnswer(failure=Failure("approval_outdated", reason))
         stdout = Capture(redactor, self._limit, self._shown(ask, "stdout"), keeps_raw=reads_json(action))
         stderr = Capture(redactor, self._limit, self._shown(ask, "stderr"))
         status = await self._run(command, Process(stdout, stderr, self._quiet))
@@ -149,11 +156,22 @@ class Stdio:
         return partial(self._on_output, ask.path, stream)
 
 
-def moved(asked: ApprovalRequest, program: str | None) -> str:
-    """That a program is not where it was when its approval was asked for."""
+def place_of(command: Command) -> Place:
+    """Where a command runs."""
+    return Place(os.path.realpath(command.program), os.path.realpath(command.folder))
+
+
+def moved(asked: ApprovalRequest, place: Place | None) -> str | None:
+    """That a program or its folder is not where it was when approval was asked for; None where both are."""
     name = (asked.command or {}).get("program") or asked.target
-    before, now = (shown(each) if each is not None else "nowhere" for each in (asked.program, program))
-    return f"the program {shown(name)} was found at {before} when it was asked for, and is now found at {now}"
+    program = place.program if place is not None else None
+    if program != asked.program:
+        before, now = (shown(each) if each is not None else "nowhere" for each in (asked.program, program))
+        return f"the program {shown(name)} was found at {before} when it was asked for, and is now found at {now}"
+    if place is not None and asked.folder is not None and place.folder != asked.folder:
+        before, now = shown(asked.folder), shown(place.folder)
+        return f"the folder of {shown(name)} was {before} when it was asked for, and is now {now}"
+    return None
 
 
 def _unknown(name: str) -> Failure:

@@ -1,4 +1,4 @@
-"""What only the host knows of a call that needs approval: where its program is, and the values of its secrets.
+"""What only the host knows of a call that needs approval: its program, its folder, and the values of its secrets.
 
 A request is completed with it when it is submitted. Before an approval is used, it is looked at again: what was
 approved is exactly what is started, also after a wait, a resume, or a change of a file or an input.
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.ecosystem.executors.stdio import moved
+from gert.ecosystem.executors.stdio import Place, moved
 from gert.errors import InputError
 from gert.kernel.engine.approval import hash_of
 from gert.kernel.engine.asks import ApprovalRequest, Subject
@@ -17,7 +17,7 @@ from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.secret_refs import reveal
 from gert.kernel.foundation.signature import keyed_digest
 
-Locate = Callable[[Subject], str | None]
+Locate = Callable[[Subject], Place | None]
 
 CHANGED: Final = "the runbook, the tool file, the command or an input is not what was asked for"
 
@@ -27,7 +27,8 @@ class Binding:
 
     secrets: the values of secret inputs, by input
     key: the key of the run; HMACs of secrets are made with it, and it is kept nowhere but beside the run
-    locate: finds the program of a call
+    locate: finds the program of a call, and the folder it would run in
+    host: what identifies this machine
     """
 
     def __init__(self, *, secrets: Mapping[str, str], key: str, host: str, locate: Locate) -> None:
@@ -40,10 +41,12 @@ class Binding:
         """The request with where the program is, the HMACs of secrets, and the hash over it."""
         if subject is None:
             return request
+        place = self._locate(subject)
         bound = msgspec.structs.replace(
             request,
             secrets=self._hmacs(request, subject),
-            program=self._locate(subject),
+            program=place.program if place is not None else None,
+            folder=place.folder if place is not None else None,
             host=self._host,
         )
         return msgspec.structs.replace(bound, request_hash=hash_of(bound))
@@ -58,7 +61,7 @@ class Binding:
 
     def here(self, request: ApprovalRequest) -> ApprovalRequest:
         """The request as a transport compares it: another host has its programs elsewhere."""
-        return request if request.host == self._host else msgspec.structs.replace(request, program=None)
+        return request if request.host == self._host else msgspec.structs.replace(request, program=None, folder=None)
 
     def _difference(self, asked: ApprovalRequest, now: ApprovalRequest) -> str | None:
         if now.request_hash != asked.request_hash:
@@ -66,9 +69,10 @@ class Binding:
             if others and hash_of(msgspec.structs.replace(now, secrets=asked.secrets)) == asked.request_hash:
                 return f"the secret input {', '.join(f'`{name}`' for name in others)} is not the one that was asked for"
             return CHANGED
-        if asked.host == self._host and now.program != asked.program:
-            return moved(asked, now.program)
-        return None
+        if asked.host != self._host:
+            return None
+        place = Place(now.program, now.folder) if now.program is not None and now.folder is not None else None
+        return moved(asked, place)
 
     def _hmacs(self, request: ApprovalRequest, subject: Subject) -> dict[str, str]:
         return {

@@ -13,13 +13,14 @@ from gert.ecosystem.approvals.provider import TicketApprovals
 from gert.ecosystem.approvals.terminal import TerminalApprovals
 from gert.ecosystem.approvals.ticket_file import RunRef
 from gert.ecosystem.executors.environment import PARENT_RUN
+from gert.ecosystem.executors.stdio import Place
 from gert.ecosystem.host.approvals import tickets_for_run
 from gert.ecosystem.host.binding import Binding
 from gert.ecosystem.host.conduct import Cast, Stage, conduct
 from gert.ecosystem.host.console import Console
 from gert.ecosystem.host.dsn import Dsn
 from gert.ecosystem.host.evidence import EvidenceDialogue, EvidenceFile, EvidenceGiver, collect
-from gert.ecosystem.host.facts import host_name, platform
+from gert.ecosystem.host.facts import machine_id, platform
 from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.journal import Journal, now
 from gert.ecosystem.host.key_files import with_key_files
@@ -197,7 +198,7 @@ def world_for(
     givers.append(EvidenceDialogue(console, setup.actor))
     approvals = _approvals(prepared, setup, console)
     binding = Binding(
-        secrets=inputs.secrets, key=prepared.approval_key, host=host_name(), locate=_locate(program, transports)
+        secrets=inputs.secrets, key=prepared.approval_key, host=machine_id(), locate=_locate(program, transports)
     )
     real = Real(
         program,
@@ -220,10 +221,10 @@ def world_for(
     return Cast(world=worlds.get(setup.mode, real), abort=abort, settle=settle, binding=binding)
 
 
-def _locate(program: Program, transports: Mapping[str, Transport]) -> Callable[[Subject], str | None]:
+def _locate(program: Program, transports: Mapping[str, Transport]) -> Callable[[Subject], Place | None]:
     """How the program of a call is found, where its transport starts one."""
 
-    def locate(subject: Subject) -> str | None:
+    def locate(subject: Subject) -> Place | None:
         lookup = program.tool_names.get(subject.tool) if subject.tool is not None else None
         tool = lookup.tool if lookup is not None else None
         transport = transports.get(tool.meta.transport) if tool is not None else None

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from gert.ecosystem.host.supported import SUPPORTED
+from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.runbook.documents.project import Config
 from gert.kernel.runbook.validate.facts import Facts
 
@@ -23,6 +24,22 @@ def platform() -> str:
 def host_name() -> str:
     """What this machine is called."""
     return socket.gethostname()
+
+
+def machine_id() -> str:
+    """What tells this machine from others, whatever it is called; its name where the system has no id."""
+    for path in _MACHINE_IDS:
+        try:
+            with open(path) as file:
+                found = file.read(200).strip()
+        except OSError:
+            continue
+        if found:
+            return sha256_hex(f"gert-host\n{found}".encode())[:16]
+    return host_name()
+
+
+_MACHINE_IDS: Final = ("/etc/machine-id", "/var/lib/dbus/machine-id", "/proc/sys/kernel/random/boot_id")
 
 
 def facts_for(configs: Iterable[Config] | None) -> Facts:

@@ -4,7 +4,7 @@ Validation gets the names as a fact and warns; a run is refused before its first
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gert.errors import DocumentError
 from gert.kernel.engine.asks import CallPreview, CallTool, ToolAnswer
@@ -12,6 +12,9 @@ from gert.kernel.runbook.documents.tool import ActionBlock, Tool
 from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.validate.domain.installation import unsupported
 from gert.kernel.runbook.validate.facts import Supported
+
+if TYPE_CHECKING:
+    from gert.ecosystem.executors.stdio import Place
 
 
 class CallsTools(Protocol):
@@ -24,8 +27,8 @@ class CallsTools(Protocol):
 class Transport(CallsTools, Protocol):
     """A way to call tools that can be stopped."""
 
-    def locate(self, tool: Tool, action: ActionBlock, inputs: Mapping[str, Any]) -> str | None:
-        """The file that an action would run, with links resolved; None where there is none."""
+    def locate(self, tool: Tool, action: ActionBlock, inputs: Mapping[str, Any]) -> "Place | None":
+        """The file that an action would run, and where; None where there is none."""
 
     def kill_all(self) -> None:
         """End everything that runs, at once."""

@@ -24,6 +24,7 @@ def request_document(request: ApprovalRequest) -> dict[str, Any]:
             "target": request.target,
             "command": request.command,
             "program": request.program,
+            "folder": request.folder,
             "risk_level": request.risk_level,
             "rule": request.rule,
             "contract": request.contract,

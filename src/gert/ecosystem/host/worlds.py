@@ -184,16 +184,16 @@ class Real:
             ticket,
             request_hash=request.request_hash,
             program=request.program,
+            folder=request.folder,
             host=request.host,
             secrets=request.secrets,
         )
 
     async def _await(self, ask: AwaitApproval) -> ApprovalAnswer:
         failure = self._binding.outdated(ask.request, ask.subject) if self._binding is not None else None
-        if failure is not None:
-            await self._approvals.withdraw(ask.ticket_id, failure.message)
-            return ApprovalAnswer(failure=failure)
         try:
+            if failure is not None:
+                return await self._approvals.withdraw(ask, failure)
             return await self._approvals.wait(ask)
         except StillOpen:
             raise Detached from None

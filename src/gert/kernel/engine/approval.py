@@ -49,6 +49,16 @@ class Tally(msgspec.Struct, frozen=True):
         """Whether more answers are needed."""
         return self.resolved_by is None
 
+    @property
+    def is_rejected(self) -> bool:
+        """Whether a rejection decided."""
+        return self.resolved_by is not None and not self.resolved_by.approved
+
+    def outdated(self, reason: str) -> "Tally":
+        """The tally of a ticket that asks for something else than what would run: no approval counts."""
+        changed = f"what would run has changed: {reason}"
+        return Tally(self.needed, [], [each or changed for each in self.objections], None)
+
 
 def tally(ticket: Ticket, responses: Iterable[Response]) -> Tally:
     """Count answers in the order they came: one refusal, or enough approvals, closes the ticket."""

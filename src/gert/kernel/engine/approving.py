@@ -175,13 +175,15 @@ def _asked(
             subject=subject,
         )
     )
-    if answer.failure is not None and answer.failure.kind == OUTDATED:
-        yield outdated(frame, Approval(ticket.ticket_id, request), answer.failure.message)
-        return _OUTDATED
     if answer.failure is not None and answer.failure.kind == "cancelled":
         return _refused(answer.failure.kind, answer.failure.message)
     times = {"created_at": ticket.created_at, "expires_at": ticket.expires_at}
     count = tally(Ticket(id=ticket.ticket_id, request=request, **times), answer.responses)
+    # A rejection is not bound to what would run: it fails the step, whatever has changed.
+    if answer.failure is not None and answer.failure.kind == OUTDATED and not count.is_rejected:
+        yield from _responses(answer, count.outdated(answer.failure.message), ticket, frame)
+        yield outdated(frame, Approval(ticket.ticket_id, request), answer.failure.message)
+        return _OUTDATED
     yield from _responses(answer, count, ticket, frame)
     status, why = _verdict(answer, count)
     by = count.resolved_by
@@ -256,7 +258,7 @@ def _refused(kind: Any, message: str) -> Result:
 
 def _as_submitted(request: ApprovalRequest, ticket: TicketAnswer) -> ApprovalRequest:
     """The request with what was recorded when it was submitted: the answer is to that one."""
-    recorded = {name: getattr(ticket, name) for name in ("program", "host", "secrets")}
+    recorded = {name: getattr(ticket, name) for name in ("program", "folder", "host", "secrets")}
     bound = msgspec.structs.replace(request, **recorded)
     return msgspec.structs.replace(bound, request_hash=ticket.request_hash or hash_of(bound))
 

@@ -72,7 +72,7 @@ class TicketAnswer(Answer, frozen=True, kw_only=True, tag="ticket"):
     """A request for approval was submitted.
 
     request_hash: the hash of the request as it was submitted; the run compares what it would do against it
-    program, host: where the program was found, and on which host
+    program, folder, host: where the program was found and would run, and on which host
     secrets: an HMAC of each secret input, by input
     """
 
@@ -80,6 +80,7 @@ class TicketAnswer(Answer, frozen=True, kw_only=True, tag="ticket"):
     method: str = ""
     request_hash: str = ""
     program: str | None = None
+    folder: str | None = None
     host: str | None = None
     secrets: dict[str, str] = field(default_factory=dict)
     created_at: str | None = None
@@ -203,7 +204,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     tool_digest, command: the tool file, and the command or call that would be made, without the values of secrets
     hidden: inputs that are not shown, and who marked them secret: `runbook` or `tool`
     secrets: an HMAC of each of those under a key of the run
-    program, host: where the program was found, and on which host
+    program, folder, host: where the program was found and would run, and on which host
     preview, preview_command, preview_skipped: what the preview printed, its command, and why it was not run
     """
 
@@ -235,6 +236,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     hidden: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
     program: str | None = None
+    folder: str | None = None
     host: str | None = None
     preview_command: tuple[str, ...] = ()
     preview_skipped: str | None = None

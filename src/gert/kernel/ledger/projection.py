@@ -26,6 +26,7 @@ from gert.kernel.events.agent import (
 )
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import (
+    ApprovalOutdated,
     ApprovalResolved,
     ApprovalSubmitted,
     RunComplete,
@@ -107,6 +108,8 @@ class Projection:
                 )
             case ApprovalResolved():
                 self.ticket_ends.append(TicketEnd(payload.ticket_id, payload.status, seq))
+            case ApprovalOutdated():
+                self.ticket_ends.append(TicketEnd(payload.ticket_id, "abandoned", seq))
             case RunComplete():
                 self.ends += (CallEnd(each.seq, seq, "unknown_outcome") for each in before.open)
                 self.ticket_ends.append(TicketEnd(None, "abandoned", seq))

@@ -11,6 +11,7 @@ import msgspec
 
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import (
+    ApprovalOutdated,
     ApprovalResolved,
     ApprovalSubmitted,
     BreakGlass,
@@ -153,7 +154,7 @@ def _asked(snapshot: RunbookSnapshot, said: ApprovalSubmitted, _: int, __: str) 
     return {"tickets": (*snapshot.tickets, said.ticket_id)}
 
 
-def _resolved(snapshot: RunbookSnapshot, said: ApprovalResolved, _: int, __: str) -> dict[str, Any]:
+def _resolved(snapshot: RunbookSnapshot, said: ApprovalResolved | ApprovalOutdated, _: int, __: str) -> dict[str, Any]:
     return {"tickets": tuple(each for each in snapshot.tickets if each != said.ticket_id)}
 
 
@@ -210,6 +211,7 @@ _CHANGES: Final[Mapping[type[Payload], Callable[[RunbookSnapshot, Any, int, str]
     StepComplete: _step_ended,
     ApprovalSubmitted: _asked,
     ApprovalResolved: _resolved,
+    ApprovalOutdated: _resolved,
     ContractViolation: _violated,
     BreakGlass: _overridden,
     OutcomeResolved: _ended_with,

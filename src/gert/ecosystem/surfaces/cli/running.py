@@ -106,7 +106,7 @@ class Running:
             f"waiting for {'approval' if ticket.min_approvers < 2 else plural(ticket.min_approvers, 'approval')}"
         )
 
-    def _approval_resolved(self, path: str, ticket: says.ApprovalResolved) -> None:
+    def _approval_closed(self, path: str, ticket: says.ApprovalResolved | says.ApprovalOutdated) -> None:
         node = self._nodes.get(path)
         if node is not None and node.waits:
             self._remove(node)
@@ -181,7 +181,8 @@ _FOLLOW: Final[dict[type[Payload], Callable[[Running, str, Any], None]]] = {
     says.StepComplete: Running._step_complete,
     says.StepRetry: Running._step_retry,
     says.ApprovalSubmitted: Running._approval_submitted,
-    says.ApprovalResolved: Running._approval_resolved,
+    says.ApprovalResolved: Running._approval_closed,
+    says.ApprovalOutdated: Running._approval_closed,
     says.ParallelFork: Running._parallel_fork,
     says.ForEachStart: Running._for_each_start,
     says.RepeatStart: Running._repeat_start,

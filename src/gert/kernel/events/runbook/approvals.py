@@ -67,7 +67,7 @@ class ApprovalResponse(Payload, frozen=True, kw_only=True):
 
 
 class ApprovalRefused(Payload, frozen=True, kw_only=True):
-    """A response to a request for approval does not count; the ticket stays open and the run goes on waiting.
+    """A response to a request for approval does not count; the run waits for another one.
 
     approved: what the response says
     objection: why it does not count

@@ -91,7 +91,11 @@ _ROWS: Final = (
     ("D41", "tools fit the platform", "A warning: the runbook may be meant for another system."),
     ("D42", "inputs are bound to known sources", "`prompt`, `env/`, `file/`, or a configured provider."),
     ("D43", "inputs keep to their own limits", "Default, `enum`, `pattern`, `min`, `max`."),
-    ("D44", "guards depend on something", "A `when` without a template is always true, or never."),
+    (
+        "D44",
+        "guards depend on something",
+        "Text outside a template makes a guard always true: an error.",
+    ),
     ("D45", "policies are there", "A floor that is missing would let everything through."),
     ("D46", "policies catch what says nothing", "Otherwise leaving the contract out is the way around a policy."),
     ("D47", "scopes are paths", "Names with `/` or `.` between them, none of them empty."),

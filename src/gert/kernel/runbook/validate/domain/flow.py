@@ -20,14 +20,15 @@ from gert.kernel.runbook.documents.steps import (
 )
 from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.program import Program, StepList, inner_lists, walk
-from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.case import Case
+from gert.kernel.runbook.validate.domain.guards import fixed_guard
 from gert.kernel.runbook.validate.domain.reach import Flow, is_guarded
-from gert.kernel.template import Template, templates_in, truth
+from gert.kernel.template import Template, templates_in
 from gert.kernel.template.budget import Meter
 from gert.kernel.template.evaluator import evaluated
 
 MOST_JUMPS: Final = 10_000
+_ALMOST_DEFAULT: Final = frozenset({"default", "else", "otherwise"})
 
 
 def every_path_ends(case: Case) -> Iterator[Finding]:
@@ -135,12 +136,12 @@ def branches(case: Case) -> Iterator[Finding]:
             yield error("D09", path, "an arm after the `default` arm is never taken", "put `default` last")
         yield from shared_names("D09", step, "arm")
         for index, arm in enumerate(step.branches):
-            if not arm.is_default and arm.condition.is_text:
-                hint = 'write a template such as `{{ eq .status "ok" }}`, or `default`'
-                if arm.condition.source.strip().lower() in {"default", "else", "otherwise"}:
-                    hint = "did you mean `default`?"
-                message = f"the condition {_fixed(arm.condition)}"
-                yield warning("D09", step.at("branches", index, "condition"), message, hint)
+            path = step.at("branches", index, "condition")
+            if arm.condition.source.strip().lower() in _ALMOST_DEFAULT and not arm.is_default:
+                message = f"the condition `{arm.condition.source.strip()}` is text without a template"
+                yield error("D09", path, message, "did you mean `default`?")
+            elif not arm.is_default and (fixed := fixed_guard("D09", path, "the condition", arm.condition)):
+                yield fixed
 
 
 def shared_names(rule: str, step: BranchStep | ParallelStep, called: str) -> Iterator[Finding]:
@@ -158,18 +159,11 @@ def shared_names(rule: str, step: BranchStep | ParallelStep, called: str) -> Ite
             labels.add(each.label)
 
 
-def _fixed(condition: Template) -> str:
-    """A condition without a template never changes."""
-    always = "true" if truth(condition.source.strip()) else "false"
-    return f"`{shorten(condition.source.strip())}` is text without a template, and always {always}"
-
-
 def guards(case: Case) -> Iterator[Finding]:
     """D44: a `when` asks something; a text is always true, `no` included."""
     for step in case.program.steps:
-        if step.when is not None and step.when.is_text:
-            hint = 'write a template such as `{{ eq .status "ok" }}`'
-            yield warning("D44", step.at("when"), f"`when` {_fixed(step.when)}", hint)
+        if step.when is not None and (fixed := fixed_guard("D44", step.at("when"), "`when`", step.when)):
+            yield fixed
 
 
 def ends(case: Case) -> Iterator[Finding]:
@@ -210,6 +204,6 @@ def repeats(case: Case) -> Iterator[Finding]:
             yield error("D14", step.path, f"{step.label} has no steps to repeat", "add `steps:` beside `repeat`")
         if isinstance(step.repeat.max, Template):
             yield from _constant_bound(program, step.repeat.max, step.repeat.at("max"), 1, "D14")
-        if step.repeat.until is not None and step.repeat.until.is_text:
-            message = f"`until` {_fixed(step.repeat.until)}"
-            yield warning("D14", step.repeat.at("until"), message, "write a template such as `{{ .done }}`")
+        until, path = step.repeat.until, step.repeat.at("until")
+        if until is not None and (fixed := fixed_guard("D14", path, "`until`", until)):
+            yield fixed
