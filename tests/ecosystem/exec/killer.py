@@ -73,8 +73,8 @@ class Killing:
         async def appending(ledger: SqliteLedger, run_id: str, write: Write, **more: Any) -> Any:
             return await self.append(ledger, run_id, write, **more)
 
-        SqliteLedger.append = appending  # type: ignore[method-assign]
-        transactions.append = self.transaction  # type: ignore[assignment]
+        setattr(SqliteLedger, "append", appending)  # noqa: B010 - a patch
+        setattr(transactions, "append", self.transaction)  # noqa: B010
 
 
 def run(job: dict[str, Any], point: dict[str, Any]) -> None:
