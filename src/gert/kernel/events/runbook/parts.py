@@ -49,11 +49,14 @@ class BranchOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a run was started, so that another process can resume it.
 
-    file, working: the runbook, and the folder its tools run in
+    file: the runbook
+    working: the folder its tools run in
     documents: the digest of every document the run was started with, by path; their bytes are in the ledger
-    tools, secret_inputs: digests of tools by entry, and the names of inputs whose values are not recorded
-    policies, config, evidence: files that were named
-    trace, state_dir: the file of the mirror, and where tickets are
+    tools: digests of tools, by entry
+    secret_inputs: the names of inputs whose values are not recorded
+    policies: policy files that were named
+    trace: the file of the mirror, where one was named
+    state_dir: where tickets are
     recent: what was executed in the hour before, so that driven again the run is decided the same
     """
 
