@@ -23,7 +23,7 @@ Readers pass over events and fields they do not know.
 CATALOGUES = {"Runbook runs": runbook.EVENTS, "Agent runs": agent.EVENTS}
 PARTS = (
     runbook.Failure,
-    Start,
+    runbook.Start,
     runbook.Outcome,
     runbook.BranchOutcome,
     runbook.DeniedStep,
