@@ -98,7 +98,9 @@ def counted(program: Program, ledger: Path) -> Recent:
         pytest.param(said(starts(5), mode="dry-run"), 0, id="a dry run executes nothing"),
         pytest.param(said(starts(5, action="stop")), 0, id="another action"),
         pytest.param(said(starts(5, tool="tools/note.tool.yaml")), 1, id="the same tool, written as a file"),
-        pytest.param(said(starts(5, tool=None, action=None, contract_summary={})), 0, id="a loop as a whole executes nothing"),
+        pytest.param(
+            said(starts(5, tool=None, action=None, contract_summary={})), 0, id="a loop as a whole executes nothing"
+        ),
         pytest.param(said(completes(5)), 0, id="an end is no execution"),
         pytest.param(said(), 0, id="nothing"),
         pytest.param(
