@@ -2,6 +2,11 @@
 
 import asyncio
 import base64
+import os
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,7 +16,9 @@ from tests.memory_ledger import MemoryLedger
 from gert.ecosystem.host import journal as journals
 from gert.ecosystem.host.driver import Driver
 from gert.ecosystem.host.journal import MOST_WAITING, Journal, Logged, read_answers
-from gert.errors import IntegrityError, TraceError
+from gert.ecosystem.ledger.jsonl.mirror import Mirror
+from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
+from gert.errors import IntegrityError, LeaseLost, TraceError
 from gert.kernel.engine.asks import (
     AnyAnswer,
     ApprovalAnswer,
@@ -36,7 +43,7 @@ from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.foundation.signature import Key, Keys, parse_key
-from gert.kernel.ledger.record import Batch
+from gert.kernel.ledger.record import Batch, hash_answer
 
 RUN = "run-1"
 SHARED = parse_key("a shared secret for tests", "shared")
@@ -500,3 +507,113 @@ def test_an_answer_is_read_back_from_the_log_as_it_was(answer: AnyAnswer, at_onc
 def test_a_line_that_is_no_answer_is_not_taken_for_one(line: bytes) -> None:
     with pytest.raises(IntegrityError, match="cannot be read"):
         list(read_answers([line]))
+
+
+# --- in a ledger
+
+
+def test_the_first_event_after_answers_names_them() -> None:
+    store = MemoryLedger()
+    journal = Journal(RUN, store.port)
+    journal.say(said("one"))
+    journal.log(Logged("a", PauseAnswer(duration=1.0)))
+    journal.log(Logged("b", PauseAnswer(duration=2.0)))
+    journal.say(said("two"))
+    journal.say(said("three"))
+    asyncio.run(journal.settle())
+    head = store.head_of(RUN)
+    assert [decode(line).answers for line in store.events(RUN)] == [None, f"2:{head.answers_hash}", None]
+    assert head.answers_hash == hash_answer(hash_answer(GENESIS, store.answers(RUN)[0]), store.answers(RUN)[1])
+
+
+def test_without_a_ledger_no_answers_are_named() -> None:
+    watcher = Watcher(Diary())
+    journal = Journal(RUN, observers=[watcher])
+    journal.log(Logged("a", PauseAnswer(duration=1.0)))
+    journal.say(said("one"))
+    asyncio.run(journal.settle())
+    assert [event.answers for event, _ in watcher.told] == [None]
+
+
+def test_a_record_that_another_changed_is_not_continued(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with SqliteLedger(tmp_path / "l.db") as ledger:
+            await ledger.acquire(RUN, "me", 30)
+            journal = Journal(RUN, ledger)
+            journal.say(said("one"))
+            await journal.settle()
+            with closing(sqlite3.connect(tmp_path / "l.db", isolation_level=None)) as other:
+                other.execute("UPDATE runs SET answers_hash = 'x' WHERE run_id = ?", (RUN,))
+            journal.say(said("two"))
+            with pytest.raises(IntegrityError):
+                await journal.settle()
+            assert len(await ledger.lines(RUN)) == 1
+            with pytest.raises(TraceError, match="an earlier append failed"):
+                await journal.settle()
+
+    asyncio.run(work())
+
+
+def test_a_run_that_another_process_has_taken_over_is_not_written(tmp_path: Path) -> None:
+    async def work() -> None:
+        clock = Clock()
+        async with (
+            SqliteLedger(tmp_path / "l.db", clock=clock) as ledger,
+            SqliteLedger(tmp_path / "l.db", clock=clock) as other,
+        ):
+            await ledger.acquire(RUN, "me", 30)
+            journal = Journal(RUN, ledger)
+            journal.say(said("one"))
+            await journal.settle()
+            clock.now += timedelta(minutes=1)
+            assert await other.acquire(RUN, "other", 30) is not None
+            journal.say(said("two"))
+            with pytest.raises(LeaseLost, match="another process has taken over"):
+                await journal.settle()
+            assert len(await other.lines(RUN)) == 1
+
+    asyncio.run(work())
+
+
+def test_the_mirror_has_the_lines_of_the_ledger_and_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "trace.jsonl"
+    store = MemoryLedger()
+    journal = Journal(RUN, store.port, mirror=Mirror.begin(str(path)))
+    journal.say(said("one"))
+    asyncio.run(journal.settle())
+    assert path.read_bytes() == b"".join(line + b"\n" for line in store.events(RUN))
+    assert journal.problem is None
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        journal.say(said("two"))
+        asyncio.run(journal.settle())
+    journal.close()
+    assert len(store.events(RUN)) == 2
+    assert "no space left on device" in str(journal.problem)
+
+
+def test_nothing_is_mirrored_that_the_ledger_refused(tmp_path: Path) -> None:
+    class Full(MemoryLedger):
+        def keep(self, batch: Batch) -> None:
+            raise TraceError("no space left on device")
+
+    journal = Journal(RUN, Full().port, mirror=Mirror.begin(str(tmp_path / "trace.jsonl")))
+    journal.say(said("one"))
+    with pytest.raises(TraceError):
+        asyncio.run(journal.settle())
+    journal.close()
+    assert (tmp_path / "trace.jsonl").read_bytes() == b""
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = datetime(2026, 2, 28, 12, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
