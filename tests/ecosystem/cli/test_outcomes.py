@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.ecosystem.stores.ledgers import note, written
-
 from gert.ecosystem.stores.jsonl_ledger import JsonlLedger
+from tests.ecosystem.ledger.ledgers import note, written
+
 from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.ecosystem.surfaces.cli import progress as progressing
 from gert.ecosystem.surfaces.cli.main import main

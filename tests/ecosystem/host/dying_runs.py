@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.ecosystem.stores.dying import KILLED, dies_at
+from tests.ecosystem.ledger.dying import KILLED, dies_at
 
 from gert.ecosystem.host.execute import run_file
 from gert.ecosystem.host.resume import ResumeOptions, resume

@@ -6,10 +6,10 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
-from tests.ecosystem.stores.ledgers import RUN, note, written
+from gert.ecosystem.stores.sqlite_ledger import SqliteLedger
+from tests.ecosystem.ledger.ledgers import RUN, note, written
 
 from gert.ecosystem.host.archive import Archive
-from gert.ecosystem.stores.sqlite_ledger import SqliteLedger
 from gert.errors import TraceError
 
 

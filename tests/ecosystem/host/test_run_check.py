@@ -4,14 +4,14 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.ecosystem.stores.ledgers import RUN, note, written
+from gert.ecosystem.stores.postgres import PostgresLedger
+from tests.ecosystem.ledger.ledgers import RUN, note, written
 from tests.postgres import Server
 
 from gert.ecosystem.host.dsn import read_dsn
 from gert.ecosystem.host.run_check import Demands, check_record, check_run_of
 from gert.ecosystem.host.run_entry import Place
 from gert.ecosystem.host.run_list import Runs
-from gert.ecosystem.stores.postgres import PostgresLedger
 from gert.errors import Unavailable
 from gert.kernel.foundation.signature import Keys
 

@@ -5,6 +5,7 @@ long as the disk is quick: handing work to a thread and back takes longer than s
 """
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -73,6 +74,8 @@ class Executor:
 
     def __init__(self, path: str, *, sync: bool, read_only: bool, patience: float) -> None:
         self.path = path
+        # As it is now: a change of the working folder, or of a link, does not move the file.
+        self._file = path if path == MEMORY else os.path.realpath(path)
         self._patience = patience
         self._alone = read_only
         self._writing = Lock()
@@ -87,16 +90,16 @@ class Executor:
         self._queued = 0
         try:
             if read_only:
-                self._near = open_reader(path, alone=True, patience=patience)
+                self._near = open_reader(self._file, alone=True, patience=patience)
             else:
-                self._writer = open_writer(path, sync=sync, patience=patience)
+                self._writer = open_writer(self._file, sync=sync, patience=patience)
         except sqlite3.Error as error:
             raise worded(path, error) from error
         if path == MEMORY:
             self._near = self._far = self._writer
             self._reading = self._writing
         elif not read_only:
-            self._guard = FileGuard(path, every=LOOK_EVERY)
+            self._guard = FileGuard(self._file, every=LOOK_EVERY)
 
     # --- reading
 
@@ -104,7 +107,7 @@ class Executor:
         """The rows of a statement, on the calling thread."""
         with self._worded():
             if self._near is None:
-                self._near = open_reader(self.path, alone=self._alone)
+                self._near = open_reader(self._file, alone=self._alone)
             with self._reading if self._near is self._writer else _UNLOCKED:
                 return self._near.execute(sql.for_sqlite(statement), values).fetchall()
 
@@ -115,7 +118,7 @@ class Executor:
     def _read_far(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
         with self._worded(), self._reading:
             if self._far is None:
-                self._far = open_reader(self.path, alone=self._alone, patience=self._patience)
+                self._far = open_reader(self._file, alone=self._alone, patience=self._patience)
             return self._far.execute(sql.for_sqlite(statement), values).fetchall()
 
     def version(self) -> int:
