@@ -12,7 +12,7 @@ from tests.slow import SLOW
 
 ROOT = Path(__file__).resolve().parents[1]
 BROWSER = "tests/ecosystem/exec/test_approval_page.py::test_the_page_can_be_read_by_everybody"
-POSTGRES = "tests/ecosystem/stores/test_postgres_store.py"
+POSTGRES = "tests/ecosystem/ledger/test_postgres.py"
 
 
 def pytest_run(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
