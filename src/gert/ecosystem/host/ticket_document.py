@@ -77,4 +77,5 @@ def _response(file: TicketFile, heard: Heard) -> dict[str, Any]:
         "reason": masked(said.reason),
         "received": heard.at,
         "objection": heard.objection,
+        "counted": heard.counts,
     }
