@@ -17,6 +17,7 @@ def request_document(request: ApprovalRequest) -> dict[str, Any]:
         {
             "run_id": request.run_id,
             "step_id": request.step_id,
+            "path": request.place,
             "runbook_name": request.runbook,
             "step_type": request.step_type,
             "title": request.title,

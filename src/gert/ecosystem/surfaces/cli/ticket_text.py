@@ -26,7 +26,7 @@ def row(file: TicketFile, now: datetime, *, with_status: bool) -> list[Cell]:
     cells: list[Cell] = [
         (file.id, None),
         (request.runbook, None),
-        (request.step_id, None),
+        (request.place, None),
         (request.risk_level, RISKS.get(request.risk_level)),
         (request.requested_by or "the kernel", None),
         (_ago(file.ticket.created_at, now), None),
