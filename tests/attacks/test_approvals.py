@@ -9,6 +9,9 @@ import pytest
 from tests.attacks.attack import Attack, table
 from tests.ecosystem.exec.workbench import Project, call, finish, note, of_type, snapshot, until
 
+from gert.kernel.engine.approval import UNSIGNED
+from gert.kernel.foundation.signature import parse_key
+
 GUARDED = {"rules": [{"writes": ["things"], "action": "require-approval"}, {"default": "allow"}]}
 WRITES = {"effects": ["files"], "writes": ["things"], "idempotent": False}
 NOTE = 'printf "%s\\n" "$1" >> "$2"'
@@ -365,6 +368,51 @@ def rejected_then_fewer_needed(project: Project) -> str:
     return rejected(project, before, "--allow-changed")
 
 
+ANN = "ed25519:QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY="
+OTHER = "ed25519:bWFsbG9yeSBoYXMgYSBrZXkgb2YgaGVyIG93biwgdG8="
+TRUSTED = {"GERT_APPROVAL_KEY_ANN": parse_key(ANN).public_text or "", "GERT_APPROVAL_OWNER_ANN": "ann@x"}
+
+
+def another_key_closes_the_ticket(project: Project, verb: str, key_id: str, trusted: dict[str, str]) -> str:
+    """Ann's name is signed with another key where none can verify it; then Ann approves, here or on her machine."""
+    guarded_tool(project)
+    guarded(project)
+    before = started(project, **TRUSTED)
+    [ticket] = [each["ticket_id"] for each in before["pending"]]
+
+    def answered(verb: str, key: str, key_id: str, **environ: str) -> dict[str, Any]:
+        words = ("--as", "ann@x", "--key", "KEY", "--key-id", key_id, "--json")
+        return project.gert(verb, ticket, *words, KEY=key, **environ).ended(0).said
+
+    first = answered(verb, OTHER, key_id)
+    assert (first["counted"], first["status"], first["approvals"]) == (False, "pending", 0)
+    waiting = project.gert("resume", "--run", before["run_id"], "--detach", "--json", **TRUSTED).ended(0).said
+    assert waiting["status"] == "waiting"
+    assert project.noted() == []
+    answered("approve", ANN, "ann", **trusted)
+    assert project.gert("resume", "--run", before["run_id"], "--json", **TRUSTED).ended(0).said["status"] == "completed"
+    assert project.noted() == ["good"]
+    events = project.run().events()
+    assert of_type(events, "approval_resolved")[0]["data"]["verified"]
+    return str(of_type(events, "approval_refused")[0]["data"]["objection"])
+
+
+def wrong_key_of_the_same_id(project: Project) -> str:
+    return another_key_closes_the_ticket(project, "approve", "ann", TRUSTED)
+
+
+def wrong_key_of_another_id(project: Project) -> str:
+    return another_key_closes_the_ticket(project, "approve", "other", TRUSTED)
+
+
+def wrong_key_rejects(project: Project) -> str:
+    return another_key_closes_the_ticket(project, "reject", "other", TRUSTED)
+
+
+def wrong_key_before_another_unverified(project: Project) -> str:
+    return another_key_closes_the_ticket(project, "approve", "ann", {})
+
+
 def approval_dropped(project: Project) -> str:
     """The approval of a ticket that is outdated is on record, with the reason why it does not count."""
     guarded_tool(project)
@@ -553,6 +601,7 @@ TOLD = "what the approver cannot see, the approver is told about"
 FILE = "the runbook, the tool file, the command or an input is not what was asked for"
 NO = "a rejection fails the step, whatever changes after it"
 BOB = "rejected by `bob`: not today"
+KEPT = "an answer that cannot be verified here is kept, and decides nothing before the run has verified it"
 SHOWN = "what an approver sees is what the hash covers"
 OTHERWISE = "shows something else than what would run"
 ATTACKS = [
@@ -605,6 +654,10 @@ ATTACKS = [
         approval_dropped,
         f"what would run has changed: {FILE}",
     ),
+    Attack("an approval with another key of the same id closes the ticket", KEPT, wrong_key_of_the_same_id, UNSIGNED),
+    Attack("an approval with an unknown key closes the ticket", KEPT, wrong_key_of_another_id, UNSIGNED),
+    Attack("a rejection with an unknown key closes the ticket", KEPT, wrong_key_rejects, UNSIGNED),
+    Attack("an unverified approval keeps out another one", KEPT, wrong_key_before_another_unverified, UNSIGNED),
     Attack("the tool is changed after a crash, and the call is retried", SAME, after_a_crash, FILE),
     Attack("the first attempt replaces the program for the second", SAME, between_retries, "was found at"),
     Attack(

@@ -1,5 +1,6 @@
 """Attacks on the floor: ways to run a runbook without the policies that hold for it."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -184,6 +185,34 @@ def rerun(project: Project) -> str:
     return refused(project, project.gert("rerun", "--run", run, "--from", "go", "--allow-changed"))
 
 
+def asked_of_a_group(project: Project) -> Path:
+    """The floor asks the group `sre`, which is alice, about a runbook of a project inside the project."""
+    project.write("gert-project.yaml", {"name": "outer", "policies": ["policies"], "groups": {"sre": ["alice"]}})
+    asking = {"default": "require-approval", "approvers": ["group:sre"]}
+    project.write("policies/ask.yaml", {**json.loads(DENY), "governance": {"rules": [asking]}})
+    project.write("team/gert-project.yaml", {"name": "inner"})
+    shutil.copytree(project.root / "tools", project.root / "team" / "tools")
+    return project.runbook(note("go"), file="team/book.yaml", governance={"rules": [asking]})
+
+
+def approved(project: Project, person: str) -> Ran:
+    (ticket,) = json.loads(project.gert("approvals", "list", "--json", "--state-dir", "team").out)
+    return project.gert("approve", ticket["ticket_id"], "--as", person, "--state-dir", "team")
+
+
+def regrouped(file: str, *people: str) -> Callable[[Project], str]:
+    """A file of the project inside says who is in the group that the floor asks."""
+
+    def attempt(project: Project) -> str:
+        book = asked_of_a_group(project)
+        named = {"name": "inner"} if "project" in file else {}
+        project.write(file, {**named, "groups": {"sre": people}})
+        ran = project.exec(book, "--detach", "--as", "bob")
+        return refused(project, approved(project, "mallory") if ran.code == 0 else ran)
+
+    return attempt
+
+
 def in_a_policy_test(project: Project) -> str:
     """A policy test does not pass over what is in the folder it tests."""
     project.write("policies/allow.yaml", ALLOW)
@@ -232,6 +261,9 @@ ROW: list[tuple[str, Callable[[Project], str], str]] = [
     ("an explanation by a linked folder", judged_by("explain"), "floor rule 1"),
     ("a resume after a policy was disabled", resumed, "and is not one"),
     ("a rerun after a policy was renamed", rerun, "nothing is asked from `go` on"),
+    ("a group that an inner project changes", regrouped("team/gert-project.yaml", "mallory"), "team/gert-project"),
+    ("a group that an inner project adds to", regrouped("team/gert-project.yaml", "alice", "mallory"), "other people"),
+    ("a group that an inner configuration changes", regrouped("team/gert-config.yaml", "mallory"), "other people"),
     ("a policy test of a folder with more in it", in_a_policy_test, "and is not one"),
 ]
 
@@ -264,3 +296,11 @@ def test_what_belongs_beside_policies_may_be_there(project: Project) -> None:
     for name in ("README.md", "notes.txt", ".gitkeep", ".git/config"):
         project.write(f"policies/{name}", "text")
     project.exec(book).ended(0)
+
+
+def test_a_project_inside_another_knows_its_groups_and_may_repeat_them(project: Project) -> None:
+    book = asked_of_a_group(project)
+    assert "no group" not in project.gert("validate", book).ended(0).out
+    project.write("team/gert-project.yaml", {"name": "inner", "groups": {"sre": ["alice"], "dev": ["bob"]}})
+    project.exec(book, "--detach", "--as", "bob").ended(0)
+    approved(project, "alice").ended(0)

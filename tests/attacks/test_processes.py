@@ -82,6 +82,7 @@ def nested(project: Project) -> str:
 
 
 DAEMON = f"sh -c 'echo $$ >> pids; {LOOP}'"
+SHIELDED = f"_GERT_CALL=foo setsid -f {DAEMON}; env -i setsid -f {DAEMON}; sleep 60"
 
 ATTACKS = [
     Attack(
@@ -100,6 +101,10 @@ ATTACKS = [
         ("an orphan of an orphan", shell(f"setsid -f setsid -f {DAEMON}; sleep 60")),
         ("a process that takes the name of a kernel thread", timed_out(sys.executable, "-c", RENAMED)),
         ("a process that starts others without end", timed_out(sys.executable, "-c", FORKS, least=5)),
+        ("a daemon with a mark that no call has", shell(f"_GERT_CALL=foo setsid -f {DAEMON}; sleep 60")),
+        ("a mark that no call has, and nothing else", shell(f"env -i _GERT_CALL=foo setsid -f {DAEMON}; sleep 60")),
+        ("a mark with the run's id", shell(f"_GERT_CALL=${{_GERT_CALL%/*}}/0 setsid -f {DAEMON}; sleep 60")),
+        ("an orphan behind one with a mark that no call has", timed_out("sh", "-c", SHIELDED, least=2)),
         ("the daemon of a tool of a gert that a tool started", nested),
     ]
 ]  # fmt: skip

@@ -87,6 +87,20 @@ def elsewhere(url: str, **environ: str) -> Callable[[Project], str]:
     return attempt
 
 
+def unset(url: str, mode: str = "real", **notice: str) -> Callable[[Project], str]:
+    """An address that names a variable that is not set: only `hooks.example.com` is allowed."""
+
+    def attempt(project: Project) -> str:
+        project.write("gert-project.yaml", {"name": "bench", "webhook_hosts": ["hooks.example.com"]})
+        project.runbook(note("a"), on_outcome={"resolved": {"webhook": url, **notice}})
+        ran = project.exec("--mode", mode)
+        assert ran.code == 2
+        assert (project.noted(), project.runs()) == ([], [])
+        return ran.err
+
+    return attempt
+
+
 def paging(project: Project) -> str:
     """Without an address PagerDuty is told, with any variable for a key."""
     notice = {"pagerduty_severity": "error", "pagerduty_routing_key": "${SHADOW}"}
@@ -97,6 +111,7 @@ def paging(project: Project) -> str:
 
 
 NOT_ALLOWED = "no configuration allows the host of"
+NOT_SET = "the environment variable `NOPE_X` is not set"
 LOCAL = {"webhook_hosts": ["127.0.0.1"]}
 
 ATTACKS = [
@@ -136,6 +151,17 @@ ATTACKS = [
     Attack("a host that begins alike", LEAVES, elsewhere("https://hooks.example.com.evil.example/"), NOT_ALLOWED),
     Attack("a host in a variable", LEAVES, elsewhere("${HOOK}", HOOK="https://evil.example/"), NOT_ALLOWED),
     Attack("part of a host in a variable", LEAVES, elsewhere("https://hooks.example.com${X}", X=".evil"), NOT_ALLOWED),
+    Attack("an unset variable hides the host", LEAVES, unset("https://evil.example/${NOPE_X}"), NOT_ALLOWED),
+    Attack("in a user name, too", LEAVES, unset("https://${NOPE_X}@evil.example/"), NOT_ALLOWED),
+    Attack("and in a dry run", LEAVES, unset("https://evil.example/?k=${NOPE_X}", "dry-run"), NOT_ALLOWED),
+    Attack("an unset variable in an allowed address", LEAVES, unset("https://hooks.example.com/${NOPE_X}"), NOT_SET),
+    Attack("an unset variable for a host", LEAVES, unset("https://${NOPE_X}/", "dry-run"), NOT_SET),
+    Attack(
+        "an unset routing key",
+        LEAVES,
+        unset("https://hooks.example.com/", pagerduty_severity="error", pagerduty_routing_key="${NOPE_X}"),
+        NOT_SET,
+    ),
     Attack("PagerDuty with any variable as key", LEAVES, paging, NOT_ALLOWED),
 ]
 

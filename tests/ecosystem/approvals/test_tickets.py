@@ -23,16 +23,21 @@ from gert.kernel.engine.asks import Response
 from gert.kernel.foundation.names import is_safe_name
 
 from .asking import (
+    ANN_KEY,
     BOB_KEY,
+    MALLORY_KEY,
     NOON,
+    REQUEST,
     RUN,
     Clock,
     asking,
     no,
     opened,
     path_of,
+    public,
     signed,
     tickets,
+    verifier,
     yes,
 )
 
@@ -295,6 +300,42 @@ def test_a_run_that_does_not_hold_the_key_opens_the_ticket_again(tmp_path: Path)
     assert judged.status == "pending"
     assert judged.responses[0].objection == "the answer is not validly signed: no key `bob` is known"
     assert "open again" in judged.notes[0]
+
+
+def test_an_answer_that_cannot_be_verified_here_closes_nothing_for_others(tmp_path: Path) -> None:
+    first = opened(tickets(tmp_path))
+    here = tickets(tmp_path, check=verifier(public(BOB_KEY)))
+    ann = signed(first, ANN_KEY, yes("ann"))
+    there = tickets(tmp_path, check=verifier(ANN_KEY))
+    assert there.answer(first.id, ann, is_unverified=True).objection is None
+    assert (here.get(first.id).status, here.get(first.id).approvals) == ("pending", 0)
+    # Neither a run without the key counts it, nor does it forget it; and one with the key does.
+    kept = here.judge(first.id, REQUEST)
+    assert (kept.status, here.get(first.id)) == ("pending", there.get(first.id))
+    judged = tickets(tmp_path, check=verifier(public(ANN_KEY))).judge(first.id, REQUEST)
+    assert (judged.status, judged.approvals) == ("approved", 1)
+    assert [each.is_unverified for each in here.get(first.id).responses] == [False]
+
+
+def test_a_verified_answer_after_one_that_was_not_counts(tmp_path: Path) -> None:
+    first = opened(tickets(tmp_path))
+    tickets(tmp_path, check=verifier(MALLORY_KEY)).answer(
+        first.id, signed(first, MALLORY_KEY, yes("ann")), is_unverified=True
+    )
+    store = tickets(tmp_path, check=verifier(public(ANN_KEY)))
+    assert store.answer(first.id, signed(first, ANN_KEY, yes("ann"))).file.status == "approved"
+    judged = store.judge(first.id, REQUEST)
+    assert (judged.status, judged.approvals) == ("approved", 1)
+    assert [each.objection is None for each in judged.responses] == [False, True]
+
+
+def test_there_is_an_end_to_answers_that_cannot_be_verified(tmp_path: Path) -> None:
+    store = tickets(tmp_path)
+    file = opened(store)
+    for _ in range(MOST_HEARD):
+        assert store.answer(file.id, signed(file), is_unverified=True).objection is None
+    assert "no room" in (store.answer(file.id, signed(file), is_unverified=True).objection or "")
+    assert store.answer(file.id, signed(file)).file.status == "approved"
 
 
 def test_an_answer_that_was_refused_does_not_count_when_it_would_later(tmp_path: Path) -> None:

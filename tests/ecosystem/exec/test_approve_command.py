@@ -225,8 +225,14 @@ def test_a_signed_approval_counts(project: Project, where: str) -> None:
 def test_a_key_only_the_run_can_check_is_said_to_be_one(project: Project) -> None:
     file = ticket(project, require_signed_approvals=True)
     ran = project.gert("approve", file.id, "--as", "bob", "--key", "MINE", MINE=SEED).ended(0)
-    assert "whether the signature holds, the run decides" in ran.out
+    assert "received: your approval; 0 of 1 approval" in ran.out
+    assert "it counts once the run has verified it" in ran.out
     assert store(project).judge(file.id, file.ticket.request).status == "pending"
+    said = project.gert("approve", file.id, "--as", "dan", "--key", "MINE", "--json", MINE=SEED).ended(0).said
+    assert (said["counted"], said["objection"], said["status"]) == (False, None, "pending")
+    assert said["resume"].startswith("gert resume --run")
+    shown = project.gert("approvals", "show", file.id).ended(0).out
+    assert shown.count("(received: counts once the run has verified the signature)") == 2
 
 
 @pytest.mark.parametrize(

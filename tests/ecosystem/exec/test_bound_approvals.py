@@ -124,6 +124,45 @@ def test_a_floor_without_a_timeout_leaves_that_of_the_runbook(project: Project) 
     assert waiting["pending"][0]["timeout"] == "2h"
 
 
+LOOP = {"over": ["z1", "z2"], "as": "item", "key": "{{ .item }}", "parallel": True}
+
+
+def items_of_a_loop(step: dict[str, Any]) -> dict[str, Any]:
+    return {"id": "each", "type": "group", "for_each": LOOP, "steps": [step]}
+
+
+def lanes(step: dict[str, Any]) -> dict[str, Any]:
+    branches = [
+        {"label": label, "steps": [{**step, "id": f"del-{label}", "scope": label}]} for label in ("left", "right")
+    ]
+    return {"id": "both", "type": "parallel", "branches": branches}
+
+
+@pytest.mark.parametrize(
+    ("block", "paths"),
+    [
+        pytest.param(items_of_a_loop, ["each[z1]/del", "each[z2]/del"], id="items"),
+        pytest.param(lanes, ["both/left/del-left"], id="lanes that write the same, one at a time"),
+    ],
+)
+def test_tickets_of_items_and_lanes_are_told_apart(project: Project, block: Any, paths: list[str]) -> None:
+    guarded(project, block(note("del", "good", tool="guarded", title="Delete it")))
+    out = project.exec("--detach").ended(0).out
+    run_id = project.run().folder.name
+    again = project.gert("resume", "--run", run_id, "--detach").ended(0).out
+    said = project.gert("resume", "--run", run_id, "--detach", "--json").ended(0).said
+    assert sorted(each["path"] for each in said["pending"]) == paths
+    documents = json.loads(project.gert("approvals", "list", "--json").ended(0).out)
+    assert sorted(each["path"] for each in documents) == paths
+    texts = [project.gert(*words).ended(0).out for words in (("approvals", "list"), ("run", "show", run_id))]
+    for path in paths:
+        assert all(f"`{path}`" in each for each in (out, again, texts[1]))
+        assert path in texts[0]
+    for each in documents:
+        shown = project.gert("approvals", "show", each["ticket_id"]).ended(0).out
+        assert f"approval needed for step `{each['path']}`: Delete it" in shown
+
+
 SPECIFIED = {
     "ticket_id", "status", "created", "run_id", "step_id", "runbook_name", "step_type", "description", "risk_level",
     "contract", "inputs", "min_approvers", "requested_by", "timeout", "extensions",

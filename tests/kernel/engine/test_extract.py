@@ -296,3 +296,33 @@ def test_whatever_is_printed_outputs_can_be_recorded(stdout: str, where: dict[st
 def test_a_document_from_elsewhere_is_checked_too(number: float) -> None:
     document: Callable[[], Parsed] = lambda: Parsed({"n": number})  # noqa: E731
     assert one({"from": "json", "path": "n"}, document=document).failure is not None
+
+
+@pytest.mark.parametrize(
+    ("parameter", "printed", "outputs", "fails"),
+    [
+        pytest.param(Parameter(optional=True), Printed(exit_code=0, stdout="x"), {}, False, id="absent"),
+        pytest.param(
+            Parameter(optional=True, has_default=True, default=3), Printed(exit_code=0, stdout="x"), {"it": 3}, False,
+            id="absent, with a default",
+        ),
+        pytest.param(
+            Parameter(optional=True, has_default=True), Printed(exit_code=0, stdout="x"), {"it": None}, False,
+            id="absent, and the default is null",
+        ),
+        pytest.param(
+            Parameter(optional=True, has_default=True, default=3), Printed(exit_code=1, stdout="x"), {}, False,
+            id="a default says nothing about a call that failed",
+        ),
+        pytest.param(
+            Parameter(optional=True, has_default=True, default=3),
+            Printed(exit_code=0, stdout="x", truncated=frozenset({"stdout"})), {}, True,
+            id="perhaps in the part that was dropped",
+        ),
+    ],
+)  # fmt: skip
+def test_an_optional_output_may_be_absent(
+    parameter: Parameter, printed: Printed, outputs: dict[str, Any], fails: bool
+) -> None:
+    found = extract(action(it={**STDOUT, "pattern": "n=(.)"}), {"it": parameter}, printed)
+    assert (found.outputs, found.failure is not None) == (outputs, fails)

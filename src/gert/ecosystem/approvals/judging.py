@@ -72,11 +72,14 @@ def heard_again(file: TicketFile, verifier: SignatureVerifier, now: datetime | N
     again: list[Heard] = []
     for each in file.responses:
         response = checked(bare(each.response), file.ticket, verifier, is_shared=now is not None)
-        said = [other.response for other in again if other.objection is None]
+        if each.is_unverified and not verifier.has_key_for(response):
+            again.append(msgspec.structs.replace(each, response=response))
+            continue
+        said = [other.response for other in again if other.counts]
         objection = tally(file.ticket, [*said, response]).objections[-1] or each.objection
         if now is not None:
             objection = objection or future(response, now)
-        again.append(msgspec.structs.replace(each, response=response, objection=objection))
+        again.append(msgspec.structs.replace(each, response=response, objection=objection, is_unverified=False))
     return settled(msgspec.structs.replace(file, responses=tuple(again)))
 
 

@@ -74,6 +74,9 @@ class SignatureVerifier(Protocol):
     def has_keys(self) -> bool:
         """Whether any signature could hold; where none can, nobody needs to be asked to sign."""
 
+    def has_key_for(self, response: Response) -> bool:
+        """Whether there is a key to check the signature on an answer with."""
+
     def verify(self, response: Response, ticket: Ticket) -> Response:
         """The answer with `verified` set, or with `flaw` saying why not; one that is not signed has neither.
 

@@ -159,7 +159,7 @@ class TerminalApprovals:
 def summary(request: ApprovalRequest) -> Iterator[str]:
     """What whoever decides must see, line by line; secrets are masked."""
     title = f": {_shown(request.title)}" if request.title else ""
-    yield from ("", f"approval needed for step `{request.step_id}`{title}")
+    yield from ("", f"approval needed for step `{_shown(request.place)}`{title}")
     rows: list[tuple[str, Any]] = [
         *([("description", request.description)] if request.description else []),
         ("runbook", request.runbook),

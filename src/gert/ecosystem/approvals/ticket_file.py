@@ -49,11 +49,21 @@ class RunRef(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An answer as it came: when, and why it does not count."""
+    """An answer as it came: when, and why it does not count.
+
+    is_unverified: it is signed, and where it was given no key could verify that; it does not count before a verifier
+    with the key has found that the signature holds
+    """
 
     response: Response
     at: str
     objection: str | None = None
+    is_unverified: bool = False
+
+    @property
+    def counts(self) -> bool:
+        """Whether the answer counts, as it is recorded."""
+        return self.objection is None and not self.is_unverified
 
 
 class TicketFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -87,7 +97,7 @@ class TicketFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def counted(self) -> list[Response]:
         """The answers that count, as it is recorded."""
-        return [heard.response for heard in self.responses if heard.objection is None]
+        return [heard.response for heard in self.responses if heard.counts]
 
     @property
     def approvals(self) -> int:
@@ -114,9 +124,14 @@ class TicketFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return msgspec.structs.replace(self, unrecorded=self.unrecorded + 1)
         return msgspec.structs.replace(self, refused=(*self.refused, heard))
 
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no more room for answers that do not count."""
+        return len(self.responses) - len(self.counted) >= MOST_HEARD
+
     def hearing(self, heard: Heard) -> "TicketFile":
         """The file with one more answer, and the status it leads to."""
-        if heard.objection is not None and len(self.responses) - len(self.counted) >= MOST_HEARD:
+        if not heard.counts and self.is_full:
             return msgspec.structs.replace(self, unrecorded=self.unrecorded + 1)
         return settled(msgspec.structs.replace(self, responses=(*self.responses, heard)))
 

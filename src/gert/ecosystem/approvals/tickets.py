@@ -165,8 +165,12 @@ class Tickets:
 
     # --- what people do
 
-    def answer(self, ticket_id: str, response: Response) -> Answered:
-        """Take an answer and say at once whether it counts; it does or does not for everybody and for good."""
+    def answer(self, ticket_id: str, response: Response, *, is_unverified: bool = False) -> Answered:
+        """Take an answer and say at once whether it counts; it does or does not for everybody and for good.
+
+        is_unverified: it is signed with a key that cannot be verified here; it is kept and decides nothing before
+        the run has verified it
+        """
         is_shared = self._folder.is_shared
         with self._changing(ticket_id) as (file, now):
             said, flaw = _bound(file, response)
@@ -178,7 +182,9 @@ class Tickets:
                 before = [as_recorded(each) for each in file.counted]
                 is_closed = not tally(file.ticket, before).is_open
                 objection = tally(file.ticket, [*before, found]).objections[-1]
-                heard = Heard(response=said, at=at, objection=objection)
+                if objection is None and is_unverified and file.is_full:
+                    objection = "the ticket has no room for another answer that cannot be verified here"
+                heard = Heard(response=said, at=at, objection=objection, is_unverified=is_unverified)
                 # What came too late is kept apart: the run might find an earlier answer wanting, and count this one.
                 changed = file.refusing(heard) if is_closed else file.hearing(heard)
             else:

@@ -38,6 +38,14 @@ class KeyVerifier:
         """Whether there is any key."""
         return len(self._keys) > 0
 
+    def has_key_for(self, response: Response) -> bool:
+        """Whether there is a key to check the signature on an answer with."""
+        try:
+            self._keys.find(response.key_id)
+        except IntegrityError:
+            return False
+        return True
+
     def verify(self, response: Response, ticket: Ticket) -> Response:
         """The answer with what the check of its signature found."""
         said = bare(response)

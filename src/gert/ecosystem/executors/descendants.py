@@ -65,10 +65,14 @@ class Descendants:
     _last: Table | None = None
     _ended = 0.0
     """When a call last ended that was not stopped; what it left running is to be left alone."""
+    _given: Final[set[bytes]] = set()
+    """The marks of all calls of this gert, also of those that ended."""
 
     def __init__(self, root: int, marks: bytes, began: float) -> None:
         self._root = root
-        self._mark = marks.split()[-1]
+        *outer, self._mark = marks.split()
+        self._outer = frozenset(outer)
+        self._given.add(self._mark)
         self._began = began
         self._known: list[Entry] = []
         self._is_stopping = False
@@ -119,9 +123,17 @@ class Descendants:
         return entry.started >= self._began - _SLACK and self._mark in _marks(entry.pid)
 
     def _unmarked(self, table: Table, mine: set[int]) -> set[int]:
-        """Orphans that no mark tells apart, where only calls that are being stopped can have started them."""
+        """Orphans that no mark tells apart, where only calls that are being stopped can have started them.
+
+        A mark counts only where a call has it: a tool can write anything into the environment of what it starts.
+        """
         adopted = {pid for pid, each in table.entries.items() if each.parent == os.getpid() and is_adopted(pid)} - mine
-        if any(not call._is_stopping for call in self._live) or any(_marks(pid) for pid in adopted):
+        marks = {pid: _marks(pid) for pid in adopted}
+        stopping = {call._mark for call in self._live}
+        has_ended = self._given - stopping
+        if any(not call._is_stopping for call in self._live) or any(has_ended & each for each in marks.values()):
             return set()
         began, ended = listed_at(min(call._began for call in self._live)), listed_at(self._ended)
-        return adopted if all(ended < table.entries[pid].started >= began for pid in adopted) else set()
+        if not all(ended < table.entries[pid].started >= began for pid in adopted):
+            return set()
+        return {pid for pid in adopted if not marks[pid] & (stopping | self._outer)}

@@ -46,11 +46,11 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 class Given(msgspec.Struct, frozen=True, kw_only=True):
     """What became of an answer.
 
-    is_unconfirmed: it is signed with a key of which only the run knows whether it is the right one
+    is_unverified: it is signed with a key that cannot be verified here, and counts once the run has verified it
     """
 
     answered: Answered
-    is_unconfirmed: bool = False
+    is_unverified: bool = False
 
 
 def tickets_in(
@@ -109,8 +109,9 @@ def give(
     on_ticket(file)
     if own is None:
         return Given(answered=tickets.answer(file.id, response))
-    answered = tickets.answer(file.id, sign_response(response, file.ticket, own))
-    return Given(answered=answered, is_unconfirmed=not is_checked(own, environ))
+    is_unverified = not is_checked(own, environ)
+    answered = tickets.answer(file.id, sign_response(response, file.ticket, own), is_unverified=is_unverified)
+    return Given(answered=answered, is_unverified=is_unverified)
 
 
 def whoever() -> str:

@@ -169,10 +169,11 @@ def _state_words(prepared: Prepared) -> str:
 
 def _pending(stage: Stage, ask: Ask[Any]) -> Pending:
     if not isinstance(ask, AwaitApproval):
-        return Pending("", ask.step_id)
+        return Pending("", ask.step_id, ask.path)
     return Pending(
         ask.ticket_id,
         ask.step_id,
+        ask.path,
         _page(stage, ask.ticket_id),
         created=ask.created_at,
         expires_at=ask.expires_at,

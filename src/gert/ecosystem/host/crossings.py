@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from gert.ecosystem.host.settings import Settings, notices_of
-from gert.ecosystem.notify.addresses import destination, expand, shown
+from gert.ecosystem.notify.addresses import destination, expand, shown, with_stand_ins
 from gert.ecosystem.notify.payloads import PAGERDUTY
 from gert.errors import InputError, UsageError
 from gert.kernel.engine.inputs import effect_of, refused_binding
@@ -51,7 +51,7 @@ def require_webhooks(
     """Refuse a runbook whose own webhooks may not be sent, before anything runs."""
     for each in crossings(meta, policies, settings, environ):
         if each.direction == "leaves" and each.refusal is not None:
-            hint = "a webhook under `on_outcome` in the configuration needs no permission"
+            hint = "a webhook under `on_outcome` in the configuration needs no permission and stops no run"
             raise UsageError(f"the {each.what} of the runbook: {each.refusal}", hint=hint)
 
 
@@ -68,10 +68,21 @@ def _refused_webhook(
         refusal = refused_crossing(effect, policies)
         if refusal is not None:
             return refusal
+    unset = None
     try:
-        host, port = destination(expand(template, environ).text)
+        address = expand(template, environ).text
+        expand(notice.pagerduty_routing_key or "", environ)
+    except InputError as problem:
+        unset = f"{problem.message}, so the webhook cannot be sent"
+        address = with_stand_ins(template)
+    return _refused_host(address, template, settings) or unset
+
+
+def _refused_host(address: str, template: str, settings: Settings) -> str | None:
+    try:
+        host, port = destination(address)
     except InputError:
-        return None  # it cannot be sent at all, which the run records
+        return None  # nothing is sent to it, which the run records
     allowed = {each.lower() for each in settings.webhook_hosts}
     if host in allowed or f"{host}:{port}" in allowed:
         return None

@@ -56,7 +56,7 @@ class Workspace:
         source = self._source(file) if source is None else source
         document = load(source, kind=kind, file_name=file)
         folder = os.path.dirname(os.path.abspath(file))
-        facts = facts_for(self.configs(folder))
+        facts = facts_for(self.configs(folder), self._outer_configs(folder))
         if isinstance(document.model, Config):
             missing = [path for path in document.model.policies if not os.path.exists(os.path.join(folder, path))]
             facts = msgspec.structs.replace(facts, absent=frozenset(missing))
@@ -119,6 +119,11 @@ class Workspace:
         if not checked or any(each.document.model is None for each in checked):
             return None
         return [each.document.model for each in checked]
+
+    def _outer_configs(self, folder: str) -> Iterator[Config]:
+        """What the projects around the project of a folder say, as far as it can be understood, nearest first."""
+        for root in self.project_roots(folder)[1:]:
+            yield from self.configs(root) or ()
 
     def config_files(self, folder: str) -> Iterator[tuple[str, str]]:
         """The files that hold for a folder, with their kind, weakest first: the project's, and configuration."""

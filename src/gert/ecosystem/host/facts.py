@@ -42,8 +42,11 @@ def machine_id() -> str:
 _MACHINE_IDS: Final = ("/etc/machine-id", "/var/lib/dbus/machine-id", "/proc/sys/kernel/random/boot_id")
 
 
-def facts_for(configs: Iterable[Config] | None) -> Facts:
-    """Facts about this machine, and about the project and configuration that hold for a document, weakest first."""
+def facts_for(configs: Iterable[Config] | None, outer: Iterable[Config] = ()) -> Facts:
+    """Facts about this machine, and about the project and configuration that hold for a document, weakest first.
+
+    outer: the projects around that project; their groups are known as well
+    """
     if configs is None:
         return Facts(platform=platform(), environment=os.environ)
     configs = tuple(configs)
@@ -52,6 +55,6 @@ def facts_for(configs: Iterable[Config] | None) -> Facts:
         environment=os.environ,
         providers=frozenset().union(*(each.providers for each in configs)),
         webhook_hosts=[host for each in configs for host in each.webhook_hosts],
-        groups={name: people for each in configs for name, people in each.groups.items()},
+        groups={name: people for each in (*outer, *configs) for name, people in each.groups.items()},
         supported=SUPPORTED,
     )

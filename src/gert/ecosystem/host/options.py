@@ -58,12 +58,14 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Pending(msgspec.Struct, frozen=True):
     """What a run that was set aside waits for.
 
+    path: where in the run the step is
     request: what is asked for, as machines read it
     page: where it can be answered in a browser
     """
 
     ticket_id: str
     step_id: str
+    path: str
     page: str | None = None
     created: str | None = None
     expires_at: str | None = None
@@ -77,6 +79,7 @@ class Pending(msgspec.Struct, frozen=True):
             "created": self.created,
             "expires_at": self.expires_at,
             "step_id": self.step_id,
+            "path": self.path,
             **self.request,
             "page": self.page,
         }

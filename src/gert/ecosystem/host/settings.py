@@ -7,7 +7,7 @@ takes it away.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -38,6 +38,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     on_outcome: whom to tell, by outcome category
     policies: files and folders that are the floor
     webhook_hosts: where runbooks may send webhooks of their own
+    group_files: the file that each group is from
     demanded: further ones that the environment names, as they are written there
     files: what was read, weakest first
     """
@@ -50,6 +51,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     providers: Mapping[str, Any] = field(default_factory=dict)
     approvals: ApprovalsBlock | None = None
     webhook_hosts: tuple[str, ...] = ()
+    group_files: Mapping[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
 
 
@@ -62,9 +64,9 @@ def settings_for(
     runbook: str | None = None,
 ) -> Settings:
     """The settings for a folder, or a runbook in it; what cannot be read might have set a floor, so it is an error."""
-    settings = Settings(policies=_floor_above(workspace, folder, runbook))
-    for file, kind in _files(workspace, folder, config):
-        settings = _with(settings, file, _model(file, kind))
+    settings = _read(_files(workspace, folder, config))
+    for root in _other_roots(workspace, folder, runbook):
+        settings = _under(settings, _read(workspace.config_files(root)))
     # Set to nothing is not the same as not set: somebody meant a floor, and it is missing.
     demanded = tuple(environ[POLICY].split(os.pathsep)) if POLICY in environ else ()
     chosen = environ.get(TRACES_DIR)
@@ -149,16 +151,37 @@ def where_recorded(options: RunOptions, settings: Settings, runbook: str, run_id
     return msgspec.structs.replace(options, trace=trace_file(settings.traces_dir, runbook, run_id))
 
 
-def _floor_above(workspace: Workspace, folder: str, runbook: str | None) -> tuple[str, ...]:
-    """The policies of all other projects around: one inside another, or a link into it, takes no policy away."""
+def _other_roots(workspace: Workspace, folder: str, runbook: str | None) -> Iterator[str]:
+    """The projects around a folder and a runbook, without the nearest one of the folder, nearest first."""
     places = [folder] if runbook is None else [folder, os.path.dirname(os.path.realpath(runbook))]
     roots = dict.fromkeys(root for place in places for root in workspace.project_roots(place))
     roots.pop(workspace.project_root(folder) or "", None)
-    above = Settings()
-    for root in reversed(roots):
-        for file, kind in workspace.config_files(root):
-            above = _with(above, file, _model(file, kind))
-    return above.policies
+    yield from roots
+
+
+def _under(inner: Settings, outer: Settings) -> Settings:
+    """Settings with what another project around says: an inner project, or a link into it, takes nothing away."""
+    for name in sorted(inner.groups.keys() & outer.groups.keys()):
+        if set(inner.groups[name]) != set(outer.groups[name]):
+            # A policy asks the people that its own project means, not those that another puts in their place.
+            raise DocumentError(
+                f"the group `{name}` is defined in `{outer.group_files[name]}` and, with other people, in "
+                f"`{inner.group_files[name]}`",
+                hint="a project inside another may add groups and not change them; rename one of the two",
+            )
+    return msgspec.structs.replace(
+        inner,
+        policies=tuple(dict.fromkeys((*outer.policies, *inner.policies))),
+        groups={**outer.groups, **inner.groups},
+        group_files={**outer.group_files, **inner.group_files},
+    )
+
+
+def _read(files: Iterable[tuple[str, str]]) -> Settings:
+    settings = Settings()
+    for file, kind in files:
+        settings = _with(settings, file, _model(file, kind))
+    return settings
 
 
 def _files(workspace: Workspace, folder: str, config: str | None) -> Iterator[tuple[str, str]]:
@@ -187,6 +210,7 @@ def _with(weaker: Settings, file: str, stronger: Config) -> Settings:
         providers={**weaker.providers, **stronger.providers},
         approvals=_merged(weaker.approvals, stronger.approvals),
         webhook_hosts=(*weaker.webhook_hosts, *stronger.webhook_hosts),
+        group_files={**weaker.group_files, **dict.fromkeys(stronger.groups, file)},
         files=(*weaker.files, file),
     )
 

@@ -17,6 +17,7 @@ def request_document(request: ApprovalRequest) -> dict[str, Any]:
         {
             "run_id": request.run_id,
             "step_id": request.step_id,
+            "path": request.place,
             "runbook_name": request.runbook,
             "step_type": request.step_type,
             "title": request.title,
@@ -78,4 +79,5 @@ def _response(file: TicketFile, heard: Heard) -> dict[str, Any]:
         "reason": masked(said.reason),
         "received": heard.at,
         "objection": heard.objection,
+        "counted": heard.counts,
     }

@@ -41,6 +41,13 @@ def expand(text: str, environ: Mapping[str, str]) -> Expanded:
     return Expanded("".join(pieces), tuple(values))
 
 
+def with_stand_ins(url: str) -> str:
+    """An address whose host can be read although variables are not set; empty where one is in the scheme or host."""
+    scheme, authority, rest = _AUTHORITY.match(url).groups("")  # type: ignore[union-attr]  # it matches any text
+    host = authority.rpartition("@")[2]
+    return "" if not scheme or "${" in host else f"{scheme}{host}{_REFERENCE.sub('x', rest)}"
+
+
 def secret_references(text: str) -> list[str]:
     """The variables whose values an address or a key keeps to itself: all but those that name a host."""
     scheme, authority, _ = _AUTHORITY.match(text).groups("")  # type: ignore[union-attr]  # it matches any text

@@ -145,6 +145,7 @@ def hash_of(request: ApprovalRequest) -> str:
     bound = {
         "runbook": request.runbook_hash,
         "step": request.step_id,
+        "path": request.path,
         "contract": request.contract,
         "inputs": masked(request.inputs),
         "hidden": request.hidden,

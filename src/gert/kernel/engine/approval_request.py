@@ -45,6 +45,7 @@ def request_for(
         run_id=setup.run_id,
         runbook=setup.program.runbook.meta.name,
         step_id=frame.step_id,
+        path=frame.path or "",
         step_type=step.type,
         title=frame.render_text(step.title) if step.title is not None else None,
         description=frame.render_text(step.description) if step.description is not None else None,

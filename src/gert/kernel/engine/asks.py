@@ -199,6 +199,7 @@ class CollectEvidence(Ask[EvidenceAnswer], frozen=True, kw_only=True):
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What an approver must know: what would run, how risky it is, and which rule asks.
 
+    path: where in the run the step is; it tells the items of a loop and the lanes apart
     request_hash: binds an answer to what would run (`gert.kernel.engine.approval.hash_of`)
     approvers, admitted: who may approve, list by list, as policy writes it and with groups looked up
     tool_digest, command: the tool file, and the command or call that would be made, without the values of secrets
@@ -240,6 +241,12 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     host: str | None = None
     preview_command: tuple[str, ...] = ()
     preview_skipped: str | None = None
+    path: str = ""
+
+    @property
+    def place(self) -> str:
+        """What the step is called where it is named to people: its path."""
+        return self.path or self.step_id
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):

@@ -55,6 +55,10 @@ class Extracted(msgspec.Struct, frozen=True):
     failure: Failure | None = None
 
 
+class _AbsentError(InputError):
+    """What an extract looks for is not in the output."""
+
+
 class _Once:
     """A document that is read when it is first asked for, and then remembered."""
 
@@ -73,8 +77,8 @@ class _Once:
 def extract(action: ActionBlock, outputs: Mapping[str, Parameter], printed: Printed) -> Extracted:
     """Find every output the action extracts.
 
-    After a success, one that is required or the only one must be there and fit its type; others are left out
-    when they do not. After a failure whatever is found is kept.
+    After a success, one that is required or the only one must be there and fit its type. An optional one may be absent
+    and then has its default; if it is there, it must fit. Others are left out. After a failure what is found is kept.
     """
     found: dict[str, Any] = {}
     failure = None
@@ -84,7 +88,11 @@ def extract(action: ActionBlock, outputs: Mapping[str, Parameter], printed: Prin
         try:
             found[name] = _value(where, parameter, printed, document)
         except (InputError, CanonicalError, PatternError) as problem:
-            needed = parameter.required or len(action.extract) == 1
+            if parameter.optional and isinstance(problem, _AbsentError):
+                if parameter.has_default and printed.exit_code == 0:
+                    found[name] = parameter.default
+                continue
+            needed = parameter.required or parameter.optional or len(action.extract) == 1
             if needed and failure is None and printed.exit_code == 0:
                 place = f"output `{name}` of action `{action.path[-1]}`" if action.path else f"output `{name}`"
                 failure = Failure("extraction", f"{place}: {problem.message}")
@@ -139,9 +147,11 @@ def _match(pattern: str, text: str, stream: str, truncated: frozenset[str]) -> s
     if match is not None:
         found = match.group(1) if match.groups() else match.group()
     if found is None:
-        cut = ", of which only the beginning was kept" if stream in truncated else ""
         seen = show(text) if text.strip() else "nothing"
-        raise InputError(f"expected text that matches {show(pattern)} on {stream}{cut}, found {seen}")
+        expected = f"expected text that matches {show(pattern)} on {stream}"
+        if stream in truncated:  # it may be in the part that was dropped
+            raise InputError(f"{expected}, of which only the beginning was kept, found {seen}")
+        raise _AbsentError(f"{expected}, found {seen}")
     return found
 
 
@@ -154,7 +164,7 @@ def _follow(value: Any, path: str) -> Any:
         elif isinstance(value, list) and at is not None and at < len(value):
             value = value[at]
         else:
-            raise InputError(f"expected {show(path)} in the JSON on stdout, found no such place")
+            raise _AbsentError(f"expected {show(path)} in the JSON on stdout, found no such place")
     return value
 
 

@@ -62,7 +62,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     full: dict[str, Any]
     summary: dict[str, Any]
     expected: frozenset[str]
-    """Outputs that must be there when the step succeeds: required, or extracted."""
+    """Outputs that must be there when the step succeeds: required, or extracted and not optional."""
     target: str
     action: str | None
     timeout: float | None
@@ -175,7 +175,8 @@ def preview_refusal(decision: Decision) -> str | None:
 
 def _expected(contract: Contract, action: ActionBlock | None) -> frozenset[str]:
     extracted = action.extract if action is not None else {}
-    return frozenset(name for name, each in contract.outputs.items() if each.required or name in extracted)
+    outputs = contract.outputs.items()
+    return frozenset(name for name, each in outputs if each.required or (name in extracted and not each.optional))
 
 
 def _target(step: Step, action: tuple[str, ActionBlock] | None) -> str:

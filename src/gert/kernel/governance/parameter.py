@@ -16,7 +16,8 @@ V = TypeVar("V")
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     """One named input or output; `None` means the author said nothing about it.
 
-    `has_default` tells `default: null` from no default at all.
+    `has_default` tells `default: null` from no default at all. `optional` is set where the author says
+    `required: false` or gives a default: an output that says neither, and is extracted, must be there.
     """
 
     type: ParameterType = "any"
@@ -29,6 +30,7 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     min: float | None = None
     max: float | None = None
     secret: bool = False
+    optional: bool = False
 
     @property
     def must_be_given(self) -> bool:
@@ -78,6 +80,7 @@ def narrowed(outer: Parameter, inner: Parameter) -> Parameter:
         min=_pick(max, outer.min, inner.min),
         max=_pick(min, outer.max, inner.max),
         secret=outer.secret or inner.secret,
+        optional=outer.optional and not inner.required,
     )
 
 

@@ -170,6 +170,8 @@ def _heard(heard: Heard) -> str:
         parts.append(f"<br>{escape(told.plain(said.reason))}")
     if heard.objection is not None:
         parts.append(f'<br><span class="why">Does not count: {escape(told.plain(heard.objection))}</span>')
+    elif heard.is_unverified:
+        parts.append('<br><span class="why">Counts once the run has verified its signature.</span>')
     return "".join(parts)
 
 

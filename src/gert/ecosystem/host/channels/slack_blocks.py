@@ -120,7 +120,7 @@ def _actions(file: TicketFile) -> Block:
 
 def _button(file: TicketFile, action: str, word: str, style: str) -> Block:
     request = file.ticket.request
-    about = told.cut(f"{word} step {request.step_id} of {request.runbook} ({request.risk_level} risk)?", CONFIRM)
+    about = told.cut(f"{word} step {request.place} of {request.runbook} ({request.risk_level} risk)?", CONFIRM)
     return {
         "type": "button",
         "action_id": action,

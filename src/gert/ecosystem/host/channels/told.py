@@ -21,14 +21,21 @@ NOT_SHOWN: Final = ("inputs", "outputs")
 
 
 def title_of(request: ApprovalRequest) -> str:
-    """What is asked for, on one line."""
-    return plain(request.title or f"{request.runbook}: {request.step_id}")
+    """What is asked for, on one line; steps in loops and lanes are told apart by their path."""
+    if not request.title:
+        return plain(f"{request.runbook}: {request.place}")
+    return plain(request.title if _is_alone(request) else f"{request.title} ({request.place})")
+
+
+def _is_alone(request: ApprovalRequest) -> bool:
+    """Whether a step stands in no loop, lane or other block."""
+    return not {"/", "["} & set(request.place)
 
 
 def facts(file: TicketFile) -> Iterator[tuple[str, str]]:
     """What whoever decides must know first."""
     request = file.ticket.request
-    yield "Step", plain(request.step_id)
+    yield "Step", plain(request.place)
     if request.description:
         yield "Description", plain(request.description)
     yield "Runbook", plain(request.runbook)

@@ -7,8 +7,7 @@ import click
 
 from gert.ecosystem.approvals.terminal import summary
 from gert.ecosystem.approvals.ticket_file import TicketFile
-from gert.ecosystem.approvals.tickets import Answered
-from gert.ecosystem.host.approvals import Answer, give
+from gert.ecosystem.host.approvals import Answer, Given, give
 from gert.ecosystem.surfaces.cli.output import say, say_json
 from gert.ecosystem.surfaces.cli.ticket_text import outcome, resume_command, say_lines
 
@@ -40,13 +39,10 @@ def _put(answer: Answer, state_dir: str | None, *, as_json: bool) -> int:
     given = give(answer, state_dir, os.environ, (lambda _: None) if as_json else _show)
     answered = given.answered
     if as_json:
-        document = _document(answered, answer.approved, state_dir)
-        say_json({**document, "signature_checked_here": not given.is_unconfirmed})
+        say_json(_document(given, answer.approved, state_dir))
     else:
         say()
-        say_lines(outcome(answered, answer.approved, state_dir))
-        if given.is_unconfirmed and answered.objection is None:
-            say("no key to verify yours with is set here: whether the signature holds, the run decides")
+        say_lines(outcome(answered, answer.approved, state_dir, is_unverified=given.is_unverified))
     return 0 if answered.objection is None else 1
 
 
@@ -54,16 +50,17 @@ def _show(file: TicketFile) -> None:
     say_lines(line for line in summary(file.ticket.request) if line)
 
 
-def _document(answered: Answered, approved: bool, state_dir: str | None) -> dict[str, Any]:
-    file = answered.file
+def _document(given: Given, approved: bool, state_dir: str | None) -> dict[str, Any]:
+    file, objection = given.answered.file, given.answered.objection
     return {
         "ticket_id": file.id,
         "run_id": file.run.run_id,
         "approved": approved,
-        "counted": answered.objection is None,
-        "objection": answered.objection,
+        "counted": objection is None and not given.is_unverified,
+        "objection": objection,
         "status": file.status,
         "approvals": file.approvals,
         "min_approvers": file.needed,
-        "resume": resume_command(file, state_dir) if file.status != "pending" else None,
+        "resume": resume_command(file, state_dir) if file.status != "pending" or given.is_unverified else None,
+        "signature_checked_here": not given.is_unverified,
     }

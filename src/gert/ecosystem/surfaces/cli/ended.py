@@ -68,7 +68,7 @@ def _summary(executed: Executed) -> Iterator[str]:
 def _waiting(executed: Executed) -> Iterator[str]:
     for each in executed.pending:
         ticket = f"{printable(each.ticket_id)}{printable(executed.state_words)}"
-        yield f"approval pending for `{printable(each.step_id)}`: gert approve {ticket}"
+        yield f"approval pending for `{printable(each.path)}`: gert approve {ticket}"
         if each.page is not None:
             yield f"  or in a browser, with `gert approvals serve` running: {printable(each.page)}"
     where = words_for(executed.database) or executed.state_words

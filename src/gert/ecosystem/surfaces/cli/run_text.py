@@ -164,7 +164,7 @@ def about(entry: Entry, now: datetime) -> Iterator[str]:
     yield from _inputs(said)
     yield from _end(entry, said)
     for each in said["pending"]:
-        yield _line("waits for", f"ticket {each['ticket_id']} of `{each['step_id']}`: {each['status']}")
+        yield _line("waits for", f"ticket {each['ticket_id']} of `{each['path']}`: {each['status']}")
     for call in entry.in_doubt:
         then = "`gert resume` calls it again" if call.idempotent else f"look, and say so: {', '.join(CHOICES)}"
         yield _line("in doubt", f"{call.path} ({call.target}) was called, and has no result on record; {then}")

@@ -26,7 +26,7 @@ def row(file: TicketFile, now: datetime, *, with_status: bool) -> list[Cell]:
     cells: list[Cell] = [
         (file.id, None),
         (request.runbook, None),
-        (request.step_id, None),
+        (request.place, None),
         (request.risk_level, RISKS.get(request.risk_level)),
         (request.requested_by or "the kernel", None),
         (_ago(file.ticket.created_at, now), None),
@@ -58,15 +58,21 @@ def about(file: TicketFile, now: datetime) -> Iterator[str]:
     yield from (f"    {printable(note)}" for note in file.notes)
 
 
-def outcome(answered: Answered, approved: bool, state_dir: str | None) -> Iterator[str]:
+def outcome(answered: Answered, approved: bool, state_dir: str | None, *, is_unverified: bool = False) -> Iterator[str]:
     """What an answer came to, and what to do next."""
     file = answered.file
     if answered.objection is not None:
         yield f"{click.style('not counted:', fg='red')} {printable(answered.objection)}"
         return
     word = "approval" if approved else "rejection"
-    yield f"{click.style('counted:', fg='green')} your {word}; {standing(file)}"
-    if file.status != "pending":
+    if is_unverified:
+        yield f"{click.style('received:', fg='yellow')} your {word}; {standing(file)}"
+        yield "no key to verify your signature with is set here: it counts once the run has verified it"
+        if not approved:
+            yield "a rejection needs no signature: without --key it counts at once"
+    else:
+        yield f"{click.style('counted:', fg='green')} your {word}; {standing(file)}"
+    if file.status != "pending" or is_unverified:
         yield "a run that waits goes on by itself; one that was set aside goes on with:"
         yield f"  {printable(resume_command(file, state_dir))}"
 
@@ -90,6 +96,8 @@ def _said(heard: Heard) -> str:
     signed = f", signed with `{printable(response.key_id or 'default')}`" if response.signature else ""
     reason = f": {printable(response.reason)}" if response.reason else ""
     against = f" ({click.style('not counted', fg='yellow')}: {printable(heard.objection)})" if heard.objection else ""
+    if heard.is_unverified and not heard.objection:
+        against = f" ({click.style('received', fg='yellow')}: counts once the run has verified the signature)"
     return f"{printable(response.approver)} {word} at {printable(response.timestamp)}{signed}{reason}{against}"
 
 

@@ -65,6 +65,7 @@ class ParameterBlock(Model):
             min=self.min,
             max=self.max,
             secret=self.secret,
+            optional=not self.required and ("required" in self.said or self.has_default),
         )
 
 
