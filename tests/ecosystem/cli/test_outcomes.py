@@ -12,15 +12,8 @@ from typing import Any
 
 import msgspec
 import pytest
-<<<<<<< HEAD
 from tests.stored_runs import store_notes, store_run
 
-=======
-from gert.ecosystem.stores.jsonl_ledger import JsonlLedger
-from tests.ecosystem.ledger.ledgers import note, written
-
-from gert.ecosystem.stores.sqlite import SqliteStore
->>>>>>> g-agent
 from gert.ecosystem.surfaces.cli import progress as progressing
 from gert.ecosystem.surfaces.cli.main import main
 from gert.ecosystem.surfaces.cli.outcome_rows import cell

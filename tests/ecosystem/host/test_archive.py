@@ -5,12 +5,7 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
-<<<<<<< HEAD
 from tests.stored_runs import store_notes
-=======
-from gert.ecosystem.stores.sqlite_ledger import SqliteLedger
-from tests.ecosystem.ledger.ledgers import RUN, note, written
->>>>>>> g-agent
 
 from gert.ecosystem.host.archive import Archive
 from gert.errors import TraceError

@@ -4,11 +4,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-<<<<<<< HEAD
-=======
-from gert.ecosystem.stores.postgres import PostgresLedger
-from tests.ecosystem.ledger.ledgers import RUN, note, written
->>>>>>> g-agent
 from tests.postgres import Server
 from tests.stored_runs import append_notes
 
@@ -16,10 +11,7 @@ from gert.ecosystem.host.dsn import read_dsn
 from gert.ecosystem.host.run_check import Demands, check_record, check_run_of
 from gert.ecosystem.host.run_entry import Place
 from gert.ecosystem.host.run_list import Runs
-<<<<<<< HEAD
 from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
-=======
->>>>>>> g-agent
 from gert.errors import Unavailable
 from gert.kernel.foundation.signature import Keys
 

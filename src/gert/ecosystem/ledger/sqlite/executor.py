@@ -102,11 +102,7 @@ class Executor:
             self._near = self._far = self._writer
             self._reading = self._writing
         elif not read_only:
-<<<<<<< HEAD
-            self._guard = FileGuard(path, every=look_every)
-=======
-            self._guard = FileGuard(self._file, every=LOOK_EVERY)
->>>>>>> g-agent
+            self._guard = FileGuard(self._file, every=look_every)
 
     # --- reading
 
