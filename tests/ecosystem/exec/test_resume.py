@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -571,7 +572,7 @@ MIRRORS: dict[str, tuple[Callable[[Path], object], str | None]] = {
     "its last line is torn": (lambda path: edit(path, lambda data: data[:-40]), None),
     "it is empty": (lambda path: edit(path, lambda _: b""), None),
     "it is gone": (lambda path: path.unlink(), None),
-    "its folder is gone": (lambda path: (path.unlink(), path.parent.rmdir()), None),
+    "its folder is gone": (lambda path: shutil.rmtree(path.parent), None),
 }
 
 
