@@ -9,8 +9,12 @@ from os import PathLike
 import msgspec
 
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
+from gert.kernel.events.agent import RunSummary
 from gert.kernel.events.envelope import decode
+from gert.kernel.events.vocabulary import RunKind
 from gert.kernel.foundation.canonical import sha256_hex
+from gert.kernel.foundation.signature import Key
+from gert.kernel.ledger.compose import Entry, compose
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.projection import summary_type_of
 from gert.kernel.ledger.record import Batch, Event, Head, Written
@@ -29,7 +33,8 @@ async def append_run(
         event = decode(line)
         events.append(Event(event.seq, event.type, event.timestamp, summary_type_of(event.payload), line))
     found.add_events(events)
-    head = msgspec.structs.replace(found.head, count=len(lines), hash=sha256_hex(lines[-1]))
+    kind: RunKind = "runbook" if events[0].type == "run_start" else "agent"
+    head = msgspec.structs.replace(found.head, count=len(lines), hash=sha256_hex(lines[-1]), kind=kind)
     batch = Batch(
         head, events, tuple(found.calls.values()), (), answers, tuple(found.tickets.values()), private=private
     )  # fmt: skip
@@ -41,12 +46,16 @@ async def append_run(
 
 
 def store_run(
-    path: str | PathLike[str], lines: Sequence[bytes], answers: Sequence[bytes] = (), private: bytes | None = None
+    path: str | PathLike[str],
+    lines: Sequence[bytes],
+    answers: Sequence[bytes] = (),
+    private: bytes | None = None,
+    key: Key | None = None,
 ) -> None:
-    """Store a run in a SQLite file."""
+    """Store a run in a SQLite file; with a key its head is sealed."""
 
     async def work() -> None:
-        async with SqliteLedger(path, sync=False) as ledger:
+        async with SqliteLedger(path, sync=False, key=key) as ledger:
             await append_run(ledger, lines, answers, private)
 
     asyncio.run(work())
@@ -76,3 +85,19 @@ def replace_run(path: str | PathLike[str], lines: Sequence[bytes], answers: Sequ
     private = load_run(path, run_id)[2]
     remove_run(path, run_id)
     store_run(path, lines, answers, private)
+
+
+def store_notes(path: str | PathLike[str], run_id: str, count: int) -> None:
+    """Store an agent run that has noted something so many times."""
+
+    async def work() -> None:
+        async with SqliteLedger(path, sync=False) as ledger:
+            await append_notes(ledger, run_id, count)
+
+    asyncio.run(work())
+
+
+async def append_notes(ledger: Ledger, run_id: str, count: int) -> None:
+    """Append an agent run that has noted something so many times."""
+    notes = [Entry(RunSummary(summary_type="note", summary_json=str(number))) for number in range(count)]
+    assert isinstance(await ledger.append(run_id, lambda head, now: compose(head, now, "acme", notes)), Written)

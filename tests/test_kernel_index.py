@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gert.ecosystem.stores import sql
 
 import gert.agent
 from gert._version import __version__
+from gert.ecosystem.ledger import sql
 from gert.kernel.agent.payloads import EventType
 
 ROOT = Path(__file__).resolve().parents[1]

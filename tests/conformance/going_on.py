@@ -68,7 +68,7 @@ def driven(
     setup: Setup, world: World, store: MemoryLedger, lanes: int, *, recorded: Iterable[Logged] = (), **options: Any
 ) -> RunResult:
     """Drive a run on a clock that ticks with every event."""
-    ticks = itertools.count(NOON, 1000)
+    ticks = itertools.count()
 
     async def drive() -> RunResult:
         journal = options.pop("journal", None) or Journal(

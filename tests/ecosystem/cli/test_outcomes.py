@@ -1,6 +1,5 @@
 """`gert outcomes` as people and scripts use it."""
 
-import asyncio
 import csv
 import io
 import json
@@ -13,16 +12,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.ecosystem.stores.ledgers import note, written
+from tests.stored_runs import store_notes, store_run
 
-from gert.ecosystem.stores.jsonl_ledger import JsonlLedger
-from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.ecosystem.surfaces.cli import progress as progressing
 from gert.ecosystem.surfaces.cli.main import main
 from gert.ecosystem.surfaces.cli.outcome_rows import cell
 from gert.ecosystem.surfaces.cli.outcome_text import bar, percent_text
 from gert.ecosystem.surfaces.cli.progress import Progress
-from gert.kernel.events.agent import RunStarted
 
 NOW = datetime.now(UTC)
 Output = pytest.CaptureFixture[str]
@@ -67,13 +63,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return traces
 
 
-def said(output: Output, *options: str, code: int = 0) -> str:
-    assert main(["outcomes", *options]) == code
+def said(output: Output, *options: str, place: str | None = "traces", code: int = 0) -> str:
+    assert main(["outcomes", *([place] if place else []), *options]) == code
     return output.readouterr().out
 
 
-def document(output: Output, *options: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(said(output, *options, "--json"))
+def document(output: Output, *options: str, place: str | None = "traces") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(said(output, *options, "--json", place=place))
     return found
 
 
@@ -232,47 +228,40 @@ class TestWhichRuns:
         assert message in printed.err
         assert printed.out == ""
 
-    def test_the_configured_folder_and_the_state_are_searched(
-        self, folder: Path, tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+    def test_without_a_place_the_ledger_of_the_state_directory_is_read(
+        self, folder: Path, tmp_path: Path, capsys: Output
     ) -> None:
         write(folder, "r-1", story())
-        own = tmp_path / "runs" / "r-2"
-        own.mkdir(parents=True)
-        write(own, "trace", story())
-        assert document(capsys)["runs"] == 2
-        elsewhere = tmp_path / "elsewhere"
-        elsewhere.mkdir()
-        monkeypatch.setenv("GERT_TRACES_DIR", str(elsewhere))
-        found = document(capsys)
-        assert (found["runs"], found["places"]) == (1, [str(elsewhere), str(tmp_path / "runs")])
-        assert document(capsys, "--state-dir", str(elsewhere))["runs"] == 0
+        (tmp_path / "runs").mkdir()
+        store_run(tmp_path / "runs" / "ledger.db", lines_of("r-2", *story()))
+        found = document(capsys, place=None)
+        assert (found["runs"], found["places"]) == (1, [str(tmp_path / "runs" / "ledger.db")])
+        assert document(capsys, "--state-dir", ".")["runs"] == 2
+        assert document(capsys, "--state-dir", "elsewhere", place=None)["runs"] == 0
 
     def test_a_database_is_read(self, folder: Path, tmp_path: Path, capsys: Output) -> None:
         write(folder, "r-1", story())
-        with SqliteStore(tmp_path / "runs.db") as store:
-            store.append("r-2", 1, lines_of("r-2", *story("escalated")))
-        assert document(capsys, "--db", "runs.db")["runs"] == 1
-        assert document(capsys, "traces", "--db", "runs.db")["runs"] == 2
+        store_run(tmp_path / "runs.db", lines_of("r-2", *story("escalated")))
+        assert document(capsys, "--db", "runs.db", place=None)["runs"] == 1
+        assert document(capsys, "--db", "runs.db")["runs"] == 2
         assert main(["outcomes", "--db", "traces/r-1.jsonl"]) == 1
         assert "is not a database" in capsys.readouterr().err
 
-    def test_a_ledger_may_be_a_folder(self, tmp_path: Path, capsys: Output) -> None:
-        async def work() -> None:
-            async with JsonlLedger(tmp_path / "ledger") as ledger:
-                await written(ledger, RunStarted(), note("of an agent, which has no outcome"))
+    def test_agent_runs_of_a_ledger_have_no_outcome(self, tmp_path: Path, capsys: Output) -> None:
+        store_notes(tmp_path / "agents.db", "agent-1", 2)
+        found = document(capsys, "--db", "agents.db", place=None)
+        assert (found["runs"], found["places"], found["skipped"]["count"]) == (0, ["agents.db"], 0)
 
-        asyncio.run(work())
-        found = document(capsys, "--db", "ledger")
-        assert (found["runs"], found["places"], found["skipped"]["count"]) == (0, ["ledger"], 0)
+    def test_a_folder_is_no_ledger(self, tmp_path: Path, capsys: Output) -> None:
         (tmp_path / "plain").mkdir()
         assert main(["outcomes", "--db", "plain"]) == 2
-        assert "there is no ledger in the folder `plain`" in capsys.readouterr().err
+        assert "`plain` is a folder" in capsys.readouterr().err
 
 
 class TestNothing:
     def test_nothing_is_found(self, tmp_path: Path, capsys: Output) -> None:
-        out = said(capsys)
-        assert out.splitlines()[0] == f"No runs found in {tmp_path / 'traces'}, {tmp_path / 'runs'}."
+        out = said(capsys, place=None)
+        assert out.splitlines()[0] == f"No runs found in {tmp_path / 'runs' / 'ledger.db'}."
         assert "hint: " in out
 
     def test_nothing_is_an_empty_document(self, capsys: Output) -> None:
@@ -306,23 +295,22 @@ class TestNotes:
     def test_what_is_no_trace_is_noted_and_does_no_harm(self, folder: Path, capsys: Output) -> None:
         write(folder, "r-1", story())
         (folder / "notes.jsonl").write_text("hello\n")
-        (folder / "answers.jsonl").write_text('{"key":"a"}\n')
-        assert main(["outcomes"]) == 0
+        assert main(["outcomes", "traces"]) == 0
         printed = capsys.readouterr()
         assert "health (1 run," in printed.out
-        assert printed.err == f"note: `{folder / 'notes.jsonl'}` was passed over: its first line is not an event\n"
-        assert document(capsys)["skipped"]["count"] == 2
+        assert printed.err == "note: `traces/notes.jsonl` was passed over: its first line is not an event\n"
+        assert document(capsys)["skipped"]["count"] == 1
 
     def test_many_are_counted(self, folder: Path, capsys: Output) -> None:
         for n in range(9):
             (folder / f"{n}.jsonl").touch()
-        assert main(["outcomes"]) == 0
+        assert main(["outcomes", "traces"]) == 0
         assert "note: 4 more files passed over: `--json` says why" in capsys.readouterr().err
 
     def test_lines_that_cannot_be_read_are_counted(self, folder: Path, capsys: Output) -> None:
         file = write(folder, "r-1", story())
         file.write_bytes(file.read_bytes().replace(b"\n", b"\nbroken\n", 1))
-        assert main(["outcomes"]) == 0
+        assert main(["outcomes", "traces"]) == 0
         assert "note: 1 line of traces cannot be read" in capsys.readouterr().err
         assert document(capsys)["unreadable_lines"] == 1
 
@@ -344,7 +332,7 @@ class TestRows:
             "completed", "escalated", "dns", "4.2"
         )  # fmt: skip
         assert (done["waited_seconds"], unfinished["waited_seconds"]) == ("0.0", "")
-        assert done["trace"] == str(folder / "r-1.jsonl")
+        assert done["trace"] == "traces/r-1.jsonl"
         assert (failed["status"], failed["failure_kind"], failed["failed_step"]) == ("failed", "timeout", "each[2]")
         assert (unfinished["status"], unfinished["category"], unfinished["duration_seconds"]) == ("incomplete", "", "")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.kernel.events.traces import PRIVATE_KEY, rechained, trace
+from tests.stored_runs import store_run
 
-from gert.ecosystem.stores.sqlite import SqliteStore
 from gert.ecosystem.surfaces.cli.main import main
 from gert.kernel.foundation.signature import parse_key
 
@@ -31,8 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name)
     (tmp_path / "sealed.jsonl").write_bytes(jsonl(SEALED))
     (tmp_path / "plain.jsonl").write_bytes(jsonl(UNSIGNED))
-    with SqliteStore(tmp_path / "runs.db") as store:
-        store.append(RUN, 1, SEALED, [b"{}"])
+    store_run(tmp_path / "runs.db", SEALED, [b"{}"])
     return tmp_path
 
 
@@ -226,8 +225,7 @@ class TestWhatCannotBeFound:
         assert said.out == ""
 
     def test_several_runs_are_listed(self, what: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        with SqliteStore(folder / "runs.db") as store:
-            store.append("another", 1, [SEALED[0].replace(RUN.encode(), b"another")])
+        store_run(folder / "runs.db", [SEALED[0].replace(RUN.encode(), b"another")])
         assert main(["trace", what, "--db", "runs.db"]) == 2
         assert f"choose one with `--run`: it has `another`, `{RUN}`" in capsys.readouterr().err
 

@@ -1,27 +1,22 @@
 """A ledger as commands look at it: from any thread, and not after it was closed."""
 
-import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
 import pytest
-from gert.ecosystem.stores.sqlite_ledger import SqliteLedger
-from tests.ecosystem.stores.ledgers import RUN, note, written
+from tests.stored_runs import store_notes
 
 from gert.ecosystem.host.archive import Archive
 from gert.errors import TraceError
+
+RUN = "run-1"
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> str:
     path = str(tmp_path / "runs.db")
-
-    async def work() -> None:
-        async with SqliteLedger(path) as ledger:
-            await written(ledger, *[note(str(number)) for number in range(600)])
-
-    asyncio.run(work())
+    store_notes(path, RUN, 600)
     return path
 
 

@@ -1,12 +1,14 @@
 """Which database somebody means, and how it is named again."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from gert.ecosystem.host.database import database_for, name_of, open_database, words_for
+from gert.ecosystem.host.database import database_for, name_of, open_ledger, words_for
 from gert.ecosystem.host.dsn import Dsn
 from gert.errors import TraceError, UsageError
+from gert.kernel.ledger.record import Head
 
 ADDRESS = "postgresql://kim:hunter2secret@db.example.com/ops"
 
@@ -69,10 +71,13 @@ def test_an_address_knows_what_holds_it_and_what_is_not_shown() -> None:
 
 def test_a_file_is_made_only_by_who_writes(tmp_path: Path) -> None:
     path = str(tmp_path / "runs.db")
+
+    async def runs(*, read_only: bool) -> list[Head]:
+        async with open_ledger(path, {}, read_only=read_only) as ledger:
+            return await ledger.runs()
+
     with pytest.raises(TraceError):
-        open_database(path, read_only=True)
+        asyncio.run(runs(read_only=True))
     assert not Path(path).exists()
-    with open_database(path) as store:
-        store.write_state("r", b"state")
-    with open_database(path, read_only=True) as store:
-        assert store.state("r") == b"state"
+    assert asyncio.run(runs(read_only=False)) == []
+    assert asyncio.run(runs(read_only=True)) == []

@@ -4,17 +4,18 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from gert.ecosystem.stores.postgres import PostgresLedger
-from tests.ecosystem.stores.ledgers import RUN, note, written
 from tests.postgres import Server
+from tests.stored_runs import append_notes
 
 from gert.ecosystem.host.dsn import read_dsn
 from gert.ecosystem.host.run_check import Demands, check_record, check_run_of
 from gert.ecosystem.host.run_entry import Place
 from gert.ecosystem.host.run_list import Runs
+from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
 from gert.errors import Unavailable
 from gert.kernel.foundation.signature import Keys
 
+RUN = "run-1"
 NOBODY = Demands(Keys())
 
 
@@ -23,16 +24,15 @@ def test_a_server_that_goes_away_while_a_run_is_checked_says_nothing_of_the_run(
 ) -> None:
     async def work() -> None:
         async with PostgresLedger(own_server.dsn) as ledger:
-            await written(ledger, note("one"), note("two"))
+            await append_notes(ledger, RUN, 2)
 
     asyncio.run(work())
     place = Place(str(tmp_path), None, read_dsn(own_server.dsn, {}))
     with Runs(place, {}) as runs:
-        entry = runs.entry(RUN)
-        assert check_record(entry, runs.archive, NOBODY).valid
+        assert check_record(runs.archive, RUN, NOBODY).valid
         own_server.stop()
         with pytest.raises(Unavailable, match="cannot be reached"):
-            check_record(entry, runs.archive, NOBODY)
+            check_record(runs.archive, RUN, NOBODY)
         with pytest.raises(Unavailable, match="cannot be reached"):
             check_run_of(runs, RUN, NOBODY)
         with pytest.raises(Unavailable, match="cannot be reached"):

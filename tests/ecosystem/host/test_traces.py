@@ -10,10 +10,11 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from gert.ecosystem.stores.sqlite import SqliteStore
 from tests.kernel.events.traces import HMAC_KEY, KEYS, PRIVATE_KEY, PUBLIC_KEY, stamped, trace
+from tests.stored_runs import remove_run, store_run
 
 from gert.ecosystem.host.traces import Trace, Unreadable, events_of, open_trace, verify_trace
+from gert.ecosystem.ledger.jsonl.lines import read_lines
 from gert.errors import DocumentError, UsageError
 from gert.kernel.events import runbook as says
 from gert.kernel.events.chain import Chain, ChainReport, read_chain
@@ -42,8 +43,6 @@ SEALED = SIGNED["prod-2026"]
 
 def held(content: bytes) -> Trace:
     """A trace in memory, read as a file is."""
-    from gert.ecosystem.stores.append_file import read_lines
-
     return Trace("x", None, lambda: iter([content]), lambda: read_lines(io.BytesIO(content), MAX_LINE_BYTES))
 
 
@@ -183,8 +182,7 @@ def test_a_line_without_end_is_not_read_into_memory(tmp_path: Path, ended: bool)
 @pytest.fixture
 def database(tmp_path: Path) -> str:
     path = tmp_path / "runs.db"
-    with SqliteStore(path) as store:
-        store.append(RUN, 1, SEALED)
+    store_run(path, SEALED)
     return str(path)
 
 
@@ -252,8 +250,7 @@ def test_a_line_of_a_database_is_one_line_or_does_not_pass(tmp_path: Path) -> No
         lines.append(msgspec.json.encode(event).replace(b":", b":\n", 1))
         chain.append(lines[-1])
     assert check_seal(read_chain(lines), require_signature=False).holds
-    with SqliteStore(path) as store:
-        store.append(RUN, 1, UNSIGNED)
+    store_run(path, UNSIGNED)
     for seq, line in enumerate(lines, start=1):
         change(path, "UPDATE events SET line = ? WHERE seq = ?", line, seq)
     report, seal = verify_trace(open_trace(None, path, RUN), Keys())
@@ -307,7 +304,8 @@ class TestWhatCannotBeOpened:
         assert refusal.value.hint == f"it has `{RUN}`"
 
     def test_is_a_database_without_runs(self, tmp_path: Path) -> None:
-        SqliteStore(tmp_path / "empty.db").close()
+        store_run(tmp_path / "empty.db", SEALED)
+        remove_run(tmp_path / "empty.db", RUN)
         with pytest.raises(UsageError, match="there are no runs"):
             open_trace(None, str(tmp_path / "empty.db"), None)
         with pytest.raises(UsageError, match="there is no run `x`") as refusal:
@@ -316,10 +314,9 @@ class TestWhatCannotBeOpened:
 
     @pytest.mark.parametrize(("count", "end"), [(2, "`run-00`, `run-01`"), (11, "`run-09`, and more")])
     def test_is_a_choice_of_runs(self, tmp_path: Path, count: int, end: str) -> None:
-        with SqliteStore(tmp_path / "runs.db") as store:
-            for number in range(count):
-                run = f"run-{number:02d}"
-                store.append(run, 1, [SEALED[0].replace(RUN.encode(), run.encode())])
+        for number in range(count):
+            run = f"run-{number:02d}"
+            store_run(tmp_path / "runs.db", [SEALED[0].replace(RUN.encode(), run.encode())])
         with pytest.raises(UsageError, match="there are several runs") as refusal:
             open_trace(None, str(tmp_path / "runs.db"), None)
         assert str(refusal.value.hint).startswith("choose one with `--run`: it has `run-00`, ")

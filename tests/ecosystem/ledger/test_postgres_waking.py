@@ -89,7 +89,7 @@ class TestWaiting:
     def test_in_one_process_nobody_waits_for_the_server_to_tell(self, dsn: str) -> None:
         async def main() -> None:
             async with PostgresLedger(dsn, poll_interval=NEVER_LOOKS) as ledger:
-                ledger._telling.wrote = lambda run_id: None  # type: ignore[method-assign]
+                ledger._notifier.wrote = lambda run_id: None  # type: ignore[method-assign]
                 waiting = asyncio.create_task(ledger.wait("run", 0, 60))
                 await listeners(dsn, 1)
                 await append_all(ledger, "run", ["a"])
@@ -112,7 +112,7 @@ class TestWaiting:
     def test_whoever_was_not_told_looks(self, dsn: str) -> None:
         async def main() -> None:
             async with PostgresLedger(dsn, poll_interval=0.05) as ledger, PostgresLedger(dsn) as silent:
-                silent._telling.wrote = lambda run_id: None  # type: ignore[method-assign]
+                silent._notifier.wrote = lambda run_id: None  # type: ignore[method-assign]
                 waiting = asyncio.create_task(ledger.wait("run", 0, 60))
                 await listeners(dsn, 1)
                 await append_all(silent, "run", ["a"])
@@ -129,7 +129,7 @@ class TestWaiting:
                 await connection.add_listener("gert_written", lambda *said: heard.append(said[-1]))
                 for _ in range(10):
                     await asyncio.gather(*(append_all(ledger, f"run-{n}", ["a"]) for n in range(10)))
-                await ledger._telling.close(5)
+                await ledger._notifier.close(5)
                 await connection.fetchval("SELECT 1")
                 await connection.close()
             return heard

@@ -62,6 +62,27 @@ async def test_processes_that_write_the_same_run_take_turns(kind: str, place: st
         assert len(await ledger.summaries(RUN, "note", 1000)) == len(lines)
 
 
+MANY = """
+while not os.path.exists(rest[0]):
+    await asyncio.sleep(0.001)
+for number in range(50):
+    await written(ledger, note(rest[1]), run_id=rest[1])
+print("done")
+"""
+
+
+@in_loop
+async def test_eight_processes_share_a_ledger_and_no_append_fails(kind: str, place: str, tmp_path: object) -> None:
+    flag, names = f"{tmp_path}/now", [f"run-{n % 4}" for n in range(8)]
+    async with LEDGERS[kind](place) as ledger:
+        children = [process(kind, place, MANY, flag, name) for name in names]
+        await asyncio.sleep(0.5)
+        _raise(flag)
+        assert await asyncio.gather(*map(outcome_of, children)) == [[b"done"]] * 8
+        for name in set(names):
+            assert len(await check(ledger, name)) == 100
+
+
 @in_loop
 async def test_of_processes_that_start_a_run_one_does(kind: str, place: str, tmp_path: object) -> None:
     flag = f"{tmp_path}/now"

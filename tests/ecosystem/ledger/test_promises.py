@@ -232,9 +232,9 @@ class TestReading:
             await written(ledger, PauseRequested(reason="lunch"))
             head = await ledger.head(RUN)
         assert head is not None
-        assert head.snapshot is not None
-        assert (head.snapshot.status, head.snapshot.last_stage) == ("paused", "plan")
-        assert [pause.seq for pause in head.snapshot.pauses] == [3]
+        assert head.agent is not None
+        assert (head.agent.status, head.agent.last_stage) == ("paused", "plan")
+        assert [pause.seq for pause in head.agent.pauses] == [3]
 
     @in_loop
     async def test_summaries_are_found_by_type_and_by_its_beginning(self, kind: str, place: str) -> None:

@@ -10,6 +10,7 @@ from tests.soak import sampled
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.ecosystem.ledger.verify_run import verify_run
 from gert.errors import GertError, IntegrityError
+from gert.kernel.events.agent import PauseRequested
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.signature import Keys, parse_key
 from gert.kernel.ledger.record import Written
@@ -140,9 +141,38 @@ class TestForgeries:
         self.change(path, (statement, ()))
         await self.refused(path)
 
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            'UPDATE runs SET snapshot = CAST(\'{"type":"agent","last_type":"x"}\' AS BLOB)',
+            "UPDATE runs SET tenant = 'evil'",
+            "UPDATE runs SET seal = NULL",
+        ],
+    )
+    @in_loop
+    async def test_a_head_that_is_edited_while_it_is_open_is_not_continued(self, path: Path, statement: str) -> None:
+        async with SqliteLedger(path, key=KEY) as ledger:
+            await written(ledger, PauseRequested(reason="audit", blocked=True))
+            await written(ledger, note("known"))
+            self.change(path, (statement, ()))
+            with pytest.raises(IntegrityError):
+                await ledger.append(RUN, says(note("on")))
+
     @staticmethod
     async def refused(path: Path) -> None:
         async with SqliteLedger(path, key=KEY) as ledger:
             with pytest.raises(GertError):
                 await ledger.append(RUN, says(note("on")))
             assert not (await verify_run(ledger, RUN, Keys([KEY]))).holds
+
+
+@in_loop
+async def test_a_head_this_process_wrote_is_not_checked_again(kind: str, place: str) -> None:
+    """Checking reads the last event and verifies a signature; in steady state neither is done."""
+    async with LEDGERS[kind](place, key=KEY) as ledger:
+        await written(ledger, PauseRequested(reason="audit", blocked=True, unblock_key="k"), note("x"))
+        sealer = ledger._terms.sealer  # type: ignore[attr-defined]
+        for _ in range(3):
+            head = await ledger.head(RUN)
+            assert sealer.knows(head)
+            await written(ledger, note("y"))

@@ -13,7 +13,9 @@ from typing import Any
 import click
 import pytest
 from tests.ecosystem.surfaces.cli.ledgers import TIME, Place, append, fill, paths_below
+from tests.kernel.events.traces import trace
 from tests.soak import sampled
+from tests.stored_runs import store_run
 
 from gert.ecosystem.surfaces.cli.artana import group, main
 from gert.kernel.foundation.text import REPLACEMENT
@@ -264,13 +266,8 @@ def test_following_tells_of_what_others_write(ledger: Place) -> None:
 
 
 def test_a_runbook_run_is_inspected_as_well(tmp_path: Path, said: Said) -> None:
-    from tests.kernel.events.traces import trace
-
-    from gert.ecosystem.stores.sqlite import SqliteStore
-
     path = str(tmp_path / "mixed.db")
-    with SqliteStore(path) as store:
-        store.append("run-2026-02-28-001", 1, trace(), [b"{}"])
+    store_run(path, trace(), [b"{}"])
     assert said("run", "verify-ledger", "run-2026-02-28-001", "--db", path)[:2] == (0, "valid\n")
     code, out, _ = said("run", "tail", "run-2026-02-28-001", "--db", path)
     assert (code, out.splitlines()[0].split("\t")[2]) == (0, "run_start")

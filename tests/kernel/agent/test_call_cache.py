@@ -1,14 +1,14 @@
-"""What a process remembers of a run is a hint: what it does not know, it does not claim to know."""
+"""What a process knows of the requests of a run is a hint: what it does not know, it reads."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from gert.kernel.agent import memory as module
-from gert.kernel.ledger.compose import Entry, compose
-from gert.kernel.ledger.record import Batch, Head
-from gert.kernel.agent.memory import RunMemory
+from gert.kernel.agent import call_cache
+from gert.kernel.agent.call_cache import CallCache
 from gert.kernel.events.agent import (
     ContextRead,
     ModelCompleted,
@@ -19,6 +19,8 @@ from gert.kernel.events.agent import (
     RunSummary,
 )
 from gert.kernel.events.payload import Payload
+from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.record import Batch, Call, Head, ended
 
 MOMENT = "2030-01-01T00:00:00.000000Z"
 
@@ -36,7 +38,35 @@ EVENTS: list[Payload] = [
 ]
 
 
-def batches(sizes: list[int]) -> list[Batch]:
+class FakeLedger:
+    """The requests of one run, and how often they were read."""
+
+    def __init__(self) -> None:
+        self.stored: dict[int, Call] = {}
+        self.count = 0
+        self.asked: list[str] = []
+
+    def write(self, batch: Batch) -> Batch:
+        self.count = batch.head.count
+        self.stored |= {call.seq: call for call in batch.calls}
+        for end in batch.ends:
+            self.stored[end.seq] = ended(self.stored[end.seq], end)
+        return batch
+
+    async def head(self, run_id: str) -> Head:
+        self.asked.append("head")
+        return Head(run_id, count=self.count)
+
+    async def all_calls(self, run_id: str, since: int, limit: int) -> list[Call]:
+        self.asked.append("all_calls")
+        return list(self.stored.values())[:limit]
+
+    async def calls(self, run_id: str, key: str) -> list[Call]:
+        self.asked.append(key)
+        return sorted((call for call in self.stored.values() if call.key == key), key=lambda c: c.seq, reverse=True)
+
+
+def batches(*sizes: int) -> list[Batch]:
     """All events, in batches of these sizes."""
     found, head, left = [], Head("r"), list(EVENTS)
     for size in [*sizes, len(EVENTS)]:
@@ -46,69 +76,98 @@ def batches(sizes: list[int]) -> list[Batch]:
     return found
 
 
-def known(memory: RunMemory) -> list[tuple[int, str, int | None, str]]:
-    calls = [*memory.calls("model:k"), *memory.calls("read:c")]
-    return [(call.seq, call.outcome, call.done_seq, call.drift) for call in calls]
+def calls(cache: CallCache, key: str, **more: Any) -> list[Call]:
+    return asyncio.run(cache.calls("r", key, **more))
 
 
-EXPECTED = [(4, "success", 5, "other"), (2, "failed", 3, ""), (8, "success", 8, "")]
+def opened() -> tuple[FakeLedger, CallCache]:
+    ledger = FakeLedger()
+    return ledger, CallCache(ledger)  # type: ignore[arg-type]
 
 
-@given(st.lists(st.integers(1, 4), max_size=8))
-def test_what_was_written_and_what_was_read_are_remembered_alike(sizes: list[int]) -> None:
-    written, read = RunMemory(), RunMemory()
-    for batch in batches(sizes):
-        written.take(batch)
-        read.read(read.count + 1, [row.line for row in batch.rows])
-    assert known(written) == known(read) == EXPECTED
-    assert written.complete
-    assert read.complete
-    assert written.count == read.count == len(EVENTS)
+def known(found: Sequence[Call]) -> list[tuple[int, str, int | None, str]]:
+    return [(call.seq, call.outcome, call.done_seq, call.drift) for call in found]
 
 
-def test_who_missed_something_knows_it() -> None:
-    memory = RunMemory()
-    first, _, third = batches([2, 2])
-    memory.take(first)
-    memory.take(third)
-    assert not memory.complete
-    assert memory.count == len(EVENTS)
+EXPECTED = [(4, "success", 5, "other"), (2, "failed", 3, "")]
 
 
-def test_it_remembers_so_many_requests_and_then_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_CALLS", 2)
-    memory = RunMemory()
-    for batch in batches([1] * len(EVENTS)):
-        memory.take(batch)
-    assert not memory.complete
-    assert memory.calls("model:k") == []
+@pytest.mark.parametrize("sizes", [(), (1,), (1, 1, 1, 1, 1, 1, 1), (2, 2), (1, 3, 2)], ids=str)
+def test_what_this_process_wrote_is_known_without_reading(sizes: tuple[int, ...]) -> None:
+    ledger, cache = opened()
+    first, *rest = batches(*sizes)
+    if sizes:
+        cache.begin(ledger.write(first))
+        for batch in rest:
+            cache.take(ledger.write(batch))
+        assert known(calls(cache, "model:k")) == EXPECTED
+        assert calls(cache, "model:none") == []
+        assert ledger.asked == []
+    else:
+        ledger.write(first)
+        assert known(calls(cache, "model:k")) == EXPECTED
+        assert calls(cache, "model:none") == []
+        assert ledger.asked == ["head", "all_calls"]
 
 
-def test_it_keeps_so_many_bytes_of_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_BYTES", 10)
-    memory = RunMemory()
-    memory.read(1, [row.line for batch in batches([]) for row in batch.rows])
-    assert len(memory.lines) == 1
-    assert known(memory) == EXPECTED
+def test_where_another_process_wrote_in_between_keys_are_read() -> None:
+    ledger, cache = opened()
+    first, second, third = batches(1, 2)
+    cache.begin(ledger.write(first))
+    ledger.write(second)
+    cache.take(ledger.write(third))
+    assert known(calls(cache, "model:k")) == EXPECTED
+    assert known(calls(cache, "model:k")) == EXPECTED
+    assert ledger.asked == ["model:k"]
 
 
-def test_what_is_doubted_is_not_known_until_it_was_looked_up() -> None:
-    memory = RunMemory()
-    for batch in batches([]):
-        memory.take(batch)
-    calls = memory.calls("model:k")
-    memory.doubt("model:k")
-    assert not memory.knows("model:k")
-    assert memory.knows("read:c")
-    other = msgspec.structs.replace(calls[0], seq=9, done_seq=10)
-    memory.learn("model:k", [other, msgspec.structs.replace(calls[0], outcome="open", done_seq=None)])
-    assert memory.knows("model:k")
-    assert memory.calls("model:k") == [other, *calls], "what was heard before stays"
+def test_a_key_in_doubt_is_read_once() -> None:
+    ledger, cache = opened()
+    [batch] = batches()
+    cache.begin(ledger.write(batch))
+    other = msgspec.structs.replace(ledger.stored[4], seq=9, done_seq=10, last_seq=10)
+    ledger.stored[9] = other
+    assert known(calls(cache, "model:k")) == EXPECTED
+    cache.doubt("r", "model:k")
+    assert calls(cache, "model:k")[0] == calls(cache, "model:k")[0] == other
+    assert ledger.asked == ["model:k"]
+    assert calls(cache, "read:c") != []
 
 
-def test_every_changed_question_an_answer_was_taken_for_is_remembered() -> None:
-    memory = RunMemory()
-    for batch in batches([]):
-        memory.take(batch)
-    assert memory.drifts == {(4, "other")}
-    assert memory.size > 0
+def test_what_is_read_does_not_undo_what_was_written_since() -> None:
+    ledger, cache = opened()
+    first, rest = batches(4)
+    cache.begin(ledger.write(first))
+    stale = dict(ledger.stored)
+    cache.take(ledger.write(rest))
+    ledger.stored = stale
+    assert calls(cache, "model:k", fresh=True)[0].outcome == "open"
+    assert known(calls(cache, "model:k")) == EXPECTED
+
+
+def test_a_long_run_is_read_one_key_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_cache, "LOADED_EVENTS", 3)
+    ledger, cache = opened()
+    ledger.write(batches()[0])
+    assert known(calls(cache, "model:k")) == EXPECTED
+    assert calls(cache, "model:none") == calls(cache, "model:none") == []
+    assert ledger.asked == ["head", "model:k", "model:none"]
+
+
+def test_a_run_with_too_many_requests_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_cache, "MOST_CALLS", 2)
+    ledger, cache = opened()
+    first, rest = batches(1)
+    cache.begin(ledger.write(first))
+    cache.take(ledger.write(rest))
+    assert known(calls(cache, "model:k")) == EXPECTED
+    assert ledger.asked == ["model:k"]
+
+
+def test_a_run_that_was_forgotten_is_read_again() -> None:
+    ledger, cache = opened()
+    cache.begin(ledger.write(batches()[0]))
+    cache.forget("r")
+    assert len(cache) == 0
+    assert known(calls(cache, "model:k")) == EXPECTED
+    assert ledger.asked == ["head", "all_calls"]

@@ -44,6 +44,7 @@ from gert.kernel.agent.guards.personal import find_personal
 from gert.kernel.agent.guards.pii import MOST_TEXT
 from gert.kernel.agent.guards.quota import root_of
 from gert.kernel.agent.guards.spelling import spelled_plainly
+from gert.kernel.ledger.record import ANY_RUN, Head, RunFilter
 
 T = TypeVar("T")
 CARD = "4111 1111 1111 1111"
@@ -533,8 +534,8 @@ class TestQuota:
             ledger = store.ledger
             real_runs, real_head = ledger.runs, ledger.head
 
-            async def runs(**asked: Any) -> Any:
-                found = await real_runs(**asked)
+            async def runs(chosen: RunFilter = ANY_RUN) -> list[Head]:
+                found = await real_runs(chosen)
                 read.extend("listed" for _ in found)
                 return found
 
@@ -614,9 +615,9 @@ class TestQuota:
             seen = Seen(store, cost=0.01)
             real = store.ledger.runs
 
-            async def runs(**asked: Any) -> Any:
-                looks.append(asked.get("since"))
-                return await real(**asked)
+            async def runs(chosen: RunFilter = ANY_RUN) -> list[Head]:
+                looks.append(chosen.since)
+                return await real(chosen)
 
             store.ledger.runs = runs  # type: ignore[method-assign]
             async with seen.kernel as kernel, kernel.run(tenant=tenant(), run_id="r") as bound:

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gert.errors import InputError, TraceError
-from gert.kernel.ledger.projection import event_id, idempotency_key, key_of, seq_of, tool_hash
 from gert.kernel.agent.messages import ChatMessage, ToolCallMessage, ToolFunctionCall
 from gert.kernel.agent.payloads import compute_allowed_tools_hash
 from gert.kernel.agent.ports.model import ModelCallOptions, ToolDefinition
@@ -25,6 +24,7 @@ from gert.kernel.agent.question import (
 )
 from gert.kernel.events.agent import ModelRequested
 from gert.kernel.events.agent.parts import ToolSignature
+from gert.kernel.ledger.projection import event_id, idempotency_key, key_of, seq_of, tool_hash
 
 A, B = ToolDefinition("a", "", "{}", schema_hash="1"), ToolDefinition("b", "", "{}", "2.0", "3", "4")
 SAYS = ChatMessage(role="user", content="q")

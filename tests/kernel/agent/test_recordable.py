@@ -3,10 +3,10 @@
 import pytest
 
 from gert.errors import TraceError
-from gert.kernel.ledger.compose import ROOM, check_writable
 from gert.kernel.agent.recordable import named, words_of
 from gert.kernel.events.agent import ToolCompleted
 from gert.kernel.events.envelope import MAX_LINE_BYTES
+from gert.kernel.ledger.compose import ROOM, check_writable
 
 
 class Wordless(Exception):

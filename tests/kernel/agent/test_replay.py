@@ -2,14 +2,14 @@
 
 import pytest
 
-from gert.kernel.ledger.record import Call
 from gert.kernel.agent.replay import Ask, Compare, Fail, InDoubt, Replay, Wait, decide_model, decide_tool
+from gert.kernel.ledger.record import Call
 
 NONE: frozenset[int] = frozenset()
 
 
 def call(seq: int, outcome: str = "success", hashed: str = "same", kind: str = "model", done: int = 0) -> Call:
-    return Call("r", seq, kind, "key", "name", "acme", "", hashed, None, outcome, done or None)  # type: ignore[arg-type]
+    return Call("r", seq, kind, "key", "name", "acme", "", hashed, None, outcome, done or None, "", done or seq)  # type: ignore[arg-type]
 
 
 MODEL = [
@@ -33,12 +33,10 @@ MODEL = [
     ),
     pytest.param([call(5, "failed"), call(2)], NONE, Replay(call(2)), id="an answer stands whatever failed after it"),
     *(
-        pytest.param([call(2, word)], NONE, Ask(2, (), again=True), id=f"{word}: ask again")
+        pytest.param([call(2, word)], NONE, Ask(2, ()), id=f"{word}: ask again")
         for word in ("failed", "timeout", "cancelled", "abandoned")
     ),
-    pytest.param(
-        [call(2, "open")], NONE, Ask(2, (call(2, "open"),), again=True), id="nobody waits: abandoned, ask again"
-    ),
+    pytest.param([call(2, "open")], NONE, Ask(2, (call(2, "open"),)), id="nobody waits: abandoned, ask again"),
     pytest.param([call(2, "open")], frozenset({2}), Wait(call(2, "open")), id="under way: wait"),
     pytest.param(
         [call(4, "open"), call(2, "open")],
@@ -81,13 +79,13 @@ TOOL = [
         InDoubt(call(2, "unknown_outcome")),
         id="in doubt also without effects",
     ),
-    pytest.param([call(2, "transient_error")], NONE, True, Ask(2, (), again=True), id="failed for now: again"),
+    pytest.param([call(2, "transient_error")], NONE, True, Ask(2, ()), id="failed for now: again"),
     pytest.param([call(2, "open")], NONE, True, InDoubt(call(2, "open")), id="no end, with effects: in doubt"),
     pytest.param(
         [call(2, "open")],
         NONE,
         False,
-        Ask(2, (call(2, "open"),), again=True),
+        Ask(2, (call(2, "open"),)),
         id="no end, without effects: again",
     ),
     pytest.param([call(2, "open")], frozenset({2}), True, Wait(call(2, "open")), id="under way: wait"),
@@ -98,9 +96,7 @@ TOOL = [
         InDoubt(call(2, "unknown_outcome")),
         id="doubt about an earlier one is not forgotten",
     ),
-    pytest.param(
-        [call(4, "transient_error"), call(2, "transient_error")], NONE, True, Ask(4, (), again=True), id="thrice"
-    ),
+    pytest.param([call(4, "transient_error"), call(2, "transient_error")], NONE, True, Ask(4, ()), id="thrice"),
 ]
 
 

@@ -8,9 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gert.kernel.ledger.compose import Entry, compose
-from gert.kernel.ledger.record import Head
-from gert.kernel.ledger.agent_fold import Snapshot, Unit, fold, stage_of, units_of
 from gert.kernel.agent.status import explanation_of, percent_of, progress_of, resume_point_of, status_of
 from gert.kernel.events.agent import (
     HarnessFailed,
@@ -28,6 +25,9 @@ from gert.kernel.events.agent import (
     ToolRequested,
 )
 from gert.kernel.events.payload import Payload
+from gert.kernel.ledger.agent_fold import Snapshot, Unit, fold, stage_of, units_of
+from gert.kernel.ledger.compose import Entry, compose
+from gert.kernel.ledger.record import Head
 
 MOMENT = "2030-01-01T00:00:00.000000Z"
 

@@ -34,6 +34,11 @@ def ledger_of(state: str) -> str:
 
 def require_ledger(path: str) -> None:
     """Refuse what cannot be a ledger to look at: a file that is not there, a pipe, a folder."""
+    if os.path.isdir(path):
+        raise UsageError(
+            f"`{path}` is a folder, and a ledger is a file",
+            hint="`--state-dir` takes a folder; `gert outcomes` and `gert trace` read JSONL files",
+        )
     if not is_file(path):
         raise UsageError(f"there is no file `{path}`")
 

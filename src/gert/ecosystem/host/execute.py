@@ -24,6 +24,7 @@ from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.journal import Journal, now
 from gert.ecosystem.host.key_files import with_key_files
 from gert.ecosystem.host.keys import signing_key
+from gert.ecosystem.host.live_output import LiveOutput
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import Executed, RunOptions
 from gert.ecosystem.host.prepare import Prepared
@@ -92,17 +93,18 @@ async def execute(
         options, prepared.settings, prepared.program.runbook.meta.name, setup.run_id
     )
     setup = with_trace(setup, options)
+    live = LiveOutput(setup.run_id)
     if loaded is not None:
         cast = _replay(loaded, setup)
     else:
-        cast = world_for(prepared, setup, inputs, redactor, observers, console, os.getcwd())
+        cast = world_for(prepared, setup, inputs, redactor, (*observers, live), console, os.getcwd())
     recording = _recording(prepared, setup)
     key = signing_key(environ)
     async with AsyncExitStack() as held:
         opened = await open_record(prepared, setup, held)
         if on_start is not None:
             on_start(setup)
-        journal = new_journal(prepared, setup, opened, key, observers)
+        journal = new_journal(prepared, setup, opened, key, observers, live)
         return await conduct(
             Stage(
                 options=options,
@@ -291,7 +293,12 @@ async def open_record(prepared: Prepared, setup: Setup, held: AsyncExitStack) ->
 
 
 def new_journal(
-    prepared: Prepared, setup: Setup, opened: Opened, key: Key | None, observers: tuple[Observer, ...]
+    prepared: Prepared,
+    setup: Setup,
+    opened: Opened,
+    key: Key | None,
+    observers: tuple[Observer, ...],
+    live: LiveOutput,
 ) -> Journal:
     """The journal of a new run; its documents and its private key are stored with the first append."""
     documents = {document.digest: document.source for document in prepared.documents.values()}
@@ -304,6 +311,7 @@ def new_journal(
         has_secrets=bool(setup.secret_inputs),
         documents=tuple(documents.items()),
         private=prepared.approval_key.encode(),
+        live=live if opened.ledger is not None else None,
     )
 
 

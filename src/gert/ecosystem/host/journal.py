@@ -4,6 +4,7 @@ An event is durable before the next request is put to the world, so a crash can 
 action. Answers are appended in the same transaction as the events they lead to, and the first of these names them.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from gert.ecosystem.host.live_output import LiveOutput
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.errors import IntegrityError, TraceError
@@ -60,6 +62,7 @@ class Logged(msgspec.Struct, frozen=True, omit_defaults=True):
     taken: tuple[int, ...] = ()
 
 
+_NUMBERS = re.compile(r"(?:~\d+)(?=/|#\d+\Z|\Z)|#\d+\Z")
 _ANSWERS = msgspec.json.Encoder(enc_hook=str)
 _LOGGED = msgspec.json.Decoder(Logged)
 
@@ -70,6 +73,11 @@ def read_answers(lines: Iterable[bytes]) -> list[Logged]:
         return [_LOGGED.decode(line) for line in lines]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise IntegrityError("an answer of the run cannot be read") from None
+
+
+def path_of(key: str) -> str:
+    """The path of the step that a request is about: its key without the numbers of visits and attempts."""
+    return _NUMBERS.sub("", key)
 
 
 class _Evaluated(Payload, frozen=True, kw_only=True):
@@ -84,6 +92,7 @@ class Journal:
     """Writes one run: into a ledger, into its mirror, or for observers only.
 
     documents, private: stored with the first append, the latter beside the run and in no event
+    live: writes what running steps print, until their answers are stored
     """
 
     def __init__(
@@ -99,13 +108,17 @@ class Journal:
         documents: Sequence[tuple[str, bytes]] = (),
         private: bytes | None = None,
         adopt: bool = False,
+        live: LiveOutput | None = None,
     ) -> None:
         self._run_id = run_id
         self._ledger = ledger
         self._mirror = mirror
         self._key = key
         self._clock = clock
-        self._observers = tuple(observers)
+        self._live = live
+        if live is not None and ledger is not None:
+            live.begin(ledger)
+        self._observers = tuple(observers) if live is None else (*observers, live)
         self._has_secrets = has_secrets
         self._documents = documents
         self._private = private
@@ -160,6 +173,8 @@ class Journal:
         line = _ANSWERS.encode(entry)
         self._answers.append(line)
         self._taken += entry.taken
+        if self._live is not None:
+            self.finished += self._live.ended(path_of(entry.key))
         self._count_answer(line)
 
     async def settle(self) -> None:
@@ -181,7 +196,9 @@ class Journal:
                 observer.said(envelope, payload)
 
     def close(self) -> None:
-        """Complete the mirror."""
+        """Complete the mirror, and write no more output of running steps."""
+        if self._live is not None:
+            self._live.close()
         if self._mirror is not None:
             self._mirror.close()
 

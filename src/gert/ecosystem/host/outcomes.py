@@ -8,7 +8,6 @@ import msgspec
 from gert.ecosystem.host.database import Database, database_for, ledger_of, name_of, require_ledger
 from gert.ecosystem.host.documents import Workspace
 from gert.ecosystem.host.runs import state_dir
-from gert.ecosystem.host.settings import settings_for
 from gert.errors import UsageError
 
 
@@ -49,8 +48,3 @@ def places_for(
     if paths or ledgers:
         return Places(tuple(paths), ledgers)
     return Places((), (ledger_of(state_dir(None, Workspace(working).project_root(working), environ)),))
-
-
-def traces_dir(folder: str, environ: Mapping[str, str]) -> str | None:
-    """The folder for traces that the settings name, if they do."""
-    return settings_for(Workspace(folder), folder, environ=environ).traces_dir

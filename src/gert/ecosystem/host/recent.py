@@ -43,13 +43,14 @@ async def _executed(database: Database, environ: Mapping[str, str], since: datet
     counted: Counter[str] = Counter()
     forked: dict[str, int] = {}
     async with open_ledger(database, environ, read_only=isinstance(database, str)) as ledger:
-        for run_id, seq, target in await ledger.called(since):
+        for run_id, _, done, target in await ledger.called(since):
             if run_id not in forked:
                 head = await ledger.head(run_id)
                 snapshot = head.runbook if head is not None else None
                 is_real = snapshot is not None and snapshot.mode == "real"
                 forked[run_id] = snapshot.forked if snapshot is not None and is_real else _NEVER
-            counted[_called(target)] += seq > forked[run_id]
+            # The step that a rerun begins with starts before it forks, and is executed after that.
+            counted[_called(target)] += (_NEVER if done is None else done) > forked[run_id]
     return counted
 
 

@@ -16,6 +16,7 @@ from gert.ecosystem.host.forking import Fork, StepPlace, fork_at
 from gert.ecosystem.host.journal import Journal, Logged, now, read_answers
 from gert.ecosystem.host.key_files import with_key_files
 from gert.ecosystem.host.keys import sealing_keys, signing_key
+from gert.ecosystem.host.live_output import LiveOutput
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import ApprovalMode, Executed, RunOptions
 from gert.ecosystem.host.prepare import Prepared
@@ -105,13 +106,14 @@ async def rerun(
     setup = with_recent(draft, _without(counted, fork.executed))
     if setup.recent != state.recent:
         await fork_with(setup.recent)
-    cast = world_for(prepared, setup, inputs, redactor, observers, console, state.working)
+    live = LiveOutput(setup.run_id)
+    cast = world_for(prepared, setup, inputs, redactor, (*observers, live), console, state.working)
     key = signing_key(environ)
     prepared.options = run_options = where_recorded(run_options, prepared.settings, state.runbook, setup.run_id)
     setup = with_trace(setup, run_options)
     async with AsyncExitStack() as held:
         opened = await open_record(prepared, setup, held)
-        journal = new_journal(prepared, setup, opened, key, observers)
+        journal = new_journal(prepared, setup, opened, key, observers, live)
         forked = RunForked(
             source_run_id=state.run_id,
             from_step=options.step,

@@ -24,6 +24,7 @@ from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.journal import now, read_answers
 from gert.ecosystem.host.key_files import with_key_files
 from gert.ecosystem.host.keys import sealing_keys, signing_key
+from gert.ecosystem.host.live_output import LiveOutput
 from gert.ecosystem.host.observer import Observer
 from gert.ecosystem.host.options import ApprovalMode, Executed, RunOptions
 from gert.ecosystem.host.prepare import Prepared, user_name
@@ -145,7 +146,9 @@ async def _resume(
         inputs = await _inputs(prepared, state, options, environ, console)
         redactor = prepared.redactor(inputs)
         setup = _setup(prepared, state, inputs)
-        world = world_for(prepared, setup, inputs, redactor, observers, console, state.working)
+        _, left = await ledger.output(state.run_id)
+        live = LiveOutput(state.run_id, (piece.key for piece in left))
+        world = world_for(prepared, setup, inputs, redactor, (*observers, live), console, state.working)
         answers = read_answers(record.answers)
         resumed = RunResumed(
             actor=options.actor or user_name(),
@@ -167,6 +170,7 @@ async def _resume(
             key=signing_key(environ),
             observers=observers,
             has_secrets=bool(inputs.secrets),
+            live=live,
         )
         reconciled = Reconciled(world.world, Intake(redactor))
         timeout = _time_left(prepared, record)

@@ -17,6 +17,7 @@ import msgspec
 from gert.ecosystem.host.archive import Archive
 from gert.ecosystem.host.database import Database, name_of
 from gert.ecosystem.host.outcomes import Places
+from gert.ecosystem.host.traces import as_document
 from gert.errors import TraceError, Unavailable
 from gert.kernel.events.agent import RunStarted
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode
@@ -85,7 +86,7 @@ class Scan:
         name = name_of(database)
         if isinstance(database, str) and not os.path.exists(database):
             return
-        with self._skipping(name), Archive(database) as archive:
+        with as_document(), Archive(database) as archive:
             for head in archive.heads():
                 run = None
                 with self._skipping(f"{name}: {head.run_id}"):

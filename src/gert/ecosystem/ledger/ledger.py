@@ -318,10 +318,10 @@ class SqlLedger(ABC):
         )
         return [TicketRow(*row) for row in await self._read(query, *values, heavy=True)]
 
-    async def called(self, since: datetime) -> list[tuple[str, int, str]]:
-        """The calls of runbook runs since a time: run, number and target of each."""
+    async def called(self, since: datetime) -> list[tuple[str, int, int | None, str]]:
+        """The calls of runbook runs since a time: run, number, number of the end and target of each."""
         rows = await self._read(sql.CALLED, format_timestamp(since), heavy=True)
-        return [(row[0], row[1], row[2]) for row in rows]
+        return [(row[0], row[1], row[2], row[3]) for row in rows]
 
     async def holders(self, tenant: str, name: str, semantic_key: str) -> list[Call]:
         """The calls with a semantic key: first those that hold it, then those that had it, each the newest first."""

@@ -12,6 +12,7 @@ from gert.kernel.ledger.record import NEVER, Head, Holder, Lease
 from gert.kernel.ledger.runbook_fold import RunbookSnapshot
 
 _SNAPSHOT: Final = msgspec.json.Decoder(Snapshot | RunbookSnapshot)
+_TEXT: Final = {str, type(None)}
 _HOLDER: Final = msgspec.json.Decoder(Holder)
 HEAD_WIDTH: Final = 11
 _UNREADABLE: Final = (msgspec.MsgspecError, TypeError, UnicodeDecodeError, RecursionError)
@@ -20,9 +21,9 @@ _UNREADABLE: Final = (msgspec.MsgspecError, TypeError, UnicodeDecodeError, Recur
 def head_of(row: Sequence[Any]) -> Head:
     """The head of a run from `sql.HEAD_COLUMNS`."""
     run_id, kind, tenant, count, hashed, answers, answers_hash, snapshot, started_at, updated_at, seal = row
-    numbers, texts = (count, answers), (kind, tenant or "", hashed, answers_hash, started_at, updated_at, seal or "")
+    numbers, texts = (count, answers), (kind, hashed, answers_hash, started_at, updated_at)
     # SQLite keeps what it is given, whatever the type of a column.
-    if not ({*map(type, numbers)} <= {int} and {*map(type, texts)} <= {str}):
+    if not ({*map(type, numbers)} <= {int} and {*map(type, texts)} <= {str} and {type(tenant), type(seal)} <= _TEXT):
         raise TraceError(f"the head of run `{run_id}` cannot be read")
     return Head(
         run_id, kind, tenant, count, hashed, answers, answers_hash, _snapshot(snapshot, run_id), started_at,

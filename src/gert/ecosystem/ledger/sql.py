@@ -175,6 +175,12 @@ POST: Final = (
     f" RETURNING {MESSAGE_COLUMNS}"
 )
 ADD_OUTPUT: Final = "INSERT INTO output (run_id, key, stream, text) VALUES ($1, $2, $3, $4)"
+# The pieces before the last ones that are as long as the limit.
+TRIM_OUTPUT: Final = (
+    "DELETE FROM output WHERE run_id = $1 AND key = $2 AND id IN (SELECT id FROM (SELECT id,"
+    " sum(length(text)) OVER (ORDER BY id DESC) - length(text) AS later FROM output WHERE run_id = $1 AND key = $2)"
+    " AS sizes WHERE later >= $3)"
+)
 COUNT_CLAIMS: Final = "SELECT count(*) FROM claims WHERE key = $1 AND at >= $2"
 ADD_CLAIM: Final = "INSERT INTO claims (key, at, run_id) VALUES ($1, $2, $3)"
 PRUNE_CLAIMS: Final = "DELETE FROM claims WHERE key = $1 AND at < $2"
@@ -188,7 +194,8 @@ EVENTS: Final = (
 )
 ANSWERS: Final = "SELECT n, line FROM answers WHERE run_id = $1 AND n > $2 ORDER BY n LIMIT $3"
 CALLED: Final = (
-    "SELECT run_id, seq, name FROM calls WHERE tenant = '' AND kind = 'tool' AND timestamp >= $1 ORDER BY run_id, seq"
+    "SELECT run_id, seq, done_seq, name FROM calls WHERE tenant = '' AND kind IN ('tool', 'manual')"
+    " AND timestamp >= $1 ORDER BY run_id, seq"
 )
 DOCUMENT: Final = "SELECT body FROM documents WHERE digest = $1"
 # In two steps: in one, SQLite may go through every call of the run in order.

@@ -19,6 +19,7 @@ from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.ledger.append_rules import check_follows, rival, settled
 from gert.kernel.ledger.leases import IsGone, acquired, check_fence, released, renewed
 from gert.kernel.ledger.record import (
+    MAX_OUTPUT,
     Batch,
     Call,
     CallEnd,
@@ -247,8 +248,9 @@ def post(terms: Terms, run_id: str, kind: MessageKind, body: bytes, ticket_id: s
 
 
 def write_output(run_id: str, pieces: Sequence[Output]) -> Transaction[None]:
-    """Keep what running steps print."""
+    """Keep what running steps print, of each the last part."""
     yield Change(sql.ADD_OUTPUT, [(run_id, *piece) for piece in pieces])
+    yield Change(sql.TRIM_OUTPUT, [(run_id, key, MAX_OUTPUT) for key in dict.fromkeys(piece.key for piece in pieces)])
 
 
 def claim(terms: Terms, key: str, limit: int, since: datetime, run_id: str) -> Transaction[int | None]:

@@ -88,10 +88,8 @@ class CallCache:
 
     def begin(self, batch: Batch) -> None:
         """Know a run from its first event on."""
-        if batch.head.run_id in self._runs:
-            self.take(batch)
-        else:
-            self._keep(batch.head.run_id, _Run(batch.head.count, complete=True, calls=batch.calls))
+        self._keep(batch.head.run_id, _Run(0, complete=True))
+        self.take(batch)
 
     def take(self, batch: Batch) -> None:
         """Take what this process has appended to a run that is known."""

@@ -71,7 +71,7 @@ class Ledger(Protocol):
         ...
 
     async def write_output(self, run_id: str, pieces: Sequence[Output]) -> None:
-        """Keep what running steps print, for others to watch."""
+        """Keep what running steps print, for others to watch: of each the last `MAX_OUTPUT` characters or more."""
         ...
 
     async def claim(self, key: str, limit: int, since: datetime, run_id: str) -> int | None:
@@ -178,8 +178,8 @@ class Ledger(Protocol):
         """Tickets by status, run or beginning of their id, the oldest first."""
         ...
 
-    async def called(self, since: datetime) -> list[tuple[str, int, str]]:
-        """The calls of runbook runs since a time: run, number and target of each."""
+    async def called(self, since: datetime) -> list[tuple[str, int, int | None, str]]:
+        """The calls of runbook runs since a time: run, number, number of the end and target of each."""
         ...
 
     async def holders(self, tenant: str, name: str, semantic_key: str) -> list[Call]:

@@ -86,6 +86,10 @@ class Projection:
             case StepStart() if is_call(payload):
                 call = Call(self._run_id, seq, "tool", f"tool:{path}", target_of(payload), "", timestamp, last_seq=seq)
                 self.calls.append(call)
+            case StepStart() if payload.step_type == "manual" and payload.contract_summary:
+                # It calls nothing, so it cannot be open; limits count it all the same.
+                done = Call(self._run_id, seq, "manual", f"manual:{path}", "manual", "", timestamp, last_seq=seq)
+                self.calls.append(msgspec.structs.replace(done, outcome="success", done_seq=seq))
             case StepRetry():
                 # Every attempt is a call of its own: limits count what is executed.
                 for each in before.open:

@@ -12,7 +12,7 @@ from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.ledger.agent_fold import Snapshot
 from gert.kernel.ledger.runbook_fold import RunbookSnapshot
 
-CallKind = Literal["model", "tool", "workflow", "read", "pause"]
+CallKind = Literal["model", "tool", "workflow", "read", "pause", "manual"]
 CallOutcome = Literal[
     "open", "success", "transient_error", "permanent_error", "unknown_outcome", "failed", "timeout", "cancelled",
     "abandoned",
@@ -22,6 +22,9 @@ HOLDING: Final = frozenset({"open", "success", "unknown_outcome"})
 
 TicketStatus = Literal["pending", "approved", "rejected", "expired", "abandoned"]
 MessageKind = Literal["approval", "cancel"]
+MAX_OUTPUT: Final = 256 * 1024
+"""Characters that are kept of the output of a running step."""
+
 NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 

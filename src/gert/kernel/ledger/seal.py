@@ -58,7 +58,7 @@ class Sealer:
     def __init__(self, key: Key | None = None, keys: Keys = _NO_KEYS) -> None:
         self._key = key
         self._keys = Keys([key]) if key is not None and not len(keys) else keys
-        self._own: dict[str, tuple[int, str, int, str]] = {}
+        self._own: dict[str, Head] = {}
 
     def check(self, head: Head, last_line: bytes | None, *, adopt: bool = False) -> None:
         """Refuse to append after a head that this key did not seal: IntegrityError.
@@ -66,7 +66,7 @@ class Sealer:
         last_line: the last event, whose hash the head must have; read only where the head is not our own
         adopt: accept a run that is not sealed
         """
-        if not head.count or self._own.get(head.run_id) == _mark(head):
+        if not head.count or self.knows(head):
             return
         # (1) The head is the end of the events that are there.
         if last_line is None or sha256_hex(last_line) != head.hash:
@@ -87,7 +87,7 @@ class Sealer:
                 return
             raise IntegrityError(
                 f"run `{head.run_id}` is not sealed, and a signing key is configured",
-                hint="`--adopt-unsealed REASON` continues it and records the reason",
+                hint="`--adopt-unsealed REASON` continues it; for an agent run call `store.adopt_unsealed_run`",
             )
         # (3) The seal is over this very head, by a key we hold.
         verify(self._keys, read_seal(head.seal), sealed_bytes(head))
@@ -100,15 +100,11 @@ class Sealer:
         """Remember a head as this process left it."""
         if len(self._own) > _MOST_KNOWN:
             self._own.clear()
-        self._own[head.run_id] = _mark(head)
+        self._own[head.run_id] = head
 
     def knows(self, head: Head) -> bool:
-        """Whether this process wrote the head itself."""
-        return self._own.get(head.run_id) == _mark(head)
+        """Whether this process wrote the head, with everything it says."""
+        return self._own.get(head.run_id) == head
 
 
-_MOST_KNOWN: Final = 10_000
-
-
-def _mark(head: Head) -> tuple[int, str, int, str]:
-    return head.count, head.hash, head.answers, head.answers_hash
+_MOST_KNOWN: Final = 1000

@@ -12,11 +12,21 @@ from typing import Any
 import pytest
 from tests.postgres import execute
 
-from gert.agent import GertError, PostgresStore, RunError, SQLiteStore
+from gert.agent import (
+    ArtanaKernel,
+    EventType,
+    GertError,
+    HarnessStagePayload,
+    LeaseLost,
+    PostgresStore,
+    RunError,
+    SQLiteStore,
+)
 from gert.ecosystem.ledger.verify_run import verify_run
+from gert.errors import IntegrityError
 from gert.kernel.foundation.signature import Keys, parse_key
 
-from .places import TENANT, Place, ask
+from .places import TENANT, Hooks, Model, Place, ask, kinds
 
 KEY = parse_key("a shared secret that is long enough to be one", "ledger")
 
@@ -195,3 +205,89 @@ class TestPoint15:
             asyncio.run(scenario())
         found = execute(agents_dsn, "SELECT 1 FROM information_schema.schemata WHERE schema_name = 'nobody_made_it'")
         assert found == []
+
+
+class TestSealedRuns:
+    """With a key, a run is continued by those who can seal it, and verified with its key."""
+
+    def test_a_run_that_is_not_sealed_is_adopted_with_a_reason(self, shared: Place) -> None:
+        asyncio.run(written(shared))
+
+        async def scenario() -> None:
+            async with shared.kernel(store={"key": KEY}) as kernel:
+                store: Any = kernel.store
+                with pytest.raises(IntegrityError, match="is not sealed"):
+                    await ask(kernel, "r", "new", "new")
+                assert not await store.verify_run_chain("r")
+                event = await store.adopt_unsealed_run(run_id="r", tenant_id="acme", reason="moved from a laptop")
+                assert event.payload.summary_type == "run_adopted"
+                assert "moved from a laptop" in event.payload.summary_json
+                assert not (await ask(kernel, "r", "new", "new")).replayed
+                assert await store.verify_run_chain("r")
+                with pytest.raises(RunError, match="another tenant"):
+                    await store.adopt_unsealed_run(run_id="s", tenant_id="evil", reason="x")
+                with pytest.raises(RunError, match="has not begun"):
+                    await store.adopt_unsealed_run(run_id="x", tenant_id="acme", reason="x")
+
+        asyncio.run(scenario())
+
+    def test_a_sealed_run_is_not_continued_without_its_key(self, shared: Place) -> None:
+        asyncio.run(written(shared, key=KEY))
+
+        async def scenario() -> None:
+            async with shared.kernel() as kernel:
+                with pytest.raises(IntegrityError, match="is sealed, and no signing key is configured"):
+                    await ask(kernel, "r", "new", "new")
+                assert (await ask(kernel, "r", "q0", "k0")).replayed
+            async with shared.kernel(store={"key": KEY}) as kernel:
+                assert not (await ask(kernel, "r", "new", "new")).replayed
+
+        asyncio.run(scenario())
+
+    def test_a_blocked_run_is_not_unblocked_by_editing_a_column(self, tmp_path: Path) -> None:
+        path = tmp_path / "runs.db"
+
+        async def block() -> None:
+            async with Place("sqlite", str(path)).kernel(store={"key": KEY}) as kernel:
+                await kernel.start_run(tenant=TENANT, run_id="r")
+                await kernel.block_run(run_id="r", tenant=TENANT, reason="audit", unblock_key="a")
+
+        async def go_on() -> None:
+            async with Place("sqlite", str(path)).kernel(store={"key": KEY}) as kernel:
+                assert not await kernel.store.verify_run_chain("r")
+                with pytest.raises(IntegrityError):
+                    await ask(kernel, "r", "q", "k")
+
+        asyncio.run(block())
+        with sqlite3.connect(path) as connection:
+            changed = connection.execute("UPDATE runs SET snapshot = ?", (b'{"type":"agent","last_type":"x"}',))
+            assert changed.rowcount == 1
+        connection.close()
+        asyncio.run(go_on())
+
+    def test_the_store_and_middleware_of_a_kernel_write_under_its_lease(self, shared: Place) -> None:
+        async def scenario() -> None:
+            async with shared.kernel() as kernel, shared.kernel() as other:
+                store: Any = kernel.store
+
+                async def before(_: Any) -> None:
+                    await store.append_event(
+                        run_id="r",
+                        tenant_id="acme",
+                        event_type=EventType.HARNESS_STAGE,
+                        payload=HarnessStagePayload(stage="checked"),
+                    )
+
+                class Checks(Hooks):
+                    async def before_model(self, **call: Any) -> None:
+                        await before(call)
+
+                guarded = ArtanaKernel(store=store, model_port=Model(), middleware=[Checks()])
+                await kernel.start_run(tenant=TENANT, run_id="r")
+                assert await guarded.acquire_run_lease(run_id="r", worker_id="w", ttl_seconds=60)
+                assert not (await ask(guarded, "r", "q", "k")).replayed
+                assert "harness_stage" in await kinds(kernel, "r")
+                with pytest.raises(LeaseLost):
+                    await ask(other, "r", "q2", "k2")
+
+        asyncio.run(scenario())

@@ -34,9 +34,3 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 def sqlite_ledger(tmp_path: Path) -> Place:
     """A ledger in a file, with runs."""
     return fill(Place(str(tmp_path / "runs.db")))
-
-
-@pytest.fixture
-def folder_ledger(tmp_path: Path) -> Place:
-    """A ledger in a folder, with runs."""
-    return fill(Place(str(tmp_path / "runs")))

@@ -1,7 +1,6 @@
-"""Ledgers with agent runs and runbook runs side by side, in SQLite, in folders and on Postgres."""
+"""Ledgers with agent runs and runbook runs side by side, in SQLite and on Postgres."""
 
 import asyncio
-import os
 import re
 import sqlite3
 from collections.abc import Callable
@@ -16,7 +15,6 @@ from gert.agent import (
     ArtanaKernel,
     EventType,
     HarnessSleepPayload,
-    JSONLStore,
     MockModelPort,
     ModelUsage,
     PostgresStore,
@@ -45,8 +43,6 @@ class Place:
         self.words = ["--dsn" if self.is_postgres else "--db", where]
 
     def store(self, **more: Any) -> Any:
-        if os.path.splitext(self.where)[1] == "" and not self.is_postgres:
-            return JSONLStore(self.where, **more)
         return PostgresStore(self.where, **more) if self.is_postgres else SQLiteStore(self.where, **more)
 
     def kernel(self, **more: Any) -> ArtanaKernel:

@@ -30,6 +30,7 @@ from gert.kernel.events.agent import RunSummary, ToolRequested
 from gert.kernel.events.envelope import decode, parse_timestamp
 from gert.kernel.events.payload import Payload
 from gert.kernel.foundation.arguments import checks_arguments
+from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 from gert.kernel.foundation.signature import Key, Keys
 from gert.kernel.ledger.compose import Entry, compose
 from gert.kernel.ledger.port import Ledger
@@ -37,6 +38,8 @@ from gert.kernel.ledger.projection import event_id, idempotency_key
 from gert.kernel.ledger.record import Batch, Head, RunFilter, Written
 
 PAGE = 1000
+ADOPTED = "run_adopted"
+"""The type of the summary that says why a run which was not sealed is continued."""
 
 
 @checks_arguments
@@ -99,6 +102,23 @@ class LedgerStore:
         from gert.ecosystem.ledger.verify_run import verify_run
 
         return (await verify_run(self.ledger, run_id, self._keys)).holds
+
+    async def adopt_unsealed_run(self, *, run_id: str, tenant_id: str, reason: str) -> KernelEvent:
+        """Continue a run that is not sealed although this store seals runs, and record why.
+
+        What is on record by then is sealed as it is found; nothing proves where it came from.
+        """
+        note = RunSummary(summary_type=ADOPTED, summary_json=canonical_json_dumps({"reason": reason}))
+
+        def write(head: Head, moment: str) -> Batch:
+            if not head.count:
+                raise RunNotFound(f"run `{run_id}` has not begun")
+            return compose(head, moment, tenant_id, (Entry(note),))
+
+        written = await self.ledger.append(run_id, write, adopt=True)
+        if not isinstance(written, Written):
+            raise RunError(f"run `{run_id}` was not adopted")
+        return event_from_line(written.batch.events[0].line)
 
     async def list_run_ids(self, *, tenant_id: str | None = None, since: datetime | None = None) -> list[str]:
         """The ids of runs, the newest first."""
@@ -278,8 +298,7 @@ class PostgresStore(LedgerStore):
 def _patience(busy_timeout_ms: int, attempts: int, backoff_seconds: float) -> float:
     """How long, in seconds, all attempts take together."""
     attempts = max(1, attempts)
-    rests: float = backoff_seconds * (2 ** (attempts - 1) - 1)
-    return attempts * busy_timeout_ms / 1000 + rests
+    return attempts * busy_timeout_ms / 1000 + backoff_seconds * (2.0 ** (attempts - 1) - 1)
 
 
 def _key(settings: dict[str, Any]) -> Key | None:

@@ -22,7 +22,8 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(error, TimeoutError):
         return False
     if isinstance(error, asyncpg.InterfaceError):
-        return "closed" in str(error)
+        # Another task may have given up the pool that this one was about to use.
+        return "closed" in str(error) or "closing" in str(error)
     return isinstance(
         error,
         (

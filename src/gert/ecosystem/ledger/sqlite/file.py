@@ -179,7 +179,7 @@ def check_ours(connection: sqlite3.Connection, path: str) -> None:
         raise TraceError(
             f"`{path}` was made by another version of gert: expected ledger version {sql.SCHEMA_VERSION},"
             f" found {version}",
-            hint="export its runs with the gert that wrote it, or choose another file",
+            hint="use the gert that wrote it: update gert, or export its runs with the earlier one",
         )
     if not sql.tables() <= names:
         raise TraceError(f"`{path}` is not a ledger of gert", hint="choose another file")

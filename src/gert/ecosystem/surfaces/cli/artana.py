@@ -31,7 +31,7 @@ def _inspects(command: _Command) -> _Command:
         click.option(
             "--dsn", metavar="DSN", help="The Postgres ledger; env:NAME for a variable that holds its address."
         ),
-        click.option("--db", metavar="FILE", help=f"The SQLite ledger, or a folder of JSONL.  [default: {DATABASE}]"),
+        click.option("--db", metavar="FILE", help=f"The SQLite ledger.  [default: {DATABASE}]"),
     ):
         command = option(command)
     return command

@@ -39,6 +39,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "resume": ("gert.ecosystem.surfaces.cli.resume", "Go on with a run that waits or was cut off."),
     "rerun": ("gert.ecosystem.surfaces.cli.rerun", "Run again from a step on, with recorded answers up to it."),
     "run": ("gert.ecosystem.surfaces.cli.run", "List, show, follow and abandon runs."),
+    "logs": ("gert.ecosystem.surfaces.cli.logs", "Show what the steps of a run printed."),
     "approvals": ("gert.ecosystem.surfaces.cli.approvals", "List and show requests for approval."),
     "approve": ("gert.ecosystem.surfaces.cli.approve", "Approve what a run asks for."),
     "reject": ("gert.ecosystem.surfaces.cli.reject", "Reject what a run asks for."),

@@ -148,12 +148,11 @@ def _hint(text: str) -> None:
 
 
 def _note(scan: Scan) -> None:
-    """What was not counted, on standard error; that a log of answers is no trace goes without saying."""
-    unexpected = scan.skipped
+    """What was not counted, on standard error."""
     label = click.style("note:", fg="yellow")
-    for each in unexpected[:MOST_SHOWN]:
+    for each in scan.skipped[:MOST_SHOWN]:
         click.echo(f"{label} `{printable(each.file)}` was passed over: {printable(each.reason)}", err=True)
-    more = len(unexpected) - MOST_SHOWN + scan.skipped_count - len(scan.skipped)
+    more = scan.skipped_count - MOST_SHOWN
     if more > 0:
         click.echo(f"{label} {plural(more, 'more file')} passed over: `--json` says why", err=True)
     if scan.unreadable:

@@ -19,7 +19,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _STATE = click.option(
     "--state-dir", metavar="DIR", help="Where runs are kept; the project or your state folder otherwise."
 )
-_DB = click.option("--db", metavar="FILE", help="The runs in this SQLite ledger, or in this folder of JSONL.")
+_DB = click.option("--db", metavar="FILE", help="The runs in this SQLite ledger.")
 _DSN = click.option(
     "--dsn", metavar="DSN", help="The runs in this Postgres ledger; env:NAME for a variable that holds its address."
 )

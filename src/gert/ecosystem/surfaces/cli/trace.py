@@ -21,9 +21,11 @@ MARKS: Final = {True: ("✓", "green"), False: ("✗", "red"), None: ("-", "yell
 # What each check is called when it passed, failed, or was not made.
 TITLES: Final = {
     "chain": {True: "Chain integrity", False: "Chain broken", None: "Chain not checked"},
+    "answers": {True: "Answers", False: "Answers changed", None: "Answers not checked"},
     "count": {True: "Number of events", False: "Events missing or added", None: "Number of events not checked"},
     "complete": {True: "Complete", False: "Incomplete", None: "End not checked"},
     "head": {True: "Chain head", False: "Chain head wrong", None: "Chain head not checked"},
+    "derived": {True: "Columns of the ledger", False: "Columns of the ledger changed", None: "Columns not checked"},
     "signature": {True: "Signature valid", False: "Signature invalid", None: "Signature not checked"},
     "seal": {True: "Seal of the ledger valid", False: "Seal of the ledger invalid", None: "Seal not checked"},
     "body": {True: "Seal valid", False: "Seal invalid", None: "Seal not checked"},
@@ -38,7 +40,7 @@ def _takes_trace(command: _Command) -> _Command:
     for option in (
         click.option("--run", "run_id", metavar="ID", help="The run; may be left out where there is only one."),
         click.option("--dsn", metavar="DSN", help="Take the trace from this Postgres ledger; env:NAME for a variable."),
-        click.option("--db", metavar="FILE", help="Take the trace from this SQLite database, or folder of JSONL."),
+        click.option("--db", metavar="FILE", help="Take the trace from this SQLite ledger."),
         click.argument("file", required=False, metavar="[FILE]"),
     ):
         command = option(command)

@@ -7,7 +7,6 @@ from typing import Final
 from gert.ecosystem.surfaces.cli import phrases as say
 from gert.ecosystem.surfaces.cli.phrases import Subject, Wording, Words, clip, columns
 from gert.kernel.events import runbook as says
-from gert.kernel.foundation.text import printable
 
 APPROVAL: Final[Mapping[str, tuple[str, str, str]]] = {
     "approved": (say.DONE, say.GOOD, "approved"),
@@ -53,7 +52,7 @@ def _preview_skipped(step: says.PreviewSkipped, about: Subject) -> Words:
 
 
 def _command(words: tuple[str, ...]) -> str:
-    return f", {printable(shlex.join(words))}" if words else ""
+    return f", {clip(shlex.join(words))}" if words else ""
 
 
 def _break_glass(step: says.BreakGlass, about: Subject) -> Words:
