@@ -26,6 +26,7 @@ PARTS = (
     runbook.Outcome,
     runbook.BranchOutcome,
     runbook.DeniedStep,
+    runbook.Start,
     parts.Message,
     parts.MessageCall,
     parts.FunctionOf,
