@@ -21,7 +21,7 @@ class Release(NamedTuple):
     ledger: str
 
 
-RELEASES = (Release("0.1.0", "3.11, 3.12, 3.13", "writes 3, reads 1 to 3", "writes and reads 3", "1"),)
+RELEASES = (Release("0.1.0", "3.11, 3.12, 3.13", "writes and reads 4", "writes and reads 4", "1"),)
 """Every version, the newest first. A line here is never changed once its version is out."""
 
 PAGE = """# Compatibility
@@ -30,9 +30,9 @@ PAGE = """# Compatibility
 |---|---|---|---|---|
 {rows}
 
-**Schema.** A database says which schema it has, and `get_schema_info()` reads it from there. Opening a SQLite file of
-an older schema to write to it brings it up to date, once, whoever else tries; opening it to read changes nothing. A
-database of a newer schema is refused, and never touched. SQLite and Postgres share their tables.
+**Schema.** A database says which schema it has, and `get_schema_info()` reads it from there. A
+database of another schema is refused, and never touched: export its runs with the gert that wrote it. SQLite and
+Postgres share their tables.
 
 **Ledger format.** The line of an event, its chain and its seal are described in the [trace format](trace-format.md).
 Within one format, a ledger written by any version is read and verified by every later one; readers pass over events
