@@ -73,8 +73,8 @@ class Killing:
         async def appending(ledger: SqliteLedger, run_id: str, write: Write, **more: Any) -> Any:
             return await self.append(ledger, run_id, write, **more)
 
-        setattr(SqliteLedger, "append", appending)  # noqa: B010 - a patch
-        setattr(transactions, "append", self.transaction)  # noqa: B010
+        SqliteLedger.append = appending  # type: ignore[method-assign, assignment]
+        transactions.append = self.transaction
 
 
 def run(job: dict[str, Any], point: dict[str, Any]) -> None:
