@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from tests.soak import sampled
@@ -198,8 +199,13 @@ class TestAppendingUnderALease:
 
 
 DRIVES = """
+import signal
 assert await ledger.acquire(RUN, "child", float(rest[0])) is not None
 os.write(1, b"holds\\n")
+if rest[1:]:
+    # Between two appends: in the middle of one, SQLite would keep all others waiting.
+    await written(ledger, note("child"))
+    os.kill(os.getpid(), signal.SIGSTOP)
 while True:
     try:
         await written(ledger, note("child"))
@@ -208,6 +214,12 @@ while True:
         return
     await asyncio.sleep(0.01)
 """
+
+
+async def frozen(pid: int) -> None:
+    """Wait until a process has stopped."""
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        await asyncio.sleep(0.01)
 
 
 @shared
@@ -239,10 +251,10 @@ class TestProcesses:
     @in_loop
     async def test_a_frozen_process_that_lost_the_run_stops_at_its_next_append(self, kind: str, place: str) -> None:
         async with LEDGERS[kind](place) as ledger:
-            child = process(kind, place, DRIVES, "0.5")
+            child = process(kind, place, DRIVES, "0.5", "freezes")
             assert child.stdout is not None
             assert await asyncio.to_thread(child.stdout.readline) == b"holds\n"
-            os.kill(child.pid, signal.SIGSTOP)
+            await frozen(child.pid)
             while await ledger.acquire(RUN, "parent", 60) is None:
                 await asyncio.sleep(0.05)
             os.kill(child.pid, signal.SIGCONT)
@@ -254,10 +266,10 @@ class TestProcesses:
     @in_loop
     async def test_a_frozen_process_whose_run_no_other_took_goes_on(self, kind: str, place: str) -> None:
         async with LEDGERS[kind](place) as ledger:
-            child = process(kind, place, DRIVES, "0.2")
+            child = process(kind, place, DRIVES, "0.2", "freezes")
             assert child.stdout is not None
             assert await asyncio.to_thread(child.stdout.readline) == b"holds\n"
-            os.kill(child.pid, signal.SIGSTOP)
+            await frozen(child.pid)
             while await ledger.lease(RUN) is not None:
                 await asyncio.sleep(0.05)
             head = await ledger.head(RUN)

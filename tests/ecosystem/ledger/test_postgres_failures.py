@@ -202,6 +202,19 @@ class TestBrokenConnections:
 
         asyncio.run(main())
 
+    def test_a_process_that_freezes_in_the_middle_of_an_append_loses_it(self, dsn: str) -> None:
+        async def main() -> None:
+            async with PostgresLedger(dsn, command_timeout_seconds=0.3) as frozen, PostgresLedger(dsn) as ledger:
+                await append_all(frozen, "run", ["a"])
+                async with frozen._pool.acquire() as connection:
+                    await connection.execute("BEGIN")
+                    await connection.fetch("SELECT 1 FROM runs WHERE run_id = 'run' FOR UPDATE")
+                    async with asyncio.timeout(20):
+                        await append_all(ledger, "run", ["b"])
+                assert await notes_of(ledger, "run") == ["a", "b"]
+
+        asyncio.run(main())
+
 
 class TestCancellation:
     def test_an_append_that_was_sent_is_written_although_nobody_waits_for_it(self, dsn: str) -> None:

@@ -144,6 +144,8 @@ class PostgresLedger(SqlLedger):
             "jit": "off",
             # Plans are made while a ledger is small and kept while it grows: they go by its indexes from the start.
             "enable_seqscan": "off",
+            # A process that is frozen in the middle of an append does not keep its run from all others.
+            "idle_in_transaction_session_timeout": str(max(1, round(self._timeout * 1000))),
         }
         if self._read_only:
             settings["default_transaction_read_only"] = "on"
