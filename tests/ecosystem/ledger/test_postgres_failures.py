@@ -154,6 +154,19 @@ class TestBrokenConnections:
 
         asyncio.run(main())
 
+    @pytest.mark.parametrize("arrives", [True, False], ids=["the answer is lost", "the question is lost"])
+    def test_a_lease_in_doubt_is_given_back_once(self, dsn: str, arrives: bool) -> None:
+        async def main() -> None:
+            async with PostgresLedger(dsn) as ledger:
+                for _ in range(2):
+                    with lost_commit(arrives=arrives):
+                        assert await ledger.acquire("run", "w", 60) is not None
+                    with lost_commit(arrives=arrives):
+                        assert await ledger.release("run", "w")
+                    assert not await ledger.release("run", "w")
+
+        asyncio.run(main())
+
     def test_a_call_in_doubt_that_landed_does_not_hold_its_own_key_against_itself(self, dsn: str) -> None:
         async def main() -> None:
             async with PostgresLedger(dsn, max_pool_size=1) as ledger:

@@ -182,7 +182,8 @@ class SqlLedger(ABC):
     async def release(self, run_id: str, worker_id: str) -> bool:
         """Give a lease back; False where it was not held."""
         check_run_id(run_id)
-        released = await self._change(run_id, lambda _: transactions.release(self._terms, run_id, worker_id))
+        fence = self._fences.get(run_id)
+        released = await self._change(run_id, lambda _: transactions.release(self._terms, run_id, worker_id, fence))
         held = None if released else await self.lease(run_id)
         # A lease that was lost is not claimed any more; that of another worker in this process stays.
         if held is None or held.token != self._fences.get(run_id):

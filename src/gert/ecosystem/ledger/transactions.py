@@ -220,10 +220,12 @@ def renew(terms: Terms, run_id: str, worker_id: str, seconds: float) -> Transact
     return (yield from _set(renewed(lease, worker_id, seconds, now)))
 
 
-def release(terms: Terms, run_id: str, worker_id: str) -> Transaction[bool]:
-    """Give a lease back."""
+def release(terms: Terms, run_id: str, worker_id: str, fence: int | None) -> Transaction[bool]:
+    """Give a lease back; `fence` is the token it was held under."""
     _, lease, now = yield from _lock(run_id, terms.dialect, terms.clock)
-    return (yield from _set(released(lease, worker_id, now))) is not None
+    # An earlier attempt may have been committed although its connection broke.
+    is_done = lease is not None and lease.worker_id is None and lease.token == fence
+    return (yield from _set(released(lease, worker_id, now))) is not None or is_done
 
 
 def _set(lease: Lease | None) -> Transaction[Lease | None]:
