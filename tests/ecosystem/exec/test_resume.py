@@ -551,6 +551,49 @@ def test_changes_that_are_accepted_are_on_record(project: Project, killed: Recor
     project.verifies(killed)
 
 
+@pytest.fixture
+def accepted(project: Project) -> dict[str, Any]:
+    """A run that waits for approval, and whose changed runbook and tool were accepted."""
+    asks = {"rules": [{"effects": ["files"], "action": "require-approval"}, {"default": "allow"}]}
+    project.runbook(note("a"), tools=["note"], governance=asks)
+    project.exec("--detach").ended(0)
+    edit(project.root / "book.yaml", lambda data: data + b"\n")
+    edit(project.root / "tools/note.tool.yaml", lambda data: data + b"\n")
+    assert "was changed since the run began" in refused(project, 1, "--detach")
+    return resume(project, None, "--allow-changed", "--detach", "--json").ended(0).said
+
+
+@pytest.mark.parametrize(("answer", "code"), [("approve", 0), ("reject", 3)])
+def test_an_accepted_change_need_not_be_accepted_again(
+    project: Project, accepted: dict[str, Any], answer: str, code: int
+) -> None:
+    resume(project, None, "--detach").ended(0)
+    project.gert(answer, accepted["pending"][0]["ticket_id"], "--as", "bob").ended(0)
+    resume(project, None, "--detach").ended(code)
+    first, second = resumed(project.run())
+    assert list(first["accepted_digests"]) == first["accepted_changes"]
+    assert first["accepted_digests"] == second["accepted_digests"]
+    tool = (project.root / "tools/note.tool.yaml").read_bytes()
+    assert first["accepted_digests"]["the tool `note`"] == f"sha256:{hashlib.sha256(tool).hexdigest()}"
+    project.verifies()
+
+
+def test_a_file_that_changes_after_it_was_accepted_has_to_be_accepted_again(
+    project: Project, accepted: dict[str, Any]
+) -> None:
+    edit(project.root / "tools/note.tool.yaml", lambda data: data + b"\n")
+    project.gert("reject", accepted["pending"][0]["ticket_id"], "--as", "bob").ended(0)
+    assert "the tool `note` was changed since it was accepted" in refused(project, 1, "--detach")
+    resume(project, None, "--allow-changed", "--detach").ended(3)
+
+
+def test_another_file_that_changes_later_has_to_be_accepted(project: Project, accepted: dict[str, Any]) -> None:
+    floor = {"apiVersion": "policy/v0", "meta": {"name": "floor"}, "governance": {"rules": [{"default": "allow"}]}}
+    project.write("policies/floor.policy.yaml", floor)
+    project.write("gert-project.yaml", {"name": "bench", "policies": ["policies"]})
+    assert "was changed since the run began" in refused(project, 1, "--detach")
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -1,7 +1,7 @@
 """Going on with a run: the recorded answers first, the live world after (DECISIONS 35)."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from datetime import timedelta
 from functools import partial
@@ -132,10 +132,13 @@ async def _resume(
         run = _options(options, state)
         prepared = Prepared(run, environ)
         require_supported(prepared.program)
-        changed = list(changes(prepared, state))
-        if changed and not options.allow_changed:
+        changed = changes(prepared, state)
+        accepted = _accepted(store, state) if changed else {}
+        new = [name for name, digest in changed.items() if accepted.get(name) != digest]
+        if new and not options.allow_changed:
+            since = "it was accepted" if new[0] in accepted else "the run began"
             raise IntegrityError(
-                f"{changed[0]} was changed since the run began",
+                f"{new[0]} was changed since {since}",
                 hint="`gert resume --allow-changed` goes on with what is there now, and records it",
             )
         if state.approval_key:
@@ -153,6 +156,7 @@ async def _resume(
             answered=len(answers),
             ticket_id=options.ticket,
             accepted_changes=tuple(changed),
+            accepted_digests=changed,
         )
         journal = ContinuedJournal(
             store,
@@ -367,17 +371,26 @@ def _options(options: ResumeOptions, state: RunState) -> RunOptions:
     )
 
 
-def changes(prepared: Prepared, state: RunState) -> Iterator[str]:
-    """What is not as it was when the run began."""
+def changes(prepared: Prepared, state: RunState) -> dict[str, str]:
+    """What is not as it was when the run began, and its digest now; that of what is gone is empty."""
+    found = {}
     if prepared.checked.document.digest != state.runbook_hash:
-        yield f"the runbook `{state.file}`"
+        found[f"the runbook `{state.file}`"] = prepared.checked.document.digest
     for kind, before, after in (
         ("the tool", state.tool_hashes, prepared.tool_hashes),
         ("the policy", state.policy_hashes, prepared.floor.digests),
     ):
         for name in dict.fromkeys((*before, *after)):
             if before.get(name) != after.get(name):
-                yield f"{kind} `{name}`"
+                found[f"{kind} `{name}`"] = after.get(name, "")
+    return found
+
+
+def _accepted(store: Store, state: RunState) -> Mapping[str, str]:
+    """The changes that the last resume accepted: each holds while the file has the digest it had then."""
+    events = map(decode, store.events(state.run_id))
+    resumed = [event.data.get("accepted_digests") for event in events if event.type == RunResumed.type]
+    return (resumed[-1] or {}) if resumed else {}
 
 
 async def _inputs(
