@@ -163,10 +163,11 @@ def test_a_choice_for_all_is_one_for_those_in_doubt_only(project: Project) -> No
     project.exec().ended(-signal.SIGKILL)
     project.tool("slow", ["sh", "-c", "exit 0"], contract={"idempotent": True})
     assert "`b`" not in refused(project, 1)  # the tool was changed
-    said = refused(project, 3, "--allow-changed")
+    assert "`both/0/slow` is still running" in refused(project, 3, "--allow-changed")
+    said = refused(project, 3, "--allow-changed", "--allow-running")
     assert "/b` happened" in said
     assert "slow" not in said
-    resume(project, None, "--allow-changed", "--reconcile", "success").ended(0)
+    resume(project, None, "--allow-changed", "--allow-running", "--reconcile", "success").ended(0)
     choices = {each["data"]["step_id"]: each["data"] for each in of_type(project.run().events(), "step_reconciled")}
     assert choices["slow"] == {"step_id": "slow", "choice": "retry", "automatic": True}
     assert choices["b"] == {"step_id": "b", "choice": "success"}
@@ -182,13 +183,14 @@ def test_two_lanes_in_doubt_are_both_named_and_settled_one_by_one(project: Proje
         lanes(note("l", tool="still", scope="l"), note("b", tool="once", scope="r")), tools=["note", "once", "still"]
     )
     project.exec().ended(-signal.SIGKILL)
-    said = refused(project, 3)
+    assert "`both/0/l` is still running" in refused(project, 3)
+    said = refused(project, 3, "--allow-running")
     assert "both/0/l`" in said
     assert "both/1/b`" in said
-    one = refused(project, 3, "--reconcile", "l=success")
+    one = refused(project, 3, "--allow-running", "--reconcile", "l=success")
     assert "/l`" not in one
     assert "/b` happened" in one
-    resume(project, None, "--reconcile", "l=success", "--reconcile", "b=failed").ended(3)
+    resume(project, None, "--allow-running", "--reconcile", "l=success", "--reconcile", "b=failed").ended(3)
     assert sorted(project.noted()) == ["b", "l"]
 
 

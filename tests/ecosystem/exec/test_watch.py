@@ -177,7 +177,7 @@ def test_a_contract_that_is_broken_does_not_end_it(project: Project) -> None:
     extract = {"n": {"from": "stdout", "pattern": "(.*)"}}
     project.tool("odd", ["date", "+%N"], extract=extract, contract={"deterministic": True})
     # The same step with the same inputs, twice.
-    project.runbook(call("a", "odd", for_each={"over": "1,2", "as": "x"}), tools=["odd"])
+    project.runbook(call("a", "odd", for_each={"over": [1, 2], "as": "x"}), tools=["odd"])
     assert len(lines(watch(project, "--count", "2").ended(0))) == 2
     for run in project.runs():
         assert of_type(run.events(), "contract_violation")
