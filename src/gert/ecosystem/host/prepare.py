@@ -47,7 +47,9 @@ class Prepared:
             raise DocumentError(f"`{options.file}` is not a runbook")
         self.program: Program = self.checked.program
         folder = os.path.dirname(os.path.abspath(options.file))
-        self.settings: Settings = settings_for(workspace, folder, options.config, environ, runbook=options.file)
+        self.settings: Settings = settings_for(
+            workspace, folder, options.config, environ, files=workspace.files_of(options.file, self.program)
+        )
         self.floor: Floor = floor_for(workspace, options.file, self.program, options.policies, self.settings)
         self.groups = dict(self.settings.groups)
         self.state = state_dir(options.state_dir, workspace.project_root(folder), environ)

@@ -61,11 +61,14 @@ def settings_for(
     config: str | None = None,
     environ: Mapping[str, str] = os.environ,
     *,
-    runbook: str | None = None,
+    files: Iterable[str] = (),
 ) -> Settings:
-    """The settings for a folder, or a runbook in it; what cannot be read might have set a floor, so it is an error."""
+    """The settings for a folder; what cannot be read might have set a floor, so it is an error.
+
+    files: a runbook in the folder and its tools, wherever they are: the projects around them hold as well
+    """
     settings = _read(_files(workspace, folder, config))
-    for root in _other_roots(workspace, folder, runbook):
+    for root in _other_roots(workspace, folder, files):
         settings = _under(settings, _read(workspace.config_files(root)))
     # Set to nothing is not the same as not set: somebody meant a floor, and it is missing.
     demanded = tuple(environ[POLICY].split(os.pathsep)) if POLICY in environ else ()
@@ -151,12 +154,15 @@ def where_recorded(options: RunOptions, settings: Settings, runbook: str, run_id
     return msgspec.structs.replace(options, trace=trace_file(settings.traces_dir, runbook, run_id))
 
 
-def _other_roots(workspace: Workspace, folder: str, runbook: str | None) -> Iterator[str]:
-    """The projects around a folder and a runbook, without the nearest one of the folder, nearest first."""
-    places = [folder] if runbook is None else [folder, os.path.dirname(os.path.realpath(runbook))]
-    roots = dict.fromkeys(root for place in places for root in workspace.project_roots(place))
-    roots.pop(workspace.project_root(folder) or "", None)
-    yield from roots
+def _other_roots(workspace: Workspace, folder: str, files: Iterable[str]) -> Iterator[str]:
+    """The projects around a folder and around files, without the nearest one of the folder."""
+    nearest = workspace.project_root(folder)
+    found = (root for place in (folder, *files) for root in workspace.project_roots(place))
+    # Links give one project several names.
+    roots = {os.path.realpath(root): root for root in found}
+    if nearest is not None:
+        del roots[os.path.realpath(nearest)]
+    yield from roots.values()
 
 
 def _under(inner: Settings, outer: Settings) -> Settings:
