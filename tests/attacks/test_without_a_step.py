@@ -1,5 +1,6 @@
 """Attacks beside the steps: ways to take something in, or send it out, that no contract mentions."""
 
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -87,6 +88,24 @@ def elsewhere(url: str, **environ: str) -> Callable[[Project], str]:
     return attempt
 
 
+def nested(outer: dict[str, Any], inner: dict[str, Any]) -> Callable[[Project], str]:
+    """Send a webhook that the project beside the runbook allows, and the project around it may not."""
+
+    def attempt(project: Project) -> str:
+        with serving(OK) as server:
+            project.write("gert-project.yaml", {"name": "outer", **outer})
+            project.write("team/gert-project.yaml", {"name": "inner", **inner})
+            shutil.copytree(project.root / "tools", project.root / "team" / "tools")
+            book = project.runbook(note("a"), file="team/book.yaml", on_outcome={"resolved": {"webhook": server.url()}})
+            ran = project.exec(book)
+            assert ran.code == 2
+            assert server.requests == []
+            assert project.noted() == []
+        return ran.err
+
+    return attempt
+
+
 def paging(project: Project) -> str:
     """Without an address PagerDuty is told, with any variable for a key."""
     notice = {"pagerduty_severity": "error", "pagerduty_routing_key": "${SHADOW}"}
@@ -136,6 +155,14 @@ ATTACKS = [
     Attack("a host that begins alike", LEAVES, elsewhere("https://hooks.example.com.evil.example/"), NOT_ALLOWED),
     Attack("a host in a variable", LEAVES, elsewhere("${HOOK}", HOOK="https://evil.example/"), NOT_ALLOWED),
     Attack("part of a host in a variable", LEAVES, elsewhere("https://hooks.example.com${X}", X=".evil"), NOT_ALLOWED),
+    Attack("a host that only an inner project allows", LEAVES, nested({}, LOCAL), "does not allow the host of"),
+    Attack(
+        "a port that only an inner project allows",
+        LEAVES,
+        nested({"webhook_hosts": ["127.0.0.1:1"]}, LOCAL),
+        "does not allow the host of",
+    ),
+    Attack("a host that only the outer project allows", LEAVES, nested(LOCAL, {}), NOT_ALLOWED),
     Attack("PagerDuty with any variable as key", LEAVES, paging, NOT_ALLOWED),
 ]
 
@@ -143,6 +170,17 @@ ATTACKS = [
 @pytest.mark.parametrize("attack", table(ATTACKS))
 def test_attack_fails(attack: Attack, project: Project) -> None:
     attack.fails(project)
+
+
+def test_a_host_is_allowed_where_every_project_around_allows_it(project: Project) -> None:
+    with serving(OK) as server:
+        port = server.url().split(":")[2].split("/")[0]
+        project.write("gert-project.yaml", {"name": "outer", **LOCAL})
+        project.write("team/gert-project.yaml", {"name": "inner", "webhook_hosts": [f"127.0.0.1:{port}"]})
+        shutil.copytree(project.root / "tools", project.root / "team" / "tools")
+        book = project.runbook(note("a"), file="team/book.yaml", on_outcome={"resolved": {"webhook": server.url()}})
+        project.exec(book).ended(0)
+        assert len(server.requests) == 1
 
 
 def test_rules_that_do_not_name_the_effect_do_not_judge_what_has_no_step(project: Project) -> None:

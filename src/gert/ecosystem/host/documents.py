@@ -80,10 +80,10 @@ class Workspace:
             self._programs[key] = self.check(file, kind="runbook")
         return self._programs[key]
 
-    def files_of(self, file: str, program: Program) -> Iterator[str]:
+    def files_of(self, file: str, program: Program) -> list[str]:
         """The paths of a runbook and of its tools."""
         found = (lookup.file for lookup in program.lookups.values() if lookup.file is not None)
-        yield from (os.path.join(self.working, each) for each in (file, *found))
+        return [os.path.join(self.working, each) for each in (file, *found)]
 
     def _folder(self, folder: str) -> Iterator[Checked]:
         found = False
