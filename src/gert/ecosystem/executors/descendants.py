@@ -18,13 +18,9 @@ from gert.ecosystem.executors.process_table import (
     Table,
     clock,
     command_line,
-<<<<<<< HEAD
-    is_running,
-    listed_at,
-=======
     is_closed,
     is_running,
->>>>>>> f-fixd
+    listed_at,
     send,
     variable,
 )
