@@ -47,7 +47,9 @@ def floor_for(
 ) -> Floor:
     """The policies, and what was read; without settings, those that hold for the runbook's folder."""
     if settings is None:
-        settings = settings_for(workspace, os.path.dirname(os.path.abspath(file)), runbook=file)
+        settings = settings_for(
+            workspace, os.path.dirname(os.path.abspath(file)), files=workspace.files_of(file, program)
+        )
     sources = read_policies(workspace, (*settings.policies, *_demanded(settings), *named))
     digests: dict[str, str] = {}
     for source in sources:

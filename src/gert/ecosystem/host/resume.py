@@ -212,7 +212,7 @@ def _go_live(
                 hint=f"it waits for {', '.join(f'`{ticket}`' for ticket in waited)}" if waited else None,
             )
         if not options.allow_running:
-            require_ended(options.run_id, announced)
+            require_ended(options.run_id, announced, store.events(options.run_id))
         choices = settle_doubts(announced, options.reconcile, options.reconcile_outputs)
         unsupported = journal.unsupported()
         is_as_it_was = journal.repeats and not unsupported
