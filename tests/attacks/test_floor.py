@@ -366,3 +366,32 @@ def test_a_project_inside_another_knows_its_groups_and_may_repeat_them(project: 
     project.write("team/gert-project.yaml", {"name": "inner", "groups": {"sre": ["alice"], "dev": ["bob"]}})
     project.exec(book, "--detach", "--as", "bob").ended(0)
     approved(project, "alice").ended(0)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "why"),
+    [
+        pytest.param("policies/base.yaml.bak", DENY, "is in a folder of policies and is not one", id="a backup"),
+        pytest.param("policies/notes.yaml", "a: 1", "`policies/notes.yaml` is not a valid policy", id="no policy"),
+        pytest.param("policies/broken.yaml", "{", "`policies/broken.yaml` is not a valid policy", id="a broken policy"),
+        pytest.param("policies/.git/config", "", None, id="what version control leaves"),
+    ],
+)
+@pytest.mark.parametrize("named", [".", "gert-project.yaml"])
+def test_validate_reports_what_every_run_would_be_refused_for(
+    project: Project, file: str, text: str, why: str | None, named: str
+) -> None:
+    book = floored(project, at="policies/deny.yaml")
+    project.write("policies/deny.yaml", ALLOW.replace("extra", "more"))
+    project.write(file, text)
+    assert (project.exec(book).code == 0) is (why is None)
+    ran = project.gert("validate", named, "--json").ended(0 if why is None else 1)
+    found = next(each for each in ran.said["files"] if each["kind"] == "project")["findings"]
+    assert [(each["rule"], why in each["message"]) for each in found if why] == ([("D45", True)] if why else [])
+
+
+def test_validate_reports_an_empty_folder_of_policies(project: Project) -> None:
+    floored(project)
+    for each in (project.root / "policies").iterdir():
+        each.unlink()
+    assert "there are no policies in" in project.gert("validate", "gert-project.yaml").ended(1).out

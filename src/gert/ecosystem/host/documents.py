@@ -8,6 +8,7 @@ import msgspec
 from gert.ecosystem.host.collector import without_collector
 from gert.ecosystem.host.facts import facts_for
 from gert.ecosystem.host.files import hops, is_file, is_there, read_document, runbook_of, yaml_files
+from gert.ecosystem.host.policy_files import policy_files
 from gert.errors import DocumentError, GertError, UsageError
 from gert.kernel.runbook.document import Document, is_foreign, load
 from gert.kernel.runbook.documents.project import CONFIG_FILES, PROJECT_FILE, Config
@@ -55,7 +56,8 @@ class Workspace:
         facts = facts_for(self.configs(folder), self._outer_configs(folder))
         if isinstance(document.model, Config):
             missing = [path for path in document.model.policies if not os.path.exists(os.path.join(folder, path))]
-            facts = msgspec.structs.replace(facts, absent=frozenset(missing))
+            refused = dict(self._refused(document.model, folder)) if document.is_sound else {}
+            facts = msgspec.structs.replace(facts, absent=frozenset(missing), refused=refused)
         program: Program | None = None
         secrets: tuple[SecretNeed, ...] = ()
         if document.kind == "runbook" and document.model is not None:
@@ -72,6 +74,20 @@ class Workspace:
                 yield from self._folder(name)
             else:
                 yield self.check(name)
+
+    def _refused(self, config: Config, folder: str) -> Iterator[tuple[str, str]]:
+        """The policies of a project or configuration that every run would stop at, and why."""
+        for path in config.policies:
+            named = os.path.join(folder, path)
+            if os.path.exists(named):
+                try:
+                    checked = [self.check(file, kind="policy") for file in policy_files([named])]
+                except GertError as problem:
+                    yield path, problem.message
+                    continue
+                wrong = next((each for each in checked if not each.document.is_sound), None)
+                if wrong is not None:
+                    yield path, f"`{self._shown(wrong.file)}` is not a valid policy"
 
     def program(self, file: str) -> Checked:
         """A runbook with its tools, validated once however often it is asked for."""
