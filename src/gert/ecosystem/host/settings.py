@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import field
 
+from gert.ecosystem.executors.own_process import hold_secrets
 from gert.ecosystem.host.documents import Checked, Workspace
 from gert.ecosystem.host.facts import facts_for
 from gert.ecosystem.host.files import read_document
@@ -80,6 +81,8 @@ def settings_for(
     demanded = tuple(environ[POLICY].split(os.pathsep)) if POLICY in environ else ()
     chosen = environ.get(TRACES_DIR)
     traces = _path(workspace.working, chosen) if chosen else settings.traces_dir
+    if any("${" in text for text in _addresses(settings) if text is not None):
+        hold_secrets()
     return msgspec.structs.replace(settings, traces_dir=traces, demanded=demanded)
 
 
@@ -96,7 +99,7 @@ def secret_variables(meta: RunbookMeta, settings: Settings) -> Iterator[str]:
 
     They are nobody's but ours: whoever has the secret that answers are signed with could approve what it does itself.
     """
-    texts = [text for text in _addresses(meta, settings) if text is not None and "${" in text]
+    texts = [text for text in _addresses(settings, meta.on_outcome) if text is not None and "${" in text]
     if texts:
         from gert.ecosystem.notify.addresses import secret_references  # most runs tell nobody
 
@@ -104,8 +107,8 @@ def secret_variables(meta: RunbookMeta, settings: Settings) -> Iterator[str]:
             yield from secret_references(text)
 
 
-def _addresses(meta: RunbookMeta, settings: Settings) -> Iterator[str | None]:
-    for notice in (*notices_of(meta.on_outcome).values(), *settings.on_outcome.values()):
+def _addresses(settings: Settings, own: OnOutcome | None = None) -> Iterator[str | None]:
+    for notice in (*notices_of(own).values(), *settings.on_outcome.values()):
         yield from (notice.webhook, notice.pagerduty_routing_key)
     said = settings.approvals
     if said is None:
