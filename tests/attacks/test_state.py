@@ -47,16 +47,6 @@ def spy(what: str, steps: Steps, template: str, reason: str, **visibility: Any) 
     )
 
 
-def looped(what: str, loop: Mapping[str, Any], reason: str, template: str = "{{ .k }}", **visibility: Any) -> Attack:
-    """A step whose own loop reads what the step may not see."""
-    return Attack(
-        what,
-        why=ONE_OUTPUT,
-        attempt=lambda project: spied(project, [VAULT], template, visibility, for_each={"as": "k", **loop}),
-        reason=reason,
-    )
-
-
 def lane(*steps: Mapping[str, Any]) -> dict[str, Any]:
     return {"steps": list(steps)}
 
@@ -100,14 +90,6 @@ def split_names(extract: Mapping[str, Any]) -> Any:
 FORK = {"id": "fork", "type": "parallel"}
 
 ATTACKS = [
-    looped("a denied output is an item of the step's loop", {"over": ["{{ .key }}"]}, HIDES, deny=["key"]),
-    looped(
-        "a denied output is what the loop goes over", {"over": '{{ split "," .vault.key }}'}, HIDES, deny=["**.key"]
-    ),
-    looped("a denied output is the key of an item", {"over": ["a"], "key": "{{ .key }}"}, HIDES, deny=["vault"]),
-    looped("an output that is not allowed is an item", {"over": ["{{ .step.vault.key }}"]}, HIDES, allow=["other"]),
-    looped("all a loop can see", {"over": ["{{ toJson . }}"]}, "seen <{", deny=["vault", "key"]),
-    looped("a computed name", {"over": ['{{ index .step (print "va" "ult") "key" }}']}, "vault", deny=["vault.key"]),
     spy("a denied record is read by its global name", [VAULT], "{{ .key }}", HIDES, deny=["vault.key"]),
     spy("a denied global name is read by its record", [VAULT], "{{ .vault.key }}", HIDES, deny=["key"]),
     spy("a denied scope is read by its record", [SAFE], "{{ .vault.key }}", HIDES, deny=["scope.safe.*"]),

@@ -13,7 +13,6 @@ from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
 from gert.kernel.engine.stored import Record, facts_of, outputs_of
 from gert.kernel.engine.unknown import UNKNOWN, Guarded, Unknown, UnknownRead
 from gert.kernel.events.runbook import Failure, ForEachItem, ForEachStart
-from gert.kernel.foundation.globs import Visibility
 from gert.kernel.foundation.secret_refs import is_marked
 from gert.kernel.foundation.values import coerce, show
 from gert.kernel.runbook.documents.modifiers import ForEachBlock
@@ -35,11 +34,10 @@ class Item(msgspec.Struct, frozen=True):
 
 def run_loop(step: Step, block: ForEachBlock, frame: Frame, run_item: RunItem) -> Steps[Result]:
     """Run the step for every item, and keep the results under its id: a list, or with keys a map."""
-    sight = _sight(step, frame)
-    values = _values(block, sight)
+    values = _values(block, frame)
     if isinstance(values, Unknown):
         return (yield from _explore(step, block, frame, run_item))
-    items = list(_items(block, values, sight))
+    items = list(_items(block, values, frame))
     yield frame.say(
         ForEachStart(
             step_id=frame.step_id,
@@ -66,12 +64,6 @@ def run_loop(step: Step, block: ForEachBlock, frame: Frame, run_item: RunItem) -
         for result in results:
             frame.run.reach(result.outcome)
     return total
-
-
-def _sight(step: Step, frame: Frame) -> Frame:
-    """The frame in which the loop's own templates are rendered: they see what the step sees (DECISIONS 66)."""
-    block = step.visibility
-    return frame if block is None else frame.seeing(Visibility(block.allow, block.deny), frame.run.actor)
 
 
 def _explore(step: Step, block: ForEachBlock, frame: Frame, run_item: RunItem) -> Steps[Result]:
@@ -259,7 +251,7 @@ def _as_list(text: str) -> Any:
 def _key(block: ForEachBlock, value: Any, frame: Frame) -> str:
     assert block.key is not None  # noqa: S101 - only called for loops with keys
     frame.reads()
-    data: Mapping[str, Any] = {**frame.data, block.as_: value}
+    data: Mapping[str, Any] = {**frame.state.root, block.as_: value}
     try:
         text = render(block.key, Guarded(data) if frame.run.assumption is not None else data)
     except UnknownRead:

@@ -19,7 +19,7 @@ from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.case import Case
 from gert.kernel.runbook.validate.domain.parallel import global_names
 from gert.kernel.runbook.validate.domain.scopes import ANY_SEGMENT, is_path, scope_key
-from gert.kernel.runbook.validate.domain.templates import loop_templates_of, templates_of
+from gert.kernel.runbook.validate.domain.templates import templates_of
 
 # How many earlier owners of a name are compared, so that checking stays linear.
 MOST_OWNERS: Final = 20
@@ -124,7 +124,7 @@ def _malformed(step: Step) -> Iterator[Finding]:
 def _blind(
     step: Step, items: frozenset[str], allow: Visibility, deny: Visibility, program: Program
 ) -> Iterator[Finding]:
-    for path, template in (*loop_templates_of(step), *templates_of(step)):
+    for path, template in templates_of(step):
         for reference in template.references:
             # What a computed key picks is unknown, but it is below what stands before it.
             words = [str(segment) for segment in takewhile(lambda each: isinstance(each, str), reference.path)]

@@ -22,14 +22,6 @@ def templates_of(step: Step) -> Iterator[tuple[Path, Template]]:
     yield from _own(step)
 
 
-def loop_templates_of(step: Step) -> Iterator[tuple[Path, Template]]:
-    """What the loop of a step renders before its items run."""
-    if step.for_each is not None:
-        yield from _nested(step.for_each.over, step.for_each.at("over"))
-        if step.for_each.key is not None:
-            yield step.for_each.at("key"), step.for_each.key
-
-
 def _own(step: Step) -> Iterator[tuple[Path, Template]]:
     if isinstance(step, ToolStep | ExtensionStep):
         yield from _nested(step.inputs, step.at("inputs"))
