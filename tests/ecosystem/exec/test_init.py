@@ -99,7 +99,7 @@ def test_nothing_it_writes_installs_gert_by_its_name_from_an_index(tmp_path: Pat
     for path in filter(Path.is_file, tmp_path.rglob("*")):
         text = path.read_text()
         assert "pypi.org" not in text, path
-        assert not re.search(r"^\s*(- run: )?(pip|uv|pipx|uvx) .*\bgert(\s|$|\[)", text, re.MULTILINE), path
+        assert not re.search(r"^\s*(- run: )?(pip|uv|pipx|uvx) .*(?<![/\w-])gert(\s|$|\[)", text, re.MULTILINE), path
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_repository_keeps_its_own_readme_and_gitignore(tmp_path: Path) -> None
     (tmp_path / "tools/make.sh").write_text("#!/bin/sh\n")
     before = snapshot(tmp_path)
     ran = gert(tmp_path, "init", ".").ended(0)
-    assert "add `runs/` to it" in ran.out
+    assert "add `runs/` and `approvals/` to it" in ran.out
     after = snapshot(tmp_path)
     assert {path: after[path] for path in before} == before
     assert set(after) - set(before) == set(STARTER) - COURTESY
