@@ -82,6 +82,43 @@ def by_dots_behind_a_link(project: Project, book: Path) -> Path:
     return project.root.parent / "away" / "link" / ".." / "runbooks" / book.name
 
 
+def outside(project: Project) -> Path:
+    """Another project, with a copy of the project's runbook and of its tools."""
+    other = project.root.parent / "outside"
+    shutil.copytree(project.root / "tools", other / "tools")
+    (other / "gert-project.yaml").write_text("name: outside")
+    shutil.copy(project.root / "runbooks" / "book.yaml", other)
+    return other
+
+
+def by_a_link_in_the_project(project: Project, book: Path) -> Path:
+    """A link leads to a link in the project, which leads out of it again."""
+    other = outside(project)
+    (book.parent / "link.yaml").symlink_to(other / "book.yaml")
+    (other / "first.yaml").symlink_to(book.parent / "link.yaml")
+    return other / "first.yaml"
+
+
+def by_a_linked_folder_in_the_project(project: Project, book: Path) -> Path:
+    other = outside(project)
+    (book.parent / "link").symlink_to(other)
+    (other / "first").symlink_to(os.path.relpath(book.parent / "link", other))
+    return other / "first" / "book.yaml"
+
+
+def with_tools_of_the_working_folder(project: Project, book: Path) -> Path:
+    """The runbook lies outside, and its tools are found in the project that gert is called in."""
+    other = outside(project)
+    shutil.rmtree(other / "tools")
+    return other / "book.yaml"
+
+
+def with_tools_by_a_link(project: Project, book: Path) -> Path:
+    other = with_tools_of_the_working_folder(project, book).parent
+    (other / "tools").symlink_to(project.root / "tools")
+    return other / "book.yaml"
+
+
 def hidden(at: str) -> Callable[[Project], str]:
     """The policy that denies lies somewhere in the folder of policies."""
 
@@ -229,6 +266,10 @@ ROW: list[tuple[str, Callable[[Project], str], str]] = [
     ("a runbook that is linked into another project", reached(in_another_project), "denied by floor rule 1"),
     ("a project inside the project", reached(in_a_project_inside), "denied by floor rule 1"),
     ("dots behind a link", reached(by_dots_behind_a_link), "denied by floor rule 1"),
+    ("a link in the project that leads out again", reached(by_a_link_in_the_project), "denied by floor rule 1"),
+    ("a linked folder that leads out again", reached(by_a_linked_folder_in_the_project), "denied by floor rule 1"),
+    ("tools of the working folder", reached(with_tools_of_the_working_folder), "denied by floor rule 1"),
+    ("tools of another project by a link", reached(with_tools_by_a_link), "denied by floor rule 1"),
     ("a policy called .YAML", hidden("policies/deny.YAML"), "denied by floor rule 1"),
     ("a policy called .Yml", hidden("policies/deny.Yml"), "denied by floor rule 1"),
     ("a hidden policy", hidden("policies/.deny.yaml"), "denied by floor rule 1"),
@@ -290,6 +331,27 @@ def test_a_folder_that_cannot_be_read_stops_the_command(project: Project, monkey
         read_policies(Workspace(), [str(project.root / "policies")])
 
 
+def test_a_folder_above_that_cannot_be_read_is_not_taken_for_a_project_file_called_yml(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = floored(project)
+    lstat = os.lstat
+
+    def not_there(path: str) -> os.stat_result:
+        if os.path.dirname(path) == str(project.root):
+            raise PermissionError(13, "Permission denied")
+        return lstat(path)
+
+    monkeypatch.setattr(os, "lstat", not_there)
+    # It counts as a project, so that reading its file says why it cannot be read.
+    assert Workspace().project_roots(str(book.parent)) == (str(project.root),)
+
+
+def test_a_runbook_with_tools_of_its_own_is_not_under_the_project_it_is_called_in(project: Project) -> None:
+    floored(project)
+    project.exec(outside(project) / "book.yaml").ended(0)
+
+
 def test_what_belongs_beside_policies_may_be_there(project: Project) -> None:
     book = floored(project)
     (project.root / "policies" / "deny.yaml").unlink()
@@ -304,3 +366,32 @@ def test_a_project_inside_another_knows_its_groups_and_may_repeat_them(project: 
     project.write("team/gert-project.yaml", {"name": "inner", "groups": {"sre": ["alice"], "dev": ["bob"]}})
     project.exec(book, "--detach", "--as", "bob").ended(0)
     approved(project, "alice").ended(0)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "why"),
+    [
+        pytest.param("policies/base.yaml.bak", DENY, "is in a folder of policies and is not one", id="a backup"),
+        pytest.param("policies/notes.yaml", "a: 1", "`policies/notes.yaml` is not a valid policy", id="no policy"),
+        pytest.param("policies/broken.yaml", "{", "`policies/broken.yaml` is not a valid policy", id="a broken policy"),
+        pytest.param("policies/.git/config", "", None, id="what version control leaves"),
+    ],
+)
+@pytest.mark.parametrize("named", [".", "gert-project.yaml"])
+def test_validate_reports_what_every_run_would_be_refused_for(
+    project: Project, file: str, text: str, why: str | None, named: str
+) -> None:
+    book = floored(project, at="policies/deny.yaml")
+    project.write("policies/deny.yaml", ALLOW.replace("extra", "more"))
+    project.write(file, text)
+    assert (project.exec(book).code == 0) is (why is None)
+    ran = project.gert("validate", named, "--json").ended(0 if why is None else 1)
+    found = next(each for each in ran.said["files"] if each["kind"] == "project")["findings"]
+    assert [(each["rule"], why in each["message"]) for each in found if why] == ([("D45", True)] if why else [])
+
+
+def test_validate_reports_an_empty_folder_of_policies(project: Project) -> None:
+    floored(project)
+    for each in (project.root / "policies").iterdir():
+        each.unlink()
+    assert "there are no policies in" in project.gert("validate", "gert-project.yaml").ended(1).out

@@ -109,6 +109,32 @@ def test_commands_that_run_no_tools_are_closed_where_they_hold_keys(names: list[
     assert ran.stdout == f"{dumpable}\n"
 
 
+SLACK = {"webhook": "${HOOK}", "signing_secret": "${SECRET}", "users": {"U2CERLKJA": "alice@example.com"}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "owned", "dumpable"),
+    [
+        pytest.param({"approvals": {"slack": SLACK}}, True, 0, id="the secret of a channel"),
+        pytest.param({"on_outcome": {"escalated": {"webhook": "${HOOK}"}}}, True, 0, id="the address of a notice"),
+        pytest.param({"approvals": {"slack": SLACK}}, False, 1, id="in a program that uses gert as a library"),
+        pytest.param({}, True, 1, id="no secrets"),
+    ],
+)
+def test_commands_are_closed_where_settings_name_secrets(
+    project: Project, settings: dict[str, object], owned: bool, dumpable: int
+) -> None:
+    project.write("gert-config.yaml", settings)
+    script = (
+        "import ctypes; from gert.ecosystem.executors.own_process import take_over; "
+        "from gert.ecosystem.host.documents import Workspace; from gert.ecosystem.host.settings import settings_for; "
+        f"{'take_over([]); ' if owned else ''}settings_for(Workspace('.'), '.'); "
+        "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=project.root)
+    assert ran.stdout == f"{dumpable}\n"
+
+
 def test_a_program_that_uses_gert_as_a_library_stays_open(project: Project) -> None:
     project.script("works", "true")
     project.runbook(call("work", "works"), tools=["works"])

@@ -7,9 +7,13 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.ecosystem.exec.test_two_users import Machine, User, machine
 from tests.ecosystem.exec.workbench import Project, Ran, finish, is_alive, note, of_type, until
 
 from .attack import Attack, table
+
+USES = (machine,)
+"""Fixtures of another file that tests here ask for by name."""
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists processes")
 
@@ -132,3 +136,99 @@ def test_a_daemon_of_a_completed_step_does_not_hold_up_a_resume(project: Project
 def _parents(pid: int) -> list[int]:
     found = subprocess.run(["ps", "-o", "ppid=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
     return [each for each in map(int, found.split()) if each > 1]
+
+
+# --- processes whose environment an ordinary user cannot read
+
+CLOSED = """
+import ctypes, os, pathlib, sys, time
+if "daemon" in sys.argv and os.fork() == 0:
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+elif "daemon" in sys.argv:
+    time.sleep(0.3)
+    os.kill(os.getppid(), 9)
+    os._exit(0)
+gert = os.getppid()
+ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
+with open("pids", "a") as file:
+    file.write(f"{os.getpid()}\\n")
+if "gert" in sys.argv:
+    os.kill(gert, 9)
+end = time.time() + 60
+while time.time() < end and not os.path.exists("enough"):
+    time.sleep(0.05)
+"""
+PYTHON = "/usr/bin/python3"
+needs_users = pytest.mark.skipif(
+    not os.path.exists(PYTHON) or not hasattr(os, "geteuid") or os.geteuid() != 0,
+    reason="only root can start gert as another user, with a Python that every user can run",
+)
+
+
+@pytest.fixture
+def ann(machine: Machine) -> Iterator[User]:
+    machine.project.write("closed.py", CLOSED)
+    yield machine.ann
+    for pid in filter(is_alive, left(machine)):
+        os.kill(pid, signal.SIGKILL)
+
+
+def left(machine: Machine) -> list[int]:
+    file = machine.ann.home / "pids"
+    return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+
+def killed_as_a_user(machine: Machine, script: str) -> list[str]:
+    """Let a tool kill the gert that called it, and give the words of a resume."""
+    machine.project.note_tool("works", before=f"{script};", outputs={}, action={"extract": {}})
+    machine.project.runbook(note("work", tool="works"), tools=["works"])
+    where = ["--state-dir", str(machine.state)]
+    machine.ann.gert("exec", machine.project.root / "book.yaml", *where).ended(-signal.SIGKILL)
+    (run,) = (machine.state / "runs").iterdir()
+    return ["resume", "--run", run.name, *where]
+
+
+@needs_users
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param("exec {python} {file} gert", id="a tool that cannot be inspected"),
+        pytest.param("exec {python} {file} daemon", id="a daemon that cannot be inspected"),
+        pytest.param("echo $$ >> pids; kill -9 $PPID; exec ssh-agent -D -a ./agent >/dev/null 2>&1", id="an agent"),
+    ],
+)
+def test_nothing_is_called_beside_a_tool_that_cannot_be_inspected(machine: Machine, ann: User, script: str) -> None:
+    if "ssh-agent" in script and not os.path.exists("/usr/bin/ssh-agent"):
+        pytest.skip("there is no ssh-agent")
+    words = killed_as_a_user(machine, script.format(python=PYTHON, file=machine.project.root / "closed.py"))
+    until(lambda: left(machine))
+    [pid] = left(machine)
+    said = ann.gert(*words).ended(3).err
+    assert "`work` may still be running" in said
+    assert f"process {pid} `" in said
+    assert "--allow-running" in said
+    assert left(machine) == [pid], "it was called again"
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not is_alive(pid))
+    machine.project.note_tool("works", before="true;", outputs={}, action={"extract": {}})
+    ann.gert(*words, "--allow-changed").ended(0)
+
+
+@needs_users
+def test_other_processes_that_cannot_be_inspected_do_not_hold_up_a_resume(machine: Machine, ann: User) -> None:
+    """One that ran before the call, and one that a program which still runs has started meanwhile."""
+    file = machine.project.root / "closed.py"
+    run = [PYTHON, str(file)]
+    before = subprocess.Popen(run, user=ann.uid, cwd=ann.home, start_new_session=True)
+    until(lambda: len(left(machine)) == 1)
+    words = killed_as_a_user(machine, "sleep 1.5; test -e killed || { touch killed; kill -9 $PPID; }")
+    beside = subprocess.Popen(run, user=ann.uid, cwd=ann.home, start_new_session=True)
+    until(lambda: len(left(machine)) == 2)
+    try:
+        ann.gert(*words).ended(0)
+    finally:
+        for process in (before, beside):
+            process.kill()
+            process.wait()

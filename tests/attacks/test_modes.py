@@ -44,6 +44,24 @@ def probe_claims_health(*before: dict[str, Any]) -> Callable[[Project], str]:
     return attempt
 
 
+def probe_calls(tool_contract: dict[str, Any], **step: Any) -> Callable[[Project], str]:
+    """Make a probe call a tool that never promised to write nothing."""
+
+    def attempt(project: Project) -> str:
+        project.note_tool("quiet", contract=tool_contract)
+        tool = json.loads((project.root / "tools" / "quiet.tool.yaml").read_text())
+        del tool["contract"]["writes"]
+        project.write("tools/quiet.tool.yaml", tool)
+        project.note_tool("looks", contract=LOOKS)
+        project.runbook(note("one", tool="quiet", **step), note("two", tool="looks"), tools=["quiet", "looks"])
+        said = project.exec("--mode", "probe").ended(0).out
+        assert project.noted() == []
+        assert "may write was left out" in said, "what comes after it would not read what it reads in a real run"
+        return said
+
+    return attempt
+
+
 def denied(*words: str, **step: Any) -> Callable[[Project], str]:
     """Hide a step that policy denies in an arm, and take exit code 0 for permission."""
 
@@ -147,6 +165,14 @@ REPORTED = "what the operator reports has the outputs the contract declares (DEC
 MEASURED = "durations are reproduced from the record, not taken from whoever edits it (DECISIONS 65)"
 
 ATTACKS = [
+    *(
+        Attack(what, why="a probe calls only what promises to write nothing", attempt=attempt, reason="D48")
+        for what, attempt in [
+            ("a probe calls a tool that omits `writes`", probe_calls({"effects": ["network"]})),
+            ("a step promises what its tool does not", probe_calls({"effects": ["network"]}, contract={"writes": []})),
+            ("a step adds the effects", probe_calls({"effects": []}, contract={"effects": ["network"]})),
+        ]
+    ),
     Attack("a probe reads after a write", why=NEVER, attempt=probe_claims_health(WRITE), reason="left out"),
     Attack(
         "a probe reads after a write whose failure is continued",

@@ -1,5 +1,7 @@
 """Attacks beside the steps: ways to take something in, or send it out, that no contract mentions."""
 
+import json
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -101,6 +103,58 @@ def unset(url: str, mode: str = "real", **notice: str) -> Callable[[Project], st
     return attempt
 
 
+def nested(outer: dict[str, Any], inner: dict[str, Any]) -> Callable[[Project], str]:
+    """Send a webhook that the project beside the runbook allows, and the project around it may not."""
+
+    def attempt(project: Project) -> str:
+        with serving(OK) as server:
+            project.write("gert-project.yaml", {"name": "outer", **outer})
+            project.write("team/gert-project.yaml", {"name": "inner", **inner})
+            shutil.copytree(project.root / "tools", project.root / "team" / "tools")
+            book = project.runbook(note("a"), file="team/book.yaml", on_outcome={"resolved": {"webhook": server.url()}})
+            ran = project.exec(book)
+            assert ran.code == 2
+            assert server.requests == []
+            assert project.noted() == []
+        return ran.err
+
+    return attempt
+
+
+def own_key(name: str, text: str, secret: bool, *, by: str = "file") -> Callable[[Project], str]:
+    """Hand one of gert's own keys to a tool."""
+
+    def attempt(project: Project) -> str:
+        key = project.write("of.key", text)
+        key.chmod(0o600)
+        project.write("copy.txt", f"first line\n{text}\nlast line")
+        source = {"file": f"file/{key}", "copy": "file/copy.txt", "env": "env/SHADOW"}[by]
+        project.runbook(note("say", "{{ .it }}"), inputs={"it": {"type": "string", "from": source, "secret": secret}})
+        ran = project.exec(**{name: str(key), "SHADOW": text})
+        assert ran.code != 0
+        assert project.noted() == []
+        return ran.err
+
+    return attempt
+
+
+def own_key_later(project: Project) -> str:
+    """The key is gert's only when the run is resumed."""
+    key = project.write("of.key", "shadow-of-a-key-1")
+    key.chmod(0o600)
+    it = {"type": "string", "from": f"file/{key}", "secret": True}
+    asking = {"rules": [{"default": "require-approval"}]}
+    project.runbook(note("say", "{{ .it }}"), inputs={"it": it}, governance=asking)
+    project.exec("--detach").ended(0)
+    (ticket,) = json.loads(project.gert("approvals", "list", "--json").out)
+    project.gert("approve", ticket["ticket_id"], "--as", "ann").ended(0)
+    run = project.run().folder.name
+    ran = project.gert("resume", "--run", run, "--allow-changed", GERT_APPROVAL_KEY_OPS_FILE=str(key))
+    assert ran.code != 0
+    assert project.noted() == []
+    return ran.err
+
+
 def paging(project: Project) -> str:
     """Without an address PagerDuty is told, with any variable for a key."""
     notice = {"pagerduty_severity": "error", "pagerduty_routing_key": "${SHADOW}"}
@@ -112,6 +166,8 @@ def paging(project: Project) -> str:
 
 NOT_ALLOWED = "no configuration allows the host of"
 NOT_SET = "the environment variable `NOPE_X` is not set"
+OWN_KEY = "holds one of gert's own keys"
+KEY = "shadow-of-a-key-1"
 LOCAL = {"webhook_hosts": ["127.0.0.1"]}
 
 ATTACKS = [
@@ -162,6 +218,20 @@ ATTACKS = [
         unset("https://hooks.example.com/", pagerduty_severity="error", pagerduty_routing_key="${NOPE_X}"),
         NOT_SET,
     ),
+    Attack("a host that only an inner project allows", LEAVES, nested({}, LOCAL), "does not allow the host of"),
+    Attack(
+        "a port that only an inner project allows",
+        LEAVES,
+        nested({"webhook_hosts": ["127.0.0.1:1"]}, LOCAL),
+        "does not allow the host of",
+    ),
+    Attack("a host that only the outer project allows", LEAVES, nested(LOCAL, {}), NOT_ALLOWED),
+    Attack("a key file", ENTERS, own_key("GERT_TRACE_SIGNING_KEY_FILE", KEY, False), OWN_KEY),
+    Attack("a key file as a secret", ENTERS, own_key("GERT_TRACE_SIGNING_KEY_FILE", KEY, True), OWN_KEY),
+    Attack("a key file that ends its line", ENTERS, own_key("GERT_TRACE_SIGNING_KEY_FILE", f"{KEY}\n", True), OWN_KEY),
+    Attack("a copy of a key", ENTERS, own_key("GERT_APPROVAL_SIGNING_KEY_FILE", KEY, True, by="copy"), OWN_KEY),
+    Attack("a variable with a key", ENTERS, own_key("GERT_APPROVAL_KEY_OPS_FILE", KEY, True, by="env"), OWN_KEY),
+    Attack("a key of a run that is resumed", ENTERS, own_key_later, OWN_KEY),
     Attack("PagerDuty with any variable as key", LEAVES, paging, NOT_ALLOWED),
 ]
 
@@ -169,6 +239,17 @@ ATTACKS = [
 @pytest.mark.parametrize("attack", table(ATTACKS))
 def test_attack_fails(attack: Attack, project: Project) -> None:
     attack.fails(project)
+
+
+def test_a_host_is_allowed_where_every_project_around_allows_it(project: Project) -> None:
+    with serving(OK) as server:
+        port = server.url().split(":")[2].split("/")[0]
+        project.write("gert-project.yaml", {"name": "outer", **LOCAL})
+        project.write("team/gert-project.yaml", {"name": "inner", "webhook_hosts": [f"127.0.0.1:{port}"]})
+        shutil.copytree(project.root / "tools", project.root / "team" / "tools")
+        book = project.runbook(note("a"), file="team/book.yaml", on_outcome={"resolved": {"webhook": server.url()}})
+        project.exec(book).ended(0)
+        assert len(server.requests) == 1
 
 
 def test_rules_that_do_not_name_the_effect_do_not_judge_what_has_no_step(project: Project) -> None:

@@ -2,12 +2,15 @@
 
 import json
 import os
+import re
 import stat
+import subprocess
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from gert.ecosystem.host.scaffold import placing
 from gert.ecosystem.host.scaffold.placing import place
@@ -86,6 +89,34 @@ def test_runs_are_not_for_version_control_and_ci_validates_and_tests(tmp_path: P
     workflow = (tmp_path / ".github/workflows/gert.yml").read_text()
     assert "gert validate . --strict" in workflow
     assert "gert test . --coverage" in workflow
+    assert "approvals/" in (tmp_path / ".gitignore").read_text().splitlines()
+
+
+@pytest.mark.parametrize("words", [[], ["--profile", "enforced"]], ids=["runbooks", "an agent"])
+def test_nothing_it_writes_installs_gert_by_its_name_from_an_index(tmp_path: Path, words: list[str]) -> None:
+    """Nothing is released under that name, so another person could be."""
+    gert(tmp_path, "init", ".", "--json", *words).ended(0)
+    for path in filter(Path.is_file, tmp_path.rglob("*")):
+        text = path.read_text()
+        assert "pypi.org" not in text, path
+        assert not re.search(r"^\s*(- run: )?(pip|uv|pipx|uvx) .*(?<![/\w-])gert(\s|$|\[)", text, re.MULTILINE), path
+
+
+@pytest.mark.parametrize(
+    ("source", "installs"),
+    [("", False), ("gert", False), ("gert==1.0", False), ("git+https://git.example.com/gert@0123", True)],
+)
+def test_the_workflow_installs_only_from_an_address(tmp_path: Path, source: str, installs: bool) -> None:
+    begun(tmp_path)
+    workflow = yaml.safe_load((tmp_path / ".github/workflows/gert.yml").read_text())
+    (step,) = [each for each in workflow["jobs"]["test"]["steps"] if each.get("name") == "Install gert"]
+    pip = tmp_path / "bin" / "pip"
+    pip.parent.mkdir()
+    pip.write_text('#!/bin/sh\necho "$@" > installed\n')
+    pip.chmod(0o755)
+    environ = {"PATH": f"{pip.parent}:{os.environ['PATH']}", "SOURCE_OF_GERT": source}
+    ran = subprocess.run(["bash", "-e", "-c", step["run"]], cwd=tmp_path, env=environ, check=False)
+    assert (ran.returncode == 0, (tmp_path / "installed").exists()) == (installs, installs)
 
 
 def test_files_can_be_read_by_those_the_umask_admits(tmp_path: Path) -> None:
@@ -162,7 +193,7 @@ def test_a_repository_keeps_its_own_readme_and_gitignore(tmp_path: Path) -> None
     (tmp_path / "tools/make.sh").write_text("#!/bin/sh\n")
     before = snapshot(tmp_path)
     ran = gert(tmp_path, "init", ".").ended(0)
-    assert "add `runs/` to it" in ran.out
+    assert "add `runs/` and `approvals/` to it" in ran.out
     after = snapshot(tmp_path)
     assert {path: after[path] for path in before} == before
     assert set(after) - set(before) == set(STARTER) - COURTESY

@@ -135,3 +135,73 @@ def test_the_mirror_is_not_counted(project: Project) -> None:
     project.exec().ended(0)
     project.run().trace.unlink()
     project.exec().ended(3)
+
+
+LOOP = {"as": "each", "over": ["a", "b", "c"]}
+ARMS = [
+    {"condition": '{{ eq .found "x" }}', "steps": [note("left", tool="restart")]},
+    {"condition": "default", "steps": [note("right", tool="restart")]},
+]
+
+
+@pytest.mark.parametrize("mode", ["dry-run", "probe"])
+@pytest.mark.parametrize(
+    ("steps", "denied"),
+    [
+        pytest.param([note(f"s{n}", tool="restart") for n in range(3)], ["s2"], id="one step after the other"),
+        pytest.param([note("s", "{{ .each }}", tool="restart", for_each=LOOP)], ["s[2]"], id="items of a loop"),
+        pytest.param(
+            [note("s", "{{ .each }}", tool="restart", for_each={**LOOP, "parallel": True})],
+            ["s[2]"],
+            id="items of a parallel loop",
+        ),
+        pytest.param(
+            [
+                {
+                    "id": "both",
+                    "type": "parallel",
+                    "branches": [
+                        {"label": "l", "steps": [note("a", tool="restart"), note("b", tool="restart")]},
+                        {"label": "r", "steps": [note("c", tool="restart", scope="r")]},
+                    ],
+                }
+            ],
+            ["both"],
+            id="lanes together",
+        ),
+        pytest.param(
+            [{"id": "r", "type": "repeat", "repeat": {"max": 3}, "steps": [note("s", tool="restart")]}],
+            ["r/2/s"],
+            id="iterations of a repeat",
+        ),
+        pytest.param(
+            [call("look", "look"), {"id": "way", "type": "branch", "branches": ARMS}],
+            [],
+            id="arms that exclude each other do not add up",
+        ),
+        pytest.param(
+            [call("look", "look"), note("s", tool="restart", when='{{ eq .found "x" }}'), note("t", tool="restart"),
+             note("u", tool="restart")],
+            [],
+            id="a step that may be skipped does not count behind it",
+        ),
+    ],
+)  # fmt: skip
+def test_a_dry_run_counts_what_it_would_execute(
+    project: Project, steps: list[dict[str, Any]], denied: list[str], mode: str
+) -> None:
+    project.tool("look", ["true"], contract={"effects": ["other"], "writes": ["x"], "outputs": {"found": {}}},
+                 extract={"found": {"from": "stdout"}})  # fmt: skip
+    project.runbook(*steps, tools=("restart", "look"), governance=limited(2))
+    ran = project.exec("--mode", mode, "--json").ended(3 if denied else 0)
+    found = [each["path"] for each in ran.said.get("denied", [])]
+    assert [path[: len(want)] for path, want in zip(found, denied, strict=True)] == denied, ran.said
+    assert project.noted() == []
+
+
+def test_a_dry_run_adds_what_it_would_execute_to_earlier_runs(project: Project) -> None:
+    project.runbook(note("one", tool="restart"), note("two", tool="restart"), tools=("restart",), governance=limited(3))
+    project.exec().ended(0)
+    ran = project.exec("--mode", "dry-run", "--json").ended(3)
+    assert [each["path"] for each in ran.said["denied"]] == ["two"]
+    assert "found 4 with this one" in ran.said["denied"][0]["message"]

@@ -196,6 +196,7 @@ def test_a_run_is_signed_with_the_key_of_the_environment(project: Project) -> No
     trace = project.run().trace
     assert events_in(trace)[-1]["data"]["signature"]
     project.gert("trace", "verify", trace, "--key-id", "prod", **KEY, GERT_TRACE_SIGNING_KEY_ID="prod").ended(0)
+    project.gert("trace", "verify", trace, "--key-id", "prod", **KEY).ended(1)
     project.gert("trace", "verify", trace, "--key-id", "prod", GERT_TRACE_KEY_PROD=KEY["GERT_TRACE_SIGNING_KEY"]).ended(
         0
     )

@@ -1,5 +1,6 @@
 """`gert resume`: what was done is not done again, what is in doubt is asked, and what is not the same is refused."""
 
+import hashlib
 import os
 import resource
 import shutil
@@ -162,6 +163,7 @@ def test_a_choice_for_all_is_one_for_those_in_doubt_only(project: Project) -> No
     project.exec().ended(-signal.SIGKILL)
     project.tool("slow", ["sh", "-c", "exit 0"], contract={"idempotent": True})
     assert "`b`" not in refused(project, 1)  # the tool was changed
+    assert "`both/0/slow` is still running" in refused(project, 3, "--allow-changed")
     said = refused(project, 3, "--allow-changed", "--allow-running")
     assert "/b` happened" in said
     assert "slow" not in said
@@ -181,6 +183,7 @@ def test_two_lanes_in_doubt_are_both_named_and_settled_one_by_one(project: Proje
         lanes(note("l", tool="still", scope="l"), note("b", tool="once", scope="r")), tools=["note", "once", "still"]
     )
     project.exec().ended(-signal.SIGKILL)
+    assert "`both/0/l` is still running" in refused(project, 3)
     said = refused(project, 3, "--allow-running")
     assert "both/0/l`" in said
     assert "both/1/b`" in said
@@ -534,6 +537,49 @@ def test_changes_that_are_accepted_are_on_record(project: Project, killed: Recor
     (said,) = resumed(killed)
     assert said["accepted_changes"] == [f"the runbook `{project.root / 'book.yaml'}`", "the tool `note`"]
     project.verifies(killed)
+
+
+@pytest.fixture
+def accepted(project: Project) -> dict[str, Any]:
+    """A run that waits for approval, and whose changed runbook and tool were accepted."""
+    asks = {"rules": [{"effects": ["files"], "action": "require-approval"}, {"default": "allow"}]}
+    project.runbook(note("a"), tools=["note"], governance=asks)
+    project.exec("--detach").ended(0)
+    edit(project.root / "book.yaml", lambda data: data + b"\n")
+    edit(project.root / "tools/note.tool.yaml", lambda data: data + b"\n")
+    assert "was changed since the run began" in refused(project, 1, "--detach")
+    return resume(project, None, "--allow-changed", "--detach", "--json").ended(0).said
+
+
+@pytest.mark.parametrize(("answer", "code"), [("approve", 0), ("reject", 3)])
+def test_an_accepted_change_need_not_be_accepted_again(
+    project: Project, accepted: dict[str, Any], answer: str, code: int
+) -> None:
+    resume(project, None, "--detach").ended(0)
+    project.gert(answer, accepted["pending"][0]["ticket_id"], "--as", "bob").ended(0)
+    resume(project, None, "--detach").ended(code)
+    first, second = resumed(project.run())
+    assert list(first["accepted_digests"]) == first["accepted_changes"]
+    assert first["accepted_digests"] == second["accepted_digests"]
+    tool = (project.root / "tools/note.tool.yaml").read_bytes()
+    assert first["accepted_digests"]["the tool `note`"] == f"sha256:{hashlib.sha256(tool).hexdigest()}"
+    project.verifies()
+
+
+def test_a_file_that_changes_after_it_was_accepted_has_to_be_accepted_again(
+    project: Project, accepted: dict[str, Any]
+) -> None:
+    edit(project.root / "tools/note.tool.yaml", lambda data: data + b"\n")
+    project.gert("reject", accepted["pending"][0]["ticket_id"], "--as", "bob").ended(0)
+    assert "the tool `note` was changed since it was accepted" in refused(project, 1, "--detach")
+    resume(project, None, "--allow-changed", "--detach").ended(3)
+
+
+def test_another_file_that_changes_later_has_to_be_accepted(project: Project, accepted: dict[str, Any]) -> None:
+    floor = {"apiVersion": "policy/v0", "meta": {"name": "floor"}, "governance": {"rules": [{"default": "allow"}]}}
+    project.write("policies/floor.policy.yaml", floor)
+    project.write("gert-project.yaml", {"name": "bench", "policies": ["policies"]})
+    assert "was changed since the run began" in refused(project, 1, "--detach")
 
 
 @pytest.mark.parametrize(

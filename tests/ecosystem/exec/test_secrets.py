@@ -281,7 +281,7 @@ def test_a_tool_sees_what_it_declares_and_no_more(cage: Cage, name: str) -> None
     assert seen[name] == CANARIES[name]
 
 
-def test_nothing_of_gert_is_inherited(cage: Cage, tmp_path: Path) -> None:
+def test_nothing_of_gert_is_inherited_but_the_id_of_the_run(cage: Cage, tmp_path: Path) -> None:
     ours = {
         "GERT_TRACE_SIGNING_KEY": "sK8signing-canary",
         "GERT_STATE_DIR": str(tmp_path / "state"),
@@ -289,7 +289,7 @@ def test_nothing_of_gert_is_inherited(cage: Cage, tmp_path: Path) -> None:
         "GERT_ANYTHING": "aT6anything",
     }
     seen = seen_by(cage, declares=[], book=[], **ours)
-    assert [name for name in seen if name.startswith("GERT_")] == []
+    assert [name for name in seen if name.startswith("GERT_")] == ["GERT_PARENT_RUN_ID"]
     assert not set(ours.values()) & set(seen.values())
 
 

@@ -246,7 +246,10 @@ def test_the_project_folder_leads_to_the_tickets_as_well(machine: Machine) -> No
     assert ticket in there.gert("approvals", "list").ended(0).out
     there.gert("approve", ticket, "--as", "bob", "--key", str(machine.bob.home / "bob.key")).ended(0)
     elsewhere = machine.bob.gert("approvals", "list", "--all", GERT_STATE_DIR=str(machine.project.root)).ended(0)
-    assert "approved" in elsewhere.out
+    assert ticket in elsewhere.out
+    shown = machine.bob.gert("approvals", "show", ticket, GERT_STATE_DIR=str(machine.project.root)).ended(0)
+    assert "bob approved" in shown.out
+    assert "counts once the run has verified the signature" in shown.out
 
 
 # --- apart

@@ -146,7 +146,7 @@ class TestOpening:
         try:
             with pytest.raises(UsageError, match="needs asyncpg") as caught:
                 PostgresLedger("postgresql://localhost/x")
-            assert caught.value.hint == "pip install 'gert[postgres]'"
+            assert caught.value.hint == "pip install asyncpg"
         finally:
             faults.driver.cache_clear()
 

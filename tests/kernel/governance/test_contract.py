@@ -23,16 +23,16 @@ UNKNOWN = frozenset(("unknown",))
 @pytest.mark.parametrize(
     ("layers", "expected"),
     [
-        pytest.param((), Contract(), id="nothing declared is the strictest contract"),
-        pytest.param((NOTHING, NOTHING), Contract(), id="empty layers change nothing"),
+        pytest.param((), Contract(omits_writes=True), id="nothing declared is the strictest contract"),
+        pytest.param((NOTHING, NOTHING), Contract(omits_writes=True), id="empty layers change nothing"),
         pytest.param(
             (Declared(effects=NETWORK, deterministic=True), NOTHING, NOTHING),
-            Contract(effects=NETWORK, deterministic=True),
+            Contract(effects=NETWORK, deterministic=True, omits_writes=True),
             id="what inner layers omit is inherited",
         ),
         pytest.param(
             (Declared(effects=NETWORK), Declared(effects=PODS)),
-            Contract(effects=NETWORK | PODS),
+            Contract(effects=NETWORK | PODS, omits_writes=True),
             id="effects of all layers add up",
         ),
         pytest.param(
@@ -42,17 +42,17 @@ UNKNOWN = frozenset(("unknown",))
         ),
         pytest.param(
             (Declared(idempotent=True), Declared(idempotent=False)),
-            Contract(idempotent=False),
+            Contract(idempotent=False, omits_writes=True),
             id="a promise can be withdrawn",
         ),
         pytest.param(
             (Declared(idempotent=False), Declared(idempotent=True)),
-            Contract(idempotent=False),
+            Contract(idempotent=False, omits_writes=True),
             id="a promise cannot be given back",
         ),
         pytest.param(
             (Declared(effects=NETWORK), Declared(idempotent=True)),
-            Contract(effects=NETWORK, idempotent=True),
+            Contract(effects=NETWORK, idempotent=True, omits_writes=True),
             id="an action may promise what its tool leaves open",
         ),
         pytest.param(

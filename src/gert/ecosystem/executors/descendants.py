@@ -8,6 +8,7 @@ cleared its environment, left the session and lost its parent is found only wher
 """
 
 import os
+import time
 from collections.abc import Iterable
 from typing import Final
 
@@ -17,6 +18,7 @@ from gert.ecosystem.executors.process_table import (
     Table,
     clock,
     command_line,
+    is_closed,
     is_running,
     listed_at,
     send,
@@ -28,6 +30,7 @@ MARK: Final = "_GERT_CALL"
 """The variable that holds the mark; the variables that begin with GERT_ are gert's own, and no tool gets them."""
 
 _NAME: Final = MARK.encode()
+_INIT: Final = 1
 _SLACK: Final = 1.0
 """Seconds by which the clocks of gert and of the process table may differ."""
 _SHARED: Final = 0.05
@@ -52,6 +55,36 @@ def marked(marks: Iterable[str]) -> list[tuple[str, int, str]]:
     entries = Table().entries
     found = {pid: mark for pid in entries if pid != os.getpid() for mark in _marks(pid) & wanted.keys()}
     return [(wanted[found[pid]], pid, command_line(pid)) for pid in sorted(found) if entries[pid].parent not in found]
+
+
+def closed_orphans(since: float) -> list[tuple[int, str]]:
+    """Processes of this user that may be left of a killed gert, and cannot be asked for their mark: with the command.
+
+    They started after `since` (as `time.time` counts), their environment cannot be read, and they are what a tool of a
+    killed gert is: outside the session of their parent, which is a process that adopts orphans.
+    """
+    table = Table()
+    started = since - time.time() + table.taken - _SLACK
+    own = table.ancestors(os.getpid())
+    candidates = [each for each in table.entries.values() if each.pid not in own and each.started >= started]
+    return [
+        (each.pid, command_line(each.pid))
+        for each in sorted(candidates, key=lambda entry: entry.pid)
+        if each.pid != os.getpid() and _is_orphan(each, table, own) and is_closed(each.pid)
+    ]
+
+
+def _is_orphan(entry: Entry, table: Table, own: set[int]) -> bool:
+    parent = table.entries.get(entry.parent)
+    if parent is None or parent.session == entry.session:
+        return parent is None
+    is_outer_gert = parent.pid in own and is_closed(parent.pid)
+    return parent.pid == _INIT or is_outer_gert or _is_systemd(parent.pid)
+
+
+def _is_systemd(pid: int) -> bool:
+    """Whether a process is the systemd of a user, which adopts what init adopts elsewhere."""
+    return os.path.basename(command_line(pid).partition(" ")[0]) == "systemd"
 
 
 def _marks(pid: int) -> set[bytes]:

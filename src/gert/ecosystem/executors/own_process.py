@@ -35,6 +35,12 @@ def is_owned() -> bool:
     return _owned.is_set()
 
 
+def hold_secrets() -> None:
+    """Before secrets are used that the settings name: keep other processes of the user from reading them."""
+    if _owned.is_set():
+        refuse_inspection()
+
+
 def prepare_for_tools() -> None:
     """Before the first tool: adopt what tools leave behind, and keep tools from looking into this process."""
     if _owned.is_set() and sys.platform == "linux":

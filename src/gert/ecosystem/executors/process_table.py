@@ -34,6 +34,14 @@ class Table:
         for entry in self.entries.values():
             self._children.setdefault(entry.parent, []).append(entry.pid)
 
+    def ancestors(self, pid: int) -> set[int]:
+        """The processes that started a process, and those that started them."""
+        found: set[int] = set()
+        while (entry := self.entries.get(pid)) is not None and entry.parent not in found:
+            pid = entry.parent
+            found.add(pid)
+        return found
+
     def with_descendants(self, pids: set[int]) -> set[int]:
         """These processes and everything they started, as far as the parents in between still run."""
         found, waiting = set(pids), list(pids)
@@ -69,6 +77,27 @@ def variable(pid: int, name: bytes) -> bytes | None:
         return None
     _, found, rest = block.partition(b"\0" + name + b"=")
     return rest.partition(b"\0")[0] if found else None
+
+
+def is_closed(pid: int) -> bool:
+    """Whether a process of this user does not let gert read its environment, as setuid programs and agents do."""
+    try:
+        with open(f"{_PROC}/{pid}/environ", "rb"):
+            return False
+    except PermissionError:
+        return sys.platform != "win32" and os.getuid() in _users(pid)
+    except OSError:
+        return False
+
+
+def _users(pid: int) -> set[int]:
+    """The real, effective and saved user of a process; the files in /proc of one that is closed belong to root."""
+    try:
+        with open(f"{_PROC}/{pid}/status", "rb") as file:
+            lines = [line.split()[1:4] for line in file if line.startswith(b"Uid:")]
+    except OSError:
+        return set()
+    return {int(number) for numbers in lines for number in numbers}
 
 
 def command_line(pid: int) -> str:

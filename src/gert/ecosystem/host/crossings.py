@@ -1,6 +1,6 @@
 """What enters and leaves a run without a step: inputs that are read, and webhooks of the runbook (DECISIONS 81)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -83,8 +83,15 @@ def _refused_host(address: str, template: str, settings: Settings) -> str | None
         host, port = destination(address)
     except InputError:
         return None  # nothing is sent to it, which the run records
-    allowed = {each.lower() for each in settings.webhook_hosts}
-    if host in allowed or f"{host}:{port}" in allowed:
-        return None
     # What a variable holds may be a secret, so the address is shown as it is written.
-    return f"no configuration allows the host of `{shown(template)}`; add it to `webhook_hosts` in the project"
+    if not _allows(settings.webhook_hosts, host, port):
+        return f"no configuration allows the host of `{shown(template)}`; add it to `webhook_hosts` in the project"
+    for project, hosts in settings.outer_hosts.items():
+        if not _allows(hosts, host, port):
+            return f"`{project}` does not allow the host of `{shown(template)}`; add it to `webhook_hosts` there, too"
+    return None
+
+
+def _allows(hosts: Iterable[str], host: str, port: int) -> bool:
+    allowed = {each.lower() for each in hosts}
+    return host in allowed or f"{host}:{port}" in allowed

@@ -7,7 +7,8 @@ import msgspec
 
 from gert.ecosystem.host.collector import without_collector
 from gert.ecosystem.host.facts import facts_for
-from gert.ecosystem.host.files import is_file, is_there, read_document, runbook_of, yaml_files
+from gert.ecosystem.host.files import hops, is_file, is_there, read_document, runbook_of, yaml_files
+from gert.ecosystem.host.policy_files import policy_files
 from gert.errors import DocumentError, GertError, UsageError
 from gert.kernel.runbook.document import Document, is_foreign, load
 from gert.kernel.runbook.documents.project import CONFIG_FILES, PROJECT_FILE, Config
@@ -59,7 +60,8 @@ class Workspace:
         facts = facts_for(self.configs(folder), self._outer_configs(folder))
         if isinstance(document.model, Config):
             missing = [path for path in document.model.policies if not os.path.exists(os.path.join(folder, path))]
-            facts = msgspec.structs.replace(facts, absent=frozenset(missing))
+            refused = dict(self._refused(document.model, folder)) if document.is_sound else {}
+            facts = msgspec.structs.replace(facts, absent=frozenset(missing), refused=refused)
         program: Program | None = None
         secrets: tuple[SecretNeed, ...] = ()
         if document.kind == "runbook" and document.model is not None:
@@ -77,12 +79,31 @@ class Workspace:
             else:
                 yield self.check(name)
 
+    def _refused(self, config: Config, folder: str) -> Iterator[tuple[str, str]]:
+        """The policies of a project or configuration that every run would stop at, and why."""
+        for path in config.policies:
+            named = os.path.join(folder, path)
+            if os.path.exists(named):
+                try:
+                    checked = [self.check(file, kind="policy") for file in policy_files([named])]
+                except GertError as problem:
+                    yield path, problem.message
+                    continue
+                wrong = next((each for each in checked if not each.document.is_sound), None)
+                if wrong is not None:
+                    yield path, f"`{self._shown(wrong.file)}` is not a valid policy"
+
     def program(self, file: str) -> Checked:
         """A runbook with its tools, validated once however often it is asked for."""
         key = os.path.abspath(file)
         if key not in self._programs:
             self._programs[key] = self.check(file, kind="runbook")
         return self._programs[key]
+
+    def files_of(self, file: str, program: Program) -> list[str]:
+        """The paths of a runbook and of its tools."""
+        found = (lookup.file for lookup in program.lookups.values() if lookup.file is not None)
+        return [os.path.join(self.working, each) for each in (file, *found)]
 
     def _folder(self, folder: str) -> Iterator[Checked]:
         found = False
@@ -149,16 +170,16 @@ class Workspace:
         """The nearest folder, this one or above, that holds a project file."""
         return next(iter(self.project_roots(folder)), None)
 
-    def project_roots(self, folder: str) -> tuple[str, ...]:
-        """Every folder, this one or above, that holds a project file, nearest first.
+    def project_roots(self, path: str) -> tuple[str, ...]:
+        """Every folder, this one or above, that holds a project file, nearest first; of a file, those around it.
 
-        Above a folder is what its name says, and where it really is: a link leads out of no project.
+        Above a path is what its name says, and what is above each link on the way: a link leads out of no project.
         """
-        if folder not in self._roots:
-            named, real = _above(folder), _above(os.path.realpath(folder))
-            found = {os.path.realpath(each): each for each in reversed((*named, *real)) if _is_root(each)}
-            self._roots[folder] = tuple(reversed(found.values()))
-        return self._roots[folder]
+        if path not in self._roots:
+            above = dict.fromkeys(each for hop in hops(path) for each in _above(hop))
+            found = {os.path.realpath(each): each for each in reversed(above) if _is_root(each)}
+            self._roots[path] = tuple(reversed(found.values()))
+        return self._roots[path]
 
     def _program(self, document: Document, folder: str) -> Program:
         runbook: Runbook = document.model
@@ -219,7 +240,7 @@ def _above(folder: str) -> Iterator[str]:
 def _is_root(folder: str) -> bool:
     """Whether a folder holds a project file; one that is broken or spelled wrongly is not passed over."""
     other = os.path.join(folder, os.path.splitext(PROJECT_FILE)[0] + ".yml")
-    if is_there(other):
+    if os.path.lexists(other):
         raise DocumentError(f"`{other}` is not read: the file of a project is called `{PROJECT_FILE}`")
     return is_there(os.path.join(folder, PROJECT_FILE))
 

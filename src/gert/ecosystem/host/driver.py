@@ -157,12 +157,12 @@ class Driver:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def cancel(self, reason: str) -> None:
+    def cancel(self, reason: str, *, even_finally: bool = False) -> None:
         """Stop what is under way: every open question is answered with a cancellation, no lane begins any more.
 
-        The steps of `finally` run however the run ended, so they are not stopped.
+        The steps of `finally` run however the run ended, so they are stopped only where nothing is at stake.
         """
-        if self._wish is not None or self._is_finally:
+        if self._wish is not None or (self._is_finally and not even_finally):
             return
         self._wish = reason
         # As an answer to nobody's question: so it stands in the log where it happened. Before answers that nobody has

@@ -98,7 +98,7 @@ def explain_whole(file: str, step_id: str | None = None, policy_files: Iterable[
     program = sound(checked).program
     if program is None:
         raise DocumentError(f"`{file}` is not a runbook")
-    settings = settings_for(workspace, os.path.dirname(os.path.abspath(file)), runbook=file)
+    settings = settings_for(workspace, os.path.dirname(os.path.abspath(file)), files=workspace.files_of(file, program))
     policies = floor_for(workspace, file, program, policy_files, settings).policies
     explained = list(explained_steps(program, policies))
     if step_id is None:

@@ -13,6 +13,7 @@ from gert.kernel.runbook.tree import Map
 YAML_SUFFIXES: Final = (".yaml", ".yml")
 OUR_FOLDER: Final = ".gert"
 SCENARIOS: Final = "scenarios"
+MAX_LINKS: Final = 40
 SKIPPED_FOLDERS: Final = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 
 
@@ -95,6 +96,32 @@ def is_there(path: str) -> bool:
     except OSError:
         return True
     return True
+
+
+def hops(path: str) -> Iterator[str]:
+    """Where a path leads: the path as it is named, every link on the way, and the real path."""
+    yield os.path.abspath(path)
+    for _ in range(MAX_LINKS):
+        link, rest = _first_link(path)
+        if link is None:
+            yield os.path.realpath(path)
+            return
+        yield link
+        path = os.path.join(os.path.dirname(link), os.readlink(link), *rest)
+    raise DocumentError(f"`{path}` cannot be read: more than {MAX_LINKS} links lead there")
+
+
+def _first_link(path: str) -> tuple[str | None, list[str]]:
+    """The first link in a path and what follows it; `..` is above where the links before it lead."""
+    drive, *parts = os.path.join(os.getcwd(), path).replace(os.altsep or os.sep, os.sep).split(os.sep)
+    at = drive + os.sep
+    for index, part in enumerate(parts):
+        if part in ("", os.curdir):
+            continue
+        at = os.path.dirname(at) if part == os.pardir else os.path.join(at, part)
+        if os.path.islink(at):
+            return at, parts[index + 1 :]
+    return None, []
 
 
 def is_searched(name: str) -> bool:

@@ -51,7 +51,9 @@ class Prepared:
             raise DocumentError(f"`{options.file}` is not a runbook")
         self.program: Program = self.checked.program
         folder = os.path.dirname(os.path.abspath(options.file))
-        self.settings: Settings = settings_for(workspace, folder, options.config, environ, runbook=options.file)
+        self.settings: Settings = settings_for(
+            workspace, folder, options.config, environ, files=workspace.files_of(options.file, self.program)
+        )
         self.floor: Floor = floor_for(workspace, options.file, self.program, options.policies, self.settings)
         self.groups = dict(self.settings.groups)
         self.state = state_dir(options.state_dir, workspace.project_root(folder), environ)
@@ -96,8 +98,17 @@ class Prepared:
         return min((limit for limit in limits if limit is not None), default=None)
 
     def redactor(self, inputs: ResolvedInputs) -> Redactor:
-        """Everything that must not be shown: declared secrets, secret inputs, our own keys and passwords."""
+        """Everything that must not be shown: declared secrets, secret inputs, our own keys and passwords.
+
+        An input that holds one of our keys is an error: a tool would be given it, and could sign or approve with it.
+        """
         ours = list(_our_keys(self.environ))
+        keys = Redactor([form for key in ours for form in (key, key.strip())])
+        for name, value in {**inputs.values, **inputs.secrets}.items():
+            if keys.value(value).masked:
+                raise InputError(
+                    f"the input `{name}` holds one of gert's own keys", hint="keys of gert are never given to tools"
+                )
         ours += [self.environ.get(name, "") for name in secret_variables(self.program.runbook.meta, self.settings)]
         if isinstance(self.database, Dsn):
             ours += self.database.passwords

@@ -6,12 +6,13 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 import msgspec
 from msgspec import field
 
-from gert.ecosystem.executors.descendants import mark_for, marked
+from gert.ecosystem.executors.descendants import closed_orphans, mark_for, marked
 from gert.ecosystem.host.intake import Intake
 from gert.ecosystem.host.worlds import World
 from gert.errors import InDoubt, InputError, OutputsMissing, UsageError
 from gert.kernel.engine.asks import AnyAnswer, Ask, CallExtension, CallPreview, CallTool, ToolAnswer
 from gert.kernel.engine.inputs import fit
+from gert.kernel.events.envelope import decode, parse_timestamp
 from gert.kernel.events.runbook import Failure, StepReconciled
 from gert.kernel.events.vocabulary import Reconciliation
 from gert.kernel.foundation.redaction import PLACEHOLDER
@@ -145,20 +146,43 @@ def _missing(choice: Choice, ask: Call) -> Iterator[Missing]:
             yield Missing(choice.path, name, parameter)
 
 
-def require_ended(run_id: str, announced: Iterable[Ask[Any]]) -> None:
-    """Refuse to call anything while a process of an open call still runs on this machine."""
-    steps = {mark_for(run_id, ask.key): ask.path for ask in announced if isinstance(ask, CallTool | CallPreview)}
+def require_ended(run_id: str, announced: Iterable[Ask[Any]], recorded: Iterable[bytes]) -> None:
+    """Refuse to call anything while a process of an open call still runs on this machine, or may.
+
+    recorded: the events of the run; they say when the open calls were made
+    """
+    calls = [ask for ask in announced if isinstance(ask, CallTool | CallPreview)]
+    steps = {mark_for(run_id, ask.key): ask.path for ask in calls}
     found = marked(steps)
-    if not found:
-        return
-    mark, pid, command = found[0]
-    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-    pids = " ".join(str(each) for _, each, _ in found[:_MOST_NAMED])
-    raise InDoubt(
-        f"`{steps[mark]}` is still running, and the gert that started it has ended: process {pid} "
-        f"`{printable(command)}`{more}",
+    if found:
+        raise _running(
+            f"`{steps[found[0][0]]}` is still running, and the gert that started it has ended",
+            [(pid, command) for _, pid, command in found],
+        )
+    closed = closed_orphans(_first_moment(set(steps.values()), recorded)) if calls else []
+    if closed:
+        raise _running(
+            f"`{calls[0].path}` may still be running: a process that started after it began does not let gert see "
+            "which call it belongs to",
+            closed,
+        )
+
+
+def _running(message: str, found: list[tuple[int, str]]) -> InDoubt:
+    (pid, command), *others = found
+    more = f", and {len(others)} more" if others else ""
+    pids = " ".join(str(each) for each, _ in found[:_MOST_NAMED])
+    return InDoubt(
+        f"{message}: process {pid} `{printable(command)}`{more}",
         hint=f"wait for it to end, or end it with `kill {pids}`, and resume; `--allow-running` resumes beside it",
     )
+
+
+def _first_moment(paths: set[str], recorded: Iterable[bytes]) -> float:
+    """When the first of these steps began; the start of the run where the record does not say."""
+    events = [decode(line) for line in recorded]
+    of_steps = [event for event in events if event.path in paths]
+    return min((parse_timestamp(each.timestamp).timestamp() for each in of_steps or events), default=0.0)
 
 
 def _require_open(said: Mapping[str, Reconciliation], calls: list[Call]) -> None:

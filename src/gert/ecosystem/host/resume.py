@@ -1,7 +1,7 @@
 """Going on with a run: the recorded answers first, the live world after (DECISIONS 35)."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
@@ -134,10 +134,13 @@ async def _resume(
         run = _options(options, state)
         prepared = Prepared(run, environ, Workspace(stored=record.documents))
         require_supported(prepared.program)
-        changed = list(changes(prepared, state))
-        if changed and not options.allow_changed:
+        changed = changes(prepared, state)
+        accepted = _accepted(record) if changed else {}
+        new = [name for name, digest in changed.items() if accepted.get(name) != digest]
+        if new and not options.allow_changed:
+            since = "it was accepted" if new[0] in accepted else "the run began"
             raise IntegrityError(
-                f"{changed[0]} was changed since the run began",
+                f"{new[0]} was changed since {since}",
                 hint="`gert resume --allow-changed` goes on with what is there now, and records it",
             )
         if record.private is not None:
@@ -157,6 +160,7 @@ async def _resume(
             answered=len(answers),
             ticket_id=options.ticket,
             accepted_changes=tuple(changed),
+            accepted_digests=changed,
         )
         mirror = _mirror(record, options)
         journal = ResumeJournal(
@@ -176,7 +180,7 @@ async def _resume(
         timeout = _time_left(prepared, record)
         waits = run.approvals == "detach" and (timeout is None or timeout > 0)
         tickets = tickets_for_run(prepared.state, environ, prepared.settings) if waits else None
-        go_live = _go_live(journal, reconciled, options, tickets, world.binding)
+        go_live = _go_live(journal, record.lines, reconciled, options, tickets, world.binding)
         journal.on_end = partial(go_live, [])
         return await conduct(
             Stage(
@@ -200,6 +204,7 @@ async def _resume(
 
 def _go_live(
     journal: ResumeJournal,
+    lines: Iterable[bytes],
     world: Reconciled,
     options: ResumeOptions,
     tickets: Tickets | None,
@@ -216,7 +221,7 @@ def _go_live(
                 hint=f"it waits for {', '.join(f'`{ticket}`' for ticket in waited)}" if waited else None,
             )
         if not options.allow_running:
-            require_ended(options.run_id, announced)
+            require_ended(options.run_id, announced, lines)
         choices = settle_doubts(announced, options.reconcile, options.reconcile_outputs)
         if journal.repeats and announced and all(map(is_open, announced)):
             # Everything waits as it did: that an operator has looked is nothing to write down.
@@ -299,17 +304,26 @@ def _options(options: ResumeOptions, state: RunState) -> RunOptions:
     )
 
 
-def changes(prepared: Prepared, state: RunState) -> Iterator[str]:
-    """What is not as it was when the run began."""
+def changes(prepared: Prepared, state: RunState) -> dict[str, str]:
+    """What is not as it was when the run began, and its digest now; that of what is gone is empty."""
+    found = {}
     if prepared.checked.document.digest != state.runbook_hash:
-        yield f"the runbook `{state.file}`"
+        found[f"the runbook `{state.file}`"] = prepared.checked.document.digest
     for kind, before, after in (
         ("the tool", state.tool_hashes, prepared.tool_hashes),
         ("the policy", state.policy_hashes, prepared.floor.digests),
     ):
         for name in dict.fromkeys((*before, *after)):
             if before.get(name) != after.get(name):
-                yield f"{kind} `{name}`"
+                found[f"{kind} `{name}`"] = after.get(name, "")
+    return found
+
+
+def _accepted(record: Record) -> Mapping[str, str]:
+    """The changes that the last resume accepted: each holds while the file has the digest it had then."""
+    events = map(decode, record.lines)
+    resumed = [event.data.get("accepted_digests") for event in events if event.type == RunResumed.type]
+    return (resumed[-1] or {}) if resumed else {}
 
 
 async def _inputs(

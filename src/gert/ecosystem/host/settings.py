@@ -7,12 +7,13 @@ takes it away.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 from msgspec import field
 
+from gert.ecosystem.executors.own_process import hold_secrets
 from gert.ecosystem.host.documents import Checked, Workspace
 from gert.ecosystem.host.facts import facts_for
 from gert.ecosystem.host.files import read_document
@@ -38,6 +39,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     on_outcome: whom to tell, by outcome category
     policies: files and folders that are the floor
     webhook_hosts: where runbooks may send webhooks of their own
+    outer_hosts: the same of every other project around the runbook, by its file; each of them has to allow a host
     group_files: the file that each group is from
     demanded: further ones that the environment names, as they are written there
     files: what was read, weakest first
@@ -51,6 +53,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     providers: Mapping[str, Any] = field(default_factory=dict)
     approvals: ApprovalsBlock | None = None
     webhook_hosts: tuple[str, ...] = ()
+    outer_hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     group_files: Mapping[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
 
@@ -61,16 +64,25 @@ def settings_for(
     config: str | None = None,
     environ: Mapping[str, str] = os.environ,
     *,
-    runbook: str | None = None,
+    files: Sequence[str] = (),
 ) -> Settings:
-    """The settings for a folder, or a runbook in it; what cannot be read might have set a floor, so it is an error."""
+    """The settings for a folder; what cannot be read might have set a floor, so it is an error.
+
+    files: a runbook in the folder and after it its tools, wherever they are: the projects around them hold as well
+    """
     settings = _read(_files(workspace, folder, config))
-    for root in _other_roots(workspace, folder, runbook):
-        settings = _under(settings, _read(workspace.config_files(root)))
+    # The webhooks are the runbook's: a project that only lends it tools has no say in where they go.
+    around = _other_roots(workspace, folder, files[:1])
+    for place, root in _other_roots(workspace, folder, files).items():
+        outer = _read(workspace.config_files(root))
+        hosts = {os.path.join(root, PROJECT_FILE): outer.webhook_hosts} if place in around else {}
+        settings = _under(settings, outer, hosts)
     # Set to nothing is not the same as not set: somebody meant a floor, and it is missing.
     demanded = tuple(environ[POLICY].split(os.pathsep)) if POLICY in environ else ()
     chosen = environ.get(TRACES_DIR)
     traces = _path(workspace.working, chosen) if chosen else settings.traces_dir
+    if any("${" in text for text in _addresses(settings) if text is not None):
+        hold_secrets()
     return msgspec.structs.replace(settings, traces_dir=traces, demanded=demanded)
 
 
@@ -87,7 +99,7 @@ def secret_variables(meta: RunbookMeta, settings: Settings) -> Iterator[str]:
 
     They are nobody's but ours: whoever has the secret that answers are signed with could approve what it does itself.
     """
-    texts = [text for text in _addresses(meta, settings) if text is not None and "${" in text]
+    texts = [text for text in _addresses(settings, meta.on_outcome) if text is not None and "${" in text]
     if texts:
         from gert.ecosystem.notify.addresses import secret_references  # most runs tell nobody
 
@@ -95,8 +107,8 @@ def secret_variables(meta: RunbookMeta, settings: Settings) -> Iterator[str]:
             yield from secret_references(text)
 
 
-def _addresses(meta: RunbookMeta, settings: Settings) -> Iterator[str | None]:
-    for notice in (*notices_of(meta.on_outcome).values(), *settings.on_outcome.values()):
+def _addresses(settings: Settings, own: OnOutcome | None = None) -> Iterator[str | None]:
+    for notice in (*notices_of(own).values(), *settings.on_outcome.values()):
         yield from (notice.webhook, notice.pagerduty_routing_key)
     said = settings.approvals
     if said is None:
@@ -151,15 +163,18 @@ def where_recorded(options: RunOptions, settings: Settings, runbook: str, run_id
     return msgspec.structs.replace(options, trace=trace_file(settings.traces_dir, runbook, run_id))
 
 
-def _other_roots(workspace: Workspace, folder: str, runbook: str | None) -> Iterator[str]:
-    """The projects around a folder and a runbook, without the nearest one of the folder, nearest first."""
-    places = [folder] if runbook is None else [folder, os.path.dirname(os.path.realpath(runbook))]
-    roots = dict.fromkeys(root for place in places for root in workspace.project_roots(place))
-    roots.pop(workspace.project_root(folder) or "", None)
-    yield from roots
+def _other_roots(workspace: Workspace, folder: str, files: Iterable[str]) -> dict[str, str]:
+    """The projects around a folder and around files, by their real path, without the nearest one of the folder."""
+    nearest = workspace.project_root(folder)
+    found = (root for place in (folder, *files) for root in workspace.project_roots(place))
+    # Links give one project several names.
+    roots = {os.path.realpath(root): root for root in found}
+    if nearest is not None:
+        del roots[os.path.realpath(nearest)]
+    return roots
 
 
-def _under(inner: Settings, outer: Settings) -> Settings:
+def _under(inner: Settings, outer: Settings, hosts: Mapping[str, tuple[str, ...]]) -> Settings:
     """Settings with what another project around says: an inner project, or a link into it, takes nothing away."""
     for name in sorted(inner.groups.keys() & outer.groups.keys()):
         if set(inner.groups[name]) != set(outer.groups[name]):
@@ -174,6 +189,7 @@ def _under(inner: Settings, outer: Settings) -> Settings:
         policies=tuple(dict.fromkeys((*outer.policies, *inner.policies))),
         groups={**outer.groups, **inner.groups},
         group_files={**outer.group_files, **inner.group_files},
+        outer_hosts={**inner.outer_hosts, **hosts},
     )
 
 

@@ -253,6 +253,8 @@ def left_out(contract: Contract, allowed: Set[str], mode: str = "probe") -> str 
         return "its contract does not say what it touches"
     if contract.writes:
         return f"it writes {' '.join(sorted(contract.writes))}"
+    if contract.hides_writes:
+        return "its contract has effects and omits `writes` (D48): declare `writes: []` if it writes nothing"
     if others := sorted(contract.effect_tags - set(map(str.lower, allowed))):
         wanted = ",".join([*sorted(allowed), *others])
         return f"a {mode} may not have the effect {' '.join(others)}, unless: --probe-allow-effects {wanted}"

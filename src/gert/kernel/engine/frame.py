@@ -91,9 +91,8 @@ class Run:
     """What all lanes of a run share: plans, what deterministic steps gave before, and outcomes found in a dry run."""
 
     __slots__ = (
-        "_executed",
-        "_executions",
         "_remembered",
+        "_targets",
         "actor",
         "assumption",
         "denied",
@@ -132,8 +131,7 @@ class Run:
         self.missing: dict[str, list[MissingKey]] = {}
         """Keys that templates have looked for in vain, by the path of their step, until they are on record."""
         self.warnings: dict[tuple[str, str], str] = {}
-        self._executed: dict[str, int] = {}
-        self._executions: dict[int, int] = {}
+        self._targets: dict[int, str] = {}
         self._remembered: dict[str, dict[bytes, dict[str, Any]]] = {}
 
     def miss(self, loop: str, key: str, keys: Iterable[str]) -> None:
@@ -162,27 +160,14 @@ class Run:
         if result.failure is not None and result.stops and result.failure.kind not in NEVER_CONTINUED:
             self.guesses += 1
 
-    def executions(self, step: Step, state: State) -> int:
-        """How often a step was about to execute, this time included.
+    def count(self, step: Step, target: str, state: State) -> None:
+        """Count one more execution of a step, and so of its target."""
+        self._targets[id(step)] = target
+        state.executions[id(step)] = state.executions.get(id(step), 0) + 1
 
-        Where outcomes are explored, ways that are not taken count for nothing; each state knows what led to it.
-        """
-        before = state.executions if self.setup.explores else self._executions
-        count = before.get(id(step), 0) + 1
-        if self.setup.explores:
-            state.set_executions(id(step), count)
-        else:
-            self._executions[id(step)] = count
-        return count
-
-    def executed(self, target: str) -> int:
-        """How often a target was about to be executed, this time included.
-
-        Arms that exclude each other are all gone through in a dry run, so there only this time is certain.
-        """
-        count = 1 if self.setup.explores else self._executed.get(target, 0) + 1
-        self._executed[target] = count
-        return count
+    def executed(self, target: str, state: State) -> int:
+        """How often a target has executed; where outcomes are explored, on every way that leads here."""
+        return sum(count for step, count in state.executions.items() if self._targets[step] == target)
 
     def before(self, step_id: str, inputs: bytes, outputs: dict[str, Any]) -> dict[str, Any] | None:
         """What a step gave with equal inputs before, if it did; only so many are remembered."""

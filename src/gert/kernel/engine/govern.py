@@ -14,10 +14,10 @@ from gert.kernel.runbook.documents.steps import Step
 def permit(step: Step, frame: Frame, terms: Terms) -> tuple[Said, Result | None]:
     """What governance decides, to be said; a result is a refusal."""
     # Counted also where no limit is watched: another step may run the same target under one.
-    executed = frame.strand.run.executed(terms.target)
+    frame.strand.run.count(step, terms.target, frame.state)
     if terms.is_free:
         return frame.say(decision_of(frame, terms)), None
-    breach = _breach(terms, step, frame, executed)
+    breach = _breach(terms, step, frame)
     if breach is not None:
         denied = msgspec.structs.replace(decision_of(frame, terms), decision="deny", reasons=(breach,))
         return frame.say(denied), _denied(breach)
@@ -32,8 +32,8 @@ def denial(step: Step, terms: Terms) -> Result | None:
 
 def permit_again(step: Step, frame: Frame, terms: Terms) -> tuple[Said | None, Result | None]:
     """Count one more attempt of a step; where a limit is reached, what is said about it and the refusal."""
-    executed = frame.strand.run.executed(terms.target)
-    breach = None if terms.is_free else _breach(terms, step, frame, executed)
+    frame.strand.run.count(step, terms.target, frame.state)
+    breach = None if terms.is_free else _breach(terms, step, frame)
     if breach is None:
         return None, None
     denied = msgspec.structs.replace(decision_of(frame, terms), decision="deny", reasons=(breach,))
@@ -68,15 +68,16 @@ def decision_of(frame: Frame, terms: Terms) -> GovernanceDecision:
     )
 
 
-def _breach(terms: Terms, step: Step, frame: Frame, executed: int) -> str | None:
+def _breach(terms: Terms, step: Step, frame: Frame) -> str | None:
     """Why a circuit breaker is open."""
     limits = terms.decision.limits
     if limits.max_targets is not None:
         # Items of loops are known beforehand; what `repeat` and `next` add shows as it comes.
-        targets = max(frame.strand.targets, frame.run.executions(step, frame.state))
+        targets = max(frame.strand.targets, frame.state.executions[id(step)])
         if targets > limits.max_targets:
             return f"expected at most {limits.max_targets} targets, found {targets}"
     if limits.max_per_hour is not None:
+        executed = frame.run.executed(terms.target, frame.state)
         return _too_often(limits.max_per_hour, terms.target, frame.run.setup.recent, executed)
     return None
 

@@ -59,7 +59,7 @@ def keep_declared(
 def assumed(frame: Frame, terms: Terms, reason: SkipReason | None = None) -> Result:
     """The result of a step that was not executed: everything it would have set is unknown."""
     frame.run.guesses += 1
-    if terms.contract.may_write:
+    if terms.contract.may_write or terms.contract.hides_writes:
         frame.run.skipped_write = True
         frame.state.skip_write()
     return Result(

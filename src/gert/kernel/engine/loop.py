@@ -77,7 +77,7 @@ def _explore(step: Step, block: ForEachBlock, frame: Frame, run_item: RunItem) -
             variable=block.as_,
         )
     )
-    state = frame.state.fork()
+    state = frame.state.fork(in_doubt=True)
     inside = frame.each(block.as_, UNKNOWN, 0, None, 1, state, frame.clock)
     result = yield from _run_item(Item(0, UNKNOWN, None), inside, run_item)
     if result.is_cancelled:

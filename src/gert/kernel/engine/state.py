@@ -22,8 +22,7 @@ class Changes:
     """What was set since a fork: names, records by step id, scopes, and which names were exported."""
 
     __slots__ = (
-        "dropped", "executions", "exports", "loops", "names", "records", "scopes", "shadowed", "skipped_write",
-        "writers",
+        "dropped", "exports", "loops", "names", "records", "scopes", "shadowed", "skipped_write", "writers",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -37,7 +36,6 @@ class Changes:
         self.exports = Record()
         self.shadowed: set[str] = set()
         self.loops: set[str] = set()
-        self.executions: dict[int, int] = {}
         self.skipped_write = False
 
     def archive(self) -> Record:
@@ -60,14 +58,14 @@ class State:
         self.shadowed: set[str] = set()
         # Steps whose record is the results of a loop.
         self.loops: set[str] = set()
-        # Where outcomes are explored: how often each step has executed on any way that leads here.
+        # How often each step has executed on every way that leads here; lanes and iterations count together.
         self.executions: dict[int, int] = {}
         # A step that may write was only assumed on a way that leads here: the world is not as the run would have it.
         self.skipped_write = False
         self.changes: Changes | None = None
 
-    def fork(self) -> "State":
-        """A copy for a lane or an iteration, which remembers what it changes."""
+    def fork(self, *, in_doubt: bool = False) -> "State":
+        """A copy for a lane or an iteration, which remembers what it changes; `in_doubt` if it may not be gone."""
         copy = State.__new__(State)
         copy.report = self.report
         copy.root = Record({**self.root, STEP: Record(self.root[STEP])}, self.root.origins)
@@ -75,7 +73,7 @@ class State:
         copy.counts = dict(self.counts)
         copy.shadowed = set(self.shadowed)
         copy.loops = set(self.loops)
-        copy.executions = dict(self.executions)
+        copy.executions = dict(self.executions) if in_doubt else self.executions
         copy.skipped_write = self.skipped_write
         copy.changes = Changes()
         return copy
@@ -200,12 +198,6 @@ class State:
         else:
             self._set_records(step_id, record.joined(fact), own.joined(fact))
 
-    def set_executions(self, step: int, count: int) -> None:
-        """Note how often a step has executed for certain."""
-        self.executions[step] = count
-        if self.changes is not None:
-            self.changes.executions[step] = count
-
     def skip_write(self) -> None:
         """Note that a step which may write was only assumed."""
         self.skipped_write = True
@@ -232,11 +224,9 @@ class State:
             self.export(name, value, changes.exports.origins.get(name))
 
     def take_lasting(self, changes: Changes) -> None:
-        """Take over what was forgotten and set in scopes, how often steps have executed, and skipped writes."""
+        """Take over what was forgotten and set in scopes, and skipped writes."""
         if changes.skipped_write:
             self.skip_write()
-        for step, count in changes.executions.items():
-            self.set_executions(step, max(count, self.executions.get(step, 0)))
         for scope in changes.dropped:
             self.drop_scope(scope)
         for scope, values in changes.scopes.items():

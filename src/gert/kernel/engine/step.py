@@ -115,7 +115,7 @@ def _run_guarded(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]
 
 def _explore(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
     """Nobody knows whether the guard holds: run the step, and doubt what it sets and how it ends."""
-    state = frame.state.fork()
+    state = frame.state.fork(in_doubt=True)
     result = yield from _run(step, frame.on(state), run_block)
     return result if result.is_cancelled else _doubted(result, frame, state)
 
@@ -137,12 +137,13 @@ def _run_block(step: Step, frame: Frame, run: Callable[[Frame], Steps[Result]]) 
     """Run a block whose failure would be continued: where something in it was assumed, it may have failed."""
     if not (step.continue_on_fail and frame.run.setup.explores):
         return (yield from run(frame))
-    state, guesses = frame.state.fork(), frame.run.guesses
+    state, guesses = frame.state.fork(in_doubt=True), frame.run.guesses
     result = yield from run(frame.on(state))
     if frame.run.guesses > guesses and not result.is_cancelled:
         return _doubted(result, frame, state)
     if state.changes is not None:
         frame.state.merge(state.changes)
+    frame.state.executions.update(state.executions)
     return result
 
 

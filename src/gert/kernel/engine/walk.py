@@ -124,7 +124,7 @@ class _Jumps:
     def _uncount(self, first: int, last: int, executions: dict[int, int]) -> None:
         for step in map(id, walk(self._steps[first:last])):
             if step in self._state.executions:
-                self._state.set_executions(step, executions.get(step, 0))
+                self._state.executions[step] = executions.get(step, 0)
 
     def _blur(self, first: int, last: int) -> None:
         for step in walk(self._steps[first:last]):

@@ -100,7 +100,10 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 class Contract(msgspec.Struct, frozen=True, kw_only=True):
-    """A resolved contract. `effects` is `None` when no layer declared any: then anything is possible."""
+    """A resolved contract. `effects` is `None` when no layer declared any: then anything is possible.
+
+    omits_writes: no layer says what is written, not even that nothing is
+    """
 
     effects: Tags | None = None
     reads: Tags = NO_TAGS
@@ -109,6 +112,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     idempotent: bool = False
     inputs: Mapping[str, Parameter] = NO_PARAMETERS
     outputs: Mapping[str, Parameter] = NO_PARAMETERS
+    omits_writes: bool = False
 
     def __post_init__(self) -> None:
         fold_tags(self)
@@ -127,6 +131,11 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     def may_write(self) -> bool:
         """Whether it may change something: it says what, or it has an effect nobody can name."""
         return bool(self.writes) or UNKNOWN in self.effect_tags
+
+    @property
+    def hides_writes(self) -> bool:
+        """Whether it has effects and does not promise to write nothing (D48)."""
+        return self.omits_writes and bool(self.effect_tags)
 
     def conflicts_with(self, other: "Contract") -> Conflict:
         """What keeps the two from running in parallel: one writes what the other reads or writes."""
@@ -151,6 +160,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
             idempotent=self.idempotent and inner.idempotent is not False,
             inputs=_union(self.inputs, inner.inputs),
             outputs=_union(self.outputs, inner.outputs),
+            omits_writes=self.omits_writes,
         )
 
     def as_declared(self) -> Declared:
@@ -158,7 +168,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         return Declared(
             effects=self.effects,
             reads=self.reads,
-            writes=self.writes,
+            writes=None if self.omits_writes else self.writes,
             deterministic=self.deterministic,
             idempotent=self.idempotent,
             inputs=self.inputs,
@@ -255,6 +265,7 @@ def _settle(said: Declared) -> Contract:
         idempotent=said.idempotent is True,
         inputs=said.inputs,
         outputs=said.outputs,
+        omits_writes=said.writes is None,
     )
 
 

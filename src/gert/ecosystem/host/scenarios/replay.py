@@ -92,9 +92,9 @@ class _Clock:
         self.is_over = False
 
     def cancel(self, reason: str) -> None:
-        """Stop what is under way."""
+        """Stop what is under way, also in `finally`: a replay changes nothing that would have to be put right."""
         self.is_over = True
-        self._driver.cancel(reason)
+        self._driver.cancel(reason, even_finally=True)
 
 
 def script_for(scenario: Scenario, setup: Setup) -> Script:

@@ -13,7 +13,7 @@ def driver() -> ModuleType:
     try:
         return import_module("asyncpg")
     except ImportError:
-        raise UsageError("a ledger on Postgres needs asyncpg", hint="pip install 'gert[postgres]'") from None
+        raise UsageError("a ledger on Postgres needs asyncpg", hint="pip install asyncpg") from None
 
 
 def is_transient(error: BaseException) -> bool:

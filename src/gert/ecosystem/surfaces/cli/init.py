@@ -85,7 +85,7 @@ def _lines(folder: str, name: str, placed: Placed, profile: Profile | None) -> I
     for path in placed.replaced:
         yield f"  {path} (replaced)"
     for path in placed.kept:
-        advice = "; add `runs/` to it, where runs are recorded" if path == ".gitignore" else ""
+        advice = "; add `runs/` and `approvals/` to it, where runs are recorded" if path == ".gitignore" else ""
         yield f"  {path} (yours was kept{advice})"
     yield ""
     yield "Next:"

@@ -75,8 +75,18 @@ class Rehearsal:
         if step.step_type != "tool":
             return "a probe calls nothing but tools, and asks nobody"
         effects, writes = (step.contract_summary.get(name) for name in ("effects", "writes"))
-        contract = Contract(effects=None if effects is None else frozenset(effects), writes=frozenset(writes or ()))
+        contract = Contract(
+            effects=None if effects is None else frozenset(effects),
+            writes=frozenset(writes or ()),
+            omits_writes=self._omits_writes(step.step_id),
+        )
         return left_out(contract, self._allowed) or "something it would be given is not known"
+
+    def _omits_writes(self, step_id: str) -> bool:
+        """Whether the contract of a step omits `writes`, which its summary cannot show."""
+        step = self._program.by_id.get(step_id) if self._program is not None else None
+        contract = self._program.contract_of(step) if self._program is not None and step is not None else None
+        return contract is not None and contract.omits_writes
 
     def _about(self, step: StepStart) -> Iterator[str]:
         contract = step.contract_summary

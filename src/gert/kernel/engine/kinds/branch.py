@@ -46,7 +46,7 @@ def _explore(step: BranchStep, frame: Frame, first: int, run_block: RunBlock) ->
         holds = True if arm.is_default else frame.holds(arm.condition)
         if holds is False:
             continue
-        state = frame.state.fork()
+        state = frame.state.fork(in_doubt=True)
         name = step.names[index]
         result = yield from _run_arm(arm, name, frame, frame.inside(name, state), run_block, explored=True)
         if result.is_cancelled:

@@ -26,7 +26,7 @@ def run_repeat(step: RepeatStep, frame: Frame, run_block: RunBlock) -> Steps[Res
     in_doubt = times is None
     for index in range(most):
         # Once nobody knows whether the block goes on, what it sets may not be set.
-        kept = frame.state.fork() if in_doubt else frame.state
+        kept = frame.state.fork(in_doubt=True) if in_doubt else frame.state
         state = kept.fork()
         counter = index if times is not None or index == 0 else UNKNOWN
         state.root[REPEAT] = {"index": counter, "round": counter}

@@ -64,6 +64,7 @@ class RunResumed(Payload, frozen=True, kw_only=True):
     actor: who resumed it
     answered: how many recorded answers were taken before the live world
     accepted_changes: files that changed since the run began, and were accepted
+    accepted_digests: what each of them was when it was accepted; empty for one that is gone
     """
 
     type: ClassVar[str] = "run_resumed"
@@ -73,6 +74,7 @@ class RunResumed(Payload, frozen=True, kw_only=True):
     answered: int
     ticket_id: str | None = None
     accepted_changes: tuple[str, ...] = ()
+    accepted_digests: dict[str, str] = field(default_factory=dict)
 
 
 class RunForked(Payload, frozen=True, kw_only=True):

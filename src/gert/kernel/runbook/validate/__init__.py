@@ -81,13 +81,16 @@ def _runbook(model: Any, program: Program | None, facts: Facts) -> Iterator[Find
 
 
 def _config(model: Config, program: Program | None, facts: Facts) -> Iterator[Finding]:
-    """D45: a floor that is not there would let everything through."""
+    """D45: a floor that is not there would let everything through, so no run begins without it."""
     yield from governance.flat_groups(model.groups)
     for index, path in enumerate(model.policies):
         if path in facts.absent:
             yield error(
                 "D45", ("policies", index), f"there is no policy at `{path}`", "paths are relative to this file"
             )
+        elif path in facts.refused:
+            hint = "every file in a folder of policies is one, or a test of one: move, rename or correct it"
+            yield error("D45", ("policies", index), f"every run is refused: {facts.refused[path]}", hint)
 
 
 DOMAIN: Final[Mapping[str, Callable[[Any, Program | None, Facts], Iterator[Finding]]]] = {

@@ -96,7 +96,7 @@ _ROWS: Final = (
         "guards depend on something",
         "Text outside a template makes a guard always true: an error.",
     ),
-    ("D45", "policies are there", "A floor that is missing would let everything through."),
+    ("D45", "policies are there and valid", "No run begins where one is missing or not understood."),
     ("D46", "policies catch what says nothing", "Otherwise leaving the contract out is the way around a policy."),
     ("D47", "scopes are paths", "Names with `/` or `.` between them, none of them empty."),
     ("D48", "effects come with writes", "A contract that has effects says what it changes, even if it is `[]`."),

@@ -28,6 +28,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     webhook_hosts: Collection[str] | None = None
     absent: Container[str] = frozenset()
     """Paths a project or configuration names that lead nowhere."""
+    refused: Mapping[str, str] = {}
+    """Paths of policies it names that every run would stop at, with the reason."""
 
 
 NO_FACTS: Final = Facts()
