@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from tests.ecosystem.exec.test_two_users import Machine, User, machine
@@ -101,7 +102,7 @@ def test_the_run_is_resumed_once(project: Project, how: str) -> None:
     if how != "the operator ended it":
         (project.root / "enough").touch()
     else:
-        os.kill(pid, signal.SIGKILL)
+        end_all(pid)
         (project.root / "enough").touch()
     if not words:
         until(lambda: not is_alive(pid))
@@ -131,6 +132,16 @@ def test_a_daemon_of_a_completed_step_does_not_hold_up_a_resume(project: Project
     until(lambda: not is_alive(child))
     resumed(project, project.run().folder.name, "--allow-changed").ended(0)
     assert all(map(is_alive, pids(project)))
+
+
+def end_all(pid: int) -> None:
+    """Kill a process with its children; it is stopped first, so that it starts no other."""
+    os.kill(pid, signal.SIGSTOP)
+    until(lambda: Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T")
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    for each in (pid, *map(int, children.split())):
+        os.kill(each, signal.SIGKILL)
+    until(lambda: not any(map(is_alive, map(int, children.split()))))
 
 
 def _parents(pid: int) -> list[int]:
