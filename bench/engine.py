@@ -13,19 +13,19 @@ from typing import Any
 import msgspec
 
 from bench.ratio import Ratio, report, timed
-from gert.ecosystem.executors.descriptors import keep_private
-from gert.ecosystem.executors.stdio import Stdio
-from gert.ecosystem.host.documents import Workspace
-from gert.ecosystem.host.driver import Driver
-from gert.ecosystem.host.intake import Intake
-from gert.ecosystem.host.journal import Journal
-from gert.ecosystem.host.policies import sound
-from gert.ecosystem.host.run_lease import driving
-from gert.ecosystem.host.worlds import Real, World
+from gert.ecosystem.host.config.policies import sound
+from gert.ecosystem.host.config.workspace import Workspace
+from gert.ecosystem.host.run.driver import Driver
+from gert.ecosystem.host.run.journal import Journal
+from gert.ecosystem.host.run.lease import driving
+from gert.ecosystem.host.run.sanitize import Intake
+from gert.ecosystem.host.run.worlds import Real, World
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
-from gert.kernel.engine.asks import AnyAnswer, Ask, ToolAnswer
+from gert.ecosystem.process.descriptors import keep_private
+from gert.ecosystem.tools.stdio import Stdio
 from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.requests import AnyAnswer, Ask, ToolAnswer
 from gert.kernel.engine.run import run
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.runbook.program import Program, policy_of

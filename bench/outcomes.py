@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from bench.ratio import Ratio, report, timed
-from gert.ecosystem.host.outcomes import Places
-from gert.ecosystem.host.scan import Scan
+from gert.ecosystem.host.runs.outcome_scan import Scan
+from gert.ecosystem.host.runs.outcomes import Places
 from gert.kernel.events import runbook as says
 from gert.kernel.events.chain import Chain
 from gert.kernel.events.envelope import encode_payload

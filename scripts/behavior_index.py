@@ -14,13 +14,14 @@ from gert import errors
 from gert._version import __version__
 from gert.ecosystem.host.agent.kernel import ArtanaKernel
 from gert.ecosystem.ledger import sql
-from gert.ecosystem.surfaces.cli.artana import group as artana_group
-from gert.ecosystem.surfaces.cli.init import command as init_command
-from gert.ecosystem.surfaces.cli.run import command as run_command
-from gert.kernel.agent import middleware, model_steps, notes
-from gert.kernel.agent.guards import stack
-from gert.kernel.agent.payloads import EventPayload
-from gert.kernel.agent.shapes import PolicyMode, ReplayPolicy, RunProgressStatus, ToolDrift
+from gert.ecosystem.surfaces.cli.commands.artana import group as artana_group
+from gert.ecosystem.surfaces.cli.commands.init import command as init_command
+from gert.ecosystem.surfaces.cli.commands.run import command as run_command
+from gert.kernel.agent.api import notes
+from gert.kernel.agent.middleware import base, stack
+from gert.kernel.agent.steps import model_steps
+from gert.kernel.agent.types.api import PolicyMode, ReplayPolicy, RunProgressStatus, ToolDrift
+from gert.kernel.agent.types.payloads import EventPayload
 from gert.kernel.events import agent
 from gert.kernel.events.agent.parts import ModelFailure, ToolOutcome
 from gert.kernel.foundation.canonical_v1 import CANONICAL_JSON_PROFILE
@@ -60,7 +61,7 @@ def index() -> dict[str, Any]:
         "run_progress_status": list(get_args(RunProgressStatus)),
         "policy_modes": {mode: list(stack.REQUIRED[mode]) for mode in get_args(PolicyMode)},
         "middleware_order": [guard.__name__ for guard in stack.GUARDS],
-        "middleware_hooks": {name: _syscall(hook) for name, hook in _methods(middleware.KernelMiddleware)},
+        "middleware_hooks": {name: _syscall(hook) for name, hook in _methods(base.KernelMiddleware)},
         "summary_types": SUMMARY_TYPES,
         "errors": {name: _error(kind) for name, kind in _errors()},
         "public_names": sorted(gert.agent.__all__),

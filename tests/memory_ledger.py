@@ -6,7 +6,7 @@ from typing import Any, Self, cast
 
 import msgspec
 
-from gert.ecosystem.host.resume_journal import ResumeJournal
+from gert.ecosystem.host.redrive.resume_journal import ResumeJournal
 from gert.kernel.events.envelope import decode
 from gert.kernel.ledger.append_rules import check_follows
 from gert.kernel.ledger.port import Ledger

@@ -13,7 +13,7 @@ from textwrap import indent
 
 import pytest
 
-from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.surfaces.cli.main import main
 from gert.kernel.runbook.document import detect, load
 from gert.kernel.runbook.reader import read

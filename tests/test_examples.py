@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from gert.ecosystem.host import facts
-from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.config import platform
+from gert.ecosystem.host.config.supported import SUPPORTED
+from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.scenarios.folders import Folder, load, scenarios_of
-from gert.ecosystem.host.supported import SUPPORTED
 from gert.ecosystem.surfaces.cli.main import main
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.runbook.documents.scenario import Scenario
@@ -81,7 +81,7 @@ def test_every_document_is_valid_to_the_last_warning(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "canary")
     # So is a runner of an extension that is not installed.
     installed = msgspec.structs.replace(SUPPORTED, extensions=frozenset({"gert-ext-judge-llm"}))
-    monkeypatch.setattr(facts, "SUPPORTED", installed)
+    monkeypatch.setattr(platform, "SUPPORTED", installed)
     assert main(["validate", "--strict", "--json", str(EXAMPLES)]) == 0
     files = json.loads(capsys.readouterr().out)["files"]
     assert Counter(file["kind"] for file in files) == {

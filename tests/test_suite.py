@@ -11,7 +11,7 @@ from tests.postgres import empty, execute
 from tests.slow import SLOW
 
 ROOT = Path(__file__).resolve().parents[1]
-BROWSER = "tests/ecosystem/exec/test_approval_page.py::test_the_page_can_be_read_by_everybody"
+BROWSER = "tests/ecosystem/surfaces/cli/approvals/test_approval_page.py::test_the_page_can_be_read_by_everybody"
 POSTGRES = "tests/ecosystem/ledger/test_postgres.py"
 
 
@@ -77,7 +77,7 @@ def test_slow_files_are_there_and_named_once() -> None:
 
 def test_exhaustive_tests_and_tests_of_other_software_are_left_out(pytestconfig: pytest.Config) -> None:
     assert list(pytestconfig.getini("addopts"))[-2:] == ["-m", "not soak and not interop"]
-    walks = pytest_run("tests/ecosystem/exec/test_resume_walks.py", "--collect-only")
+    walks = pytest_run("tests/ecosystem/surfaces/cli/redrive/test_resume_walks.py", "--collect-only")
     assert "a sample of 12" in walks.stdout
     assert "share 1 of 8" not in walks.stdout
 

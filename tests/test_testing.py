@@ -13,8 +13,8 @@ import pytest
 from pydantic import BaseModel
 
 from gert import testing
-from gert.ecosystem.executors.functions import LocalToolRegistry
 from gert.ecosystem.host.agent.kernel import ArtanaKernel
+from gert.ecosystem.tools.functions import LocalToolRegistry
 from gert.errors import (
     InputError,
     ModelPermanentError,
@@ -23,10 +23,10 @@ from gert.errors import (
     ToolExecutionFailedError,
     ToolTransientError,
 )
-from gert.kernel.agent.messages import ChatMessage
 from gert.kernel.agent.ports.model import ModelRequest, ModelUsage, StreamingModelPort, ToolCall
 from gert.kernel.agent.ports.tool import ToolExecutionContext, ToolExecutionResult
-from gert.kernel.agent.shapes import ModelInput, StepModelResult
+from gert.kernel.agent.steps.messages import ChatMessage
+from gert.kernel.agent.types.api import ModelInput, StepModelResult
 from gert.testing import (
     FailingTool,
     FakeClock,
@@ -450,7 +450,7 @@ def test_the_fixtures_work_in_a_project_of_their_own(tmp_path: Path) -> None:
             """
             import asyncio
             from pydantic import BaseModel
-            from gert.kernel.agent.shapes import ModelInput
+            from gert.kernel.agent.types.api import ModelInput
             from gert.testing import says
 
             class City(BaseModel):

@@ -20,13 +20,13 @@ TYPE_CHECKING = False  # as `typing` has it, without the cost of importing it
 if TYPE_CHECKING:
     from typing import Any
 
-    from gert.ecosystem.host.documents import Checked as Checked
-    from gert.ecosystem.host.documents import validate_file as validate
-    from gert.ecosystem.host.execute import execute as execute
-    from gert.ecosystem.host.execute import run_file as run
-    from gert.ecosystem.host.explain import explain_runbook as explain
-    from gert.ecosystem.host.options import Executed as Executed
-    from gert.ecosystem.host.options import RunOptions as RunOptions
+    from gert.ecosystem.host.config.workspace import Checked as Checked
+    from gert.ecosystem.host.config.workspace import validate_file as validate
+    from gert.ecosystem.host.policy.explain_runbook import explain_runbook as explain
+    from gert.ecosystem.host.run.execute import execute as execute
+    from gert.ecosystem.host.run.execute import run_file as run
+    from gert.ecosystem.host.run.options import Executed as Executed
+    from gert.ecosystem.host.run.options import RunOptions as RunOptions
     from gert.ecosystem.host.scenarios.suite import Tested as Tested
     from gert.ecosystem.host.scenarios.suite import run_suite as test
     from gert.kernel.runbook.finding import Finding as Finding
@@ -48,17 +48,17 @@ __all__ = [
 ]
 
 _PLACES = {
-    "Checked": ("gert.ecosystem.host.documents", "Checked"),
-    "Executed": ("gert.ecosystem.host.options", "Executed"),
-    "RunOptions": ("gert.ecosystem.host.options", "RunOptions"),
-    "execute": ("gert.ecosystem.host.execute", "execute"),
-    "run": ("gert.ecosystem.host.execute", "run_file"),
+    "Checked": ("gert.ecosystem.host.config.workspace", "Checked"),
+    "Executed": ("gert.ecosystem.host.run.options", "Executed"),
+    "RunOptions": ("gert.ecosystem.host.run.options", "RunOptions"),
+    "execute": ("gert.ecosystem.host.run.execute", "execute"),
+    "run": ("gert.ecosystem.host.run.execute", "run_file"),
     "Finding": ("gert.kernel.runbook.finding", "Finding"),
-    "explain": ("gert.ecosystem.host.explain", "explain_runbook"),
+    "explain": ("gert.ecosystem.host.policy.explain_runbook", "explain_runbook"),
     "Tested": ("gert.ecosystem.host.scenarios.suite", "Tested"),
     "test": ("gert.ecosystem.host.scenarios.suite", "run_suite"),
     "schema": ("gert.kernel.runbook.schema", "schema_of"),
-    "validate": ("gert.ecosystem.host.documents", "validate_file"),
+    "validate": ("gert.ecosystem.host.config.workspace", "validate_file"),
 }
 
 

@@ -12,7 +12,6 @@ TYPE_CHECKING = False  # as `typing` has it, without the cost of importing it
 if TYPE_CHECKING:
     from typing import Any
 
-    from gert.ecosystem.executors.functions import LocalToolRegistry
     from gert.ecosystem.host.agent.clock import KernelEvent, utc_now
     from gert.ecosystem.host.agent.kernel import ArtanaKernel
     from gert.ecosystem.host.agent.stores import (
@@ -20,14 +19,15 @@ if TYPE_CHECKING:
         PostgresStore,
         SQLiteStore,
     )
-    from gert.ecosystem.models.anthropic import AnthropicAdapter
+    from gert.ecosystem.models.anthropic.adapter import AnthropicAdapter
     from gert.ecosystem.models.compatible import OpenAICompatibleAdapter
     from gert.ecosystem.models.limits import Limits
     from gert.ecosystem.models.litellm import LiteLLMAdapter
     from gert.ecosystem.models.mock import MockModelPort
-    from gert.ecosystem.models.openai import OpenAIAdapter
+    from gert.ecosystem.models.openai.adapter import OpenAIAdapter
     from gert.ecosystem.models.prices import Price
     from gert.ecosystem.models.routing import RoutingModelPort
+    from gert.ecosystem.tools.functions import LocalToolRegistry
     from gert.errors import (
         AgentError,
         ApprovalRequiredError,
@@ -51,55 +51,21 @@ if TYPE_CHECKING:
         ToolTransientError,
         ToolUnknownOutcomeError,
     )
-    from gert.kernel.agent.bound import BoundRun
-    from gert.kernel.agent.client import (
+    from gert.kernel.agent.api.bound import BoundRun
+    from gert.kernel.agent.api.client import (
         KernelModelClient,
         SingleStepModelClient,
     )
-    from gert.kernel.agent.guards.capabilities import CapabilityGuardMiddleware
-    from gert.kernel.agent.guards.pii import PIIScrubberMiddleware
-    from gert.kernel.agent.guards.quota import QuotaMiddleware
-    from gert.kernel.agent.guards.stack import order_middleware
-    from gert.kernel.agent.messages import (
-        ChatMessage,
-        ToolCallMessage,
-        ToolFunctionCall,
-    )
-    from gert.kernel.agent.middleware import (
+    from gert.kernel.agent.api.workflow import WorkflowContext
+    from gert.kernel.agent.middleware.base import (
         KernelMiddleware,
         ModelInvocation,
         PreparedToolRequest,
     )
-    from gert.kernel.agent.payloads import (
-        ContextReadPayload,
-        ContextVersionRecord,
-        EventPayload,
-        EventType,
-        HarnessFailedPayload,
-        HarnessInitializedPayload,
-        HarnessSleepPayload,
-        HarnessStagePayload,
-        HarnessWakePayload,
-        ModelCompletedPayload,
-        ModelFailedPayload,
-        ModelRequestedPayload,
-        PauseRequestedPayload,
-        ReplayedWithDriftPayload,
-        ResumeRequestedPayload,
-        RunEndedPayload,
-        RunReopenedPayload,
-        RunStartedPayload,
-        RunSummaryPayload,
-        ToolCallRecord,
-        ToolCompletedPayload,
-        ToolRequestedPayload,
-        ToolSignatureRecord,
-        WorkflowStepCompletedPayload,
-        WorkflowStepFailedPayload,
-        WorkflowStepRequestedPayload,
-        compute_allowed_tools_hash,
-        payload_to_canonical_json,
-    )
+    from gert.kernel.agent.middleware.capabilities import CapabilityGuardMiddleware
+    from gert.kernel.agent.middleware.pii import PIIScrubberMiddleware
+    from gert.kernel.agent.middleware.quota import QuotaMiddleware
+    from gert.kernel.agent.middleware.stack import order_middleware
     from gert.kernel.agent.ports.model import (
         LiteLLMCompletionFn,
         LiteLLMResponsesFn,
@@ -138,11 +104,17 @@ if TYPE_CHECKING:
         ToolPort,
         ToolRiskLevel,
     )
-    from gert.kernel.agent.resolutions import (
+    from gert.kernel.agent.replay.step_keys import StepKey
+    from gert.kernel.agent.steps.messages import (
+        ChatMessage,
+        ToolCallMessage,
+        ToolFunctionCall,
+    )
+    from gert.kernel.agent.steps.resolutions import (
         ToolResolution,
         resolve_tool_resolutions,
     )
-    from gert.kernel.agent.shapes import (
+    from gert.kernel.agent.types.api import (
         ContextVersion,
         JsonValue,
         KernelPolicy,
@@ -172,8 +144,36 @@ if TYPE_CHECKING:
         json_step_serde,
         pydantic_step_serde,
     )
-    from gert.kernel.agent.step_keys import StepKey
-    from gert.kernel.agent.workflow import WorkflowContext
+    from gert.kernel.agent.types.payloads import (
+        ContextReadPayload,
+        ContextVersionRecord,
+        EventPayload,
+        EventType,
+        HarnessFailedPayload,
+        HarnessInitializedPayload,
+        HarnessSleepPayload,
+        HarnessStagePayload,
+        HarnessWakePayload,
+        ModelCompletedPayload,
+        ModelFailedPayload,
+        ModelRequestedPayload,
+        PauseRequestedPayload,
+        ReplayedWithDriftPayload,
+        ResumeRequestedPayload,
+        RunEndedPayload,
+        RunReopenedPayload,
+        RunStartedPayload,
+        RunSummaryPayload,
+        ToolCallRecord,
+        ToolCompletedPayload,
+        ToolRequestedPayload,
+        ToolSignatureRecord,
+        WorkflowStepCompletedPayload,
+        WorkflowStepFailedPayload,
+        WorkflowStepRequestedPayload,
+        compute_allowed_tools_hash,
+        payload_to_canonical_json,
+    )
     from gert.kernel.foundation.canonical_v1 import (
         CANONICAL_JSON_PROFILE,
         canonical_json_dumps,
@@ -181,7 +181,7 @@ if TYPE_CHECKING:
     )
 
 _PLACES = {
-    "gert.ecosystem.executors.functions": ("LocalToolRegistry",),
+    "gert.ecosystem.tools.functions": ("LocalToolRegistry",),
     "gert.ecosystem.host.agent.clock": ("KernelEvent", "utc_now"),
     "gert.ecosystem.host.agent.kernel": ("ArtanaKernel",),
     "gert.ecosystem.host.agent.stores": (
@@ -189,12 +189,12 @@ _PLACES = {
         "PostgresStore",
         "SQLiteStore",
     ),
-    "gert.ecosystem.models.anthropic": ("AnthropicAdapter",),
+    "gert.ecosystem.models.anthropic.adapter": ("AnthropicAdapter",),
     "gert.ecosystem.models.compatible": ("OpenAICompatibleAdapter",),
     "gert.ecosystem.models.limits": ("Limits",),
     "gert.ecosystem.models.litellm": ("LiteLLMAdapter",),
     "gert.ecosystem.models.mock": ("MockModelPort",),
-    "gert.ecosystem.models.openai": ("OpenAIAdapter",),
+    "gert.ecosystem.models.openai.adapter": ("OpenAIAdapter",),
     "gert.ecosystem.models.prices": ("Price",),
     "gert.ecosystem.models.routing": ("RoutingModelPort",),
     "gert.errors": (
@@ -220,26 +220,26 @@ _PLACES = {
         "ToolTransientError",
         "ToolUnknownOutcomeError",
     ),
-    "gert.kernel.agent.bound": ("BoundRun",),
-    "gert.kernel.agent.client": (
+    "gert.kernel.agent.api.bound": ("BoundRun",),
+    "gert.kernel.agent.api.client": (
         "KernelModelClient",
         "SingleStepModelClient",
     ),
-    "gert.kernel.agent.guards.capabilities": ("CapabilityGuardMiddleware",),
-    "gert.kernel.agent.guards.pii": ("PIIScrubberMiddleware",),
-    "gert.kernel.agent.guards.quota": ("QuotaMiddleware",),
-    "gert.kernel.agent.guards.stack": ("order_middleware",),
-    "gert.kernel.agent.messages": (
+    "gert.kernel.agent.middleware.capabilities": ("CapabilityGuardMiddleware",),
+    "gert.kernel.agent.middleware.pii": ("PIIScrubberMiddleware",),
+    "gert.kernel.agent.middleware.quota": ("QuotaMiddleware",),
+    "gert.kernel.agent.middleware.stack": ("order_middleware",),
+    "gert.kernel.agent.steps.messages": (
         "ChatMessage",
         "ToolCallMessage",
         "ToolFunctionCall",
     ),
-    "gert.kernel.agent.middleware": (
+    "gert.kernel.agent.middleware.base": (
         "KernelMiddleware",
         "ModelInvocation",
         "PreparedToolRequest",
     ),
-    "gert.kernel.agent.payloads": (
+    "gert.kernel.agent.types.payloads": (
         "ContextReadPayload",
         "ContextVersionRecord",
         "EventPayload",
@@ -307,11 +307,11 @@ _PLACES = {
         "ToolPort",
         "ToolRiskLevel",
     ),
-    "gert.kernel.agent.resolutions": (
+    "gert.kernel.agent.steps.resolutions": (
         "ToolResolution",
         "resolve_tool_resolutions",
     ),
-    "gert.kernel.agent.shapes": (
+    "gert.kernel.agent.types.api": (
         "ContextVersion",
         "JsonValue",
         "KernelPolicy",
@@ -341,8 +341,8 @@ _PLACES = {
         "json_step_serde",
         "pydantic_step_serde",
     ),
-    "gert.kernel.agent.step_keys": ("StepKey",),
-    "gert.kernel.agent.workflow": ("WorkflowContext",),
+    "gert.kernel.agent.replay.step_keys": ("StepKey",),
+    "gert.kernel.agent.api.workflow": ("WorkflowContext",),
     "gert.kernel.foundation.canonical_v1": (
         "CANONICAL_JSON_PROFILE",
         "canonical_json_dumps",

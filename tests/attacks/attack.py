@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.ecosystem.exec.workbench import Project
+from tests.ecosystem.surfaces.cli.workbench import Project
 
 
 @dataclass(frozen=True)

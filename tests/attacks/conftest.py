@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.ecosystem.exec.workbench import Project
+from tests.ecosystem.surfaces.cli.workbench import Project
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
-from tests.ecosystem.exec.workbench import Project
+from tests.attacks.attack import Attack, table
+from tests.ecosystem.surfaces.cli.workbench import Project
 
 from gert.agent import (
     ArtanaKernel,
@@ -23,8 +24,6 @@ from gert.agent import (
     ToolExecutionContext,
     ToolExecutionResult,
 )
-
-from .attack import Attack, table
 
 OURS = TenantContext(tenant_id="acme", budget_usd_limit=10)
 THEIRS = TenantContext(tenant_id="mallory", budget_usd_limit=10)
@@ -291,7 +290,7 @@ async def twins_by_messages(kernel: ArtanaKernel) -> str:
 
 
 def impostors(names: tuple[str, ...], mode: KernelPolicy) -> Callable[[Project], str]:
-    from gert.kernel.agent.guards.passing import PassingMiddleware
+    from gert.kernel.agent.middleware.pass_through import PassingMiddleware
 
     def attempt(project: Project) -> str:
         with pytest.raises(ValueError, match="needs") as caught:

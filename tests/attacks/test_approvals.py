@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from tests.attacks.attack import Attack, table
-from tests.ecosystem.exec.workbench import Project, call, finish, note, of_type, snapshot, until
+from tests.ecosystem.surfaces.cli.workbench import Project, call, finish, note, of_type, snapshot, until
 
-from gert.kernel.engine.approval import UNSIGNED
+from gert.kernel.engine.approval_rules import UNSIGNED
 from gert.kernel.foundation.signature import parse_key
 
 GUARDED = {"rules": [{"writes": ["things"], "action": "require-approval"}, {"default": "allow"}]}

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from tests.attacks.attack import Attack, table
-from tests.ecosystem.exec.workbench import Project, Ran, note
+from tests.ecosystem.surfaces.cli.workbench import Project, Ran, note
 
-from gert.ecosystem.host.documents import Workspace
-from gert.ecosystem.host.policies import read_policies
+from gert.ecosystem.host.config.policies import read_policies
+from gert.ecosystem.host.config.workspace import Workspace
 from gert.errors import DocumentError
 
 NEVER_MISSING = "a floor never goes missing: what cannot be read or is not understood stops the command"

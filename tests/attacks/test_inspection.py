@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.ecosystem.exec.strangers import __file__ as strangers
-from tests.ecosystem.exec.test_two_users import Machine, machine
-from tests.ecosystem.exec.workbench import Project, Ran, call, of_type
-
-from .attack import Attack, table
+from tests.attacks.attack import Attack, table
+from tests.ecosystem.surfaces.cli.approvals.test_two_users import Machine, machine
+from tests.ecosystem.surfaces.cli.strangers import __file__ as strangers
+from tests.ecosystem.surfaces.cli.workbench import Project, Ran, call, of_type
 
 USES = (machine,)
 """Fixtures of another file that tests here ask for by name."""
@@ -102,7 +101,7 @@ def test_a_tool_and_what_it_starts_can_be_inspected_as_ever(
 )
 def test_commands_that_run_no_tools_are_closed_where_they_hold_keys(names: list[str], dumpable: int) -> None:
     script = (
-        "import ctypes; from gert.ecosystem.executors.own_process import take_over; "
+        "import ctypes; from gert.ecosystem.process.own_process import take_over; "
         f"take_over({names!r}); print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -126,8 +125,9 @@ def test_commands_are_closed_where_settings_name_secrets(
 ) -> None:
     project.write("gert-config.yaml", settings)
     script = (
-        "import ctypes; from gert.ecosystem.executors.own_process import take_over; "
-        "from gert.ecosystem.host.documents import Workspace; from gert.ecosystem.host.settings import settings_for; "
+        "import ctypes; from gert.ecosystem.process.own_process import take_over; "
+        "from gert.ecosystem.host.config.workspace import Workspace; "
+        "from gert.ecosystem.host.config.settings import settings_for; "
         f"{'take_over([]); ' if owned else ''}settings_for(Workspace('.'), '.'); "
         "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
     )

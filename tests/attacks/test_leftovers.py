@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.ecosystem.exec.test_two_users import Machine, User, machine
-from tests.ecosystem.exec.workbench import Project, Ran, finish, is_alive, note, of_type, until
-
-from .attack import Attack, table
+from tests.attacks.attack import Attack, table
+from tests.ecosystem.surfaces.cli.approvals.test_two_users import Machine, User, machine
+from tests.ecosystem.surfaces.cli.workbench import Project, Ran, finish, is_alive, note, of_type, until
 
 USES = (machine,)
 """Fixtures of another file that tests here ask for by name."""

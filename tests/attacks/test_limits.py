@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.attacks.attack import Attack, table
-from tests.ecosystem.exec.workbench import ALLOW, Project, note, of_type
+from tests.ecosystem.surfaces.cli.workbench import ALLOW, Project, note, of_type
 
 EVERYTHING = "limits count what is executed, retries and loop items included"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.attacks.attack import Attack, table
-from tests.ecosystem.exec.workbench import NOTE, Project, Ran, call, completed, note, of_type
+from tests.ecosystem.surfaces.cli.workbench import NOTE, Project, Ran, call, completed, note, of_type
 
 LOOKS = {"effects": ["network"], "writes": [], "deterministic": False}
 WRITES = {"effects": ["network"], "writes": ["disk"]}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.attacks.attack import Attack, table
-from tests.ecosystem.exec.workbench import Project, note, of_type
+from tests.ecosystem.surfaces.cli.workbench import Project, note, of_type
 
 ASKED = "an outcome that a rule names is recorded only as the rule says (DECISIONS 79)"
 IN_TURN = "a rule that serializes steps holds whatever their tags (DECISIONS 79)"

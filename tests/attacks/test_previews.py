@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.attacks.attack import Attack, table
-from tests.ecosystem.exec.workbench import Project, call, of_type
+from tests.ecosystem.surfaces.cli.workbench import Project, call, of_type
 
 GUARDED = {"rules": [{"writes": ["things"], "action": "require-approval"}, {"default": "allow"}]}
 WRITES = {"effects": ["files"], "writes": ["things"], "idempotent": False}

@@ -9,9 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.ecosystem.exec.workbench import Project, call, is_alive, note
-
-from .attack import Attack, table
+from tests.attacks.attack import Attack, table
+from tests.ecosystem.surfaces.cli.workbench import Project, call, is_alive, note
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists processes")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.attacks.attack import Attack, table
-from tests.ecosystem.exec.workbench import GERT, Project, Recorded, environment, finish, note, until
+from tests.ecosystem.surfaces.cli.workbench import GERT, Project, Recorded, environment, finish, note, until
 
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.ledger.record import hash_answer

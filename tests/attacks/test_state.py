@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.attacks.attack import Attack, table
-from tests.ecosystem.exec.workbench import Project
+from tests.ecosystem.surfaces.cli.workbench import Project
 
 SECRET = "k3y-of-the-vault"
 ONE_OUTPUT = "a stored output is one thing under all of its names (DECISIONS 66)"

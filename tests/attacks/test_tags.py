@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.attacks.attack import Attack, table
-from tests.ecosystem.exec.workbench import Project, note, of_type
+from tests.ecosystem.surfaces.cli.workbench import Project, note, of_type
 
 NOBODY_WRITES_PODS: dict[str, Any] = {"rules": [{"writes": ["pods"], "action": "deny"}, {"default": "allow"}]}
 

@@ -5,12 +5,11 @@ import json
 from collections.abc import Callable
 
 import pytest
-from tests.ecosystem.exec.workbench import Project, note, of_type
+from tests.attacks.attack import Attack, table
+from tests.ecosystem.surfaces.cli.workbench import Project, note, of_type
 
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.signature import parse_key
-
-from .attack import Attack, table
 
 SEED = "ed25519:QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY="
 PUBLIC = parse_key(SEED).public_text or ""

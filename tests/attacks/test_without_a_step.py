@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from tests.attacks.attack import Attack, table
-from tests.ecosystem.exec.workbench import ALLOW, END, Project, note
 from tests.ecosystem.notify.servers import serving, status
+from tests.ecosystem.surfaces.cli.workbench import ALLOW, END, Project, note
 
 OK = status(200)
 

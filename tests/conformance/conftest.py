@@ -5,10 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from tests.conformance.cases import CASES
 
-from gert.ecosystem.host import facts
-
-from .cases import CASES
+from gert.ecosystem.host.config import platform
 
 settings.register_profile("conformance", deadline=None, derandomize=True)
 
@@ -24,6 +23,6 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(CASES / "working")
     with monkeypatch.context() as patch:
         patch.setattr(os, "environ", ENVIRONMENT)
-        patch.setattr(facts, "platform", lambda: "linux")
-        patch.setattr(facts, "SUPPORTED", None)
+        patch.setattr(platform, "platform", lambda: "linux")
+        patch.setattr(platform, "SUPPORTED", None)
         yield

@@ -5,22 +5,21 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
+from tests.conformance.runs import NOON
+from tests.conformance.test_replay import by_place
 from tests.memory_ledger import MemoryLedger
 
-from gert.ecosystem.host.driver import Driver
-from gert.ecosystem.host.intake import Intake
-from gert.ecosystem.host.journal import Journal, Logged, read_answers
-from gert.ecosystem.host.reconciling import Reconciled, settle_doubts
-from gert.ecosystem.host.worlds import World
-from gert.kernel.engine.asks import AnyAnswer, Ask, Said
+from gert.ecosystem.host.redrive.reconcile import Reconciled, settle_doubts
+from gert.ecosystem.host.run.driver import Driver
+from gert.ecosystem.host.run.journal import Journal, Logged, read_answers
+from gert.ecosystem.host.run.sanitize import Intake
+from gert.ecosystem.host.run.worlds import World
 from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.requests import AnyAnswer, Ask, Said
 from gert.kernel.engine.run import RunResult, run
 from gert.kernel.events.runbook import RunResumed
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.redaction import Redactor
-
-from .runs import NOON
-from .test_replay import by_place
 
 LOU = Principal("human", "lou")
 RESUMED = Said(RunResumed(actor="lou", host="h", gert_version="v", answered=1), None, LOU)

@@ -3,15 +3,15 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from gert.ecosystem.host.worlds import World
+from tests.conformance.runs import Refusing, events_of, execute
+
+from gert.ecosystem.host.run.worlds import World
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.run import RunResult
 from gert.kernel.events.chain import read_chain
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.path import split
 from gert.kernel.events.payload import UnknownEvent
-
-from .runs import Refusing, events_of, execute
 
 
 def lawful(setup: Setup, world: World, max_parallel: int = 16) -> RunResult:

@@ -7,14 +7,18 @@ from typing import Any, cast
 
 import msgspec
 import yaml
+from tests.conformance.cases import ROOT
 from tests.memory_ledger import MemoryLedger
 
-from gert.ecosystem.host.documents import Workspace
-from gert.ecosystem.host.driver import Driver
-from gert.ecosystem.host.journal import Journal, Logged, read_answers
-from gert.ecosystem.host.policies import sound
-from gert.ecosystem.host.worlds import DryRun, Probe, World
-from gert.kernel.engine.asks import (
+from gert.ecosystem.host.config.policies import sound
+from gert.ecosystem.host.config.workspace import Workspace
+from gert.ecosystem.host.run.driver import Driver
+from gert.ecosystem.host.run.journal import Journal, Logged, read_answers
+from gert.ecosystem.host.run.worlds import DryRun, Probe, World
+from gert.kernel.engine.extract import Printed, extract
+from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.inputs import Given, resolve_inputs
+from gert.kernel.engine.requests import (
     AnyAnswer,
     ApprovalAnswer,
     Ask,
@@ -32,17 +36,12 @@ from gert.kernel.engine.asks import (
     ToolAnswer,
     answer_with,
 )
-from gert.kernel.engine.extract import Printed, extract
-from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.inputs import Given, resolve_inputs
 from gert.kernel.engine.run import RunResult, run
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.runbook.document import load
 from gert.kernel.runbook.program import Program, policy_file, policy_of
-
-from .cases import ROOT
 
 RUNS = ROOT / "conformance" / "run"
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-
-from .cases import CASES, ROOT
+from tests.conformance.cases import CASES, ROOT
 
 CONFORMANCE = ROOT / "conformance"
 TEXT = (CONFORMANCE / "README.md").read_text("utf-8")

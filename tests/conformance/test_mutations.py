@@ -14,14 +14,13 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.conformance.cases import ROOT, files, objections
 
-from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.surfaces.cli.main import main
 from gert.kernel.runbook.document import DOCUMENT_KINDS, Document, load
 from gert.kernel.runbook.reader import read
 from gert.kernel.runbook.validate import validate
-
-from .cases import ROOT, files, objections
 
 CI = settings(
     settings.get_profile("conformance"),

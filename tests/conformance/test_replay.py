@@ -7,15 +7,17 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.conformance.runs import RUNS, Case, cases, execute, setup_of, world_of
+from tests.conformance.walks import Chancy, Walk
 from tests.soak import sampled
 
-from gert.ecosystem.host.intake import Intake
+from gert.ecosystem.host.run.sanitize import Intake
+from gert.ecosystem.host.run.worlds import World
 from gert.ecosystem.host.scenarios.replay import Replay, script_for
-from gert.ecosystem.host.worlds import World
 from gert.errors import DocumentError
-from gert.kernel.engine.asks import AnyAnswer, Ask
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import ResolvedInputs
+from gert.kernel.engine.requests import AnyAnswer, Ask
 from gert.kernel.engine.run import RunResult
 from gert.kernel.events.envelope import decode
 from gert.kernel.foundation.redaction import Redactor
@@ -25,9 +27,6 @@ from gert.kernel.runbook.validate import validate
 from gert.kernel.runbook.writer import to_yaml
 from gert.kernel.scenario.inputs import SOURCE, replayed_inputs
 from gert.kernel.scenario.recording import listening, recorded_scenario
-
-from .runs import RUNS, Case, cases, execute, setup_of, world_of
-from .walks import Chancy, Walk
 
 RECORDED = [file for file in cases() if Case(file).get("mode", "real") == "real"]
 

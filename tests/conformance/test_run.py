@@ -4,11 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-
-from gert.kernel.events.chain import read_chain
-from gert.kernel.events.payload import UnknownEvent
-
-from .runs import (
+from tests.conformance.runs import (
     RUNS,
     Case,
     Refusing,
@@ -21,6 +17,9 @@ from .runs import (
     shown,
     world_of,
 )
+
+from gert.kernel.events.chain import read_chain
+from gert.kernel.events.payload import UnknownEvent
 
 
 @pytest.mark.parametrize("file", cases(), ids=lambda file: file.relative_to(RUNS).as_posix())

@@ -5,15 +5,25 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.conformance.cases import (
+    CASES,
+    ROOT,
+    difference,
+    expectations,
+    files,
+    objections,
+    params,
+    rules_expected,
+    sentence,
+    text_of,
+)
 from tests.quickly import quickly
 
-from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.config.workspace import Workspace
 from gert.kernel.runbook.document import load
 from gert.kernel.runbook.finding import Finding, Severity
 from gert.kernel.runbook.validate import validate
 from gert.kernel.runbook.validate.catalogue import RULES
-
-from .cases import CASES, ROOT, difference, expectations, files, objections, params, rules_expected, sentence, text_of
 
 GOOD = [*files("good", "tools", "working"), CASES / "gert-project.yaml"]
 BAD = files("bad")

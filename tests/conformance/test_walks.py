@@ -6,16 +6,15 @@ from typing import Final
 
 import msgspec
 import pytest
+from tests.conformance.laws import lawful
+from tests.conformance.runs import execute, setup_of
+from tests.conformance.walks import Chancy, Walk
 from tests.soak import sampled
 
-from gert.ecosystem.host.worlds import DryRun, Probe
+from gert.ecosystem.host.run.worlds import DryRun, Probe
 from gert.errors import DocumentError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.events.vocabulary import RunMode
-
-from .laws import lawful
-from .runs import execute, setup_of
-from .walks import Chancy, Walk
 
 WORLDS: Final = 6
 # In these runs everything hangs on a jump that a dry run can only doubt; such seeds are rare.

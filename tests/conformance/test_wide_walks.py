@@ -7,25 +7,24 @@ from typing import Any, Final
 
 import msgspec
 import pytest
+from tests.conformance.going_on import Batches, Stopped, driven, gone_on
+from tests.conformance.going_on import told as said_by_place
+from tests.conformance.laws import lawful, require_lawful
+from tests.conformance.runs import Refusing, events_of, execute
+from tests.conformance.test_replay import Taken, by_place, recorded_and_replayed, unstamped
+from tests.conformance.test_walks import exploring, lanes_clash, setups, told
+from tests.conformance.wide_walks import LateWorld, SteadyWorld, WideWalk, WideWorld
 from tests.memory_ledger import MemoryLedger
 from tests.soak import sampled
 
-from gert.ecosystem.host.explain import explained_steps
-from gert.ecosystem.host.forking import StepPlace, fork_at
-from gert.ecosystem.host.journal import read_answers
-from gert.ecosystem.host.worlds import DryRun, Probe
+from gert.ecosystem.host.policy.explain_runbook import explained_steps
+from gert.ecosystem.host.redrive.fork import StepPlace, fork_at
+from gert.ecosystem.host.run.journal import read_answers
+from gert.ecosystem.host.run.worlds import DryRun, Probe
 from gert.errors import GertError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.runbook import Outcome
-
-from .going_on import Batches, Stopped, driven, gone_on
-from .going_on import told as said_by_place
-from .laws import lawful, require_lawful
-from .runs import Refusing, events_of, execute
-from .test_replay import Taken, by_place, recorded_and_replayed, unstamped
-from .test_walks import exploring, lanes_clash, setups, told
-from .wide_walks import LateWorld, SteadyWorld, WideWalk, WideWorld
 
 LANES: Final = (1, 2, 16)
 # Seeds that have broken a law once.

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import yaml
+from tests.conformance.runs import Case
 
-from gert.kernel.engine.asks import AnyAnswer, Ask, CallTool, PauseAnswer, ToolAnswer, answer_with
+from gert.kernel.engine.requests import AnyAnswer, Ask, CallTool, PauseAnswer, ToolAnswer, answer_with
 from gert.kernel.events.runbook import Failure
 from gert.kernel.events.vocabulary import FailureKind
-
-from .runs import Case
 
 Step = dict[str, Any]
 

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import msgspec
 import yaml
+from tests.conformance.walks import WRITE, Author, Chancy, Step, Walk
 
-from gert.kernel.engine.asks import (
+from gert.kernel.engine.requests import (
     AnyAnswer,
     ApprovalAnswer,
     Ask,
@@ -29,8 +30,6 @@ from gert.kernel.engine.asks import (
 from gert.kernel.events.runbook import Failure
 from gert.kernel.events.vocabulary import FailureKind
 from gert.kernel.foundation.principal import Principal
-
-from .walks import WRITE, Author, Chancy, Step, Walk
 
 # What a tool may say became of it; the others are for the engine to say.
 FAILURES: Final[tuple[FailureKind, ...]] = (

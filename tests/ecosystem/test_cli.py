@@ -9,7 +9,7 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
-from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.surfaces.cli.main import COMMANDS, main
 
 ROOT = Path(__file__).resolve().parents[2]

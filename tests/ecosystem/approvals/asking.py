@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
+from gert.ecosystem.approvals.signatures import KeyVerifier, sign_response
 from gert.ecosystem.approvals.ticket_file import RunRef, TicketFile
 from gert.ecosystem.approvals.tickets import Tickets
-from gert.ecosystem.approvals.verifying import KeyVerifier, sign_response
-from gert.kernel.engine.asks import ApprovalRequest, AwaitApproval, Response, SubmitApproval
+from gert.kernel.engine.requests import ApprovalRequest, AwaitApproval, Response, SubmitApproval
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.foundation.signature import Key, Keys, parse_key

@@ -9,17 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-
-from gert.ecosystem.approvals.port import StillOpen
-from gert.ecosystem.approvals.provider import TicketApprovals
-from gert.ecosystem.approvals.ticket_file import TicketFile
-from gert.ecosystem.approvals.tickets import Tickets
-from gert.kernel.engine.approval import Ticket, tally
-from gert.kernel.engine.asks import ApprovalAnswer, ApprovalRequest, Response
-from gert.kernel.foundation.canonical import digest_value
-from gert.kernel.foundation.signature import HMAC_SHA256, parse_key
-
-from .asking import (
+from tests.ecosystem.approvals.asking import (
     ANN_KEY,
     BOB_KEY,
     MALLORY_KEY,
@@ -37,6 +27,15 @@ from .asking import (
     waiting,
     yes,
 )
+
+from gert.ecosystem.approvals.port import StillOpen
+from gert.ecosystem.approvals.provider import TicketApprovals
+from gert.ecosystem.approvals.ticket_file import TicketFile
+from gert.ecosystem.approvals.tickets import Tickets
+from gert.kernel.engine.approval_rules import Ticket, tally
+from gert.kernel.engine.requests import ApprovalAnswer, ApprovalRequest, Response
+from gert.kernel.foundation.canonical import digest_value
+from gert.kernel.foundation.signature import HMAC_SHA256, parse_key
 
 LATER = NOON + timedelta(minutes=5)
 SIGNED = asking(require_signed_approvals=True)

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-
-from .asking import no, opened, path_of, tickets, yes
+from tests.ecosystem.approvals.asking import no, opened, path_of, tickets, yes
 
 UNSEEN = {
     "a zero-width space": "\u200b",

@@ -10,15 +10,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.ecosystem.approvals.asking import ANN_KEY, MALLORY_KEY, REQUEST, Clock, no, opened, signed
+from tests.ecosystem.approvals.test_sharing import KEYS, _put, answering, decision, heard, mode, shared, written
 
 from gert.ecosystem.approvals.locks import locked
 from gert.ecosystem.approvals.rejections import SIGN
 from gert.ecosystem.approvals.ticket_file import TicketFile
 from gert.ecosystem.approvals.tickets import Tickets
 from gert.errors import GertError, TraceError
-
-from .asking import ANN_KEY, MALLORY_KEY, REQUEST, Clock, no, opened, signed
-from .test_sharing import KEYS, _put, answering, decision, heard, mode, shared, written
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="groups of posix")
 AS_ROOT = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="gives files away")
@@ -84,7 +83,7 @@ def test_a_rejection_counts_although_the_file_said_for_a_moment_that_the_ticket(
 
 
 def test_a_rejection_signed_with_a_key_the_run_does_not_know_is_still_one(place: Path) -> None:
-    from .asking import verifier
+    from tests.ecosystem.approvals.asking import verifier
 
     store = shared(place)
     file = opened(store)

@@ -9,17 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-
-from gert.ecosystem.approvals.port import ApprovalProvider, Channel, StillOpen
-from gert.ecosystem.approvals.provider import TicketApprovals
-from gert.ecosystem.approvals.telling import Channels
-from gert.ecosystem.approvals.ticket_file import TicketFile
-from gert.ecosystem.approvals.tickets import Tickets
-from gert.errors import UsageError
-from gert.kernel.engine.approval import Ticket, tally
-from gert.kernel.engine.asks import ApprovalAnswer, TicketAnswer
-
-from .asking import (
+from tests.ecosystem.approvals.asking import (
     BOB_KEY,
     REQUEST,
     RUN,
@@ -33,6 +23,15 @@ from .asking import (
     waiting,
     yes,
 )
+
+from gert.ecosystem.approvals.notify import Channels
+from gert.ecosystem.approvals.port import ApprovalProvider, Channel, StillOpen
+from gert.ecosystem.approvals.provider import TicketApprovals
+from gert.ecosystem.approvals.ticket_file import TicketFile
+from gert.ecosystem.approvals.tickets import Tickets
+from gert.errors import UsageError
+from gert.kernel.engine.approval_rules import Ticket, tally
+from gert.kernel.engine.requests import ApprovalAnswer, TicketAnswer
 
 
 class Heard:

@@ -14,18 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
-
-from gert.ecosystem.approvals.port import StillOpen
-from gert.ecosystem.approvals.provider import TicketApprovals
-from gert.ecosystem.approvals.rejections import SIGN, Rejections
-from gert.ecosystem.approvals.sharing import Group
-from gert.ecosystem.approvals.ticket_file import MOST_ANSWERS, TicketFile, ticket_id_for
-from gert.ecosystem.approvals.tickets import Tickets
-from gert.errors import GertError, IntegrityError, TraceError, UsageError
-from gert.kernel.engine.approval import Ticket, tally
-from gert.kernel.engine.asks import Response
-
-from .asking import (
+from tests.ecosystem.approvals.asking import (
     ANN_KEY,
     BOB_KEY,
     NOON,
@@ -42,6 +31,16 @@ from .asking import (
     waiting,
     yes,
 )
+
+from gert.ecosystem.approvals.port import StillOpen
+from gert.ecosystem.approvals.provider import TicketApprovals
+from gert.ecosystem.approvals.rejections import SIGN, Rejections
+from gert.ecosystem.approvals.sharing import Group
+from gert.ecosystem.approvals.ticket_file import MOST_ANSWERS, TicketFile, ticket_id_for
+from gert.ecosystem.approvals.tickets import Tickets
+from gert.errors import GertError, IntegrityError, TraceError, UsageError
+from gert.kernel.engine.approval_rules import Ticket, tally
+from gert.kernel.engine.requests import Response
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="groups of posix")
 KEYS = verifier(public(ANN_KEY), public(BOB_KEY), ann="ann", bob="bob")
@@ -339,7 +338,7 @@ def test_without_keys_nobody_is_asked(place: Path) -> None:
 
 
 def test_a_key_without_an_owner_rejects_and_does_not_approve(place: Path) -> None:
-    from gert.ecosystem.approvals.verifying import KeyVerifier
+    from gert.ecosystem.approvals.signatures import KeyVerifier
     from gert.kernel.foundation.signature import Keys
 
     store = shared(place, check=KeyVerifier(Keys([public(BOB_KEY)]), is_strict=True))

@@ -6,14 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.ecosystem.host.people import LIMIT, Stdin, a_terminal, at_terminal, piped
 
 from gert.ecosystem.approvals.terminal import TerminalApprovals, summary
-from gert.ecosystem.host.console import Console
-from gert.kernel.engine.asks import ApprovalAnswer, ApprovalRequest, AwaitApproval, Response, SubmitApproval
+from gert.ecosystem.host.run.console import Console
+from gert.kernel.engine.requests import ApprovalAnswer, ApprovalRequest, AwaitApproval, Response, SubmitApproval
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.secret_refs import secret_ref
-
-from ..host.people import LIMIT, Stdin, a_terminal, at_terminal, piped  # noqa: TID252
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 STAMP = "2026-01-02T12:00:00.000000Z"

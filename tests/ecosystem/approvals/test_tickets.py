@@ -13,16 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-
-from gert.ecosystem.approvals.judging import Terms
-from gert.ecosystem.approvals.locks import locked
-from gert.ecosystem.approvals.ticket_file import MAX_BYTES, MOST_HEARD, bare, ticket_id_for
-from gert.ecosystem.approvals.tickets import Tickets
-from gert.errors import DocumentError, GertError, TraceError, UsageError
-from gert.kernel.engine.asks import Response
-from gert.kernel.foundation.names import is_safe_name
-
-from .asking import (
+from tests.ecosystem.approvals.asking import (
     ANN_KEY,
     BOB_KEY,
     MALLORY_KEY,
@@ -40,6 +31,14 @@ from .asking import (
     verifier,
     yes,
 )
+
+from gert.ecosystem.approvals.evaluate import Terms
+from gert.ecosystem.approvals.locks import locked
+from gert.ecosystem.approvals.ticket_file import MAX_BYTES, MOST_HEARD, bare, ticket_id_for
+from gert.ecosystem.approvals.tickets import Tickets
+from gert.errors import DocumentError, GertError, TraceError, UsageError
+from gert.kernel.engine.requests import Response
+from gert.kernel.foundation.names import is_safe_name
 
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions and links of posix")
 
@@ -536,7 +535,7 @@ ANSWERER = """
 import sys, random
 from datetime import datetime, UTC
 from gert.ecosystem.approvals.tickets import Tickets
-from gert.kernel.engine.asks import Response
+from gert.kernel.engine.requests import Response
 from gert.kernel.events.envelope import format_timestamp
 now = lambda: datetime.now(UTC)
 store = Tickets(sys.argv[1], now)

@@ -3,12 +3,11 @@
 from typing import Any
 
 import pytest
+from tests.ecosystem.host.people import at_terminal, piped
 
 from gert.ecosystem.inputs.prompt import PromptResolver
 from gert.kernel.engine.inputs import BatchAnswer, InputBinding
 from gert.kernel.governance.parameter import Parameter
-
-from ..host.people import at_terminal, piped  # noqa: TID252
 
 
 def binding(name: str = "port", **declared: Any) -> InputBinding:

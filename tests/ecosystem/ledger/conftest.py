@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
+from tests.ecosystem.ledger.ledgers import LEDGERS, place_of
 
 from gert.ecosystem.ledger.sqlite import executor
-
-from .ledgers import LEDGERS, place_of
 
 
 @pytest.fixture(params=list(LEDGERS))

@@ -4,11 +4,11 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
+from tests.ecosystem.ledger.ledgers import ROOT, check, note, written
+
 from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
 from gert.kernel.events.envelope import decode
 from gert.kernel.ledger.port import Ledger
-
-from .ledgers import ROOT, check, note, written
 
 
 async def append_all(ledger: Ledger, run_id: str, texts: Sequence[str]) -> None:

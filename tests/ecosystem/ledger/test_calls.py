@@ -5,6 +5,20 @@ import re
 from datetime import timedelta
 
 import pytest
+from tests.ecosystem.ledger.ledgers import (
+    LEDGERS,
+    NOON,
+    RUN,
+    TENANT,
+    Clock,
+    answers,
+    asks,
+    check,
+    in_loop,
+    note,
+    says,
+    written,
+)
 
 from gert.ecosystem.ledger import sql
 from gert.kernel.events.agent import ContextRead, PauseRequested, ResumeRequested, RunStarted
@@ -22,8 +36,6 @@ from gert.kernel.ledger.record import (
     Written,
     last_seq_of,
 )
-
-from .ledgers import LEDGERS, NOON, RUN, TENANT, Clock, answers, asks, check, in_loop, note, says, written
 
 
 def call(seq: int, key: str = "tool:k", outcome: CallOutcome = "open", done_seq: int | None = None) -> Call:

@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ecosystem.ledger.ledgers import answers, asks, note, stage, written
+from tests.ecosystem.ledger.test_record import CALLS, ENDS, approved, drive
+from tests.ecosystem.ledger.test_record import asks as ticket
 
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.ecosystem.ledger.verify_run import verify_run
 from gert.errors import RunNotFound
 from gert.kernel.events.agent import ModelCompleted, ModelRequested, PauseRequested, RunStarted
 from gert.kernel.foundation.signature import Keys, parse_key
-
-from .ledgers import answers, asks, note, stage, written
-from .test_record import CALLS, ENDS, approved, drive
-from .test_record import asks as ticket
 
 KEY = parse_key("a secret that is long enough", "main")
 SAMPLE, ALL = 300, 5000

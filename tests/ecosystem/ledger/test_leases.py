@@ -6,11 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.soak import sampled
-
-from gert.errors import InputError, LeaseLost
-
-from .ledgers import (
+from tests.ecosystem.ledger.ledgers import (
     LEDGERS,
     RUN,
     SHARED,
@@ -25,6 +21,9 @@ from .ledgers import (
     says,
     written,
 )
+from tests.soak import sampled
+
+from gert.errors import InputError, LeaseLost
 
 shared = pytest.mark.parametrize("kind", sampled(SHARED, ["sqlite", "postgres"]))
 

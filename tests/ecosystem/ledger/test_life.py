@@ -6,11 +6,10 @@ import random
 import threading
 
 import pytest
+from tests.ecosystem.ledger.ledgers import LEDGERS, RUN, check, gathered, in_loop, note, says, written
 
 from gert.errors import TraceError
 from gert.kernel.ledger.record import Written
-
-from .ledgers import LEDGERS, RUN, check, gathered, in_loop, note, says, written
 
 # Those that hold no connection to a server, which belongs to its event loop.
 LOCAL = [kind for kind in LEDGERS if kind != "postgres"]

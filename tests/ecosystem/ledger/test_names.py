@@ -6,14 +6,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.ecosystem.ledger.ledgers import LEDGERS, RUN, TENANT, asks, check, in_loop, note, says, written
 
 from gert.errors import GertError, InputError
 from gert.kernel.events.agent import PauseRequested, RunStarted
 from gert.kernel.ledger.limits import MAX_NAME_BYTES, MAX_TOGETHER_BYTES
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import Batch, Expect, Head, RunFilter, Written
-
-from .ledgers import LEDGERS, RUN, TENANT, asks, check, in_loop, note, says, written
 
 BAD = [
     pytest.param("a\0b", "holds a NUL", id="a NUL"),

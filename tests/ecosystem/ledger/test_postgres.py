@@ -9,6 +9,8 @@ from itertools import product
 from typing import Any
 
 import pytest
+from tests.ecosystem.ledger.ledgers import NOON, ROOT, TENANT, answers, asks, note, says, written
+from tests.ecosystem.ledger.postgres_writes import append_all, in_process, notes_of
 from tests.postgres import database, execute, on_database
 
 from gert.ecosystem.ledger.postgres import faults
@@ -20,9 +22,6 @@ from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.signature import parse_key
 from gert.kernel.ledger.record import Batch, Call, CallEnd, Event, Expect, Head, Held, Overtaken, Written
 from gert.kernel.ledger.seal import read_seal
-
-from .ledgers import NOON, ROOT, TENANT, answers, asks, note, says, written
-from .postgres_writes import append_all, in_process, notes_of
 
 
 class TestOpening:

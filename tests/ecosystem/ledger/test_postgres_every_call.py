@@ -7,13 +7,12 @@ from typing import Any
 
 import asyncpg
 import pytest
+from tests.ecosystem.ledger.ledgers import check, note, written
+from tests.ecosystem.ledger.postgres_writes import append_all, notes_of
 from tests.postgres import execute
 
 from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
 from gert.errors import TraceError
-
-from .ledgers import check, note, written
-from .postgres_writes import append_all, notes_of
 
 MOST = 120
 CALLS = [(asyncpg.Connection, name) for name in ("execute", "fetch", "fetchrow", "fetchval", "prepare")]

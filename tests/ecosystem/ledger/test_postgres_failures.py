@@ -8,14 +8,13 @@ from typing import Any
 
 import asyncpg
 import pytest
+from tests.ecosystem.ledger.ledgers import asks, note, says
+from tests.ecosystem.ledger.postgres_writes import append_all, notes_of
 from tests.postgres import Server
 
 from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
 from gert.errors import TraceError
 from gert.kernel.ledger.record import Held, RunFilter, Written
-
-from .ledgers import asks, note, says
-from .postgres_writes import append_all, notes_of
 
 KILL = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity

@@ -5,11 +5,10 @@ from typing import Any
 
 import asyncpg
 import pytest
+from tests.ecosystem.ledger.postgres_writes import append_all, in_process
 
 from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
 from gert.errors import TraceError
-
-from .postgres_writes import append_all, in_process
 
 NEVER_LOOKS = 600.0
 LISTENERS = """

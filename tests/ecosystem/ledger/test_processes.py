@@ -5,12 +5,24 @@ import random
 
 import asyncpg
 import pytest
+from tests.ecosystem.ledger.ledgers import (
+    LEDGERS,
+    RUN,
+    SHARED,
+    TENANT,
+    asks,
+    check,
+    in_loop,
+    note,
+    outcome_of,
+    process,
+    says,
+    written,
+)
 from tests.soak import sampled
 
 from gert.kernel.events.envelope import decode
 from gert.kernel.ledger.record import Held, Written
-
-from .ledgers import LEDGERS, RUN, SHARED, TENANT, asks, check, in_loop, note, outcome_of, process, says, written
 
 # How a ledger uses its threads is of no concern to other processes.
 pytestmark = pytest.mark.parametrize("kind", sampled(SHARED, ["sqlite", "postgres"]))

@@ -4,6 +4,21 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from tests.ecosystem.ledger.ledgers import (
+    LEDGERS,
+    NOON,
+    RUN,
+    TENANT,
+    Clock,
+    check,
+    gathered,
+    in_loop,
+    note,
+    says,
+    stage,
+    starts,
+    written,
+)
 
 from gert.errors import LeaseLost, RunError, TraceError
 from gert.kernel.events.agent import PauseRequested, RunStarted
@@ -12,8 +27,6 @@ from gert.kernel.events.envelope import decode, format_timestamp
 from gert.kernel.foundation.names import is_run_id
 from gert.kernel.ledger.compose import Entry, compose
 from gert.kernel.ledger.record import Batch, Event, Head, RunFilter, Written
-
-from .ledgers import LEDGERS, NOON, RUN, TENANT, Clock, check, gathered, in_loop, note, says, stage, starts, written
 
 HOSTILE = [
     pytest.param("../../etc/passwd", id="a path"),

@@ -4,17 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from tests.soak import sampled
-
-from gert.ecosystem.ledger.verify_run import verify_run
-from gert.errors import InputError, RunError, TraceError
-from gert.kernel.events.payload import Payload
-from gert.kernel.events.runbook import ApprovalResolved, ApprovalSubmitted, RunComplete, StepComplete, StepStart
-from gert.kernel.ledger.append_rules import MAX_ANSWER_BYTES
-from gert.kernel.ledger.port import Ledger
-from gert.kernel.ledger.record import Output, Written
-
-from .ledgers import (
+from tests.ecosystem.ledger.ledgers import (
     LEDGERS,
     NOON,
     RUN,
@@ -29,6 +19,15 @@ from .ledgers import (
     says,
     written,
 )
+from tests.soak import sampled
+
+from gert.ecosystem.ledger.verify_run import verify_run
+from gert.errors import InputError, RunError, TraceError
+from gert.kernel.events.payload import Payload
+from gert.kernel.events.runbook import ApprovalResolved, ApprovalSubmitted, RunComplete, StepComplete, StepStart
+from gert.kernel.ledger.append_rules import MAX_ANSWER_BYTES
+from gert.kernel.ledger.port import Ledger
+from gert.kernel.ledger.record import Output, Written
 
 shared = pytest.mark.parametrize("kind", sampled(SHARED, ["sqlite", "postgres"]))
 CALLS = StepStart(step_id="pay", step_type="tool", tool="bank", action="pay")

@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.ecosystem.ledger.ledgers import LEDGERS, RUN, SHARED, in_loop, note, says, written
 from tests.soak import sampled
 
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
@@ -14,8 +15,6 @@ from gert.kernel.events.agent import PauseRequested
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.signature import Keys, parse_key
 from gert.kernel.ledger.record import Written
-
-from .ledgers import LEDGERS, RUN, SHARED, in_loop, note, says, written
 
 KEY = parse_key("a secret that is long enough", "main")
 OTHER = parse_key("another secret, long enough too", "other")

@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.ecosystem.ledger.ledgers import RUN, STARTED, TENANT, check, drives, gathered, in_loop, note, says, written
 
 from gert.ecosystem.ledger.sqlite import executor
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
@@ -15,8 +16,6 @@ from gert.kernel.events.agent import RunStarted
 from gert.kernel.events.runbook import StepStart
 from gert.kernel.ledger.compose import Entry, compose
 from gert.kernel.ledger.record import Batch, Call, Head, RunFilter, Written
-
-from .ledgers import RUN, STARTED, TENANT, check, drives, gathered, in_loop, note, says, written
 
 
 @pytest.fixture

@@ -9,13 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.ecosystem.ledger.ledgers import check, in_loop, note, written
 
 from gert.ecosystem.ledger.sqlite import executor
 from gert.ecosystem.ledger.sqlite.executor import LOOK_EVERY
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.errors import TraceError
-
-from .ledgers import check, in_loop, note, written
 
 
 def exchange(path: Path) -> None:

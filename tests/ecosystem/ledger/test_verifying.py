@@ -3,12 +3,11 @@
 import asyncio
 
 import pytest
+from tests.ecosystem.ledger.ledgers import LEDGERS, RUN, in_loop, note, written
 
 from gert.ecosystem.ledger.verify_run import verify_run
 from gert.errors import IntegrityError, RunError
 from gert.kernel.foundation.signature import Keys, parse_key
-
-from .ledgers import LEDGERS, RUN, in_loop, note, written
 
 KEY = parse_key("a secret that is long enough", "main")
 OTHER = parse_key("another secret, long enough too", "main")

@@ -4,11 +4,10 @@ import asyncio
 from contextlib import aclosing
 
 import pytest
+from tests.ecosystem.ledger.ledgers import LEDGERS, RUN, SHARED, in_loop, note, outcome_of, process, written
 
 from gert.errors import TraceError
 from gert.kernel.events.envelope import decode
-
-from .ledgers import LEDGERS, RUN, SHARED, in_loop, note, outcome_of, process, written
 
 LONG = 100.0
 APPENDS = """

@@ -5,17 +5,8 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from tests.ecosystem.notify.servers import Answer, flood, raw, serving, silence
-
-from gert.ecosystem.models.anthropic import AnthropicAdapter
-from gert.ecosystem.models.limits import Limits
-from gert.ecosystem.models.prices import Price
-from gert.errors import InputError, ModelError, ModelPermanentError, ModelTimeoutError, ModelTransientError
-from gert.kernel.agent.messages import ChatMessage, ToolCallMessage, ToolFunctionCall
-from gert.kernel.agent.ports.model import ModelUsage, ToolCall, ToolDefinition
-
-from .test_schemas import Node, OpenMap
-from .vendors import (
+from tests.ecosystem.models.test_schemas import Node, OpenMap
+from tests.ecosystem.models.vendors import (
     GOOD,
     HISTORY,
     KEY,
@@ -34,6 +25,14 @@ from .vendors import (
     text_block,
     tool_use,
 )
+from tests.ecosystem.notify.servers import Answer, flood, raw, serving, silence
+
+from gert.ecosystem.models.anthropic.adapter import AnthropicAdapter
+from gert.ecosystem.models.limits import Limits
+from gert.ecosystem.models.prices import Price
+from gert.errors import InputError, ModelError, ModelPermanentError, ModelTimeoutError, ModelTransientError
+from gert.kernel.agent.ports.model import ModelUsage, ToolCall, ToolDefinition
+from gert.kernel.agent.steps.messages import ChatMessage, ToolCallMessage, ToolFunctionCall
 
 GOOD_MESSAGE = http(200, message(text_block(GOOD)))
 THINKING = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}

@@ -19,12 +19,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+from tests.ecosystem.models.vendors import GOOD, VERDICT, adapter_for, ask, asked, chunks, completion, http, streamed
 from tests.ecosystem.notify.servers import Answer, Server, drip, raw, serving, silence
 
 from gert.ecosystem.models.limits import Limits
 from gert.errors import ModelError, ModelPermanentError, ModelTimeoutError, ModelTransientError
-
-from .vendors import GOOD, VERDICT, adapter_for, ask, asked, chunks, completion, http, streamed
 
 GOOD_COMPLETION = http(200, completion(GOOD))
 

@@ -4,12 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.ecosystem.notify.servers import serving
-
-from gert.errors import ModelError, ModelPermanentError, ModelTransientError
-from gert.kernel.agent.ports.model import ToolCall
-
-from .vendors import (
+from tests.ecosystem.models.vendors import (
     GOOD,
     VERDICT,
     WEATHER,
@@ -32,6 +27,10 @@ from .vendors import (
     streamed,
     text_block,
 )
+from tests.ecosystem.notify.servers import serving
+
+from gert.errors import ModelError, ModelPermanentError, ModelTransientError
+from gert.kernel.agent.ports.model import ToolCall
 
 # --- 200, and yet an error
 

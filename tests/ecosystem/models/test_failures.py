@@ -7,16 +7,15 @@ from email.utils import format_datetime
 from typing import Any, cast
 
 import pytest
+from tests.ecosystem.models.vendors import KEY, anthropic_error, openai_error
 
-from gert.ecosystem.models.failures import MAX_SHOWN, of_event, of_status, retry_after, shown
+from gert.ecosystem.models.errors import MAX_SHOWN, of_event, of_status, retry_after, shown
 from gert.ecosystem.models.keys import Key, checked_base_url
 from gert.ecosystem.models.limits import Limits
 from gert.ecosystem.models.prices import Price, Pricing, Tokens
-from gert.ecosystem.models.retrying import pause_after
+from gert.ecosystem.models.retry import pause_after
 from gert.errors import InputError, ModelError, ModelPermanentError, ModelTransientError
 from gert.kernel.foundation.redaction import Redactor
-
-from .vendors import KEY, anthropic_error, openai_error
 
 NO_SECRETS = Redactor()
 

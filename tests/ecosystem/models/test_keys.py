@@ -5,11 +5,7 @@ from typing import Any
 
 import pytest
 from pydantic import RootModel
-from tests.ecosystem.notify.servers import Answer, serving
-
-from gert.ecosystem.models.limits import Limits
-
-from .vendors import (
+from tests.ecosystem.models.vendors import (
     KEY,
     WEATHER,
     Verdict,
@@ -31,6 +27,9 @@ from .vendors import (
     tool_call,
     tool_use,
 )
+from tests.ecosystem.notify.servers import Answer, serving
+
+from gert.ecosystem.models.limits import Limits
 
 ECHO = json.dumps({"healthy": True, "reason": f"got Bearer {KEY}!"})
 MIDDLE = ECHO.index(KEY) + 9

@@ -9,12 +9,21 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from tests.ecosystem.models.vendors import (
+    GOOD,
+    VERDICT,
+    WEATHER,
+    completion,
+    function_call,
+    output_text,
+    request,
+    response,
+    tool_call,
+)
 
 from gert.ecosystem.models.litellm import LiteLLMAdapter
 from gert.errors import ModelError, ModelPermanentError, ModelTimeoutError, ModelTransientError
 from gert.kernel.agent.ports.model import ModelResult, ModelUsage
-
-from .vendors import GOOD, VERDICT, WEATHER, completion, function_call, output_text, request, response, tool_call
 
 
 class Dumped(BaseModel):

@@ -6,17 +6,16 @@ import sys
 from typing import Any
 
 import pytest
+from tests.ecosystem.models.vendors import GOOD, KEY, VERDICT, Defaults, Verdict, completion, http, request
 from tests.ecosystem.notify.servers import serving
 
-from gert.ecosystem.models.anthropic import AnthropicAdapter
+from gert.ecosystem.models.anthropic.adapter import AnthropicAdapter
 from gert.ecosystem.models.compatible import OpenAICompatibleAdapter
 from gert.ecosystem.models.mock import MockModelPort
-from gert.ecosystem.models.openai import OpenAIAdapter
+from gert.ecosystem.models.openai.adapter import OpenAIAdapter
 from gert.ecosystem.models.routing import RoutingModelPort
 from gert.errors import InputError, ModelPermanentError
 from gert.kernel.agent.ports.model import ModelPort, ModelResult, ModelUsage, StreamingModelPort, ToolCall
-
-from .vendors import GOOD, KEY, VERDICT, Defaults, Verdict, completion, http, request
 
 CALL = ToolCall("weather", "{}", "call_1")
 

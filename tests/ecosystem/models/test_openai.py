@@ -6,19 +6,7 @@ from typing import Any
 
 import pytest
 from pydantic import RootModel
-from tests.ecosystem.notify.servers import Answer, Server, closed_port, drip, flood, raw, serving, silence
-
-from gert.ecosystem.models.anthropic import AnthropicAdapter
-from gert.ecosystem.models.compatible import OpenAICompatibleAdapter
-from gert.ecosystem.models.limits import Limits
-from gert.ecosystem.models.openai import OpenAIAdapter
-from gert.ecosystem.models.prices import Price
-from gert.errors import InputError, ModelError, ModelPermanentError, ModelTimeoutError, ModelTransientError
-from gert.kernel.agent.messages import ChatMessage
-from gert.kernel.agent.outputs import output_json_of, output_of_json
-from gert.kernel.agent.ports.model import ModelUsage, ToolCall
-
-from .vendors import (
+from tests.ecosystem.models.vendors import (
     GOOD,
     HISTORY,
     KEY,
@@ -46,6 +34,17 @@ from .vendors import (
     streamed,
     tool_call,
 )
+from tests.ecosystem.notify.servers import Answer, Server, closed_port, drip, flood, raw, serving, silence
+
+from gert.ecosystem.models.anthropic.adapter import AnthropicAdapter
+from gert.ecosystem.models.compatible import OpenAICompatibleAdapter
+from gert.ecosystem.models.limits import Limits
+from gert.ecosystem.models.openai.adapter import OpenAIAdapter
+from gert.ecosystem.models.prices import Price
+from gert.errors import InputError, ModelError, ModelPermanentError, ModelTimeoutError, ModelTransientError
+from gert.kernel.agent.ports.model import ModelUsage, ToolCall
+from gert.kernel.agent.steps.messages import ChatMessage
+from gert.kernel.agent.steps.outputs import output_json_of, output_of_json
 
 GOOD_RESPONSE = http(200, response(REASONING, output_text(GOOD)))
 GOOD_COMPLETION = http(200, completion(GOOD))

@@ -7,22 +7,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict, RootModel, field_validator
-from tests.ecosystem.notify.servers import serving
-
-from gert.ecosystem.models import anthropic_messages, openai_chat, openai_responses
-from gert.ecosystem.models.answers import Answer, result_of
-from gert.ecosystem.models.anthropic_fold import MessagesFold
-from gert.ecosystem.models.folding import Fold
-from gert.ecosystem.models.limits import Limits
-from gert.ecosystem.models.openai_chat_fold import ChatFold
-from gert.ecosystem.models.openai_responses import ResponsesFold
-from gert.ecosystem.models.prices import Price, Pricing
-from gert.ecosystem.models.sse import Event
-from gert.errors import ModelError, ModelPermanentError
-from gert.kernel.agent.ports.model import ModelUsage
-from gert.kernel.foundation.redaction import Redactor
-
-from .vendors import (
+from tests.ecosystem.models.vendors import (
     GOOD,
     KEY,
     WEATHER,
@@ -43,6 +28,21 @@ from .vendors import (
     tool_call,
     tool_use,
 )
+from tests.ecosystem.notify.servers import serving
+
+from gert.ecosystem.models.answers import Answer, result_of
+from gert.ecosystem.models.anthropic import messages
+from gert.ecosystem.models.anthropic.fold import MessagesFold
+from gert.ecosystem.models.fold import Fold
+from gert.ecosystem.models.limits import Limits
+from gert.ecosystem.models.openai import chat, responses
+from gert.ecosystem.models.openai.chat_fold import ChatFold
+from gert.ecosystem.models.openai.responses import ResponsesFold
+from gert.ecosystem.models.prices import Price, Pricing
+from gert.ecosystem.models.sse import Event
+from gert.errors import ModelError, ModelPermanentError
+from gert.kernel.agent.ports.model import ModelUsage
+from gert.kernel.foundation.redaction import Redactor
 
 NO_SECRETS = Redactor()
 BERN = '{"city":"Bern"}'
@@ -61,9 +61,9 @@ STREAMED: dict[str, list[Any]] = {
     ],
 }
 READ: dict[str, Callable[[dict[str, Any]], Answer]] = {
-    "chat": lambda body: openai_chat.answer_of(body, NO_SECRETS),
-    "responses": lambda body: openai_responses.answer_of(body, NO_SECRETS),
-    "messages": lambda body: anthropic_messages.answer_of(body, NO_SECRETS, "format", "give_answer"),
+    "chat": lambda body: chat.answer_of(body, NO_SECRETS),
+    "responses": lambda body: responses.answer_of(body, NO_SECRETS),
+    "messages": lambda body: messages.answer_of(body, NO_SECRETS, "format", "give_answer"),
 }
 FOLDS: dict[str, Callable[[], Fold]] = {
     "chat": lambda: ChatFold(NO_SECRETS),

@@ -8,12 +8,12 @@ from typing import Any
 from pydantic import BaseModel
 from tests.ecosystem.notify.servers import Answer, raw
 
-from gert.ecosystem.models.anthropic import AnthropicAdapter
+from gert.ecosystem.models.anthropic.adapter import AnthropicAdapter
 from gert.ecosystem.models.limits import Limits
-from gert.ecosystem.models.openai import OpenAIAdapter
+from gert.ecosystem.models.openai.adapter import OpenAIAdapter
 from gert.errors import ModelTimeoutError
-from gert.kernel.agent.messages import ChatMessage, ToolCallMessage, ToolFunctionCall
 from gert.kernel.agent.ports.model import ModelCallOptions, ModelRequest, ModelResult, ToolDefinition
+from gert.kernel.agent.steps.messages import ChatMessage, ToolCallMessage, ToolFunctionCall
 
 KEY = "sk-c4nary-0123456789abcdef"
 QUICK = Limits(timeout_seconds=15, max_retries=0)

@@ -4,11 +4,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.ecosystem.notify.servers import Answer, closed_port, drip, flood, raw, replying, serving, silence, status
 
 from gert.ecosystem.notify import webhooks
 from gert.ecosystem.notify.webhooks import Delivery, post
-
-from .servers import Answer, closed_port, drip, flood, raw, replying, serving, silence, status
 
 HEADERS = {"Content-Type": "application/json"}
 OK = status(200)

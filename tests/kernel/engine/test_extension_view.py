@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.conformance.runs import Case, Scripted, events_of, execute, setup_of
 
-from gert.kernel.engine.asks import AnyAnswer, Ask, CallExtension
+from gert.kernel.engine.requests import AnyAnswer, Ask, CallExtension
 from gert.kernel.foundation.canonical import digest_value
 
 CASE = """

@@ -6,7 +6,7 @@ import pytest
 
 from gert.kernel.engine.kinds.parallel import joined
 from gert.kernel.engine.results import DONE, FAILED, NEVER_CONTINUED, Result, block_result, failed, status_of
-from gert.kernel.engine.unknown import Unknown
+from gert.kernel.engine.symbolic import Unknown
 from gert.kernel.events.runbook import Failure, Outcome
 from gert.kernel.events.vocabulary import FailureKind
 

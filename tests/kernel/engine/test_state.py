@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gert.kernel.engine.state import State
-from gert.kernel.engine.unknown import UNKNOWN, Unknown, is_unknown
+from gert.kernel.engine.symbolic import UNKNOWN, Unknown, is_unknown
 
 NAMES = st.sampled_from(["a", "b", "c"])
 IDS = st.sampled_from(["a", "s1", "s2"])

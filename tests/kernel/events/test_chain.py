@@ -4,13 +4,12 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.kernel.events.traces import stamped, trace
 
 from gert.kernel.events import runbook as says
 from gert.kernel.events.chain import GENESIS, MAX_BREAKS, Chain, ChainReport, read_chain
 from gert.kernel.events.envelope import encode
 from gert.kernel.foundation.canonical import sha256_hex
-
-from .traces import stamped, trace
 
 LINES = trace()
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gert.errors import TraceError
-from gert.kernel.engine.unknown import UNKNOWN, Unknown
+from gert.kernel.engine.symbolic import UNKNOWN, Unknown
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode, encode, encode_payload
 from gert.kernel.events.payload import Payload, to_data

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.kernel.events.traces import HMAC_KEY, KEYS, PRIVATE_KEY, PUBLIC_KEY, trace
 
 from gert.errors import GertError, TraceError
 from gert.kernel.events import runbook as says
@@ -18,8 +19,6 @@ from gert.kernel.events.payload import Payload, said, to_data
 from gert.kernel.events.seal import check_seal
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.signature import Keys
-
-from .traces import HMAC_KEY, KEYS, PRIVATE_KEY, PUBLIC_KEY, trace
 
 
 class Text(str):

@@ -5,6 +5,17 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.kernel.events.traces import (
+    HMAC_KEY,
+    KEYS,
+    OUTCOME,
+    PRIVATE_KEY,
+    PUBLIC_KEY,
+    STORY,
+    rechained,
+    stamped,
+    trace,
+)
 
 from gert.errors import IntegrityError, TraceError
 from gert.kernel.events import runbook as says
@@ -13,8 +24,6 @@ from gert.kernel.events.envelope import decode, encode
 from gert.kernel.events.seal import SealReport, check_seal, seal
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.signature import Keys, parse_key, sign
-
-from .traces import HMAC_KEY, KEYS, OUTCOME, PRIVATE_KEY, PUBLIC_KEY, STORY, rechained, stamped, trace
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SEALED = trace(PRIVATE_KEY)

@@ -5,8 +5,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.kernel.events.traces import PRIVATE_KEY, stamped, trace
 
-from gert.ecosystem.host.traces import open_trace, verify_trace
+from gert.ecosystem.host.runs.traces import open_trace, verify_trace
 from gert.kernel.events import runbook as says
 from gert.kernel.events.chain import Chain, read_chain
 from gert.kernel.events.envelope import encode
@@ -14,8 +15,6 @@ from gert.kernel.events.seal import check_seal
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.signature import Keys, parse_key
-
-from .traces import PRIVATE_KEY, stamped, trace
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "trace-format.md").read_text(encoding="utf-8")

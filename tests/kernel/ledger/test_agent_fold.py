@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gert.kernel.agent.status import explanation_of, percent_of, progress_of, resume_point_of, status_of
+from gert.kernel.agent.api.status import explanation_of, percent_of, progress_of, resume_point_of, status_of
 from gert.kernel.events.agent import (
     HarnessFailed,
     HarnessSleep,

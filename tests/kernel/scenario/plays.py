@@ -5,8 +5,8 @@ from typing import Any
 
 import yaml
 
-from gert.kernel.engine.asks import Ask, RunLanes, Steps
 from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.requests import Ask, RunLanes, Steps
 from gert.kernel.engine.run import RunResult, run
 from gert.kernel.runbook.document import load
 from gert.kernel.runbook.documents.expectations import Expectations

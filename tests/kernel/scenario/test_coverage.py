@@ -3,10 +3,9 @@
 from typing import Any
 
 import pytest
+from tests.kernel.scenario.plays import END, call, play, program, scenario
 
 from gert.kernel.scenario.coverage import Coverage
-
-from .plays import END, call, play, program, scenario
 
 ONE = {"t": {"stdout": "x=1"}}
 

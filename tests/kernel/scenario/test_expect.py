@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.kernel.scenario.plays import call, expectations, play, program, scenario
 
 from gert.errors import PatternError
 from gert.kernel.scenario.expect import differences, literal, matches
-
-from .plays import call, expectations, play, program, scenario
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text() | st.from_regex(r"/.+/", fullmatch=True),

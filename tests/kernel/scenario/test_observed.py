@@ -3,11 +3,10 @@
 from typing import Any
 
 import pytest
+from tests.kernel.scenario.plays import call, play, program, scenario
 
 from gert.kernel.events.runbook import GovernanceDecision, StepComplete, StepStart
 from gert.kernel.scenario.observed import Observed
-
-from .plays import call, play, program, scenario
 
 ONE = {"t": {"stdout": "x=1"}}
 

@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+from tests.kernel.scenario.plays import call, drive, play, program, scenario, setup
 
-from gert.kernel.engine.asks import ApprovalAnswer, Ask, EvidenceAnswer, Response, TicketAnswer, ToolAnswer
+from gert.kernel.engine.requests import ApprovalAnswer, Ask, EvidenceAnswer, Response, TicketAnswer, ToolAnswer
 from gert.kernel.engine.run import run
 from gert.kernel.events.runbook import Failure
 from gert.kernel.events.vocabulary import FAILURE_KINDS
@@ -15,8 +16,6 @@ from gert.kernel.runbook.writer import to_yaml
 from gert.kernel.scenario.observed import Observed
 from gert.kernel.scenario.recording import listening, recorded_scenario, recorded_test
 from gert.kernel.scenario.script import Script
-
-from .plays import call, drive, play, program, scenario, setup
 
 
 class World:

@@ -3,13 +3,12 @@
 from typing import Any
 
 import pytest
+from tests.kernel.scenario.plays import program, scenario
 
 from gert.errors import InputError
 from gert.kernel.engine.inputs import Given
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.scenario.inputs import SOURCE, replayed_inputs
-
-from .plays import program, scenario
 
 ENV = {"input_answers": {"i": "e"}}
 

@@ -3,13 +3,12 @@
 from typing import Any
 
 import pytest
+from tests.kernel.scenario.plays import call, drive, play, program, scenario, setup
 
 from gert.kernel.engine.run import run
 from gert.kernel.scenario.keys import keys_of
 from gert.kernel.scenario.observed import Observed
 from gert.kernel.scenario.script import Script
-
-from .plays import call, drive, play, program, scenario, setup
 
 
 def answers(*texts: str) -> list[dict[str, Any]]:

@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.kernel.scenario.plays import call, expectations, play, program, scenario
 
 from gert.kernel.runbook.document import load
 from gert.kernel.runbook.writer import to_yaml
 from gert.kernel.scenario.expect import differences
 from gert.kernel.scenario.update import updates
-
-from .plays import call, expectations, play, program, scenario
 
 SAID: dict[str, dict[str, Any]] = {
     "another status": {"expected_status": "failed"},

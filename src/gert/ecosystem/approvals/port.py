@@ -2,14 +2,14 @@
 
 A provider answers the two questions of a run: `submit` gives a ticket at once, `wait` gives what people said. A
 channel only carries words: it tells people about a ticket, and deposits their answers with the tickets. Neither
-decides. What counts is decided by `gert.kernel.engine.approval`, and finally by the run.
+decides. What counts is decided by `gert.kernel.engine.approval_rules`, and finally by the run.
 """
 
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol
 
-from gert.kernel.engine.approval import Ticket
-from gert.kernel.engine.asks import ApprovalAnswer, AwaitApproval, Response, SubmitApproval, TicketAnswer
+from gert.kernel.engine.approval_rules import Ticket
+from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, Response, SubmitApproval, TicketAnswer
 from gert.kernel.events.runbook.parts import Failure
 
 if TYPE_CHECKING:

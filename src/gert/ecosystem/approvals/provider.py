@@ -6,14 +6,14 @@ from typing import Final
 
 import msgspec
 
-from gert.ecosystem.approvals.judging import Terms
+from gert.ecosystem.approvals.evaluate import Terms
+from gert.ecosystem.approvals.notify import Channels
 from gert.ecosystem.approvals.port import Channel, StillOpen
-from gert.ecosystem.approvals.telling import Channels
 from gert.ecosystem.approvals.ticket_file import RunRef, TicketFile
 from gert.ecosystem.approvals.tickets import Tickets
 from gert.errors import DocumentError, GertError, IntegrityError, TraceError, UsageError
-from gert.kernel.engine.approval import CLOCK_SKEW, tally
-from gert.kernel.engine.asks import ApprovalAnswer, AwaitApproval, Response, SubmitApproval, TicketAnswer
+from gert.kernel.engine.approval_rules import CLOCK_SKEW, tally
+from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, Response, SubmitApproval, TicketAnswer
 from gert.kernel.events.runbook.parts import Failure
 
 METHOD: Final = "ticket"

@@ -20,7 +20,7 @@ import msgspec
 from gert.ecosystem.approvals.sharing import KEEPING_MODE, made_folder, set_access
 from gert.ecosystem.approvals.ticket_file import bare
 from gert.errors import IntegrityError, TraceError
-from gert.kernel.engine.asks import Response
+from gert.kernel.engine.requests import Response
 
 SUFFIX: Final = ".rejections"
 SIGN: Final = ".ticket"

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from gert.errors import InputError
-from gert.kernel.engine.asks import (
+from gert.kernel.engine.requests import (
     ApprovalAnswer,
     ApprovalRequest,
     AwaitApproval,

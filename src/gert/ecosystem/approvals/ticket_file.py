@@ -10,8 +10,8 @@ from typing import Final, Literal
 import msgspec
 
 from gert.errors import DocumentError, TraceError
-from gert.kernel.engine.approval import Ticket, tally
-from gert.kernel.engine.asks import ApprovalRequest, Response
+from gert.kernel.engine.approval_rules import Ticket, tally
+from gert.kernel.engine.requests import ApprovalRequest, Response
 from gert.kernel.events.envelope import parse_timestamp
 from gert.kernel.foundation.canonical import canonical, sha256_hex
 from gert.kernel.foundation.names import MAX_NAME

@@ -10,12 +10,12 @@ from typing import Final
 
 import msgspec
 
+from gert.ecosystem.approvals.evaluate import CHANGED, Terms, checked, is_for_the_run, judged, renewed, reopened, strict
 from gert.ecosystem.approvals.folder import TicketFolder, no_ticket, not_an_id
-from gert.ecosystem.approvals.hearing import future, recordable, unfit
-from gert.ecosystem.approvals.judging import CHANGED, Terms, checked, is_for_the_run, judged, renewed, reopened, strict
 from gert.ecosystem.approvals.port import SignatureVerifier
 from gert.ecosystem.approvals.rejections import Rejections
 from gert.ecosystem.approvals.sharing import Group
+from gert.ecosystem.approvals.signatures import NO_KEYS
 from gert.ecosystem.approvals.ticket_file import (
     VERSION,
     Heard,
@@ -28,10 +28,10 @@ from gert.ecosystem.approvals.ticket_file import (
     settled,
     ticket_id_for,
 )
-from gert.ecosystem.approvals.verifying import NO_KEYS
+from gert.ecosystem.approvals.validate_response import future, recordable, unfit
 from gert.errors import GertError, IntegrityError, UsageError
-from gert.kernel.engine.approval import Ticket, tally
-from gert.kernel.engine.asks import ApprovalRequest, Response
+from gert.kernel.engine.approval_rules import Ticket, tally
+from gert.kernel.engine.requests import ApprovalRequest, Response
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.foundation.names import is_safe_name
 

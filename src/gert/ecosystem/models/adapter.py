@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Final, TypedDict
 import msgspec
 
 from gert.ecosystem.models.answers import Answer, masked, result_of, text_of
-from gert.ecosystem.models.closing import Closing
+from gert.ecosystem.models.closable import Closing
 from gert.ecosystem.models.keys import Key
 from gert.ecosystem.models.limits import Limits
-from gert.ecosystem.models.listening import Listener
 from gert.ecosystem.models.prices import Price, Pricing, together
+from gert.ecosystem.models.text_stream import Listener
 from gert.ecosystem.models.wire import Exchange, Wire
 from gert.errors import InputError, ModelError, ModelPermanentError
 from gert.kernel.agent.ports.model import ModelAPIModeUsed, ModelRequest, ModelResult, ModelUsage, OnToken, OutputT

@@ -6,13 +6,13 @@ from typing import Any, Final, NoReturn
 import msgspec
 from pydantic import ValidationError
 
-from gert.ecosystem.models.failures import malformed, shown
+from gert.ecosystem.models.errors import malformed, shown
 from gert.ecosystem.models.prices import Pricing, Tokens
 from gert.ecosystem.models.schemas import VALUE, output_format
 from gert.ecosystem.models.sse import Event
 from gert.errors import CanonicalError, ModelPermanentError
-from gert.kernel.agent.outputs import blank_output
 from gert.kernel.agent.ports.model import ModelAPIModeUsed, ModelRequest, ModelResult, OutputT, ToolCall
+from gert.kernel.agent.steps.outputs import blank_output
 from gert.kernel.foundation.canonical_v1 import canonicalize_json_object
 from gert.kernel.foundation.redaction import Redactor
 

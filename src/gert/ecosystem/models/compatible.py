@@ -4,7 +4,7 @@ from typing import Unpack
 
 from gert.ecosystem.models.adapter import Settings
 from gert.ecosystem.models.conversation import StructuredOutput
-from gert.ecosystem.models.openai import OpenAIAdapter
+from gert.ecosystem.models.openai.adapter import OpenAIAdapter
 
 
 class OpenAICompatibleAdapter(OpenAIAdapter):

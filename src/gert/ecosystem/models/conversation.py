@@ -6,8 +6,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from gert.errors import ModelPermanentError
-from gert.kernel.agent.messages import ChatMessage
 from gert.kernel.agent.ports.model import ModelCallOptions, ModelRequest, OutputT, ToolDefinition
+from gert.kernel.agent.steps.messages import ChatMessage
 
 StructuredOutput: TypeAlias = Literal["schema", "json", "text"]
 """How a server is told the output's schema: held to it, asked for some JSON, or by words alone."""

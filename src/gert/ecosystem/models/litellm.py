@@ -8,15 +8,14 @@ from typing import Any, cast
 
 import msgspec
 
-from gert.ecosystem.models import openai_chat as chat
-from gert.ecosystem.models import openai_responses as responses
 from gert.ecosystem.models.answers import Answer, result_of
 from gert.ecosystem.models.conversation import encoded
-from gert.ecosystem.models.failures import malformed, retry_after
+from gert.ecosystem.models.errors import malformed, retry_after
 from gert.ecosystem.models.limits import Limits
-from gert.ecosystem.models.modes import Modes
+from gert.ecosystem.models.openai import chat, responses
+from gert.ecosystem.models.openai.api_choice import Modes
 from gert.ecosystem.models.prices import Pricing
-from gert.ecosystem.models.retrying import with_retries
+from gert.ecosystem.models.retry import with_retries
 from gert.errors import ModelError, ModelPermanentError, ModelTimeoutError, ModelTransientError
 from gert.kernel.agent.ports.model import (
     LiteLLMCompletionFn,

@@ -5,9 +5,8 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
-from gert.ecosystem.models.listening import told
+from gert.ecosystem.models.text_stream import told
 from gert.errors import InputError, ModelPermanentError
-from gert.kernel.agent.outputs import blank_output, output_json_of
 from gert.kernel.agent.ports.model import (
     ModelAPIModeUsed,
     ModelRequest,
@@ -17,6 +16,7 @@ from gert.kernel.agent.ports.model import (
     OutputT,
     ToolCall,
 )
+from gert.kernel.agent.steps.outputs import blank_output, output_json_of
 from gert.kernel.foundation.arguments import checks_arguments
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from gert.ecosystem.models.closing import Closing
-from gert.ecosystem.models.listening import told
+from gert.ecosystem.models.closable import Closing
+from gert.ecosystem.models.text_stream import told
 from gert.errors import ModelPermanentError
 from gert.kernel.agent.ports.model import ModelPort, ModelRequest, ModelResult, OnToken, OutputT, StreamingModelPort
 
@@ -96,13 +96,13 @@ class RoutingModelPort(Closing):
 
 
 def _openai(environ: Mapping[str, str]) -> "VendorAdapter":
-    from gert.ecosystem.models.openai import OpenAIAdapter
+    from gert.ecosystem.models.openai.adapter import OpenAIAdapter
 
     return OpenAIAdapter(environ=environ)
 
 
 def _anthropic(environ: Mapping[str, str]) -> "VendorAdapter":
-    from gert.ecosystem.models.anthropic import AnthropicAdapter
+    from gert.ecosystem.models.anthropic.adapter import AnthropicAdapter
 
     return AnthropicAdapter(environ=environ)
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import msgspec
 
 from gert._version import __version__
-from gert.ecosystem.models import failures
+from gert.ecosystem.models import errors
 from gert.ecosystem.models.connections import Connections, unconnected
 from gert.ecosystem.models.conversation import encoded
-from gert.ecosystem.models.folding import Fold, folded
+from gert.ecosystem.models.fold import Fold, folded
 from gert.ecosystem.models.keys import Key, checked_base_url
 from gert.ecosystem.models.limits import Limits
-from gert.ecosystem.models.listening import Listener, Unheard
 from gert.ecosystem.models.prices import Tokens
-from gert.ecosystem.models.retrying import with_retries
+from gert.ecosystem.models.retry import with_retries
+from gert.ecosystem.models.text_stream import Listener, Unheard
 from gert.errors import ModelError, ModelPermanentError, ModelTimeoutError
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Wire:
         try:
             async with limit, client.stream("POST", self.base_url + path, content=content, headers=sent) as r:
                 if not 200 <= r.status_code < 300:
-                    raise failures.of_status(r.status_code, await _start_of(r, limit), r.headers, self.redactor)
+                    raise errors.of_status(r.status_code, await _start_of(r, limit), r.headers, self.redactor)
                 yield r
         except httpx2.ConnectTimeout as problem:
             raise unconnected(problem) from None
@@ -142,7 +142,7 @@ async def _chunks(response: "httpx2.Response", most: int) -> AsyncGenerator[byte
     async for chunk in response.aiter_bytes():
         read += len(chunk)
         if read > most:
-            raise failures.too_large(most)
+            raise errors.too_large(most)
         yield chunk
 
 
@@ -159,9 +159,9 @@ def _object(data: bytes, response: "httpx2.Response") -> dict[str, Any]:
             raise ModelPermanentError(
                 "the model's server answered with a web page", category="malformed", hint="check the base URL"
             ) from None
-        raise failures.malformed("the model's server answered with something that is not JSON") from None
+        raise errors.malformed("the model's server answered with something that is not JSON") from None
     if not isinstance(value, dict):
-        raise failures.malformed("the model's server answered with JSON that is not an object")
+        raise errors.malformed("the model's server answered with JSON that is not an object")
     return value
 
 

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.kernel.engine.asks import ApprovalRequest, Subject
 from gert.kernel.engine.frame import Frame
-from gert.kernel.engine.handover import shown_inputs
 from gert.kernel.engine.plan import Terms
+from gert.kernel.engine.requests import ApprovalRequest, Subject
+from gert.kernel.engine.step_inputs import shown_inputs
 from gert.kernel.foundation.secret_refs import all_refs
 from gert.kernel.governance.decide import Approvers
 from gert.kernel.runbook.command import shown_call

@@ -8,12 +8,12 @@ import msgspec
 from msgspec import field
 
 from gert.errors import CanonicalError, TemplateError, TemplateEvalError
-from gert.kernel.engine.asks import Answer, Ask, AwaitApproval, CollectEvidence, Said, Steps
 from gert.kernel.engine.clock import Clock
 from gert.kernel.engine.plan import Planner
+from gert.kernel.engine.requests import Answer, Ask, AwaitApproval, CollectEvidence, Said, Steps
 from gert.kernel.engine.results import NEVER_CONTINUED, Result
 from gert.kernel.engine.state import State
-from gert.kernel.engine.unknown import (
+from gert.kernel.engine.symbolic import (
     UNKNOWN,
     Guarded,
     Unknown,

@@ -5,9 +5,9 @@ from typing import Final
 
 import msgspec
 
-from gert.kernel.engine.asks import Steps
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.plan import Plan
+from gert.kernel.engine.requests import Steps
 from gert.kernel.engine.results import Result, failed
 from gert.kernel.engine.state import REPEAT, Changes
 from gert.kernel.governance.contract import Tags

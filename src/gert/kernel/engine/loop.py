@@ -6,12 +6,12 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from gert.errors import InputError, TemplateEvalError
-from gert.kernel.engine.asks import RunLanes, Steps
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.lanes import Claims, in_turn, is_serialized
+from gert.kernel.engine.requests import RunLanes, Steps
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
 from gert.kernel.engine.stored import Record, facts_of, outputs_of
-from gert.kernel.engine.unknown import UNKNOWN, Guarded, Unknown, UnknownRead
+from gert.kernel.engine.symbolic import UNKNOWN, Guarded, Unknown, UnknownRead
 from gert.kernel.events.runbook import Failure, ForEachItem, ForEachStart
 from gert.kernel.foundation.secret_refs import is_marked
 from gert.kernel.foundation.values import coerce, show

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import field
 
-from gert.kernel.engine.unknown import UNKNOWN
+from gert.kernel.engine.symbolic import UNKNOWN
 from gert.kernel.events.runbook import Failure, Outcome
 from gert.kernel.events.vocabulary import FailureKind, SkipReason, StepStatus
 from gert.kernel.foundation.principal import Principal

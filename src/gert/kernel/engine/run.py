@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 
 from gert.errors import GertError
-from gert.kernel.engine.asks import Said, Steps
 from gert.kernel.engine.clock import Clock, Timeline, written, written_wait
 from gert.kernel.engine.frame import Frame, Run, Setup, Strand
-from gert.kernel.engine.handover import said
+from gert.kernel.engine.requests import Said, Steps
 from gert.kernel.engine.results import Result, failed
 from gert.kernel.engine.state import State
-from gert.kernel.engine.unknown import plain
+from gert.kernel.engine.step_inputs import said
+from gert.kernel.engine.symbolic import plain
 from gert.kernel.engine.walk import run_list
 from gert.kernel.events.runbook import (
     DeniedStep,

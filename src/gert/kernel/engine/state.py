@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from gert.kernel.engine.stored import Keyed, Origin, Record, Report, facts_of, origins_of, outputs_of, place, unheard
-from gert.kernel.engine.unknown import UNKNOWN, Unknown, is_unknown
+from gert.kernel.engine.symbolic import UNKNOWN, Unknown, is_unknown
 from gert.kernel.template.values import Results
 
 STEP = "step"

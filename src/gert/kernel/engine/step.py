@@ -6,12 +6,9 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from gert.errors import GertError, InputError
-from gert.kernel.engine.approving import OUTDATED, Approval, approve, outdated, previewed
-from gert.kernel.engine.asks import ApprovalRequest, Pause, Steps
+from gert.kernel.engine.approval_flow import OUTDATED, Approval, approve, outdated, previewed
 from gert.kernel.engine.clock import written
 from gert.kernel.engine.frame import Frame, RunBlock, questions
-from gert.kernel.engine.govern import broken_glass, permit, permit_again
-from gert.kernel.engine.handover import inputs_for, said
 from gert.kernel.engine.kinds.assertion import run_assert
 from gert.kernel.engine.kinds.branch import run_branch
 from gert.kernel.engine.kinds.end import run_end
@@ -21,13 +18,16 @@ from gert.kernel.engine.kinds.manual import run_manual
 from gert.kernel.engine.kinds.parallel import run_parallel
 from gert.kernel.engine.kinds.repeat import run_repeat
 from gert.kernel.engine.kinds.tool import run_tool
-from gert.kernel.engine.leaving import completes, executes, keep, scope_of, settled, starts
 from gert.kernel.engine.loop import DuplicateKey, run_loop
 from gert.kernel.engine.plan import Plan
+from gert.kernel.engine.policy_gate import broken_glass, permit, permit_again
+from gert.kernel.engine.requests import ApprovalRequest, Pause, Steps
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
 from gert.kernel.engine.state import State
+from gert.kernel.engine.step_events import completes, executes, keep, scope_of, settled, starts
+from gert.kernel.engine.step_inputs import inputs_for, said
 from gert.kernel.engine.stored import outputs_of
-from gert.kernel.engine.unknown import UNKNOWN
+from gert.kernel.engine.symbolic import UNKNOWN
 from gert.kernel.events.runbook import ContractEvaluated, Failure, StepRetry, VisibilityApplied
 from gert.kernel.foundation.canonical import digest_value
 from gert.kernel.foundation.principal import Principal, principal_of

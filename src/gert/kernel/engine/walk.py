@@ -1,12 +1,12 @@
 """Steps one after the other, minding the jumps among them (kernel-v0 §6.3)."""
 
 from gert.errors import GertError
-from gert.kernel.engine.asks import Steps
 from gert.kernel.engine.frame import Frame
-from gert.kernel.engine.handover import said
+from gert.kernel.engine.requests import Steps
 from gert.kernel.engine.results import DONE, Result, failed
 from gert.kernel.engine.step import run_step
-from gert.kernel.engine.unknown import UNKNOWN
+from gert.kernel.engine.step_inputs import said
+from gert.kernel.engine.symbolic import UNKNOWN
 from gert.kernel.events.runbook import Failure, NextTaken
 from gert.kernel.runbook.documents.steps import Step
 from gert.kernel.runbook.program import walk

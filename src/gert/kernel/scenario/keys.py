@@ -1,7 +1,7 @@
 """How a scenario or an evidence file may name one execution of a step, the closest first."""
 
 from gert.errors import GertError
-from gert.kernel.engine.asks import Ask, CallTool
+from gert.kernel.engine.requests import Ask, CallTool
 from gert.kernel.events.path import split
 
 

@@ -7,7 +7,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from gert.errors import TraceError
-from gert.kernel.engine.asks import (
+from gert.kernel.engine.extract import Printed, extract
+from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.inputs import UNSET
+from gert.kernel.engine.requests import (
     Answer,
     AnyAnswer,
     ApprovalAnswer,
@@ -25,9 +28,6 @@ from gert.kernel.engine.asks import (
     TicketAnswer,
     ToolAnswer,
 )
-from gert.kernel.engine.extract import Printed, extract
-from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.inputs import UNSET
 from gert.kernel.foundation.duration import MAX_SECONDS, format_duration
 from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.runbook.program import Program

@@ -10,7 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from gert.errors import GertError
-from gert.kernel.engine.asks import (
+from gert.kernel.engine.extract import Printed, extract
+from gert.kernel.engine.requests import (
     AnyAnswer,
     ApprovalAnswer,
     ApprovalRequest,
@@ -29,7 +30,6 @@ from gert.kernel.engine.asks import (
     ToolAnswer,
     answer_with,
 )
-from gert.kernel.engine.extract import Printed, extract
 from gert.kernel.events.runbook import Failure
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.principal import Principal

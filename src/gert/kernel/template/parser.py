@@ -122,9 +122,9 @@ class _Parser:
         self.before = self.end
         match = _TOKEN(self.source, self.end)
         if match is None:
-            from gert.kernel.template import mistakes
+            from gert.kernel.template import diagnostics
 
-            raise mistakes.no_token(self.source, self.end, self.opening)
+            raise diagnostics.no_token(self.source, self.end, self.opening)
         self.kind = kind = match.lastindex or 0
         self.start, self.end = match.span(kind)
         self.text = match[kind]
@@ -409,17 +409,17 @@ class _Parser:
         self.fail(f"{found} is not a function and takes no arguments", hint=hint)
 
     def operator_hint(self, symbol: str) -> str | None:
-        from gert.kernel.template import mistakes
+        from gert.kernel.template import diagnostics
 
-        return mistakes.operator_hint(self.source, self.start, self.opening, symbol)
+        return diagnostics.operator_hint(self.source, self.start, self.opening, symbol)
 
     def call(self, piped: bool) -> Call:
         name, offset = self.text, self.start
         function = FUNCTIONS.get(name)
         if function is None:
-            from gert.kernel.template import mistakes
+            from gert.kernel.template import diagnostics
 
-            raise mistakes.unknown_function(name, self.source, offset)
+            raise diagnostics.unknown_function(name, self.source, offset)
         arguments: list[Expression] = []
         self.advance()
         while self.kind in _OPERANDS:
@@ -440,7 +440,7 @@ class _Parser:
         self.fail(f"a space must stand before {self.found()}", hint=hint)
 
     def fail_on_character(self, text: str, offset: int) -> NoReturn:
-        from gert.kernel.template.rewriting import in_double_quotes
+        from gert.kernel.template.rewrite import in_double_quotes
 
         hint = f"write `{in_double_quotes(text)}`" if len(text) <= 40 else None
         self.fail(f"text stands in double quotes, found {shown(text)}", offset=offset, hint=hint)
@@ -449,9 +449,9 @@ class _Parser:
         if self.text in FUNCTIONS:
             hint = f"put it in parentheses, as in `{name} ({self.text} …)`"
             self.fail(f"the function `{self.text}` cannot be an argument", hint=hint)
-        from gert.kernel.template import mistakes
+        from gert.kernel.template import diagnostics
 
-        known = mistakes.word_hint(self.text, self.source, self.start)
+        known = diagnostics.word_hint(self.text, self.source, self.start)
         hint = known or f'write `.{self.text}` for data, or `"{self.text}"` for text'
         self.fail(f"unexpected `{self.text}`", hint=hint)
 

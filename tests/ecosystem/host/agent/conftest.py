@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.ecosystem.host.agent.places import DURABLE, EVERY, SHARED, Place, stands
 from tests.postgres import database
 from tests.soak import sampled
-
-from .places import DURABLE, EVERY, SHARED, Place, stands
 
 
 @pytest.fixture(params=sampled(EVERY, ["sqlite"]))

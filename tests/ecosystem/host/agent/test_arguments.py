@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ecosystem.host.agent.places import TENANT, Answer, Model
 
 import gert.agent
 import gert.testing
@@ -26,8 +27,6 @@ from gert.agent import (
     WorkflowContext,
     json_step_serde,
 )
-
-from .places import TENANT, Answer, Model
 
 
 class Strange:

@@ -9,9 +9,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from gert.agent import PostgresStore, resolve_tool_resolutions
+from tests.ecosystem.host.agent.chaos_worker import STEPS, TENANT, kernel_on
 
-from .chaos_worker import STEPS, TENANT, kernel_on
+from gert.agent import PostgresStore, resolve_tool_resolutions
 
 RUNS = int(os.environ.get("TEST_CHAOS_RUNS", "200"))
 WORKERS = 4

@@ -12,10 +12,9 @@ from uuid import UUID
 
 import pytest
 from pydantic import BaseModel
+from tests.ecosystem.host.agent.places import TENANT, Model
 
 from gert.agent import ArtanaKernel, GertError, InMemoryStore
-
-from .places import TENANT, Model
 
 
 @dataclasses.dataclass

@@ -4,6 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.ecosystem.host.agent.places import TENANT, Hooks, Model, Place, ask, call, kinds, of_type
+from tests.ecosystem.host.agent.test_promises_cost import Counting
 
 from gert.agent import (
     ArtanaKernel,
@@ -16,11 +18,8 @@ from gert.agent import (
     RunError,
     ToolExecutionContext,
 )
-from gert.kernel.agent import call_cache, step_lookup
+from gert.kernel.agent.replay import call_cache, step_lookup
 from gert.kernel.ledger.record import Overtaken
-
-from .places import TENANT, Hooks, Model, Place, ask, call, kinds, of_type
-from .test_promises_cost import Counting
 
 
 class TestOneAnswer:

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from tests.ecosystem.host.agent.places import SIZE, TENANT, Model, Place, ask, call, kinds, of_type, reconcile, soon
 
 from gert.agent import (
     ArtanaKernel,
@@ -18,8 +19,6 @@ from gert.agent import (
     ToolExecutionFailedError,
 )
 from gert.ecosystem.host.agent import listening
-
-from .places import SIZE, TENANT, Model, Place, ask, call, kinds, of_type, reconcile, soon
 
 ROUNDS = 40 * SIZE
 

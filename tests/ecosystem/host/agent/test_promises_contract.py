@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict
+from tests.ecosystem.host.agent.places import TENANT, Hooks, Model, Place, ask, call, ends, kinds, of_type
 
 from gert.agent import (
     ArtanaKernel,
@@ -26,8 +27,6 @@ from gert.agent import (
 from gert.errors import InputError
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.ledger.record import Batch, Event, Head
-
-from .places import TENANT, Hooks, Model, Place, ask, call, ends, kinds, of_type
 
 
 async def early() -> int:

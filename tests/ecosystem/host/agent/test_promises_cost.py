@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ecosystem.host.agent.places import SIZE, TENANT, Model, Place, ask, call, stands
 
 from gert.agent import ArtanaKernel, PostgresStore, SQLiteStore, ToolExecutionContext
 from gert.ecosystem.ledger import sql
@@ -16,8 +17,6 @@ from gert.ecosystem.ledger.sqlite.file import open_writer
 from gert.kernel.events.agent import ModelCompleted, ModelRequested, RunSummary, ToolCompleted, ToolRequested
 from gert.kernel.ledger.compose import Entry, compose
 from gert.kernel.ledger.record import Batch, Head
-
-from .places import SIZE, TENANT, Model, Place, ask, call, stands
 
 LONG = 20_000 * SIZE
 PAGE = 500

@@ -7,6 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from tests.ecosystem.host.agent.places import (
+    TENANT,
+    Answer,
+    Charge,
+    Model,
+    Place,
+    ask,
+    call,
+    ends,
+    kinds,
+    requests,
+    stands,
+)
 
 import gert.agent as api
 from gert.agent import (
@@ -25,8 +38,6 @@ from gert.agent import (
     ToolTransientError,
 )
 from gert.errors import InputError, TraceError
-
-from .places import TENANT, Answer, Charge, Model, Place, ask, call, ends, kinds, requests, stands
 
 EXPORTED = [getattr(api, name) for name in api.__all__]
 ERRORS = [each for each in EXPORTED if inspect.isclass(each) and issubclass(each, BaseException)]

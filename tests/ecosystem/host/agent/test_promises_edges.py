@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from tests.ecosystem.host.agent.places import TENANT, Place, call, ends, of_type, reconcile, soon
 
 from gert.agent import (
     ArtanaKernel,
@@ -25,8 +26,6 @@ from gert.agent import (
 )
 from gert.ecosystem.host.agent import listening
 from gert.testing import memory_kernel
-
-from .places import TENANT, Place, call, ends, of_type, reconcile, soon
 
 EVIL = TenantContext(tenant_id="evil", budget_usd_limit=1)
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 import pytest
+from tests.ecosystem.host.agent.places import TENANT, Hooks, Place, ask, call, of_type, reconcile
 
 from gert.agent import (
     ArtanaKernel,
@@ -14,8 +15,6 @@ from gert.agent import (
     WorkflowRunResult,
     json_step_serde,
 )
-
-from .places import TENANT, Hooks, Place, ask, call, of_type, reconcile
 
 MOST = 60
 """Awaits of one step; a step that has more is not looked at to its end."""

@@ -7,6 +7,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from tests.ecosystem.host.agent.killed_worker import CHARGES, MODEL_STEPS
+from tests.ecosystem.host.agent.places import SIZE, Place
+
 from gert.agent import (
     KernelEvent,
     ModelCompletedPayload,
@@ -15,9 +18,6 @@ from gert.agent import (
     ToolRequestedPayload,
     resolve_tool_resolutions,
 )
-
-from .killed_worker import CHARGES, MODEL_STEPS
-from .places import SIZE, Place
 
 WORKER = Path(__file__).with_name("killed_worker.py")
 APPENDS = 15

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.ecosystem.host.agent.places import TENANT, Answer, Hooks, Model, Place, ask, kinds, of_type, soon
 
 from gert.agent import (
     LeaseLost,
@@ -22,8 +23,6 @@ from gert.agent import (
 )
 from gert.errors import InputError, UsageError
 from gert.kernel.events.envelope import MAX_LINE_BYTES
-
-from .places import TENANT, Answer, Hooks, Model, Place, ask, kinds, of_type, soon
 
 
 class Wordless(Exception):

@@ -6,6 +6,19 @@ from hashlib import sha256
 from itertools import pairwise
 
 import pytest
+from tests.ecosystem.host.agent.places import (
+    SIZE,
+    TENANT,
+    Answer,
+    Model,
+    Place,
+    ask,
+    call,
+    ends,
+    kinds,
+    of_type,
+    requests,
+)
 
 from gert.agent import (
     ModelCompletedPayload,
@@ -17,8 +30,6 @@ from gert.agent import (
     ToolRequestedPayload,
     resolve_tool_resolutions,
 )
-
-from .places import SIZE, TENANT, Answer, Model, Place, ask, call, ends, kinds, of_type, requests
 
 MANY = 24 * SIZE
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from tests.ecosystem.host.agent.places import TENANT, Answer, Place, ask, call, kinds, of_type
 
 from gert.agent import (
     GertError,
@@ -17,8 +18,6 @@ from gert.agent import (
     pydantic_step_serde,
 )
 from gert.errors import InputError
-
-from .places import TENANT, Answer, Place, ask, call, kinds, of_type
 
 
 class TestPoint14:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from tests.ecosystem.host.agent.places import TENANT, Answer, Hooks, Model, Place, ask, call, kinds, of_type
 
 from gert.agent import (
     ArtanaKernel,
@@ -24,8 +25,6 @@ from gert.agent import (
     json_step_serde,
 )
 from gert.errors import InputError
-
-from .places import TENANT, Answer, Hooks, Model, Place, ask, call, kinds, of_type
 
 ITEMS: tuple[dict[str, object], ...] = ({"type": "message", "role": "user", "content": "hi"},)
 

@@ -6,6 +6,19 @@ import sys
 from typing import Any
 
 import pytest
+from tests.ecosystem.host.agent.places import (
+    SIZE,
+    TENANT,
+    Hooks,
+    Place,
+    call,
+    ends,
+    kinds,
+    of_type,
+    reconcile,
+    requests,
+    soon,
+)
 
 from gert.agent import (
     GertError,
@@ -20,8 +33,6 @@ from gert.agent import (
     ToolTransientError,
     ToolUnknownOutcomeError,
 )
-
-from .places import SIZE, TENANT, Hooks, Place, call, ends, kinds, of_type, reconcile, requests, soon
 
 
 class Bank:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from tests.ecosystem.host.agent.places import TENANT, Place, ask, call, kinds, of_type
 
 from gert.agent import (
     ArtanaKernel,
@@ -22,8 +23,6 @@ from gert.agent import (
     canonical_json_dumps,
 )
 from gert.errors import InputError
-
-from .places import TENANT, Place, ask, call, kinds, of_type
 
 
 class Clock:

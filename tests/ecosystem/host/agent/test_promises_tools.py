@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from tests.ecosystem.host.agent.places import SIZE, TENANT, Charge, Hooks, Place, call, ends, kinds, reconcile, requests
 
 from gert.agent import (
     AgentError,
@@ -25,8 +26,6 @@ from gert.agent import (
     ToolUnknownOutcomeError,
 )
 from gert.errors import InputError
-
-from .places import SIZE, TENANT, Charge, Hooks, Place, call, ends, kinds, reconcile, requests
 
 
 class Till:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ecosystem.host.agent.places import TENANT, Hooks, Model, Place, ask, kinds
 from tests.postgres import execute
 
 from gert.agent import (
@@ -25,8 +26,6 @@ from gert.agent import (
 from gert.ecosystem.ledger.verify_run import verify_run
 from gert.errors import IntegrityError
 from gert.kernel.foundation.signature import Keys, parse_key
-
-from .places import TENANT, Hooks, Model, Place, ask, kinds
 
 KEY = parse_key("a shared secret that is long enough to be one", "ledger")
 

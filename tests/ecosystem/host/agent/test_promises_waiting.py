@@ -5,11 +5,10 @@ import gc
 from typing import Any
 
 import pytest
+from tests.ecosystem.host.agent.places import TENANT, Model, Place, ask, call, reconcile, soon
 
 from gert.agent import LeaseLost, ToolExecutionContext, ToolExecutionFailedError, WorkflowContext, json_step_serde
 from gert.testing import FakeClock
-
-from .places import TENANT, Model, Place, ask, call, reconcile, soon
 
 
 async def never(*_: Any) -> Any:

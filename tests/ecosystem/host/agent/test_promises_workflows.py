@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel, Field
+from tests.ecosystem.host.agent.places import TENANT, Place
 
 from gert.agent import (
     ArtanaKernel,
@@ -17,8 +18,6 @@ from gert.agent import (
     pydantic_step_serde,
 )
 from gert.errors import InputError, ReplayConsistencyError
-
-from .places import TENANT, Place
 
 Work = Callable[[WorkflowContext], Awaitable[Any]]
 

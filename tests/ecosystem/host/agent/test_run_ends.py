@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ecosystem.host.agent.places import TENANT, Answer, Hooks, Model, ask, call, ends, kinds
 
 from gert.agent import (
     ArtanaKernel,
@@ -16,8 +17,6 @@ from gert.agent import (
     WorkflowContext,
     json_step_serde,
 )
-
-from .places import TENANT, Answer, Hooks, Model, ask, call, ends, kinds
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.scenarios.curate import demote, entries, entry_of, locate, promote
 from gert.ecosystem.host.scenarios.folders import Folder
 from gert.ecosystem.host.scenarios.scaffold import expectations_text, scaffold, scenario_text

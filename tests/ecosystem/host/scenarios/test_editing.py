@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gert.ecosystem.host.scenarios.editing import edit_file, edited, write_atomically
+from gert.ecosystem.host.scenarios.edit import edit_file, edited, write_atomically
 from gert.errors import DocumentError, UsageError
 from gert.kernel.runbook.reader import read
 from gert.kernel.runbook.writer import to_yaml

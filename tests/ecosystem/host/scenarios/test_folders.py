@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.scenarios.curate import entry_of
 from gert.ecosystem.host.scenarios.folders import Folder, find, load, pick, place_of, scenarios_of
 from gert.errors import DocumentError, UsageError

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gert.ecosystem.host.execute import run_file
-from gert.ecosystem.host.options import RunOptions
-from gert.ecosystem.host.prepare import Prepared
+from gert.ecosystem.host.run.execute import run_file
+from gert.ecosystem.host.run.options import RunOptions
+from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.scenarios.folders import load, pick
 from gert.ecosystem.host.scenarios.replay import Replayed, replay
 from gert.errors import UsageError

@@ -12,13 +12,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.ecosystem.host.scenarios.test_replay import book, call
 
 from gert.ecosystem.host.scenarios import suite, worker
 from gert.ecosystem.host.scenarios.folders import Folder, find
 from gert.ecosystem.host.scenarios.suite import Covered, Group, SuiteOptions, broken, groups_of, run_groups
 from gert.ecosystem.host.scenarios.worker import Book, _command, _lost
-
-from .test_replay import book, call
 
 GOOD = {"a": {"stdout": "x=1"}}
 

@@ -1,7 +1,7 @@
 """The time, for agents and for events they make by hand."""
 
 from gert.ecosystem.ledger.ids import utc_now
-from gert.kernel.agent.payloads import KernelEvent, tell_time_by
+from gert.kernel.agent.types.payloads import KernelEvent, tell_time_by
 
 __all__ = ["KernelEvent", "utc_now"]
 

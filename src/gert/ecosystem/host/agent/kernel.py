@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 
-from gert.ecosystem.executors.functions import LocalToolRegistry
 from gert.ecosystem.host.agent.loop import AsyncioLoop
-from gert.kernel.agent.guards.capabilities import CapabilityGuardMiddleware
-from gert.kernel.agent.guards.pii import PIIScrubberMiddleware
-from gert.kernel.agent.guards.quota import QuotaMiddleware
-from gert.kernel.agent.kernel import AgentKernel
-from gert.kernel.agent.middleware import KernelMiddleware
+from gert.ecosystem.tools.functions import LocalToolRegistry
+from gert.kernel.agent.api.kernel import AgentKernel
+from gert.kernel.agent.middleware.base import KernelMiddleware
+from gert.kernel.agent.middleware.capabilities import CapabilityGuardMiddleware
+from gert.kernel.agent.middleware.pii import PIIScrubberMiddleware
+from gert.kernel.agent.middleware.quota import QuotaMiddleware
 from gert.kernel.agent.ports.model import ModelPort
 from gert.kernel.agent.ports.store import EventStore
 from gert.kernel.agent.ports.tool import ToolPort
-from gert.kernel.agent.shapes import KernelPolicy
+from gert.kernel.agent.types.api import KernelPolicy
 from gert.kernel.foundation.arguments import checks_arguments
 
 

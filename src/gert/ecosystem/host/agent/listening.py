@@ -8,7 +8,7 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Any, Final
 
-from gert.kernel.agent.payloads import KernelEvent, event_from_line
+from gert.kernel.agent.types.payloads import KernelEvent, event_from_line
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import Batch, Expect, Held, Overtaken, Write, Written
 

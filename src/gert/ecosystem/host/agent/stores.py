@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from gert.ecosystem.host.agent.listening import ListenedLedger, Listener, OnEvent
-from gert.ecosystem.host.keys import signing_key
+from gert.ecosystem.host.config.trace_keys import signing_key
 from gert.errors import InputError, RunError, RunExists, RunNotFound
-from gert.kernel.agent.payloads import (
+from gert.kernel.agent.types.payloads import (
     EventPayload,
     EventType,
     KernelEvent,
@@ -19,7 +19,7 @@ from gert.kernel.agent.payloads import (
     known_events,
     to_entry_payload,
 )
-from gert.kernel.agent.store_shapes import (
+from gert.kernel.agent.types.store import (
     RunLeaseRecord,
     RunStateLifecycleStatus,
     RunStateSnapshotRecord,

@@ -9,7 +9,7 @@ from gert.ecosystem.approvals.ticket_file import TicketFile
 from gert.ecosystem.approvals.tickets import Answered, Tickets
 from gert.ecosystem.host.channels.web import Reply, as_json
 from gert.errors import GertError
-from gert.kernel.engine.asks import Response
+from gert.kernel.engine.requests import Response
 
 UNSIGNED: Final = "only signed answers are taken here"
 UNRECORDED: Final = "the answer could not be recorded: send it again"

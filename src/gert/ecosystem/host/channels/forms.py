@@ -8,13 +8,13 @@ from typing import Final
 
 from gert.ecosystem.approvals.ticket_file import TicketFile
 from gert.ecosystem.approvals.tickets import Answered, Tickets
-from gert.ecosystem.host.channels import told
-from gert.ecosystem.host.channels.front import Front
+from gert.ecosystem.host.channels import ticket_summary
 from gert.ecosystem.host.channels.links import new_browser
 from gert.ecosystem.host.channels.page import Form, Notice, message, page
+from gert.ecosystem.host.channels.urls import Front
 from gert.ecosystem.host.channels.web import Reply, Request, fields_of
 from gert.errors import GertError, UsageError
-from gert.kernel.engine.asks import Response
+from gert.kernel.engine.requests import Response
 from gert.kernel.events.envelope import format_timestamp
 
 COOKIE: Final = "gert_browser"
@@ -160,7 +160,7 @@ def _closed(file: TicketFile, now: datetime) -> Notice | None:
 def _became(answered: Answered, approved: bool) -> Notice:
     word, file = "approval" if approved else "rejection", answered.file
     if answered.objection is not None:
-        why = told.plain(answered.objection)
+        why = ticket_summary.plain(answered.objection)
         # Only the first letter: names and times stay as they are.
         return Notice("bad", f"Your {word} does not count", f"{why[:1].upper()}{why[1:]}.")
     if file.status == "approved":
@@ -168,4 +168,6 @@ def _became(answered: Answered, approved: bool) -> Notice:
     if file.status == "rejected":
         return Notice("good", "Your rejection counts", "The step will not run.")
     more = file.needed - file.approvals
-    return Notice("good", "Your approval counts", f"{told.people(more)} more must approve before the step may run.")
+    return Notice(
+        "good", "Your approval counts", f"{ticket_summary.people(more)} more must approve before the step may run."
+    )

@@ -11,14 +11,14 @@ from typing import Any, Final
 
 from gert.ecosystem.approvals.ticket_file import TicketFile
 from gert.ecosystem.approvals.tickets import Tickets
-from gert.ecosystem.host.approval_keys import NAMED_KEY, SIGNING_KEY, environment_key
-from gert.ecosystem.host.channels import told
-from gert.ecosystem.host.channels.front import Front
-from gert.ecosystem.host.channels.letters import encoded, send
+from gert.ecosystem.host.approvals.ticket_document import request_document as described
+from gert.ecosystem.host.channels import ticket_summary
 from gert.ecosystem.host.channels.polling import Poll
-from gert.ecosystem.host.journal import now
-from gert.ecosystem.host.key_files import with_key_files
-from gert.ecosystem.host.ticket_document import request_document as described
+from gert.ecosystem.host.channels.send import encoded, send
+from gert.ecosystem.host.channels.urls import Front
+from gert.ecosystem.host.config.approval_keys import NAMED_KEY, SIGNING_KEY, environment_key
+from gert.ecosystem.host.config.key_files import with_key_files
+from gert.ecosystem.host.run.journal import now
 from gert.ecosystem.notify.payloads import shortened
 from gert.errors import GertError, InputError
 from gert.kernel.foundation.signature import Key, find_approval_key_names, sign
@@ -67,7 +67,7 @@ def request_document(file: TicketFile, front: Front) -> dict[str, Any]:
     ticket = file.ticket
     document = described(ticket.request)
     bounded = {name: shortened(document[name]) for name in _UNBOUNDED if document[name] is not None}
-    preview = told.preview(file)
+    preview = ticket_summary.preview(file)
     return {
         "ticket_id": ticket.id,
         "status": file.status,
@@ -75,7 +75,7 @@ def request_document(file: TicketFile, front: Front) -> dict[str, Any]:
         "expires_at": ticket.expires_at,
         **document,
         **bounded,
-        "preview": told.cut(preview, MOST_PREVIEW) if preview is not None else None,
+        "preview": ticket_summary.cut(preview, MOST_PREVIEW) if preview is not None else None,
         "callback_url": front.callback_url(ticket.id),
         "page_url": front.page_url(ticket.id),
     }

@@ -10,9 +10,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from gert.ecosystem.approvals.hearing import MAX_APPROVER, MAX_REASON
 from gert.ecosystem.approvals.ticket_file import Heard, TicketFile
-from gert.ecosystem.host.channels import told
+from gert.ecosystem.approvals.validate_response import MAX_APPROVER, MAX_REASON
+from gert.ecosystem.host.channels import ticket_summary
 from gert.ecosystem.host.channels.style import POLICY, SHEET
 from gert.ecosystem.host.channels.web import Reply
 from gert.errors import TraceError
@@ -51,7 +51,7 @@ def page(
     headers: Iterable[tuple[str, str]] = (),
 ) -> Reply:
     """A ticket, with a form where it can be answered."""
-    asked = told.title_of(file.ticket.request)
+    asked = ticket_summary.title_of(file.ticket.request)
     title = f"{notice.heading}: {asked}" if notice is not None else f"Approve? {asked}"
     return _reply(title, _ticket(file, now, form, notice), status, headers, f"Ticket {file.id}")
 
@@ -88,27 +88,27 @@ def _ticket(file: TicketFile, now: datetime, form: Form | None, notice: Notice |
     request = file.ticket.request
     if form is not None:
         yield '<a class="skip" href="#answer">Go to your answer</a>'
-    yield f"<h1>{escape(told.title_of(request))}</h1>"
+    yield f"<h1>{escape(ticket_summary.title_of(request))}</h1>"
     if notice is not None:
         yield (
             f'<div class="notice {notice.tone}" role="{"status" if notice.tone == "good" else "alert"}">'
             f"<h2>{escape(notice.heading)}</h2><p>{escape(notice.text)}</p></div>"
         )
     hot = ' class="hot"' if request.risk_level in _HOT else ""
-    yield f'<ul class="tags"><li{hot}>{escape(told.plain(request.risk_level))} risk</li>'
-    yield f"<li>{escape(told.standing(file, now))}</li>"
+    yield f'<ul class="tags"><li{hot}>{escape(ticket_summary.plain(request.risk_level))} risk</li>'
+    yield f"<li>{escape(ticket_summary.standing(file, now))}</li>"
     if file.status_at(now) == "pending":
-        yield f"<li>{escape(told.time_left(file, now))} left</li>"
+        yield f"<li>{escape(ticket_summary.time_left(file, now))} left</li>"
     yield "</ul>"
-    yield from _section("what", "What will run", _rows(told.facts(file)))
-    yield from _section("inputs", "With these inputs", _rows(told.inputs(file), "pre") or ["<p>none</p>"])
-    shown = told.preview(file)
+    yield from _section("what", "What will run", _rows(ticket_summary.facts(file)))
+    yield from _section("inputs", "With these inputs", _rows(ticket_summary.inputs(file), "pre") or ["<p>none</p>"])
+    shown = ticket_summary.preview(file)
     if shown is not None:
         yield from _section("preview", "Preview", [_scrolls(_cut(shown), "Preview")])
-    yield from _section("contract", "Contract", _rows(told.contract(file), "code"))
-    left = f" ({told.time_left(file, now)} left)" if file.status_at(now) == "pending" else ""
-    expires = ("Open until", f"{told.moment(file.ticket.expires_at)}{left}")
-    yield from _section("terms", "Who may approve", _rows([*told.terms(file), expires]))
+    yield from _section("contract", "Contract", _rows(ticket_summary.contract(file), "code"))
+    left = f" ({ticket_summary.time_left(file, now)} left)" if file.status_at(now) == "pending" else ""
+    expires = ("Open until", f"{ticket_summary.moment(file.ticket.expires_at)}{left}")
+    yield from _section("terms", "Who may approve", _rows([*ticket_summary.terms(file), expires]))
     yield from _section("answers", "Answers so far", _answers(file))
     if form is not None:
         yield from _answering(file, form)
@@ -143,7 +143,7 @@ def _scrolls(text: str, label: str) -> str:
 
 
 def _cut(text: str) -> str:
-    return told.cut(text, MOST_TEXT)
+    return ticket_summary.cut(text, MOST_TEXT)
 
 
 def _answers(file: TicketFile) -> Iterator[str]:
@@ -161,15 +161,15 @@ def _answers(file: TicketFile) -> Iterator[str]:
 def _heard(heard: Heard) -> str:
     said = heard.response
     word = "approved" if said.approved else "rejected"
-    signed = f", signed with {told.plain(said.key_id or 'default')}" if said.signature else ""
+    signed = f", signed with {ticket_summary.plain(said.key_id or 'default')}" if said.signature else ""
     parts = [
-        f"<strong>{escape(told.plain(said.approver))}</strong> {word}"
+        f"<strong>{escape(ticket_summary.plain(said.approver))}</strong> {word}"
         f' <span class="faint">at {escape(_moment(heard.at))}{escape(signed)}</span>'
     ]
     if said.reason:
-        parts.append(f"<br>{escape(told.plain(said.reason))}")
+        parts.append(f"<br>{escape(ticket_summary.plain(said.reason))}")
     if heard.objection is not None:
-        parts.append(f'<br><span class="why">Does not count: {escape(told.plain(heard.objection))}</span>')
+        parts.append(f'<br><span class="why">Does not count: {escape(ticket_summary.plain(heard.objection))}</span>')
     elif heard.is_unverified:
         parts.append('<br><span class="why">Counts once the run has verified its signature.</span>')
     return "".join(parts)
@@ -177,9 +177,9 @@ def _heard(heard: Heard) -> str:
 
 def _moment(text: str) -> str:
     try:
-        return told.moment(text)
+        return ticket_summary.moment(text)
     except (TraceError, OverflowError):
-        return told.plain(text)  # the file was changed by hand
+        return ticket_summary.plain(text)  # the file was changed by hand
 
 
 def _answering(file: TicketFile, form: Form) -> Iterator[str]:

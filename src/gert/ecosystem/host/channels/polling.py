@@ -10,7 +10,7 @@ import msgspec
 from gert.ecosystem.approvals.ticket_file import TicketFile
 from gert.ecosystem.approvals.tickets import Tickets
 from gert.ecosystem.host.channels.callbacks import Refused, SignedAnswer, put_signed
-from gert.ecosystem.host.notices import HEADERS
+from gert.ecosystem.host.run.notifications import HEADERS
 from gert.ecosystem.notify.addresses import expand, is_loopback, objection
 from gert.errors import GertError, InputError
 from gert.kernel.foundation.canonical import sha256_hex

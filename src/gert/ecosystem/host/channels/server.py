@@ -8,8 +8,8 @@ from typing import Final
 from gert.ecosystem.approvals.tickets import Tickets
 from gert.ecosystem.host.channels.callbacks import called_back
 from gert.ecosystem.host.channels.forms import Pages
-from gert.ecosystem.host.channels.front import Front
 from gert.ecosystem.host.channels.slack_inbox import SlackInbox
+from gert.ecosystem.host.channels.urls import Front
 from gert.ecosystem.host.channels.web import Limits, Reply, Request, WebServer, as_json, said
 from gert.errors import UsageError
 from gert.kernel.foundation.names import is_safe_name

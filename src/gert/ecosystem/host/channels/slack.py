@@ -6,11 +6,11 @@ from datetime import datetime
 
 from gert.ecosystem.approvals.ticket_file import TicketFile
 from gert.ecosystem.approvals.tickets import Tickets
-from gert.ecosystem.host.channels.front import Front
-from gert.ecosystem.host.channels.letters import encoded, send
+from gert.ecosystem.host.channels.send import encoded, send
 from gert.ecosystem.host.channels.slack_blocks import message
 from gert.ecosystem.host.channels.slack_inbox import SlackInbox
-from gert.ecosystem.host.journal import now
+from gert.ecosystem.host.channels.urls import Front
+from gert.ecosystem.host.run.journal import now
 from gert.ecosystem.notify.addresses import expand
 from gert.errors import InputError, IntegrityError
 from gert.kernel.governance.decide import person_key

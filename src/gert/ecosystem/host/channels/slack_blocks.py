@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from gert.ecosystem.approvals.ticket_file import TicketFile
-from gert.ecosystem.host.channels import told
+from gert.ecosystem.host.channels import ticket_summary
 
 HEADER: Final = 150
 SECTION: Final = 3000
@@ -39,14 +39,14 @@ def message(
     """
     request = file.ticket.request
     is_open = file.status_at(now) == "pending"
-    heading = f"Approval needed: {told.title_of(request)}" if is_open else told.title_of(request)
+    heading = f"Approval needed: {ticket_summary.title_of(request)}" if is_open else ticket_summary.title_of(request)
     blocks: list[Block] = [
-        {"type": "header", "text": {"type": "plain_text", "text": told.cut(heading, HEADER), "emoji": False}},
+        {"type": "header", "text": {"type": "plain_text", "text": ticket_summary.cut(heading, HEADER), "emoji": False}},
         *({"type": "section", "fields": [_field(*row) for row in rows][:FIELDS]} for rows in _rows(file)),
     ]
     called = [f"<@{user}>" for user in mentions if user.isalnum()]
     if is_open and called:
-        blocks.append(_section(told.cut(f"For {' '.join(called)}", SECTION)))
+        blocks.append(_section(ticket_summary.cut(f"For {' '.join(called)}", SECTION)))
     if is_open:
         blocks += _details(file)
     if last is not None:
@@ -54,7 +54,7 @@ def message(
     blocks.append({"type": "context", "elements": [_text(_standing(file, now, page_url if is_open else None))]})
     if is_open and buttons:
         blocks.append(_actions(file))
-    return {"text": escaped(f"{heading} ({told.standing(file, now)})", FALLBACK), "blocks": blocks[:BLOCKS]}
+    return {"text": escaped(f"{heading} ({ticket_summary.standing(file, now)})", FALLBACK), "blocks": blocks[:BLOCKS]}
 
 
 def escaped(text: str, longest: int, table: dict[str, str] = _ESCAPED) -> str:
@@ -74,7 +74,7 @@ def escaped(text: str, longest: int, table: dict[str, str] = _ESCAPED) -> str:
 
 def _rows(file: TicketFile) -> tuple[Iterable[tuple[str, str]], ...]:
     """What is asked, and of whom, in two blocks: one holds no more than ten."""
-    return told.facts(file), told.terms(file)
+    return ticket_summary.facts(file), ticket_summary.terms(file)
 
 
 def _field(name: str, value: str) -> Block:
@@ -84,28 +84,28 @@ def _field(name: str, value: str) -> Block:
 
 def _details(file: TicketFile) -> Iterable[Block]:
     """Contract, inputs and preview, each in a block of its own and cut to what fits."""
-    contract = [f"{name}: {' '.join(value.split())}" for name, value in told.contract(file)]
+    contract = [f"{name}: {' '.join(value.split())}" for name, value in ticket_summary.contract(file)]
     if contract:
         yield _code("Contract", "\n".join(contract))
-    rows = list(told.inputs(file))
+    rows = list(ticket_summary.inputs(file))
     for name, value in rows[:MOST_INPUTS]:
         yield _code(f"Input {name}", value)
     if len(rows) > MOST_INPUTS:
         yield _section(f"*{len(rows) - MOST_INPUTS} more inputs are not shown here.*")
-    preview = told.preview(file)
+    preview = ticket_summary.preview(file)
     if preview is not None:
         yield _code("Preview", preview)
 
 
 def _code(name: str, text: str) -> Block:
-    label = f"*{escaped(told.cut(name, 100), 300, _CODE)}*"
+    label = f"*{escaped(ticket_summary.cut(name, 100), 300, _CODE)}*"
     return _section(f"{label}\n```{escaped(text, SECTION - len(label) - 8, _CODE) or ' '}```")
 
 
 def _standing(file: TicketFile, now: datetime, page_url: str | None) -> str:
     where = f" · <{page_url}|everything about it>" if page_url is not None else ""
-    left = f" · {told.time_left(file, now)} left" if file.status_at(now) == "pending" else ""
-    return f"Ticket `{escaped(file.id, 200, _CODE)}` · {escaped(told.standing(file, now), 100)}{left}{where}"
+    left = f" · {ticket_summary.time_left(file, now)} left" if file.status_at(now) == "pending" else ""
+    return f"Ticket `{escaped(file.id, 200, _CODE)}` · {escaped(ticket_summary.standing(file, now), 100)}{left}{where}"
 
 
 def _actions(file: TicketFile) -> Block:
@@ -120,7 +120,9 @@ def _actions(file: TicketFile) -> Block:
 
 def _button(file: TicketFile, action: str, word: str, style: str) -> Block:
     request = file.ticket.request
-    about = told.cut(f"{word} step {request.place} of {request.runbook} ({request.risk_level} risk)?", CONFIRM)
+    about = ticket_summary.cut(
+        f"{word} step {request.place} of {request.runbook} ({request.risk_level} risk)?", CONFIRM
+    )
     return {
         "type": "button",
         "action_id": action,
@@ -129,7 +131,7 @@ def _button(file: TicketFile, action: str, word: str, style: str) -> Block:
         "text": {"type": "plain_text", "text": word},
         "confirm": {
             "title": {"type": "plain_text", "text": f"{word}?"},
-            "text": {"type": "plain_text", "text": told.cut(told.plain(about), CONFIRM)},
+            "text": {"type": "plain_text", "text": ticket_summary.cut(ticket_summary.plain(about), CONFIRM)},
             "confirm": {"type": "plain_text", "text": word},
             "deny": {"type": "plain_text", "text": "Not yet"},
             "style": style,

@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gert.ecosystem.approvals.tickets import Answered, Tickets
-from gert.ecosystem.host.channels import told
-from gert.ecosystem.host.channels.front import Front
+from gert.ecosystem.host.channels import ticket_summary
 from gert.ecosystem.host.channels.slack_blocks import SECTION, escaped, message
+from gert.ecosystem.host.channels.urls import Front
 from gert.ecosystem.host.channels.web import Reply, Request, as_json, fields_of, said
-from gert.ecosystem.host.notices import HEADERS
+from gert.ecosystem.host.run.notifications import HEADERS
 from gert.errors import GertError, IntegrityError, UsageError
-from gert.kernel.engine.asks import Response
+from gert.kernel.engine.requests import Response
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.foundation.redaction import Redactor
@@ -83,7 +83,8 @@ class SlackInbox:
         approver = self._users.get(pressed.user.id)
         if approver is None:
             return await self._tell(
-                pressed, _privately(f"Slack user {told.plain(pressed.user.id)} is not among the approvers here.")
+                pressed,
+                _privately(f"Slack user {ticket_summary.plain(pressed.user.id)} is not among the approvers here."),
             )
         # (4) It counts for what the message showed, and for nothing that has taken its place.
         ticket_id, _, request_hash = action.value.partition(":")
@@ -120,8 +121,8 @@ class SlackInbox:
     def _became(self, answered: Answered, response: Response, now: datetime) -> dict[str, Any]:
         word = _word(response)
         if answered.objection is not None:
-            return _privately(f"Your {word} does not count: {told.plain(answered.objection)}")
-        last = f"{told.plain(response.approver)} {'approved' if response.approved else 'rejected'} this."
+            return _privately(f"Your {word} does not count: {ticket_summary.plain(answered.objection)}")
+        last = f"{ticket_summary.plain(response.approver)} {'approved' if response.approved else 'rejected'} this."
         page_url = self._front.look_url(answered.file.id)
         shown = message(answered.file, now, page_url=page_url, buttons=True, last=last)
         return {"replace_original": True, **shown}

@@ -13,10 +13,10 @@ import msgspec
 
 from gert.ecosystem.approvals.ticket_file import TicketFile
 from gert.ecosystem.approvals.tickets import Tickets
-from gert.ecosystem.host.channels import told
-from gert.ecosystem.host.channels.front import Front
-from gert.ecosystem.host.channels.letters import encoded, send
-from gert.ecosystem.host.journal import now
+from gert.ecosystem.host.channels import ticket_summary
+from gert.ecosystem.host.channels.send import encoded, send
+from gert.ecosystem.host.channels.urls import Front
+from gert.ecosystem.host.run.journal import now
 from gert.kernel.runbook.documents.project import TeamsApprovals
 
 LONGEST_FACT: Final = 300
@@ -77,18 +77,23 @@ def card(file: TicketFile, moment: datetime, page_url: str | None, share: float 
     """A ticket as an Adaptive Card; `share` is how much of the longest is shown of each text."""
     fact, most, text = (max(int(share * longest), SHORTEST) for longest in (LONGEST_FACT, _INPUT, LONGEST_TEXT))
     request = file.ticket.request
-    rows = [*told.facts(file), *told.contract(file), *told.terms(file), ("Time left", told.time_left(file, moment))]
+    rows = [
+        *ticket_summary.facts(file),
+        *ticket_summary.contract(file),
+        *ticket_summary.terms(file),
+        ("Time left", ticket_summary.time_left(file, moment)),
+    ]
     body: list[dict[str, Any]] = [
-        _text(f"Approval needed: {told.title_of(request)}", LONGEST_FACT, size="Large", weight="Bolder"),
+        _text(f"Approval needed: {ticket_summary.title_of(request)}", LONGEST_FACT, size="Large", weight="Bolder"),
         {"type": "FactSet", "facts": [{"title": escaped(name, 100), "value": _fact(row, fact)} for name, row in rows]},
     ]
-    inputs = list(told.inputs(file))
+    inputs = list(ticket_summary.inputs(file))
     for name, value in inputs[:MOST_INPUTS]:
         body.append(_text(f"{name}: {value}", most, fontType="Monospace"))
     if len(inputs) > MOST_INPUTS:
         where = "are on the page" if page_url else f"are shown by: gert approvals show {file.id}"
         body.append(_text(f"{len(inputs) - MOST_INPUTS} more inputs {where}", LONGEST_FACT))
-    preview = told.preview(file)
+    preview = ticket_summary.preview(file)
     if preview is not None:
         body.append(_text(preview, text, fontType="Monospace"))
     if page_url is None:
@@ -97,7 +102,7 @@ def card(file: TicketFile, moment: datetime, page_url: str | None, share: float 
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
         "version": "1.4",
-        "fallbackText": escaped(f"Approval needed: {told.title_of(request)}", LONGEST_FACT),
+        "fallbackText": escaped(f"Approval needed: {ticket_summary.title_of(request)}", LONGEST_FACT),
         "body": body,
         "actions": [{"type": "Action.OpenUrl", "title": "Look and answer", "url": page_url}] if page_url else [],
         "msteams": {"width": "Full"},
@@ -106,7 +111,7 @@ def card(file: TicketFile, moment: datetime, page_url: str | None, share: float 
 
 def escaped(text: str, longest: int) -> str:
     """Text in which Teams finds no markup."""
-    marked = _MARKUP.sub(r"\\\1", told.cut(text, longest))
+    marked = _MARKUP.sub(r"\\\1", ticket_summary.cut(text, longest))
     # A line that begins like an item of a list would be made one, and one that underlines another a heading of it.
     return _LIST.sub(lambda found: f"{found[1]}{found[2][:-1]}\\{found[2][-1]}", marked)
 

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 import h11
 import msgspec
 
-from gert.ecosystem.host.channels.visitors import Stage, Visit, Visitors, network
+from gert.ecosystem.host.channels.connections import Stage, Visit, Visitors, network
 from gert.errors import UsageError
 
 METHODS: Final = ("GET", "POST")

@@ -3,8 +3,8 @@
 import os
 
 from gert.ecosystem.host.scaffold.agent_files import Profile, agent_files
-from gert.ecosystem.host.scaffold.placing import Placed, place
 from gert.ecosystem.host.scaffold.starter_files import name_from
+from gert.ecosystem.host.scaffold.write_files import Placed, place
 from gert.errors import UsageError
 
 

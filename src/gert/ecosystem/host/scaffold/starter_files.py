@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Final
 
-from gert.ecosystem.host.files import SCENARIOS
+from gert.ecosystem.host.config.files import SCENARIOS
 from gert.ecosystem.host.scenarios.folders import SCENARIO_FILE, TEST_FILE
 from gert.kernel.foundation.names import MAX_NAME, is_safe_name
 from gert.kernel.runbook.documents.project import PROJECT_FILE

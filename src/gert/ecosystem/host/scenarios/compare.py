@@ -9,10 +9,12 @@ from typing import Final, Literal
 import msgspec
 from msgspec import field
 
-from gert.ecosystem.host.documents import Checked, Workspace
-from gert.ecosystem.host.files import is_file
-from gert.ecosystem.host.options import RunOptions
-from gert.ecosystem.host.prepare import Prepared
+from gert.ecosystem.host.config.files import is_file
+from gert.ecosystem.host.config.settings import sound
+from gert.ecosystem.host.config.workspace import Checked, Workspace
+from gert.ecosystem.host.run.options import RunOptions
+from gert.ecosystem.host.run.prepare import Prepared
+from gert.ecosystem.host.runs.traces import Unreadable, events_of, open_trace
 from gert.ecosystem.host.scenarios.folders import (
     SCENARIO_FILE,
     TRACE_FILE,
@@ -25,8 +27,6 @@ from gert.ecosystem.host.scenarios.folders import (
 from gert.ecosystem.host.scenarios.replay import Replayed, replay
 from gert.ecosystem.host.scenarios.revisions import snapshot
 from gert.ecosystem.host.scenarios.suite import TESTER
-from gert.ecosystem.host.settings import sound
-from gert.ecosystem.host.traces import Unreadable, events_of, open_trace
 from gert.errors import GertError, TraceError, UsageError
 from gert.kernel.events.runbook import RunStart
 from gert.kernel.foundation.redaction import Redactor

@@ -6,9 +6,11 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from gert.ecosystem.host.documents import Workspace
-from gert.ecosystem.host.files import is_file, read_document, read_map, runbook_of
-from gert.ecosystem.host.scenarios.editing import edit_file, edited, write_atomically
+from gert.ecosystem.host.config.files import is_file, read_document, read_map, runbook_of
+from gert.ecosystem.host.config.settings import sound
+from gert.ecosystem.host.config.workspace import Workspace
+from gert.ecosystem.host.runs.traces import Unreadable, events_of, open_trace
+from gert.ecosystem.host.scenarios.edit import edit_file, edited, write_atomically
 from gert.ecosystem.host.scenarios.folders import (
     SCENARIO_FILE,
     TEST_FILE,
@@ -20,8 +22,6 @@ from gert.ecosystem.host.scenarios.folders import (
     place_of,
 )
 from gert.ecosystem.host.scenarios.record import X_RECORDED, recorded_from, write_folder
-from gert.ecosystem.host.settings import sound
-from gert.ecosystem.host.traces import Unreadable, events_of, open_trace
 from gert.errors import DocumentError, GertError, UsageError
 from gert.kernel.runbook.writer import to_yaml
 from gert.kernel.scenario.changes import Ending

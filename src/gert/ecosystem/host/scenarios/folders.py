@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from gert.ecosystem.host.documents import Workspace
-from gert.ecosystem.host.files import SCENARIOS, is_file, is_searched, runbook_of
-from gert.ecosystem.host.settings import sound
+from gert.ecosystem.host.config.files import SCENARIOS, is_file, is_searched, runbook_of
+from gert.ecosystem.host.config.settings import sound
+from gert.ecosystem.host.config.workspace import Workspace
 from gert.errors import DocumentError, UsageError
 from gert.kernel.foundation.names import did_you_mean, is_safe_name
 from gert.kernel.runbook.documents.expectations import Expectations

@@ -8,14 +8,14 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from gert.ecosystem.host.documents import Workspace
-from gert.ecosystem.host.journal import read_answers
-from gert.ecosystem.host.options import Recorded
+from gert.ecosystem.host.config.workspace import Workspace
+from gert.ecosystem.host.run.journal import read_answers
+from gert.ecosystem.host.run.options import Recorded
 from gert.ecosystem.host.scenarios.folders import SCENARIO_FILE, TEST_FILE, TRACE_FILE, Folder, load, place_of
 from gert.ecosystem.host.scenarios.replay import Replayed, replay
 from gert.errors import GertError, UsageError
-from gert.kernel.engine.asks import Ask
 from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.requests import Ask
 from gert.kernel.events.envelope import decode
 from gert.kernel.runbook.writer import to_yaml
 from gert.kernel.scenario.inputs import replayed_inputs

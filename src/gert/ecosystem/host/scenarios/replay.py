@@ -4,13 +4,13 @@ from typing import Any
 
 import msgspec
 
-from gert.ecosystem.host.driver import Driver
-from gert.ecosystem.host.intake import Intake
-from gert.ecosystem.host.journal import Logged, without_references
+from gert.ecosystem.host.run.driver import Driver
+from gert.ecosystem.host.run.journal import Logged, without_references
+from gert.ecosystem.host.run.sanitize import Intake
+from gert.ecosystem.host.run.signals import limited
 from gert.ecosystem.host.scenarios.folders import Loaded
-from gert.ecosystem.host.stopping import limited
-from gert.kernel.engine.asks import AnyAnswer, Ask, Said
 from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.requests import AnyAnswer, Ask, Said
 from gert.kernel.engine.run import RunResult, run
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.runbook.documents.scenario import Scenario

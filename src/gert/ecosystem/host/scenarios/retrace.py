@@ -6,25 +6,25 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.ecosystem.host.database import ledger_of, open_ledger
-from gert.ecosystem.host.documents import Workspace
-from gert.ecosystem.host.driver import Driver
-from gert.ecosystem.host.files import is_file
-from gert.ecosystem.host.journal import Logged, read_answers
-from gert.ecosystem.host.options import Recorded, RunOptions
-from gert.ecosystem.host.prepare import Prepared
-from gert.ecosystem.host.record import Record, find_run, load_record, require_run_id
-from gert.ecosystem.host.runs import state_dir
+from gert.ecosystem.host.config.files import is_file
+from gert.ecosystem.host.config.ledger_location import ledger_of, open_ledger
+from gert.ecosystem.host.config.state_dir import state_dir
+from gert.ecosystem.host.config.workspace import Workspace
+from gert.ecosystem.host.redrive.record import Record, find_run, load_record, require_run_id
+from gert.ecosystem.host.run.driver import Driver
+from gert.ecosystem.host.run.journal import Logged, read_answers
+from gert.ecosystem.host.run.options import Recorded, RunOptions
+from gert.ecosystem.host.run.prepare import Prepared
+from gert.ecosystem.host.run.start_record import RunState
+from gert.ecosystem.host.runs.traces import open_trace
 from gert.ecosystem.host.scenarios.folders import TRACE_FILE, place_of
 from gert.ecosystem.host.scenarios.record import Recording
 from gert.ecosystem.host.scenarios.replay import Tape
 from gert.ecosystem.host.scenarios.scaffold import require_free
-from gert.ecosystem.host.state import RunState
-from gert.ecosystem.host.traces import open_trace
 from gert.errors import DocumentError, GertError, IntegrityError, UsageError
-from gert.kernel.engine.asks import AnyAnswer, Ask, answer_with
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import ResolvedInputs
+from gert.kernel.engine.requests import AnyAnswer, Ask, answer_with
 from gert.kernel.engine.run import run
 from gert.kernel.events.envelope import decode
 from gert.kernel.events.runbook import Failure

@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from gert.ecosystem.host.documents import Workspace
-from gert.ecosystem.host.files import YAML_SUFFIXES
+from gert.ecosystem.host.config.files import YAML_SUFFIXES
+from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.scenarios.folders import SCENARIO_FILE, TEST_FILE
 from gert.errors import UsageError
 

@@ -4,10 +4,10 @@ import os
 from collections.abc import Iterator
 from typing import Any, Final
 
-from gert.ecosystem.host.documents import Workspace
+from gert.ecosystem.host.config.settings import sound
+from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.scenarios.folders import SCENARIO_FILE, TEST_FILE, Folder, place_of
 from gert.ecosystem.host.scenarios.record import write_folder
-from gert.ecosystem.host.settings import sound
 from gert.errors import DocumentError, UsageError
 from gert.kernel.foundation.text import printable
 from gert.kernel.runbook.documents.contract import InputBlock

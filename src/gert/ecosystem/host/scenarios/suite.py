@@ -10,10 +10,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import field
 
-from gert.ecosystem.host.documents import Workspace
-from gert.ecosystem.host.files import read_document, yaml_files
-from gert.ecosystem.host.options import RunOptions
-from gert.ecosystem.host.prepare import Prepared
+from gert.ecosystem.host.config.files import read_document, yaml_files
+from gert.ecosystem.host.config.workspace import Workspace
+from gert.ecosystem.host.run.options import RunOptions
+from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.scenarios.folders import Folder, Loaded, find, is_archived, load
 from gert.ecosystem.host.scenarios.replay import Replayed, replay
 from gert.errors import GertError

@@ -8,14 +8,14 @@ import sys
 def run() -> None:
     """Run `gert`; asking for its version must cost no more than starting Python."""
     if sys.argv[1:] in (["--version"], ["-V"]):
-        from gert.ecosystem.host.version import version_line
+        from gert.ecosystem.host.config.version import version_line
 
         sys.stdout.write(version_line() + "\n")
         return
     # Collecting garbage while modules load finds none and takes a tenth of the time; `main` turns it on again.
     gc.disable()
-    from gert.ecosystem.executors.descriptors import keep_private
-    from gert.ecosystem.executors.own_process import take_over
+    from gert.ecosystem.process.descriptors import keep_private
+    from gert.ecosystem.process.own_process import take_over
     from gert.ecosystem.surfaces.cli.main import main
 
     keep_private()

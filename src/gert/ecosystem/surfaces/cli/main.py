@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import click
 
-from gert.ecosystem.host.version import version_line
-from gert.ecosystem.surfaces.cli.output import complain, no_more_output, speak_anyway
+from gert.ecosystem.host.config.version import version_line
+from gert.ecosystem.surfaces.cli.render.output import complain, no_more_output, speak_anyway
 from gert.errors import Busy, DocumentError, GertError, InDoubt, InputError, IntegrityError, UsageError
 
 # DECISIONS 46.
@@ -33,27 +33,30 @@ EXIT_CODES: Final[Mapping[type[GertError], int]] = {
 
 # Name, module, and the line `gert --help` shows without loading it.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "init": ("gert.ecosystem.surfaces.cli.init", "Begin a project that validates, tests and runs."),
-    "exec": ("gert.ecosystem.surfaces.cli.exec", "Run a runbook, governed and recorded."),
-    "watch": ("gert.ecosystem.surfaces.cli.watch", "Run a runbook again and again, one line for each run."),
-    "resume": ("gert.ecosystem.surfaces.cli.resume", "Go on with a run that waits or was cut off."),
-    "rerun": ("gert.ecosystem.surfaces.cli.rerun", "Run again from a step on, with recorded answers up to it."),
-    "run": ("gert.ecosystem.surfaces.cli.run", "List, show, follow and abandon runs."),
-    "logs": ("gert.ecosystem.surfaces.cli.logs", "Show what the steps of a run printed."),
-    "approvals": ("gert.ecosystem.surfaces.cli.approvals", "List and show requests for approval."),
-    "approve": ("gert.ecosystem.surfaces.cli.approve", "Approve what a run asks for."),
-    "reject": ("gert.ecosystem.surfaces.cli.reject", "Reject what a run asks for."),
-    "test": ("gert.ecosystem.surfaces.cli.test", "Replay scenarios and check what they lead to."),
-    "diff": ("gert.ecosystem.surfaces.cli.diff", "Show which scenarios no longer come to the same."),
-    "scenario": ("gert.ecosystem.surfaces.cli.scenario", "Make, list, promote and demote scenarios."),
-    "validate": ("gert.ecosystem.surfaces.cli.validate", "Check runbooks, tools, policies and scenarios."),
-    "explain": ("gert.ecosystem.surfaces.cli.explain", "Show contracts, risk and the rule that decides."),
-    "policy": ("gert.ecosystem.surfaces.cli.policy", "Test policies against cases, and explain them."),
-    "trace": ("gert.ecosystem.surfaces.cli.trace", "Verify, show and export the trace of a run."),
-    "outcomes": ("gert.ecosystem.surfaces.cli.outcomes", "Show what runs came to, by runbook."),
-    "keys": ("gert.ecosystem.surfaces.cli.keys", "Make keys for traces and approvals, and list them."),
-    "schema": ("gert.ecosystem.surfaces.cli.schema", "Print the JSON Schema of a document."),
-    "version": ("gert.ecosystem.surfaces.cli.version", "Print the version and the commit."),
+    "init": ("gert.ecosystem.surfaces.cli.commands.init", "Begin a project that validates, tests and runs."),
+    "exec": ("gert.ecosystem.surfaces.cli.commands.exec", "Run a runbook, governed and recorded."),
+    "watch": ("gert.ecosystem.surfaces.cli.commands.watch", "Run a runbook again and again, one line for each run."),
+    "resume": ("gert.ecosystem.surfaces.cli.commands.resume", "Go on with a run that waits or was cut off."),
+    "rerun": (
+        "gert.ecosystem.surfaces.cli.commands.rerun",
+        "Run again from a step on, with recorded answers up to it.",
+    ),
+    "run": ("gert.ecosystem.surfaces.cli.commands.run", "List, show, follow and abandon runs."),
+    "logs": ("gert.ecosystem.surfaces.cli.commands.logs", "Show what the steps of a run printed."),
+    "approvals": ("gert.ecosystem.surfaces.cli.commands.approvals", "List and show requests for approval."),
+    "approve": ("gert.ecosystem.surfaces.cli.commands.approve", "Approve what a run asks for."),
+    "reject": ("gert.ecosystem.surfaces.cli.commands.reject", "Reject what a run asks for."),
+    "test": ("gert.ecosystem.surfaces.cli.commands.test", "Replay scenarios and check what they lead to."),
+    "diff": ("gert.ecosystem.surfaces.cli.commands.diff", "Show which scenarios no longer come to the same."),
+    "scenario": ("gert.ecosystem.surfaces.cli.commands.scenario", "Make, list, promote and demote scenarios."),
+    "validate": ("gert.ecosystem.surfaces.cli.commands.validate", "Check runbooks, tools, policies and scenarios."),
+    "explain": ("gert.ecosystem.surfaces.cli.commands.explain", "Show contracts, risk and the rule that decides."),
+    "policy": ("gert.ecosystem.surfaces.cli.commands.policy", "Test policies against cases, and explain them."),
+    "trace": ("gert.ecosystem.surfaces.cli.commands.trace", "Verify, show and export the trace of a run."),
+    "outcomes": ("gert.ecosystem.surfaces.cli.commands.outcomes", "Show what runs came to, by runbook."),
+    "keys": ("gert.ecosystem.surfaces.cli.commands.keys", "Make keys for traces and approvals, and list them."),
+    "schema": ("gert.ecosystem.surfaces.cli.commands.schema", "Print the JSON Schema of a document."),
+    "version": ("gert.ecosystem.surfaces.cli.commands.version", "Print the version and the commit."),
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_
 from pydantic import BaseModel
 
 from gert.errors import ModelError, ModelPermanentError, ModelTimeoutError, ModelTransientError
-from gert.kernel.agent.messages import ChatMessage
+from gert.kernel.agent.steps.messages import ChatMessage
 
 __all__ = [
     "LiteLLMCompletionFn",

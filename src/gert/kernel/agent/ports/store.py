@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from gert.errors import UsageError
-from gert.kernel.agent.payloads import EventPayload, EventType, KernelEvent, RunSummaryPayload
-from gert.kernel.agent.store_shapes import (
+from gert.kernel.agent.types.payloads import EventPayload, EventType, KernelEvent, RunSummaryPayload
+from gert.kernel.agent.types.store import (
     RunLeaseRecord,
     RunStateLifecycleStatus,
     RunStateSnapshotRecord,

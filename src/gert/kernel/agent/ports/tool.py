@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from gert.errors import ToolPermanentError, ToolTransientError, ToolUnknownOutcomeError
 from gert.kernel.agent.ports.model import ToolDefinition
-from gert.kernel.agent.shapes import ToolFingerprint
+from gert.kernel.agent.types.api import ToolFingerprint
 
 __all__ = [
     "CheckingToolPort",

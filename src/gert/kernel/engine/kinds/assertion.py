@@ -4,18 +4,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from gert.errors import GertError, TemplateEvalError
-from gert.kernel.engine.asks import Steps
 from gert.kernel.engine.frame import Frame
-from gert.kernel.engine.keeping import assumed
+from gert.kernel.engine.outputs import assumed
 from gert.kernel.engine.plan import Plan
+from gert.kernel.engine.requests import Steps
 from gert.kernel.engine.results import Result, failed
-from gert.kernel.engine.unknown import is_unknown
+from gert.kernel.engine.symbolic import is_unknown
 from gert.kernel.foundation.patterns import compile_pattern
 from gert.kernel.foundation.values import show
 from gert.kernel.runbook.documents.steps import AssertionBlock, AssertStep
 from gert.kernel.template import render_text
 from gert.kernel.template.budget import Meter
-from gert.kernel.template.comparing import equal
+from gert.kernel.template.compare import equal
 from gert.kernel.template.values import as_number, is_empty, is_list, is_map
 
 

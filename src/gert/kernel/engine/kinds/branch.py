@@ -1,7 +1,7 @@
 """Take the first arm whose condition holds."""
 
-from gert.kernel.engine.asks import Steps
 from gert.kernel.engine.frame import Frame, RunBlock
+from gert.kernel.engine.requests import Steps
 from gert.kernel.engine.results import DONE, Result, block_result
 from gert.kernel.engine.state import State
 from gert.kernel.events.runbook import BranchEnter, BranchExit

@@ -1,10 +1,10 @@
 """End the run with an outcome."""
 
-from gert.kernel.engine.approving import approve
-from gert.kernel.engine.asks import Steps
+from gert.kernel.engine.approval_flow import approve
 from gert.kernel.engine.frame import Frame, RunBlock, questions
-from gert.kernel.engine.govern import broken_glass, decision_of, denial
 from gert.kernel.engine.plan import Terms
+from gert.kernel.engine.policy_gate import broken_glass, decision_of, denial
+from gert.kernel.engine.requests import Steps
 from gert.kernel.engine.results import Result
 from gert.kernel.events.runbook import Outcome, OutcomeResolved
 from gert.kernel.runbook.documents.steps import EndStep

@@ -1,7 +1,7 @@
 """Run the steps of a group in order."""
 
-from gert.kernel.engine.asks import Steps
 from gert.kernel.engine.frame import Frame, RunBlock
+from gert.kernel.engine.requests import Steps
 from gert.kernel.engine.results import Result, block_result
 from gert.kernel.events.runbook import GroupComplete, GroupStart
 from gert.kernel.runbook.documents.steps import GroupStep

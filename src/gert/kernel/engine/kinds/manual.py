@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from gert.kernel.engine.asks import ApprovalRequest, CollectEvidence, EvidenceAnswer, Steps, Wanted
 from gert.kernel.engine.frame import Frame
-from gert.kernel.engine.keeping import assumed
+from gert.kernel.engine.outputs import assumed
 from gert.kernel.engine.plan import Plan
+from gert.kernel.engine.requests import ApprovalRequest, CollectEvidence, EvidenceAnswer, Steps, Wanted
 from gert.kernel.engine.results import Result, failed, status_of
 from gert.kernel.events.runbook import RedactionApplied
 from gert.kernel.foundation.redaction import PLACEHOLDER

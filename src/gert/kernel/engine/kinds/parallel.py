@@ -5,10 +5,10 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.kernel.engine.asks import RunLanes, Steps
 from gert.kernel.engine.clock import written, written_wait
 from gert.kernel.engine.frame import Frame, RunBlock
 from gert.kernel.engine.lanes import Claims, in_turn, touched_by, turns
+from gert.kernel.engine.requests import RunLanes, Steps
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, block_result, failed
 from gert.kernel.events.runbook import BranchOutcome, ParallelFork, ParallelMerge
 from gert.kernel.foundation.canonical import digest_value

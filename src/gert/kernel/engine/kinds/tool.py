@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from gert.kernel.engine.asks import ApprovalRequest, CallTool, Steps, ToolAnswer
 from gert.kernel.engine.frame import Frame
-from gert.kernel.engine.keeping import keep_declared
+from gert.kernel.engine.outputs import keep_declared
 from gert.kernel.engine.plan import Plan
+from gert.kernel.engine.requests import ApprovalRequest, CallTool, Steps, ToolAnswer
 from gert.kernel.engine.results import Result
 from gert.kernel.runbook.documents.steps import ToolStep
 

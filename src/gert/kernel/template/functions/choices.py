@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gert.kernel.template.budget import Meter
-from gert.kernel.template.comparing import comparable, equal
+from gert.kernel.template.compare import comparable, equal
 from gert.kernel.template.values import MISSING, is_empty, truth
 
 

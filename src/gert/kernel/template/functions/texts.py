@@ -10,8 +10,8 @@ from gert.kernel.foundation.patterns import Match, compile_pattern
 from gert.kernel.foundation.secret_refs import defused
 from gert.kernel.foundation.text import lines_of
 from gert.kernel.template.budget import Meter
-from gert.kernel.template.comparing import equal, same_kind
-from gert.kernel.template.printing import json_of, written
+from gert.kernel.template.compare import equal, same_kind
+from gert.kernel.template.render_text import json_of, written
 from gert.kernel.template.values import is_list, is_map, is_nothing, kind, list_of
 
 # What Go takes for white space; Python takes the separators \x1c to \x1f for it too.

@@ -9,7 +9,7 @@ from gert.ecosystem.host.agent.kernel import ArtanaKernel
 from gert.ecosystem.host.agent.testing.clock import FakeClock
 from gert.ecosystem.host.agent.testing.kernels import a_tenant, memory_kernel
 from gert.ecosystem.host.agent.testing.model import ScriptedModel
-from gert.kernel.agent.shapes import TenantContext
+from gert.kernel.agent.types.api import TenantContext
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from gert.ecosystem.host.agent.stores import InMemoryStore
 from gert.ecosystem.host.agent.testing.clock import FakeClock, FakeIds
 from gert.ecosystem.host.agent.testing.model import ScriptedModel
 from gert.ecosystem.host.agent.testing.replies import Answer
-from gert.kernel.agent.middleware import KernelMiddleware
+from gert.kernel.agent.middleware.base import KernelMiddleware
 from gert.kernel.agent.ports.model import ModelPort
 from gert.kernel.agent.ports.tool import ToolPort
-from gert.kernel.agent.shapes import KernelPolicy, TenantContext
+from gert.kernel.agent.types.api import KernelPolicy, TenantContext
 
 
 def memory_kernel(

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from gert.ecosystem.host.agent.testing.clock import FakeClock
 from gert.ecosystem.host.agent.testing.replies import Answer, Expectation, Reply, as_reply
-from gert.kernel.agent.outputs import blank_output, output_json_of
 from gert.kernel.agent.ports.model import ModelRequest, ModelResult, OnToken, OutputT
+from gert.kernel.agent.steps.outputs import blank_output, output_json_of
 from gert.kernel.foundation.arguments import checks_arguments
 from gert.kernel.foundation.text import one_line
 

@@ -4,8 +4,8 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gert.ecosystem.executors.calling import call
 from gert.ecosystem.host.agent.testing.trouble import Trouble
+from gert.ecosystem.tools.call import call
 from gert.kernel.foundation.arguments import checks_arguments
 
 

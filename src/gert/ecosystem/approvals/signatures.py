@@ -1,0 +1,83 @@
+"""Signatures on answers: made with the key of whoever answers, checked with the keys we hold (ecosystem-v0 §6.4)."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from gert.ecosystem.approvals.ticket_file import bare
+from gert.errors import CanonicalError, IntegrityError
+from gert.kernel.engine.approval_rules import Ticket, signed_message
+from gert.kernel.engine.requests import Response
+from gert.kernel.foundation.signature import Key, Keys, Signature, sign, verify
+from gert.kernel.governance.decide import person_key
+
+
+class KeyVerifier:
+    """Checks signatures with keys.
+
+    owners: the people a key speaks for, by the id it is asked for; None where it may speak for anybody, as the key
+    of a service does that has made sure who they are
+    is_strict: whether an approval needs a key with an owner: with one that speaks for anybody, one person would be as
+    many as they like
+    """
+
+    def __init__(
+        self,
+        keys: Keys,
+        owners: Callable[[str | None], Iterable[str] | None] = lambda _: None,
+        *,
+        is_strict: bool = False,
+    ) -> None:
+        self._keys = keys
+        self._owners = owners
+        self._is_strict = is_strict
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether there is any key."""
+        return len(self._keys) > 0
+
+    def has_key_for(self, response: Response) -> bool:
+        """Whether there is a key to check the signature on an answer with."""
+        try:
+            self._keys.find(response.key_id)
+        except IntegrityError:
+            return False
+        return True
+
+    def verify(self, response: Response, ticket: Ticket) -> Response:
+        """The answer with what the check of its signature found."""
+        said = bare(response)
+        if said.signature is None:
+            # Half a signature is not none: whoever takes away the rest must not be left with an unsigned answer.
+            part = said.signature_alg is not None or said.key_id is not None
+            return msgspec.structs.replace(said, flaw="the signature is missing") if part else said
+        try:
+            # What it is bound to is ours, and not what the answer says it is about.
+            message = signed_message(ticket.id, said, ticket.request.request_hash)
+            verify(self._keys, Signature(said.signature_alg or "", said.key_id, said.signature), message)
+            self._check_owner(said)
+        except (IntegrityError, CanonicalError) as problem:
+            return msgspec.structs.replace(said, flaw=problem.message)
+        return msgspec.structs.replace(said, verified=True)
+
+    def _check_owner(self, response: Response) -> None:
+        owners = self._owners(response.key_id)
+        if owners is None and self._is_strict and response.approved:
+            raise IntegrityError(f"it is not said whom the key `{response.key_id}` speaks for")
+        if owners is not None and person_key(response.approver) not in {person_key(each) for each in owners}:
+            raise IntegrityError(f"the key `{response.key_id}` does not speak for `{response.approver}`")
+
+
+NO_KEYS: Final = KeyVerifier(Keys())
+"""Holds no signature to be good; answers that are not signed are none of its business."""
+
+
+def sign_response(response: Response, ticket: Ticket, key: Key) -> Response:
+    """The answer, bound to a ticket and signed."""
+    said = msgspec.structs.replace(bare(response), ticket_id=ticket.id, request_hash=ticket.request.request_hash)
+    signature = sign(key, signed_message(ticket.id, said, ticket.request.request_hash))
+    return msgspec.structs.replace(
+        said, signature=signature.value, signature_alg=signature.alg, key_id=signature.key_id
+    )

@@ -1,1 +1,0 @@
-"""Tool transports: how an action of a tool is carried out."""

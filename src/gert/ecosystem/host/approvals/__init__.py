@@ -1,0 +1,1 @@
+"""Approval tickets for surfaces: list, show, answer."""

@@ -1,0 +1,1 @@
+"""Settings, documents, policies, keys and platform facts that a run starts from."""

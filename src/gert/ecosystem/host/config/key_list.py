@@ -1,0 +1,57 @@
+"""The keys an environment holds, whatever they are for, with what is wrong with each."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from gert.ecosystem.host.config import approval_keys, trace_keys
+from gert.ecosystem.host.config.key_files import with_key_files
+from gert.errors import IntegrityError
+from gert.kernel.foundation.signature import Key, parse_key
+
+Use = Literal["traces", "approvals"]
+
+# The variables that hold one key each, and how those begin that hold one per id.
+_SINGLE: Final[Mapping[str, Use]] = {
+    trace_keys.SIGNING_KEY: "traces",
+    approval_keys.VERIFY_KEY: "approvals",
+    approval_keys.SIGNING_KEY: "approvals",
+}
+_NAMED: Final[Mapping[str, Use]] = {trace_keys.NAMED_KEY: "traces", approval_keys.NAMED_KEY: "approvals"}
+
+
+class Held(Struct, frozen=True, kw_only=True):
+    """A variable that should hold a key; where it does not, why."""
+
+    variable: str
+    use: Use
+    key: Key | None = None
+    flaw: str | None = None
+
+
+def held_keys(environ: Mapping[str, str]) -> list[Held]:
+    """All keys of an environment, for traces first."""
+    environ = with_key_files(environ)
+    found = sorted(_variables(environ), key=lambda each: (each[1] != "traces", each[0]))
+    return [_held(environ, name, use, key_id) for name, use, key_id in found]
+
+
+def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, Use, str | None]]:
+    for name in environ:
+        if name in _SINGLE:
+            yield (
+                name,
+                _SINGLE[name],
+                environ.get(trace_keys.SIGNING_KEY_ID) if name == trace_keys.SIGNING_KEY else None,
+            )
+        for start, use in _NAMED.items():
+            if name.startswith(start) and name != start:
+                yield name, use, name.removeprefix(start).lower()
+
+
+def _held(environ: Mapping[str, str], name: str, use: Use, key_id: str | None) -> Held:
+    try:
+        return Held(variable=name, use=use, key=parse_key(environ[name], key_id or None))
+    except IntegrityError as problem:
+        return Held(variable=name, use=use, flaw=problem.message)

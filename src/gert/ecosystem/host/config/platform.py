@@ -1,0 +1,60 @@
+"""What the kernel may know of this machine, gathered here because the kernel does not look."""
+
+import os
+import socket
+import sys
+from collections.abc import Iterable
+from typing import Final
+
+from gert.ecosystem.host.config.supported import SUPPORTED
+from gert.kernel.foundation.canonical import sha256_hex
+from gert.kernel.runbook.documents.project import Config
+from gert.kernel.runbook.validate.facts import Facts
+
+# GOOS names, as `platform` in a tool file uses them.
+GOOS: Final = {"win32": "windows", "cygwin": "windows", "sunos5": "solaris"}
+
+
+def platform() -> str:
+    """The running system by its GOOS name."""
+    name = GOOS.get(sys.platform, sys.platform)
+    return name.rstrip("0123456789") or name
+
+
+def host_name() -> str:
+    """What this machine is called."""
+    return socket.gethostname()
+
+
+def machine_id() -> str:
+    """What tells this machine from others, whatever it is called; its name where the system has no id."""
+    for path in _MACHINE_IDS:
+        try:
+            with open(path) as file:
+                found = file.read(200).strip()
+        except OSError:
+            continue
+        if found:
+            return sha256_hex(f"gert-host\n{found}".encode())[:16]
+    return host_name()
+
+
+_MACHINE_IDS: Final = ("/etc/machine-id", "/var/lib/dbus/machine-id", "/proc/sys/kernel/random/boot_id")
+
+
+def facts_for(configs: Iterable[Config] | None, outer: Iterable[Config] = ()) -> Facts:
+    """Facts about this machine, and about the project and configuration that hold for a document, weakest first.
+
+    outer: the projects around that project; their groups are known as well
+    """
+    if configs is None:
+        return Facts(platform=platform(), environment=os.environ)
+    configs = tuple(configs)
+    return Facts(
+        platform=platform(),
+        environment=os.environ,
+        providers=frozenset().union(*(each.providers for each in configs)),
+        webhook_hosts=[host for each in configs for host in each.webhook_hosts],
+        groups={name: people for each in (*outer, *configs) for name, people in each.groups.items()},
+        supported=SUPPORTED,
+    )

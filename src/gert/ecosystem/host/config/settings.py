@@ -1,0 +1,243 @@
+"""Settings: what the project, the configuration beside it and the command line say about every run, merged.
+
+Weakest first: `gert-project.yaml`, `gert-config.yaml`, `.gert/config.yaml`, and the file somebody names. A stronger
+file replaces what a weaker one says about a thing of the same name: a provider, a group, an outcome category, a channel
+for approvals. Policies are never replaced: a floor can only grow. What `GERT_POLICY` names comes on top, and no file
+takes it away.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import field
+
+from gert.ecosystem.host.config.files import read_document
+from gert.ecosystem.host.config.platform import facts_for
+from gert.ecosystem.host.config.workspace import Checked, Workspace
+from gert.ecosystem.host.run.options import RunOptions
+from gert.ecosystem.process.own_process import hold_secrets
+from gert.errors import DocumentError, UsageError
+from gert.kernel.engine.run import RunResult
+from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
+from gert.kernel.foundation.names import is_safe_name
+from gert.kernel.runbook.document import load
+from gert.kernel.runbook.documents.project import PROJECT_FILE, ApprovalsBlock, Config
+from gert.kernel.runbook.documents.runbook import RunbookMeta
+from gert.kernel.runbook.documents.shared import OnOutcome, OutcomeNotice
+from gert.kernel.runbook.finding import Severity
+from gert.kernel.runbook.validate import validate
+
+TRACES_DIR: Final = "GERT_TRACES_DIR"
+POLICY: Final = "GERT_POLICY"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for every run here; paths are absolute.
+
+    on_outcome: whom to tell, by outcome category
+    policies: files and folders that are the floor
+    webhook_hosts: where runbooks may send webhooks of their own
+    outer_hosts: the same of every other project around the runbook, by its file; each of them has to allow a host
+    group_files: the file that each group is from
+    demanded: further ones that the environment names, as they are written there
+    files: what was read, weakest first
+    """
+
+    traces_dir: str | None = None
+    on_outcome: Mapping[str, OutcomeNotice] = field(default_factory=dict)
+    policies: tuple[str, ...] = ()
+    demanded: tuple[str, ...] = ()
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    providers: Mapping[str, Any] = field(default_factory=dict)
+    approvals: ApprovalsBlock | None = None
+    webhook_hosts: tuple[str, ...] = ()
+    outer_hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    group_files: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+
+
+def settings_for(
+    workspace: Workspace,
+    folder: str,
+    config: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    files: Sequence[str] = (),
+) -> Settings:
+    """The settings for a folder; what cannot be read might have set a floor, so it is an error.
+
+    files: a runbook in the folder and after it its tools, wherever they are: the projects around them hold as well
+    """
+    settings = _read(_files(workspace, folder, config))
+    # The webhooks are the runbook's: a project that only lends it tools has no say in where they go.
+    around = _other_roots(workspace, folder, files[:1])
+    for place, root in _other_roots(workspace, folder, files).items():
+        outer = _read(workspace.config_files(root))
+        hosts = {os.path.join(root, PROJECT_FILE): outer.webhook_hosts} if place in around else {}
+        settings = _under(settings, outer, hosts)
+    # Set to nothing is not the same as not set: somebody meant a floor, and it is missing.
+    demanded = tuple(environ[POLICY].split(os.pathsep)) if POLICY in environ else ()
+    chosen = environ.get(TRACES_DIR)
+    traces = _path(workspace.working, chosen) if chosen else settings.traces_dir
+    if any("${" in text for text in _addresses(settings) if text is not None):
+        hold_secrets()
+    return msgspec.structs.replace(settings, traces_dir=traces, demanded=demanded)
+
+
+def notices_for(meta: RunbookMeta, settings: Settings, result: RunResult) -> list[OutcomeNotice]:
+    """Whom a runbook and the settings want to be told of this result; the runbook's own first."""
+    if result.outcome is None:
+        return []
+    places = (notices_of(meta.on_outcome), settings.on_outcome)
+    return [place[result.outcome.category] for place in places if result.outcome.category in place]
+
+
+def secret_variables(meta: RunbookMeta, settings: Settings) -> Iterator[str]:
+    """The variables that addresses and keys of channels and notices come from.
+
+    They are nobody's but ours: whoever has the secret that answers are signed with could approve what it does itself.
+    """
+    texts = [text for text in _addresses(settings, meta.on_outcome) if text is not None and "${" in text]
+    if texts:
+        from gert.ecosystem.notify.addresses import secret_references  # most runs tell nobody
+
+        for text in texts:
+            yield from secret_references(text)
+
+
+def _addresses(settings: Settings, own: OnOutcome | None = None) -> Iterator[str | None]:
+    for notice in (*notices_of(own).values(), *settings.on_outcome.values()):
+        yield from (notice.webhook, notice.pagerduty_routing_key)
+    said = settings.approvals
+    if said is None:
+        return
+    if said.http is not None:
+        yield from (said.http.url, said.http.status_url)
+    if said.slack is not None:
+        yield from (said.slack.webhook, said.slack.signing_secret)
+    if said.teams is not None:
+        yield said.teams.webhook
+
+
+def notices_of(block: OnOutcome | None) -> dict[str, OutcomeNotice]:
+    """Whom to tell, by the categories that are mentioned."""
+    named = {category: getattr(block, category) for category in OUTCOME_CATEGORIES} if block is not None else {}
+    return {category: notice for category, notice in named.items() if notice is not None}
+
+
+def sound(checked: Checked) -> Checked:
+    """A document that may be acted on; its first error where it may not."""
+    for finding in checked.findings:
+        if finding.severity is Severity.ERROR:
+            where = f"{checked.file}:{finding.line}:{finding.column}"
+            raise DocumentError(
+                f"{where}: {finding.message}", hint=finding.hint or f"`gert validate {checked.file}` shows everything"
+            )
+    return checked
+
+
+def trace_file(folder: str, runbook: str, stamp: str) -> str:
+    """A new file for the trace of a run in a folder that holds many; the folder is made if it is not there."""
+    name = f"{runbook}-{stamp}"
+    if not is_safe_name(name):
+        # Whatever the runbook calls itself, the stamp tells runs apart.
+        name = f"run-{stamp}"
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError as problem:
+        why = (problem.strerror or str(problem)).lower()
+        raise UsageError(
+            f"traces cannot be kept in `{folder}`: {why}", hint=f"set `traces.dir` or {TRACES_DIR} to another folder"
+        ) from None
+    except ValueError:
+        raise UsageError(f"`{folder}` is not a path") from None
+    return os.path.join(folder, f"{name}.jsonl")
+
+
+def where_recorded(options: RunOptions, settings: Settings, runbook: str, run_id: str) -> RunOptions:
+    """The options with the trace where settings want it; what the caller says goes first."""
+    if options.mode != "real" or options.trace or options.db or options.dsn or settings.traces_dir is None:
+        return options
+    return msgspec.structs.replace(options, trace=trace_file(settings.traces_dir, runbook, run_id))
+
+
+def _other_roots(workspace: Workspace, folder: str, files: Iterable[str]) -> dict[str, str]:
+    """The projects around a folder and around files, by their real path, without the nearest one of the folder."""
+    nearest = workspace.project_root(folder)
+    found = (root for place in (folder, *files) for root in workspace.project_roots(place))
+    # Links give one project several names.
+    roots = {os.path.realpath(root): root for root in found}
+    if nearest is not None:
+        del roots[os.path.realpath(nearest)]
+    return roots
+
+
+def _under(inner: Settings, outer: Settings, hosts: Mapping[str, tuple[str, ...]]) -> Settings:
+    """Settings with what another project around says: an inner project, or a link into it, takes nothing away."""
+    for name in sorted(inner.groups.keys() & outer.groups.keys()):
+        if set(inner.groups[name]) != set(outer.groups[name]):
+            # A policy asks the people that its own project means, not those that another puts in their place.
+            raise DocumentError(
+                f"the group `{name}` is defined in `{outer.group_files[name]}` and, with other people, in "
+                f"`{inner.group_files[name]}`",
+                hint="a project inside another may add groups and not change them; rename one of the two",
+            )
+    return msgspec.structs.replace(
+        inner,
+        policies=tuple(dict.fromkeys((*outer.policies, *inner.policies))),
+        groups={**outer.groups, **inner.groups},
+        group_files={**outer.group_files, **inner.group_files},
+        outer_hosts={**inner.outer_hosts, **hosts},
+    )
+
+
+def _read(files: Iterable[tuple[str, str]]) -> Settings:
+    settings = Settings()
+    for file, kind in files:
+        settings = _with(settings, file, _model(file, kind))
+    return settings
+
+
+def _files(workspace: Workspace, folder: str, config: str | None) -> Iterator[tuple[str, str]]:
+    yield from workspace.config_files(folder)
+    if config is not None:
+        # Somebody may name the file of the project, or a project of its own.
+        kind = "project" if os.path.basename(config) == PROJECT_FILE else "config"
+        yield os.path.normpath(os.path.join(workspace.working, config)), kind
+
+
+def _model(file: str, kind: str) -> Config:
+    document = load(read_document(file), kind=kind, file_name=file)
+    model: Config = sound(Checked(file, validate(document, None, facts_for(None)))).document.model
+    return model
+
+
+def _with(weaker: Settings, file: str, stronger: Config) -> Settings:
+    folder = os.path.dirname(file)
+    said = stronger.traces.dir if stronger.traces is not None else None
+    policies = (os.path.realpath(os.path.join(folder, path)) for path in stronger.policies)
+    return Settings(
+        traces_dir=_path(folder, said) if said else weaker.traces_dir,
+        on_outcome={**weaker.on_outcome, **notices_of(stronger.on_outcome)},
+        policies=tuple(dict.fromkeys((*weaker.policies, *policies))),
+        groups={**weaker.groups, **stronger.groups},
+        providers={**weaker.providers, **stronger.providers},
+        approvals=_merged(weaker.approvals, stronger.approvals),
+        webhook_hosts=(*weaker.webhook_hosts, *stronger.webhook_hosts),
+        group_files={**weaker.group_files, **dict.fromkeys(stronger.groups, file)},
+        files=(*weaker.files, file),
+    )
+
+
+def _merged(weaker: ApprovalsBlock | None, stronger: ApprovalsBlock | None) -> ApprovalsBlock | None:
+    """What is said about asking for approval, channel by channel."""
+    if weaker is None or stronger is None:
+        return stronger if weaker is None else weaker
+    said = {name: getattr(stronger, name) for name in ApprovalsBlock.fields if getattr(stronger, name) is not None}
+    return ApprovalsBlock(**{**{name: getattr(weaker, name) for name in ApprovalsBlock.fields}, **said})
+
+
+def _path(folder: str, path: str) -> str:
+    return os.path.abspath(os.path.join(folder, os.path.expanduser(path)))

@@ -1,0 +1,55 @@
+"""What this installation can run: one row for each transport, extension runner and input provider.
+
+Validation gets the names as a fact and warns; a run is refused before its first step.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from gert.errors import DocumentError
+from gert.kernel.engine.requests import CallPreview, CallTool, ToolAnswer
+from gert.kernel.runbook.documents.tool import ActionBlock, Tool
+from gert.kernel.runbook.program import Program
+from gert.kernel.runbook.validate.domain.installation import unsupported
+from gert.kernel.runbook.validate.facts import Supported
+
+if TYPE_CHECKING:
+    from gert.ecosystem.tools.stdio import Place
+
+
+class CallsTools(Protocol):
+    """Calls tools."""
+
+    async def call(self, tool: Tool, action_name: str, action: ActionBlock, ask: CallTool | CallPreview) -> ToolAnswer:
+        """Call an action, or run its preview."""
+
+
+class Transport(CallsTools, Protocol):
+    """A way to call tools that can be stopped."""
+
+    def locate(self, tool: Tool, action: ActionBlock, inputs: Mapping[str, Any]) -> "Place | None":
+        """The file that an action would run, and where; None where there is none."""
+
+    def kill_all(self) -> None:
+        """End everything that runs, at once."""
+
+
+def _stdio(**given: Any) -> Transport:
+    from gert.ecosystem.tools.stdio import Stdio  # validation asks for names alone, and this is not small
+
+    return Stdio(**given)
+
+
+TRANSPORTS: Final[Mapping[str, Callable[..., Transport]]] = {"stdio": _stdio}
+
+SUPPORTED: Final = Supported(transports=frozenset(TRANSPORTS), extensions=frozenset(), providers=frozenset())
+
+
+def require_supported(program: Program) -> None:
+    """Refuse a program with a step that cannot run here, before anything has run."""
+    needs = list(unsupported(program, SUPPORTED))
+    if needs:
+        more = f" (and {len(needs) - 1} more)" if len(needs) > 1 else ""
+        raise DocumentError(
+            f"{needs[0].message}{more}", hint="`gert validate` lists everything this installation cannot run"
+        )

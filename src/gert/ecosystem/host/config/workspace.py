@@ -1,0 +1,250 @@
+"""Loading documents with everything they refer to: projects, tools, the runbook a scenario belongs to."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from gert.ecosystem.host.config.files import hops, is_file, is_there, read_document, runbook_of, yaml_files
+from gert.ecosystem.host.config.platform import facts_for
+from gert.ecosystem.host.config.policy_files import policy_files
+from gert.ecosystem.host.run.gc_tuning import without_collector
+from gert.errors import DocumentError, GertError, UsageError
+from gert.kernel.runbook.document import Document, is_foreign, load
+from gert.kernel.runbook.documents.project import CONFIG_FILES, PROJECT_FILE, Config
+from gert.kernel.runbook.documents.runbook import Runbook
+from gert.kernel.runbook.finding import Finding, Severity
+from gert.kernel.runbook.program import Program, ToolLookup
+from gert.kernel.runbook.tools import Base, places
+from gert.kernel.runbook.tree import Tree
+from gert.kernel.runbook.validate import validate
+from gert.kernel.runbook.validate.domain.environment import SecretNeed, secrets_needed
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """A file that was validated: the document with its findings, and for a runbook the whole program."""
+
+    file: str
+    document: Document
+    program: Program | None = None
+    secrets: tuple[SecretNeed, ...] = ()
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What validation has to say."""
+        return self.document.findings
+
+
+class Workspace:
+    """Loads and validates files, reading each project and tool once.
+
+    stored: documents of a run that is resumed, by path; they stand in for files that are gone
+    """
+
+    def __init__(self, working: str | None = None, stored: Mapping[str, bytes] | None = None) -> None:
+        self.working = working or os.getcwd()
+        self._stored = stored or {}
+        self._roots: dict[str, tuple[str, ...]] = {}
+        self._configs: dict[str, Checked] = {}
+        self._tools: dict[str, Document] = {}
+        self._programs: dict[str, Checked] = {}
+
+    @without_collector
+    def check(
+        self, file: str, *, source: bytes | None = None, kind: str | None = None, runbook: Program | None = None
+    ) -> Checked:
+        """Validate one file; a scenario against the runbook given, or else the one it lies beside."""
+        source = self._source(file) if source is None else source
+        document = load(source, kind=kind, file_name=file)
+        folder = os.path.dirname(os.path.abspath(file))
+        facts = facts_for(self.configs(folder), self._outer_configs(folder))
+        if isinstance(document.model, Config):
+            missing = [path for path in document.model.policies if not os.path.exists(os.path.join(folder, path))]
+            refused = dict(self._refused(document.model, folder)) if document.is_sound else {}
+            facts = msgspec.structs.replace(facts, absent=frozenset(missing), refused=refused)
+        program: Program | None = None
+        secrets: tuple[SecretNeed, ...] = ()
+        if document.kind == "runbook" and document.model is not None:
+            program = self._program(document, folder)
+            secrets = tuple(secrets_needed(program, facts))
+        elif document.kind in {"scenario", "test"}:
+            program = runbook or self._runbook_of(file)
+        return Checked(file, validate(document, program, facts), program, secrets)
+
+    def check_all(self, names: Iterable[str]) -> Iterator[Checked]:
+        """Validate files and folders; in a folder, files that are no gert documents are passed over."""
+        for name in names:
+            if os.path.isdir(name):
+                yield from self._folder(name)
+            else:
+                yield self.check(name)
+
+    def _refused(self, config: Config, folder: str) -> Iterator[tuple[str, str]]:
+        """The policies of a project or configuration that every run would stop at, and why."""
+        for path in config.policies:
+            named = os.path.join(folder, path)
+            if os.path.exists(named):
+                try:
+                    checked = [self.check(file, kind="policy") for file in policy_files([named])]
+                except GertError as problem:
+                    yield path, problem.message
+                    continue
+                wrong = next((each for each in checked if not each.document.is_sound), None)
+                if wrong is not None:
+                    yield path, f"`{self._shown(wrong.file)}` is not a valid policy"
+
+    def program(self, file: str) -> Checked:
+        """A runbook with its tools, validated once however often it is asked for."""
+        key = os.path.abspath(file)
+        if key not in self._programs:
+            self._programs[key] = self.check(file, kind="runbook")
+        return self._programs[key]
+
+    def files_of(self, file: str, program: Program) -> list[str]:
+        """The paths of a runbook and of its tools."""
+        found = (lookup.file for lookup in program.lookups.values() if lookup.file is not None)
+        return [os.path.join(self.working, each) for each in (file, *found)]
+
+    def _folder(self, folder: str) -> Iterator[Checked]:
+        found = False
+        for file in yaml_files(folder):
+            checked = self._check_found(file)
+            if not is_foreign(checked.document, file):
+                found = True
+                yield checked
+        if not found:
+            raise UsageError(f"there are no gert documents in `{folder}`")
+
+    def _check_found(self, file: str) -> Checked:
+        """Validate a file found in a folder; that it cannot be read must not keep others from being checked."""
+        try:
+            return self.check(file)
+        except GertError as problem:
+            finding = Finding(
+                rule="Y02",
+                severity=Severity.ERROR,
+                path=(),
+                message=problem.message,
+                hint=problem.hint,
+                line=1,
+                column=1,
+            )
+            return Checked(file, Document("unreadable", None, Tree(None, ""), [finding]))
+
+    def configs(self, folder: str) -> list[Config] | None:
+        """What the project of a folder and the configuration beside it say, weakest first.
+
+        None where there is neither, and where one of them cannot be understood: then nothing is known of them.
+        """
+        checked = [self._config(file, kind) for file, kind in self.config_files(folder)]
+        if not checked or any(each.document.model is None for each in checked):
+            return None
+        return [each.document.model for each in checked]
+
+    def _outer_configs(self, folder: str) -> Iterator[Config]:
+        """What the projects around the project of a folder say, as far as it can be understood, nearest first."""
+        for root in self.project_roots(folder)[1:]:
+            yield from self.configs(root) or ()
+
+    def config_files(self, folder: str) -> Iterator[tuple[str, str]]:
+        """The files that hold for a folder, with their kind, weakest first: the project's, and configuration."""
+        root = self.project_root(folder)
+        if root is not None:
+            yield os.path.join(root, PROJECT_FILE), "project"
+        for name in CONFIG_FILES:
+            file = os.path.join(root if root is not None else self.working, *name.split("/"))
+            if is_there(file):
+                yield file, "config"
+
+    def _config(self, file: str, kind: str) -> Checked:
+        if file not in self._configs:
+            self._configs[file] = Checked(file, load(read_document(file), kind=kind, file_name=file))
+        return self._configs[file]
+
+    def project_file(self, folder: str) -> "Checked | None":
+        """The file of the project a folder belongs to, with what is wrong with it."""
+        root = self.project_root(folder)
+        return self._config(os.path.join(root, PROJECT_FILE), "project") if root is not None else None
+
+    def project_root(self, folder: str) -> str | None:
+        """The nearest folder, this one or above, that holds a project file."""
+        return next(iter(self.project_roots(folder)), None)
+
+    def project_roots(self, path: str) -> tuple[str, ...]:
+        """Every folder, this one or above, that holds a project file, nearest first; of a file, those around it.
+
+        Above a path is what its name says, and what is above each link on the way: a link leads out of no project.
+        """
+        if path not in self._roots:
+            above = dict.fromkeys(each for hop in hops(path) for each in _above(hop))
+            found = {os.path.realpath(each): each for each in reversed(above) if _is_root(each)}
+            self._roots[path] = tuple(reversed(found.values()))
+        return self._roots[path]
+
+    def _program(self, document: Document, folder: str) -> Program:
+        runbook: Runbook = document.model
+        lookups = {entry: self._find(entry, folder) for entry in dict.fromkeys(runbook.tools)}
+        return Program(runbook, lookups)
+
+    def _find(self, entry: str, folder: str) -> ToolLookup:
+        bases: dict[Base, str | None] = {
+            "runbook": folder,
+            "project": self.project_root(folder),
+            "working": self.working,
+        }
+        searched: list[str] = []
+        for base, below in places(entry):
+            root = bases[base]
+            file = os.path.normpath(os.path.join(root, below)) if root is not None else None
+            if file is None or self._shown(file) in searched:
+                continue
+            searched.append(self._shown(file))
+            if is_file(file) or self._is_stored(file):
+                return ToolLookup(entry, tuple(searched), self._shown(file), self._tool(file))
+        return ToolLookup(entry, tuple(searched))
+
+    def _tool(self, file: str) -> Document:
+        if file not in self._tools:
+            document = load(self._source(file), kind="tool", file_name=file)
+            self._tools[file] = validate(document)
+        return self._tools[file]
+
+    def _runbook_of(self, file: str) -> Program | None:
+        """The runbook a scenario lies beside."""
+        runbook = runbook_of(os.path.dirname(os.path.abspath(file)))
+        return self.program(runbook).program if runbook is not None else None
+
+    def _source(self, file: str) -> bytes:
+        return self._stored[os.path.abspath(file)] if self._is_stored(file) else read_document(file)
+
+    def _is_stored(self, file: str) -> bool:
+        """Whether a file is gone and its bytes are on record; one that is there is read, and compared."""
+        return os.path.abspath(file) in self._stored and not os.path.lexists(file)
+
+    def _shown(self, file: str) -> str:
+        """A path as people like to read it: relative where that is shorter."""
+        relative = os.path.relpath(file, self.working)
+        return relative if len(relative) < len(file) and not relative.startswith(os.path.join("..", "..")) else file
+
+
+def _above(folder: str) -> Iterator[str]:
+    """A folder and those above it, nearest first."""
+    while True:
+        yield folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return
+        folder = parent
+
+
+def _is_root(folder: str) -> bool:
+    """Whether a folder holds a project file; one that is broken or spelled wrongly is not passed over."""
+    other = os.path.join(folder, os.path.splitext(PROJECT_FILE)[0] + ".yml")
+    if os.path.lexists(other):
+        raise DocumentError(f"`{other}` is not read: the file of a project is called `{PROJECT_FILE}`")
+    return is_there(os.path.join(folder, PROJECT_FILE))
+
+
+def validate_file(file: str) -> Checked:
+    """Validate one file with everything it refers to."""
+    return Workspace().check(file)

@@ -1,0 +1,1 @@
+"""Explain and test policies."""

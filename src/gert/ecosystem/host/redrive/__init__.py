@@ -1,0 +1,1 @@
+"""Drive a recorded run again: resume, rerun, fork, abandon."""

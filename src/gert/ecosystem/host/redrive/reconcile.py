@@ -1,0 +1,229 @@
+"""Calls that were announced and have no result: nobody knows whether they happened, and nobody guesses."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+
+import msgspec
+from msgspec import field
+
+from gert.ecosystem.host.run.sanitize import Intake
+from gert.ecosystem.host.run.worlds import World
+from gert.ecosystem.process.descendants import closed_orphans, mark_for, marked
+from gert.errors import InDoubt, InputError, OutputsMissing, UsageError
+from gert.kernel.engine.inputs import fit
+from gert.kernel.engine.requests import AnyAnswer, Ask, CallExtension, CallPreview, CallTool, ToolAnswer
+from gert.kernel.events.envelope import decode, parse_timestamp
+from gert.kernel.events.runbook import Failure, StepReconciled
+from gert.kernel.events.vocabulary import Reconciliation
+from gert.kernel.foundation.redaction import PLACEHOLDER
+from gert.kernel.foundation.text import printable
+from gert.kernel.governance.parameter import Parameter
+
+ALL: Final = "*"
+OPTION: Final = "--reconcile-output"
+_MOST_NAMED: Final = 10
+
+Call: TypeAlias = CallTool | CallExtension
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """What becomes of one question that may have been put before; `outputs` are those of a success."""
+
+    key: str
+    path: str
+    event: StepReconciled
+    outputs: dict[str, Any] = field(default_factory=dict)
+
+
+class Missing(NamedTuple):
+    """An output that a call which succeeded must have given."""
+
+    path: str
+    name: str
+    parameter: Parameter
+
+
+def settle_doubts(
+    announced: Iterable[Ask[Any]], said: Mapping[str, Reconciliation], outputs: Sequence[str] = ()
+) -> list[Choice]:
+    """What becomes of calls that may have happened; InDoubt where only the operator can say.
+
+    A call whose contract is idempotent is simply made again, unless something is said of that very step. Questions to
+    people are put again, too.
+
+    outputs: what calls gave that succeeded, each as `STEP.name=value`
+    """
+    calls = [ask for ask in announced if isinstance(ask, CallTool | CallExtension)]
+    _require_open(said, calls)
+    given = _outputs(outputs, calls)
+    choices: list[Choice] = []
+    doubtful: list[str] = []
+    for ask in calls:
+        chosen = said.get(ask.path) or said.get(ask.step_id)
+        if chosen is None and not ask.contract.idempotent:
+            chosen = said.get(ALL)
+            if chosen is None:
+                doubtful.append(ask.path)
+                continue
+        event = StepReconciled(step_id=ask.step_id, choice=chosen or "retry", automatic=chosen is None)
+        kept = {**(_secret(ask) if event.choice == "success" else {}), **given.get(ask.key, {})}
+        choices.append(Choice(ask.key, ask.path, event, kept))
+    if doubtful:
+        listed = ", ".join(f"`{path}`" for path in doubtful)
+        raise InDoubt(
+            f"nobody knows whether {listed} happened: it was announced, and the process ended before its result",
+            hint="look, and say so: `--reconcile success`, `failed` or `retry`, or for one step `--reconcile STEP=…`",
+        )
+    _require_success(choices)
+    _require_outputs(choices, {ask.key: ask for ask in calls})
+    return choices
+
+
+def _outputs(texts: Sequence[str], calls: list[Call]) -> dict[str, dict[str, Any]]:
+    """The outputs the operator gives, by question and name, each of its declared type."""
+    found: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        named = [(name, ask) for ask in calls for name in {ask.path, ask.step_id} if text.startswith(f"{name}.")]
+        # A key of an item may hold a dot: the longest name is the one that was meant.
+        step = max((name for name, _ in named), key=len, default=None)
+        output, equals, value = text[len(step or "") + 1 :].partition("=")
+        if step is None or not equals:
+            listed = ", ".join(f"`{ask.path}`" for ask in calls) or "none"
+            raise UsageError(
+                f"`{OPTION}` takes STEP.NAME=VALUE for a call without a result, not `{text}`",
+                hint=f"calls without a result: {listed}",
+            )
+        for name, ask in named:
+            if name == step:
+                found.setdefault(ask.key, {})[output] = _fitting(ask, output, value)
+    return found
+
+
+def _secret(ask: Call) -> dict[str, Any]:
+    """The required outputs that are secret: their values would not be kept, so the operator is not asked for them."""
+    return {name: PLACEHOLDER for name, each in ask.contract.outputs.items() if each.required and each.secret}
+
+
+def _fitting(ask: Call, output: str, value: str) -> Any:
+    parameter = ask.contract.outputs.get(output)
+    if parameter is None:
+        listed = ", ".join(f"`{name}`" for name in ask.contract.outputs) or "no outputs"
+        raise UsageError(f"`{ask.path}` has no output `{output}`", hint=f"its contract declares {listed}")
+    try:
+        return fit(value, parameter)
+    except InputError as problem:
+        raise UsageError(f"the output `{output}` of `{ask.path}`: {problem.message}", hint=problem.hint) from None
+
+
+def _require_success(choices: list[Choice]) -> None:
+    """Refuse outputs of a call that is not reconciled as a success: they would be dropped."""
+    for choice in choices:
+        if choice.outputs and choice.event.choice != "success":
+            raise UsageError(
+                f"`{OPTION}` is only for calls that succeeded, and `{choice.path}` is reconciled as "
+                f"`{choice.event.choice}`",
+                hint=f"add --reconcile {choice.path}=success",
+            )
+
+
+def _require_outputs(choices: list[Choice], calls: Mapping[str, Call]) -> None:
+    """Refuse a success without the outputs it must have: steps after it rely on them."""
+    missing = [each for choice in choices for each in _missing(choice, calls[choice.key])]
+    if missing:
+        listed = ", ".join(f"`{each.name}` of `{each.path}`" for each in missing)
+        raise OutputsMissing(
+            f"a call that succeeded must have its required outputs, and these are not given: {listed}",
+            hint=" ".join(f"{OPTION} {each.path}.{each.name}=VALUE" for each in missing),
+            missing=missing,
+        )
+
+
+def _missing(choice: Choice, ask: Call) -> Iterator[Missing]:
+    if choice.event.choice != "success":
+        return
+    for name, parameter in ask.contract.outputs.items():
+        if parameter.required and name not in choice.outputs:
+            yield Missing(choice.path, name, parameter)
+
+
+def require_ended(run_id: str, announced: Iterable[Ask[Any]], recorded: Iterable[bytes]) -> None:
+    """Refuse to call anything while a process of an open call still runs on this machine, or may.
+
+    recorded: the events of the run; they say when the open calls were made
+    """
+    calls = [ask for ask in announced if isinstance(ask, CallTool | CallPreview)]
+    steps = {mark_for(run_id, ask.key): ask.path for ask in calls}
+    found = marked(steps)
+    if found:
+        raise _running(
+            f"`{steps[found[0][0]]}` is still running, and the gert that started it has ended",
+            [(pid, command) for _, pid, command in found],
+        )
+    closed = closed_orphans(_first_moment(set(steps.values()), recorded)) if calls else []
+    if closed:
+        raise _running(
+            f"`{calls[0].path}` may still be running: a process that started after it began does not let gert see "
+            "which call it belongs to",
+            closed,
+        )
+
+
+def _running(message: str, found: list[tuple[int, str]]) -> InDoubt:
+    (pid, command), *others = found
+    more = f", and {len(others)} more" if others else ""
+    pids = " ".join(str(each) for each, _ in found[:_MOST_NAMED])
+    return InDoubt(
+        f"{message}: process {pid} `{printable(command)}`{more}",
+        hint=f"wait for it to end, or end it with `kill {pids}`, and resume; `--allow-running` resumes beside it",
+    )
+
+
+def _first_moment(paths: set[str], recorded: Iterable[bytes]) -> float:
+    """When the first of these steps began; the start of the run where the record does not say."""
+    events = [decode(line) for line in recorded]
+    of_steps = [event for event in events if event.path in paths]
+    return min((parse_timestamp(each.timestamp).timestamp() for each in of_steps or events), default=0.0)
+
+
+def _require_open(said: Mapping[str, Reconciliation], calls: list[Call]) -> None:
+    """Refuse to hear of a step that is not open: whoever names it is mistaken about what happened."""
+    known = {name for ask in calls for name in (ask.path, ask.step_id)}
+    for name in said:
+        if name != ALL and name not in known:
+            listed = ", ".join(f"`{ask.path}`" for ask in calls)
+            raise UsageError(
+                f"`{name}` is no call without a result", hint=f"there is {listed}" if listed else "there is none"
+            )
+
+
+class Reconciled:
+    """A world in which some questions are settled: they are answered with what the operator said."""
+
+    def __init__(self, world: World, intake: Intake) -> None:
+        self._world = world
+        self._intake = intake
+        self.settled: dict[str, Choice] = {}
+
+    def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
+        """What the operator said; and what else needs no world."""
+        choice = self.settled.get(ask.key)
+        if choice is not None and choice.event.choice != "retry":
+            del self.settled[ask.key]
+            return self._answered(choice, ask)
+        return self._world.immediate(ask)
+
+    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
+        """What the operator said, once; otherwise the world is asked."""
+        choice = self.settled.pop(ask.key, None)
+        if choice is None or choice.event.choice == "retry":
+            return await self._world.answer(ask)
+        return self._answered(choice, ask)
+
+    def _answered(self, choice: Choice, ask: Ask[Any]) -> AnyAnswer:
+        return cast("AnyAnswer", self._intake.take(_said(choice), ask))
+
+
+def _said(choice: Choice) -> ToolAnswer:
+    if choice.event.choice == "success":
+        return ToolAnswer(outputs=choice.outputs, reconciled=True)
+    return ToolAnswer(failure=Failure("reported", "the operator says that it failed"))

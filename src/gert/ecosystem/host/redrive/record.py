@@ -1,0 +1,187 @@
+"""The record of a run: opened for a new run, or loaded from a ledger to be driven again."""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Final
+
+import msgspec
+
+from gert.ecosystem.host.config.ledger_location import Database, ledger_of, make_ledger_folder, masked, open_ledger
+from gert.ecosystem.host.config.state_dir import RunFolder
+from gert.ecosystem.host.run.lease import driving
+from gert.ecosystem.host.run.start_record import RunState, state_of
+from gert.ecosystem.ledger.jsonl.mirror import Mirror
+from gert.ecosystem.ledger.verify_run import verify_run
+from gert.errors import GertError, IntegrityError, UsageError
+from gert.kernel.events.chain import ChainReport, read_chain
+from gert.kernel.events.envelope import decode
+from gert.kernel.foundation.names import is_run_id
+from gert.kernel.foundation.signature import Keys
+from gert.kernel.foundation.text import printable
+from gert.kernel.ledger.port import Ledger
+from gert.kernel.ledger.record import RunFilter
+
+_PAGE: Final = 1000
+_MOST_NAMED: Final = 5
+_NO_KEYS: Final = Keys()
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """Where a run is recorded: in a ledger, a mirror, both or neither."""
+
+    ledger: Ledger | None = None
+    mirror: Mirror | None = None
+    trace: str | None = None
+
+
+async def begin_record(
+    held: AsyncExitStack,
+    run_id: str,
+    *,
+    state: str,
+    database: Database | None,
+    trace: str | None,
+    is_real: bool,
+    sync: bool,
+    environ: Mapping[str, str],
+) -> Opened:
+    """Open the record of a new run. Every real run has one; others only where one is asked for."""
+    if not is_real and database is None:
+        if trace is None:
+            return Opened()
+        mirror = Mirror.begin(trace)
+        held.callback(mirror.close)
+        return Opened(None, mirror, trace)
+    if database is None:
+        make_ledger_folder(state)
+    ledger = await open_driven(held, run_id, database or ledger_of(state), environ, sync=sync, is_new=True)
+    path = trace
+    if path is None and database is None:
+        folder = RunFolder(state, run_id)
+        folder.create()
+        path = folder.trace
+    if path is None:
+        return Opened(ledger)
+    mirror = Mirror.begin(os.path.abspath(path))
+    held.callback(mirror.close)
+    return Opened(ledger, mirror, path)
+
+
+async def open_driven(
+    held: AsyncExitStack,
+    run_id: str,
+    database: Database,
+    environ: Mapping[str, str],
+    *,
+    sync: bool = True,
+    is_new: bool = False,
+) -> Ledger:
+    """Open a ledger and take the lease of a run, both until the stack is closed.
+
+    is_new: the run has no events yet; otherwise it has to be there
+    """
+    try:
+        if not is_new:
+            # Only to look: a place without such a run is left as it is, without tables and without a lease.
+            async with open_ledger(database, environ, read_only=True) as seen:
+                await _require_runbook(seen, run_id)
+        ledger = await held.enter_async_context(open_ledger(database, environ, sync=sync))
+        await held.enter_async_context(driving(ledger, run_id))
+    except GertError as problem:
+        raise masked(database, problem) from None
+    return ledger
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A run as it is on record.
+
+    documents: what it was started with, by path
+    private: what was kept beside the run when it began
+    """
+
+    state: RunState
+    lines: Sequence[bytes]
+    answers: Sequence[bytes]
+    report: ChainReport
+    documents: Mapping[str, bytes]
+    private: bytes | None = None
+
+
+async def load_record(ledger: Ledger, run_id: str, keys: Keys = _NO_KEYS) -> Record:
+    """The whole record of a runbook run; refused where verification of the run finds it changed.
+
+    keys: where there are any, the run has to be sealed by one of them
+    """
+    await _require_runbook(ledger, run_id)
+    for check in (await verify_run(ledger, run_id, keys)).failures:
+        raise IntegrityError(
+            f"the record of run `{run_id}` was changed: {check.reason}", hint="`gert run verify-ledger` says more"
+        )
+    lines = [line async for line in ledger.stream(run_id)]
+    answers: list[bytes] = []
+    while page := await ledger.answers(run_id, len(answers), _PAGE):
+        answers += page
+    state = state_of(decode(lines[0]))
+    stored = await ledger.documents(list(state.documents.values()))
+    documents = {path: stored[digest] for path, digest in state.documents.items() if digest in stored}
+    return Record(state, lines, answers, read_chain(lines), documents, await ledger.private(run_id))
+
+
+async def _require_runbook(ledger: Ledger, run_id: str) -> None:
+    """Refuse a run that is not there, or not a runbook run: UsageError."""
+    head = await ledger.head(run_id)
+    if head is None:
+        raise UsageError(f"there is no run `{run_id}`", hint="`gert run list` shows the runs of this ledger")
+    if head.kind != "runbook":
+        raise UsageError(f"run `{run_id}` is an agent run", hint="an agent replays its own steps when it is run")
+
+
+async def find_run(ledger: Ledger, start: str, place: str) -> str:
+    """The id of the one run that begins like this; UsageError where there is none, or more than one.
+
+    place: where is looked, as people know it
+    """
+    require_run_id(start)
+    if await ledger.head(start) is not None:
+        return start
+    found = sorted(head.run_id for head in await ledger.runs(RunFilter(prefix=start, limit=_MOST_NAMED + 1)))
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise no_such_run(start, place)
+    count = len(found) if len(found) <= _MOST_NAMED else f"more than {_MOST_NAMED}"
+    named = ", ".join(f"`{each}`" for each in found[:_MOST_NAMED])
+    raise UsageError(f"`{start}` may be {count} runs", hint=f"write more of it: {named}")
+
+
+def require_run_id(text: str) -> None:
+    """Refuse what cannot be a run id, nor the beginning of one."""
+    if not is_run_id(text):
+        raise UsageError(f"`{printable(text)}` is not a run id", hint="`gert run list` shows them")
+
+
+def no_such_run(run_id: str, place: str) -> UsageError:
+    """Say that there is no such run in a place."""
+    return UsageError(
+        f"there is no run `{run_id}` in `{place}`",
+        hint="`gert run list` shows what there is; --state-dir, --db or --dsn say where else to look",
+    )
+
+
+def require_own(database: Database, run_id: str) -> None:
+    """Refuse the ledger of another user: a run goes on with the permissions of the user who started it."""
+    if not isinstance(database, str) or os.name != "posix":
+        return
+    try:
+        owner = os.stat(database).st_uid
+    except FileNotFoundError:
+        hint = "--state-dir, --db or --dsn say where else to look"
+        raise UsageError(f"there is no run `{run_id}`: there is no ledger `{database}`", hint=hint) from None
+    except OSError:
+        owner = None
+    if owner is None or os.geteuid() not in (0, owner):
+        raise UsageError(
+            f"the runs in `{database}` were not started by you, and only the user who started one can resume it",
+            hint="`gert approve` and `gert reject` answer its tickets",
+        )

@@ -1,0 +1,1 @@
+"""Execute one run: drive the engine, answer its requests, record its events."""

@@ -1,0 +1,397 @@
+"""Drives a run: turns its questions into awaits, its lanes into turns, and what it says into a journal.
+
+What is written depends on nothing but the run and the order in which answers arrive. Lanes advance one at a
+time, each until it has to wait; answers are taken in the order they came. Fed with a log of answers in that
+order, the driver writes the same events again.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar, cast
+
+import msgspec
+
+from gert.ecosystem.host.run.clock import RunClock
+from gert.ecosystem.host.run.gc_tuning import settled_heap
+from gert.ecosystem.host.run.journal import Logged
+from gert.ecosystem.host.run.lanes import Lane, Lanes
+from gert.ecosystem.host.run.worlds import Detached, World, mishap
+from gert.errors import IntegrityError, TraceError
+from gert.kernel.engine.clock import written
+from gert.kernel.engine.requests import ANSWERS, AnyAnswer, Ask, PauseAnswer, RunLanes, Said, Steps, answer_with
+from gert.kernel.events.runbook import Failure, FinallyStart, RunCancelled
+
+T = TypeVar("T")
+
+MAX_PARALLEL: Final = 16
+CANCEL: Final = "!cancel"
+"""The key of a cancellation in the log; no question has it."""
+_PATIENCE: Final = 500
+"""How much a lane may say before the loop gets a chance to look up."""
+_TOGETHER: Final = 8
+"""How many questions wait for each other: what was asked first is under way while lanes behind it begin."""
+
+
+class Writes(Protocol):
+    """Whoever keeps what is said and answered: a journal."""
+
+    @property
+    def events(self) -> int:
+        """How many events were said."""
+
+    @property
+    def repeats(self) -> bool:
+        """Whether everything said so far was on record before: a run that goes on is not yet past its record."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits that it should be written before more is said."""
+
+    def say(self, said: Said) -> None:
+        """Take an event; TraceError where it cannot be kept."""
+
+    def log(self, entry: Logged) -> None:
+        """Keep an answer."""
+
+    async def settle(self) -> None:
+        """Make everything durable that was said and answered."""
+
+
+class Suspended(Exception):
+    """Everything that is left to do waits for somebody; the run is on record up to there."""
+
+    def __init__(self, asks: Iterable[Ask[Any]]) -> None:
+        super().__init__("the run waits for somebody")
+        self.asks = tuple(asks)
+
+
+class Driver:
+    """Drives one run.
+
+    recorded: answers that are known; they are given before the world is asked
+    on_recorded: hears each of them with its question before the run does; what it raises stops the run
+    on_live: called once when those are used up, with the questions that had been put before and have no answer
+    clock: says when an answer is taken; without one, time passes only as answers say they took
+    """
+
+    def __init__(
+        self,
+        world: World,
+        journal: Writes,
+        *,
+        max_parallel: int = MAX_PARALLEL,
+        recorded: Iterable[Logged] = (),
+        on_recorded: Callable[[Ask[Any], AnyAnswer], object] | None = None,
+        on_live: Callable[[list[Ask[Any]]], object] | None = None,
+        clock: RunClock | None = None,
+    ) -> None:
+        self._world = world
+        self._journal = journal
+        self._lanes = Lanes(max_parallel)
+        self._recorded = deque(recorded)
+        self._on_recorded = on_recorded
+        self._on_live = on_live
+        self._clock = clock
+        self._latest = 0.0
+        self._idle: tuple[tuple[float, float], ...] = ()
+        self._announced: set[str] = set()
+        self._parked: dict[str, tuple[Lane, Ask[Any]]] = {}
+        self._asked: list[tuple[Lane, Ask[Any]]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._arrivals: deque[tuple[Lane | None, Logged]] = deque()
+        self._arrived = asyncio.Event()
+        self._open = 0
+        # Questions that are under way, and since when.
+        self._unanswered: dict[str, float] = {}
+        self._waiting: list[tuple[Lane, Ask[Any]]] = []
+        # A cancellation that is wished for, and one the run is being told of.
+        self._wish: str | None = None
+        self._reason: str | None = None
+        self._is_finally = False
+        self._looked = 0
+        self._turns = 0
+
+    async def drive(self, steps: Steps[T]) -> T:
+        """Run to the end, and return what the run returns."""
+        with settled_heap():
+            return await self._drive(steps)
+
+    async def _drive(self, steps: Steps[T]) -> T:
+        root = self._lanes.root(steps)
+        try:
+            while not root.done:
+                if self._is_cancellation_due():
+                    self._take_next()  # a lane that asks nothing must hear of it, too
+                if self._lanes.ready:
+                    self._turns += 1
+                    self._advance(*self._lanes.ready.popleft())
+                    if self._journal.is_full:
+                        await self._journal.settle()
+                    if len(self._asked) >= _TOGETHER and self._on_live is None and not self._parked:
+                        await self._ask()
+                        await asyncio.sleep(0)
+                    await self._look_up()
+                elif not self._take_next():
+                    self._go_live()
+                    await self._ask()
+                    # An answer may have come while the disk was waited for: then the run is not at its end yet.
+                    if self._waiting and not self._open and not self._arrivals:
+                        raise Suspended(ask for _, ask in self._waiting)
+                    await self._arrived.wait()
+                    self._arrived.clear()
+            await self._journal.settle()
+            return cast("T", root.result)
+        except Suspended:
+            raise
+        except Exception:
+            # Whatever went wrong, what was said before it is on record.
+            with suppress(TraceError):
+                await self._journal.settle()
+            raise
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def cancel(self, reason: str, *, even_finally: bool = False) -> None:
+        """Stop what is under way: every open question is answered with a cancellation, no lane begins any more.
+
+        The steps of `finally` run however the run ended, so they are stopped only where nothing is at stake.
+        """
+        if self._wish is not None or (self._is_finally and not even_finally):
+            return
+        self._wish = reason
+        # As an answer to nobody's question: so it stands in the log where it happened. Before answers that nobody has
+        # taken yet, because lanes that ask nothing must hear of it while those wait.
+        self._arrivals.appendleft((None, Logged(CANCEL, PauseAnswer(failure=Failure("cancelled", reason)))))
+        for task in self._tasks:
+            task.cancel()
+        waiting, self._waiting = self._waiting, []
+        self._open += len(waiting)
+        for lane, ask in waiting:
+            self._arrive(lane, ask, answer_with(ask, Failure("cancelled", reason)))
+        self._arrived.set()
+
+    def _go_live(self) -> None:
+        """The log is used up: from here on the world is asked."""
+        on_live, self._on_live = self._on_live, None
+        if on_live is not None:
+            on_live([ask for _, ask in self._asked if ask.key in self._announced])
+            self._idle = self._clock.idle() if self._clock is not None else ()
+
+    def _heard(self) -> None:
+        """The run knows, or has ended by itself: what it asks from now on, it asks in `finally`."""
+        self._reason = self._wish = None
+        self._arrivals = deque(entry for entry in self._arrivals if entry[0] is not None)
+
+    async def _look_up(self) -> None:
+        """Let signals and timers in, now and then: a run that asks nothing would never wait."""
+        if self._journal.events - self._looked >= _PATIENCE:
+            self._looked = self._journal.events
+            await asyncio.sleep(0)
+
+    # --- turns
+
+    def _take_next(self) -> bool:
+        """Take the next answer, recorded or live, one at a time; false when there is none yet."""
+        if self._recorded:
+            entry = self._recorded.popleft()
+            if entry.key not in self._parked and entry.key != CANCEL:
+                raise IntegrityError(
+                    f"the log has an answer to `{entry.key}`, and the run does not ask that",
+                    hint="the runbook, its tools or its inputs are not those the log was made with",
+                )
+            lane = None
+            if entry.key in self._parked:
+                lane, ask = self._parked.pop(entry.key)
+                self._recall(entry, ask)
+        elif self._parked:
+            # The log ends here; what was asked last has no answer in it.
+            self._asked += self._parked.values()
+            self._parked.clear()
+            return False
+        elif self._arrivals:
+            lane, entry = self._arrivals.popleft()
+            entry = msgspec.structs.replace(entry, answer=self._stamped(entry.answer))
+        else:
+            return False
+        if lane is not None:
+            self._journal.log(entry)
+            self._lanes.ready.append((lane, entry.answer))
+        elif entry.answer.failure is not None:
+            self._journal.log(msgspec.structs.replace(entry, turn=self._turns))
+            self._reason = entry.answer.failure.message
+            self._lanes.drop_waiting()
+        return True
+
+    def _stamped(self, answer: AnyAnswer) -> AnyAnswer:
+        """An answer that says when it is taken; the first one after a resume also says when the run was not driven."""
+        if self._clock is None:
+            return answer
+        idle, self._idle = self._idle, ()
+        self._latest = max(self._latest, self._clock.age)
+        return msgspec.structs.replace(answer, at=self._latest, idle=idle)
+
+    def _recall(self, entry: Logged, ask: Ask[Any]) -> None:
+        """Refuse a recorded answer that cannot be one to this question."""
+        _require_kind(entry, ask)
+        self._latest = max(self._latest, entry.answer.at or 0.0)
+        if self._on_recorded is not None:
+            self._on_recorded(ask, entry.answer)
+
+    def _is_cancellation_due(self) -> bool:
+        """Whether a cancellation waits; in a log, one comes again after as many turns of lanes as the first time."""
+        if self._recorded:
+            return self._recorded[0].key == CANCEL and self._turns >= (self._recorded[0].turn or 0)
+        return self._wish is not None and self._reason is None and bool(self._arrivals)
+
+    def _advance(self, lane: Lane, value: Any) -> None:
+        """Let a lane go on until it asks something of the world, forks, ends, or has said a good deal."""
+        said = 0
+        say, send = self._journal.say, lane.steps.send
+        while True:
+            try:
+                item = send(value)
+            except StopIteration as end:
+                self._lanes.finish(lane, end.value)
+                return
+            value = None
+            if type(item) is Said:
+                try:
+                    say(item)
+                except TraceError as error:
+                    # Too large to write down: the step that made it hears of it, and fails.
+                    value = error
+                    send = lane.steps.throw
+                    continue
+                if type(item.payload) is FinallyStart:
+                    self._is_finally = True
+                if (self._reason or self._wish) and type(item.payload) in (RunCancelled, FinallyStart):
+                    self._heard()
+                if self._reason is not None:
+                    value = Failure("cancelled", self._reason)
+                said += 1
+                if said >= _PATIENCE:
+                    self._lanes.ready.appendleft((lane, value))
+                    return
+            elif type(item) is RunLanes:
+                self._lanes.fork(lane, item)
+                if self._reason is not None:
+                    self._lanes.drop_waiting()
+                return
+            else:
+                answer = self._at_once(lane, cast("Ask[Any]", item))
+                if answer is None:
+                    return
+                value = answer
+            send = lane.steps.send
+
+    def _at_once(self, lane: Lane, ask: Ask[Any]) -> AnyAnswer | None:
+        """An answer that needs no world; otherwise the question waits for its turn."""
+        if self._on_live is not None and self._journal.repeats:
+            # It may have been put before: nobody can know, since what led to it was on record.
+            self._announced.add(ask.key)
+        if self._recorded:
+            entry = self._recorded[0]
+            if entry.key != ask.key or not entry.at_once:
+                self._parked[ask.key] = (lane, ask)
+                return None
+            self._recall(entry, ask)
+            self._recorded.popleft()
+            self._journal.log(entry)
+            return entry.answer
+        if self._reason is not None:
+            answer: AnyAnswer | None = answer_with(ask, Failure("cancelled", self._reason))
+        else:
+            answer = self._world.immediate(ask)
+        if answer is None:
+            self._asked.append((lane, ask))
+            return None
+        answer = self._stamped(answer)
+        self._journal.log(Logged(ask.key, answer, at_once=True))
+        return answer
+
+    # --- questions
+
+    async def _ask(self) -> None:
+        """Put the questions that wait, once everything said before them is durable."""
+        await self._journal.settle()
+        self._put()
+
+    def _put(self) -> None:
+        asked, self._asked = self._asked, []
+        self._open += len(asked)
+        for lane, ask in asked:
+            reason = self._reason or self._wish
+            if reason is not None:
+                # What the operator has settled is settled, whoever stops the run.
+                settled = self._world.immediate(ask)
+                self._arrive(lane, ask, settled or answer_with(ask, Failure("cancelled", reason)))
+                continue
+            self._unanswered[ask.key] = time.monotonic()
+            task = asyncio.create_task(self._answer(lane, ask))
+            self._tasks.add(task)
+            task.add_done_callback(partial(self._ended, lane, ask))
+
+    def _ended(self, lane: Lane, ask: Ask[Any], task: "asyncio.Task[None]") -> None:
+        """A question that was cancelled has its answer here: one that had not begun never gets to say so itself.
+
+        One that was answered while it was being cancelled is not answered again.
+        """
+        self._tasks.discard(task)
+        reason, start = self._reason or self._wish, self._unanswered.get(ask.key)
+        if task.cancelled() and reason is not None and start is not None:
+            self._arrive(lane, ask, _lasting(answer_with(ask, Failure("cancelled", reason)), start))
+
+    async def _answer(self, lane: Lane, ask: Ask[Any]) -> None:
+        start = time.monotonic()
+        limit: asyncio.Timeout | None = None
+        try:
+            if ask.timeout is None:
+                answer = await self._world.answer(ask)
+            else:
+                async with asyncio.timeout(ask.timeout) as limit:
+                    answer = await self._world.answer(ask)
+        except Detached:
+            reason = self._reason or self._wish
+            if reason is None:
+                self._open -= 1
+                self._waiting.append((lane, ask))
+                self._arrived.set()
+                return
+            # Whoever stops a run does not wait for somebody.
+            answer = answer_with(ask, Failure("cancelled", reason))
+        except TimeoutError as error:
+            if limit is not None and limit.expired():
+                answer = answer_with(ask, Failure("timeout", f"no answer within {written(ask.timeout or 0.0)}"))
+            else:
+                answer = answer_with(
+                    ask, Failure("transport", f"the world gave up: {str(error) or 'it took too long'}")
+                )
+        except Exception as error:
+            answer = answer_with(ask, mishap(error))
+        self._arrive(lane, ask, _lasting(answer, start))
+
+    def _arrive(self, lane: Lane, ask: Ask[Any], answer: AnyAnswer) -> None:
+        self._open -= 1
+        self._unanswered.pop(ask.key, None)
+        self._arrivals.append((lane, Logged(ask.key, answer)))
+        self._arrived.set()
+
+
+def _lasting(answer: AnyAnswer, start: float) -> AnyAnswer:
+    """An answer that says how long it took: what was waited for, where whoever answers does not know better."""
+    return answer if answer.duration else msgspec.structs.replace(answer, duration=round(time.monotonic() - start, 3))
+
+
+def _require_kind(entry: Logged, ask: Ask[Any]) -> None:
+    """Refuse a log that answers a question with something else than an answer to it."""
+    if type(entry.answer) is not ANSWERS[type(ask)]:
+        raise IntegrityError(
+            f"the log answers `{entry.key}` with an answer to another kind of question",
+            hint="the log was changed, or the runbook was",
+        )

@@ -1,0 +1,215 @@
+"""Telling others what a run came to, once it is recorded; whatever goes wrong here, the run stays what it was."""
+
+import asyncio
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from gert._version import __version__
+from gert.ecosystem.host.run.journal import Journal, now
+from gert.ecosystem.host.run.signals import INTERRUPTED, Relay, interruptible
+from gert.ecosystem.notify.addresses import expand, shown
+from gert.ecosystem.notify.payloads import PAGERDUTY, UNSAID_SEVERITY, encoded, pagerduty_event, payload_of
+from gert.errors import GertError
+from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.requests import Said
+from gert.kernel.engine.run import RunResult
+from gert.kernel.events.runbook import WebhookSent
+from gert.kernel.events.vocabulary import OutcomeCategory
+from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.foundation.secret_refs import masked
+from gert.kernel.foundation.text import printable
+from gert.kernel.runbook.documents.shared import OutcomeNotice
+
+HEADERS: Final[Mapping[str, str]] = {"Content-Type": "application/json", "User-Agent": f"gert/{__version__}"}
+_LONGEST_SHOWN: Final = 500
+
+
+class _Letter(msgspec.Struct, frozen=True):
+    """A notice on its way: where to, with what, and what may be said about it.
+
+    key: what leads it on from there, to one of the services behind an address
+    """
+
+    shown: str
+    category: OutcomeCategory
+    url: str = ""
+    key: str = ""
+    body: bytes = b""
+    error: str | None = None
+
+    def __repr__(self) -> str:
+        return f"_Letter({self.shown!r})"
+
+    def sent(self, *, delivered: bool, attempts: int, status_code: int | None, error: str | None) -> WebhookSent:
+        """What is recorded."""
+        return WebhookSent(
+            url=self.shown,
+            category=self.category,
+            delivered=delivered,
+            attempts=attempts,
+            status_code=status_code,
+            error=error,
+        )
+
+    def given_up(self, attempts: int) -> WebhookSent:
+        """What is recorded when somebody does not want to wait for it."""
+        return self.sent(delivered=False, attempts=attempts, status_code=None, error=INTERRUPTED)
+
+
+async def tell_outcome(
+    notices: Iterable[OutcomeNotice],
+    *,
+    runbook: str,
+    run_id: str,
+    result: RunResult,
+    trace: str | None,
+    moment: datetime,
+    environ: Mapping[str, str],
+    redactor: Redactor,
+    host: str = "gert",
+) -> list[WebhookSent]:
+    """Tell everyone at once what a run came to, and say what became of it.
+
+    Cancelled, it gives up what is still under way, and says that.
+    """
+    outcome = result.outcome
+    if outcome is None:
+        return []
+    letters = []
+    for notice in notices:
+        template = notice.webhook or (PAGERDUTY if notice.pagerduty_routing_key else None)
+        if template is None:
+            continue  # it names nobody to tell
+        where = printable(redactor.text(shown(template)).value)[:_LONGEST_SHOWN]
+        try:
+            payload = payload_of(
+                runbook=runbook,
+                run_id=run_id,
+                outcome=msgspec.convert(masked(msgspec.to_builtins(outcome, enc_hook=str)), type(outcome)),
+                duration=result.duration,
+                waited=result.waited,
+                trace=trace,
+                moment=moment,
+                notify=result.notify,
+            )
+            url, key, body = _written(notice, template, payload, environ, redactor, host)
+            letters.append(_Letter(where, outcome.category, url, key, body))
+        except GertError as problem:
+            letters.append(_Letter(where, outcome.category, error=problem.message))
+        except Exception as problem:
+            error = f"the notice could not be written ({type(problem).__name__})"
+            letters.append(_Letter(where, outcome.category, error=error))
+    return await _send_all(list(_once(letters)))
+
+
+async def tell(
+    notices: list[OutcomeNotice],
+    journal: Journal,
+    setup: Setup,
+    result: RunResult,
+    *,
+    trace: str | None,
+    environ: Mapping[str, str],
+    redactor: Redactor,
+    relay: Relay,
+) -> None:
+    """Tell, and record it after the end of the run; Ctrl-C gives up the telling and nothing else."""
+    if not notices:
+        return
+    telling = asyncio.ensure_future(
+        tell_outcome(
+            notices,
+            runbook=setup.program.runbook.meta.name,
+            run_id=setup.run_id,
+            result=result,
+            trace=os.path.abspath(trace) if trace is not None else None,
+            moment=now(),
+            environ=environ,
+            redactor=redactor,
+            host=setup.host,
+        )
+    )
+    # Cancelled before it began, it has nothing to say; and a bug in it is not one of the run.
+    with interruptible(telling, lambda: None, relay), suppress(asyncio.CancelledError, Exception):
+        await telling
+    if not telling.cancelled() and telling.exception() is None:
+        # The run is sealed and stands: that a notice about it cannot be recorded takes nothing from it.
+        with suppress(GertError, OSError):
+            for sent in telling.result():
+                journal.say(Said(sent, None, None))
+            await journal.settle()
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError  # whoever calls us wants it all to end, and not the telling alone
+
+
+def _written(
+    notice: OutcomeNotice,
+    template: str,
+    payload: Mapping[str, Any],
+    environ: Mapping[str, str],
+    redactor: Redactor,
+    host: str,
+) -> tuple[str, str, bytes]:
+    """A notice as it will be sent: where to, by which key, and with what."""
+    url = expand(template, environ)
+    key = expand(notice.pagerduty_routing_key or "", environ)
+    told = dict(payload)
+    severity = notice.pagerduty_severity or (UNSAID_SEVERITY if key.text else None)
+    if severity is not None:
+        told |= pagerduty_event(payload, severity, host)
+    # Nobody is told a secret of the run, or how others are reached. The key alone is meant for whoever gets it.
+    told = redactor.also((*url.secrets, *key.secrets)).value(told).value
+    if key.text:
+        told["routing_key"] = key.text
+    return url.text, key.text, encoded(told)
+
+
+def _once(letters: Iterable[_Letter]) -> Iterator[_Letter]:
+    """Each address once: the runbook and the settings may mean the same; behind one, keys lead to different people."""
+    seen: set[tuple[str, str]] = set()
+    for letter in letters:
+        whom = (letter.url or letter.shown, letter.key)
+        if whom not in seen:
+            seen.add(whom)
+            yield letter
+
+
+async def _send_all(letters: list[_Letter]) -> list[WebhookSent]:
+    sending = [asyncio.ensure_future(_send(letter)) for letter in letters]
+    if not sending:
+        return []
+    try:
+        await asyncio.wait(sending)
+    except asyncio.CancelledError:
+        for task in sending:
+            task.cancel()
+        await asyncio.wait(sending)
+    # One that was cancelled before it began could not say so itself.
+    return [
+        letter.given_up(0) if task.cancelled() else task.result() for letter, task in zip(letters, sending, strict=True)
+    ]
+
+
+async def _send(letter: _Letter) -> WebhookSent:
+    if letter.error is not None:
+        return letter.sent(delivered=False, attempts=0, status_code=None, error=letter.error)
+    # Only now: whoever sends nothing does not wait for a library to load.
+    from gert.ecosystem.notify.webhooks import post
+
+    attempts: list[None] = []
+    try:
+        delivery = await post(letter.url, letter.body, HEADERS, on_attempt=lambda: attempts.append(None))
+    except asyncio.CancelledError:
+        return letter.given_up(len(attempts))
+    return letter.sent(
+        delivered=delivery.delivered,
+        attempts=delivery.attempts,
+        status_code=delivery.status_code,
+        error=delivery.error,
+    )

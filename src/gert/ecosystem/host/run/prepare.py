@@ -1,0 +1,259 @@
+"""What is known of a run before its inputs are: the program, the floor under it, who runs it, what is not shown."""
+
+import getpass
+import os
+import secrets
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from gert.ecosystem.host.config.dsn import Dsn
+from gert.ecosystem.host.config.ledger_location import Database, database_for, ledger_of
+from gert.ecosystem.host.config.platform import host_name
+from gert.ecosystem.host.config.policies import Floor, floor_for, sound
+from gert.ecosystem.host.config.settings import Settings, secret_variables, settings_for
+from gert.ecosystem.host.config.state_dir import new_run_id, state_dir
+from gert.ecosystem.host.config.trace_keys import SIGNING_KEY_ID
+from gert.ecosystem.host.config.version import version_line
+from gert.ecosystem.host.config.workspace import Checked, Workspace
+from gert.ecosystem.host.run.journal import now
+from gert.ecosystem.host.run.options import MODES, RunOptions
+from gert.ecosystem.process.environment import OURS, PARENT_RUN
+from gert.errors import DocumentError, InputError, UsageError
+from gert.kernel.engine.frame import Recent, Setup
+from gert.kernel.engine.inputs import ResolvedInputs
+from gert.kernel.engine.run import secret_names
+from gert.kernel.events.runbook import Start
+from gert.kernel.foundation.duration import parse_duration
+from gert.kernel.foundation.names import is_safe_name
+from gert.kernel.foundation.redaction import Redactor, credentials_of, parts_of
+from gert.kernel.foundation.text import has_visible, is_plain
+from gert.kernel.runbook.document import Document
+from gert.kernel.runbook.program import Program
+
+_KEY_FORMS: Final = ("base64", "ed25519")
+
+
+class Prepared:
+    """Everything that is known before inputs are resolved."""
+
+    def __init__(self, options: RunOptions, environ: Mapping[str, str], workspace: Workspace | None = None) -> None:
+        _require_sense(options)
+        self.options = options
+        self.environ = environ
+        self.database: Database | None = database_for(options.db or None, options.dsn, environ)
+        self.workspace = workspace = workspace or Workspace()
+        self.checked: Checked = sound(workspace.program(options.file))
+        if self.checked.program is None:
+            raise DocumentError(f"`{options.file}` is not a runbook")
+        self.program: Program = self.checked.program
+        folder = os.path.dirname(os.path.abspath(options.file))
+        self.settings: Settings = settings_for(
+            workspace, folder, options.config, environ, files=workspace.files_of(options.file, self.program)
+        )
+        self.floor: Floor = floor_for(workspace, options.file, self.program, options.policies, self.settings)
+        self.groups = dict(self.settings.groups)
+        self.state = state_dir(options.state_dir, workspace.project_root(folder), environ)
+        self.actor = options.actor or user_name()
+        self.approval_key = secrets.token_hex(32)
+        """The key of a new run; a run that is resumed has its own."""
+        if not is_plain(self.actor):
+            # It would pass for another person, and that one could approve what this one started.
+            raise UsageError("the name of the actor has characters that cannot be seen", hint="name a person with --as")
+        if options.mode != "replay" and self.program.runbook.meta.on_outcome is not None:
+            from gert.ecosystem.host.run.boundary import require_webhooks  # most runbooks have no webhook of their own
+
+            require_webhooks(self.program.runbook.meta, self.floor.policies, self.settings, environ)
+        if options.mode not in ("dry-run", "replay"):
+            self._require_secrets()
+
+    @property
+    def tool_hashes(self) -> dict[str, str]:
+        """The digests of the tools, by entry."""
+        found = self.program.lookups.items()
+        return {entry: lookup.document.digest for entry, lookup in found if lookup.document is not None}
+
+    @property
+    def ledger(self) -> Database:
+        """The ledger that was named, or that of the state directory."""
+        return self.database if self.database is not None else ledger_of(self.state)
+
+    @property
+    def documents(self) -> dict[str, Document]:
+        """Every document the run is started with, by path: the runbook, its tools and policies."""
+        found = {os.path.abspath(self.options.file): self.checked.document}
+        for lookup in self.program.lookups.values():
+            if lookup.document is not None and lookup.file is not None:
+                found[os.path.abspath(os.path.join(self.workspace.working, lookup.file))] = lookup.document
+        return found | {os.path.abspath(path): document for path, document in self.floor.documents.items()}
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds the whole run may take: the shorter of what the caller and the runbook say."""
+        declared = self.program.runbook.meta.timeout
+        limits = [self.options.timeout, parse_duration(declared).total_seconds() if declared else None]
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def redactor(self, inputs: ResolvedInputs) -> Redactor:
+        """Everything that must not be shown: declared secrets, secret inputs, our own keys and passwords.
+
+        An input that holds one of our keys is an error: a tool would be given it, and could sign or approve with it.
+        """
+        ours = list(_our_keys(self.environ))
+        keys = Redactor([form for key in ours for form in (key, key.strip())])
+        for name, value in {**inputs.values, **inputs.secrets}.items():
+            if keys.value(value).masked:
+                raise InputError(
+                    f"the input `{name}` holds one of gert's own keys", hint="keys of gert are never given to tools"
+                )
+        ours += [self.environ.get(name, "") for name in secret_variables(self.program.runbook.meta, self.settings)]
+        if isinstance(self.database, Dsn):
+            ours += self.database.passwords
+        if inputs.secrets:
+            ours.append(self.approval_key)
+        held = (self.environ.get(name, "") for name in secret_names(self.program))
+        declared = [part for value in held for part in credentials_of(value)]
+        known = [*declared, *(part for text in inputs.secrets.values() for part in parts_of(text)), *ours]
+        # Output is read as UTF-8, whatever it is: a secret that is not has a second look.
+        read = [each.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for each in known]
+        return Redactor([*known, *read])
+
+    def setup(
+        self,
+        inputs: ResolvedInputs,
+        redactor: Redactor,
+        scenario: str | None = None,
+        actor: str | None = None,
+        recent: Recent | None = None,
+        working: str | None = None,
+    ) -> Setup:
+        """The run, as the engine is given it; in a replay its scenario may say who started it."""
+        for name, value in inputs.values.items():
+            if redactor.value(value).masked:
+                # Masked, it would be another value than was given, and a tool would be called with that.
+                raise InputError(
+                    f"the input `{name}` holds a secret and is not declared as one",
+                    hint=f"declare it with `secret: true` in `meta.inputs.{name}`",
+                )
+        return Setup(
+            program=self.program,
+            run_id=new_run_id(now()),
+            runbook_hash=self.checked.document.digest,
+            mode=self.options.mode,
+            actor=actor or self.actor,
+            host=host_name(),
+            gert_version=version_line(),
+            policies=tuple(self.floor.policies),
+            policy_hashes=self.floor.digests,
+            inputs=inputs.values,
+            input_sources=inputs.sources,
+            secret_inputs=frozenset(inputs.secrets),
+            groups=self.groups,
+            explores=self.options.mode in ("dry-run", "probe"),
+            scenario=scenario,
+            parent_run_id=self._parent_run(),
+            break_glass=self.options.break_glass,
+            # A replay must come to the same whatever ran today: it has no earlier runs.
+            recent=Recent() if self.options.mode == "replay" else recent,
+            start=self._start(inputs, recent, working) if self.options.mode == "real" else None,
+        )
+
+    def _parent_run(self) -> str | None:
+        """The run whose tool called this gert; a replay comes to the same wherever it runs."""
+        parent = self.environ.get(PARENT_RUN, "")
+        return parent if is_safe_name(parent) and self.options.mode != "replay" else None
+
+    def _start(self, inputs: ResolvedInputs, recent: Recent | None, working: str | None) -> Start:
+        """How the run is started, as its first event says."""
+        options = self.options
+        return Start(
+            file=os.path.abspath(options.file),
+            working=working or os.getcwd(),
+            documents={path: document.digest for path, document in self.documents.items()},
+            tools=self.tool_hashes,
+            secret_inputs=tuple(sorted(inputs.secrets)),
+            policies=tuple(os.path.abspath(path) for path in options.policies),
+            config=os.path.abspath(options.config) if options.config else None,
+            evidence=os.path.abspath(options.evidence) if options.evidence else None,
+            approvals=options.approvals,
+            break_glass=options.break_glass,
+            max_parallel=options.max_parallel,
+            timeout=options.timeout,
+            trace=os.path.abspath(options.trace) if options.trace else None,
+            state_dir=self.state,
+            recent=None if recent is None else msgspec.to_builtins(recent),
+        )
+
+    def _require_secrets(self) -> None:
+        for secret in self.program.runbook.meta.secrets:
+            if secret.required and not self.environ.get(secret.env):
+                raise InputError(
+                    f"the runbook requires the secret `{secret.env}`",
+                    hint=f"set the environment variable: {secret.description or secret.env}",
+                )
+
+
+def _our_keys(environ: Mapping[str, str]) -> Iterator[str]:
+    """Our own keys, with and without what says how they are written; labels and public keys are nobody's secret."""
+    for name, value in environ.items():
+        if not name.startswith(OURS) or "KEY" not in name or name == SIGNING_KEY_ID:
+            continue
+        kind, colon, rest = value.strip().partition(":")
+        if kind == "ed25519-public" and colon:
+            continue
+        yield value
+        if kind in _KEY_FORMS and colon:
+            yield rest
+            with suppress(ValueError):
+                yield b64decode(rest, validate=True).decode("utf-8", "surrogateescape")
+
+
+def _require_sense(options: RunOptions) -> None:
+    """Refuse what contradicts itself."""
+    if options.mode not in MODES:
+        raise UsageError(f"`{options.mode}` is not a mode", hint=f"one of {', '.join(MODES)}")
+    if sum(map(bool, (options.trace, options.db, options.dsn))) > 1:
+        raise UsageError("a run is recorded in one place", hint="give only one of --trace, --db and --dsn")
+    if options.mode == "replay" and not options.scenario:
+        raise UsageError("a replay needs a scenario", hint="name it with --scenario, or give its folder")
+    if options.scenario and options.mode != "replay":
+        raise UsageError("only a replay is answered by a scenario", hint="add --mode replay")
+    for flag, text in (("--record", options.record), ("--scenario", options.scenario), ("--config", options.config)):
+        if text is not None and not text.strip():
+            raise UsageError(f"`{flag}` needs a name")
+    if options.break_glass is not None and not has_visible(options.break_glass):
+        raise UsageError("`--break-glass` needs a reason", hint="it is recorded, and shown in every report")
+    if options.record and options.mode != "real":
+        raise UsageError(f"a {options.mode} has no answers of the world to record", hint="record a real run")
+    for name, value in _named(options):
+        if not _is_text(value):
+            raise UsageError(f"{name} is not UTF-8 text")
+
+
+def _named(options: RunOptions) -> Iterator[tuple[str, str]]:
+    """What the caller gave in words, by the name of its option."""
+    yield "FILE", options.file
+    for name in ("actor", "trace", "db", "dsn", "state_dir", "evidence", "config", "scenario", "record"):
+        value = getattr(options, name)
+        if value is not None:
+            yield {"actor": "--as"}.get(name, f"--{name.replace('_', '-')}"), value
+    yield from (("--policy", each) for each in options.policies)
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def user_name() -> str:
+    """The user of this machine."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return f"uid-{os.getuid()}" if hasattr(os, "getuid") else "unknown"

@@ -1,0 +1,1 @@
+"""List, read, follow and verify recorded runs."""

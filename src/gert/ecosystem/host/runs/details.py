@@ -1,0 +1,124 @@
+"""What is known of a run, as plain data: how it stands, what it noted, and what it keeps.
+
+The agent kernel's own models are loaded when an agent run is looked at: those of runbooks need none of them.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from gert.ecosystem.host.runs.entry import Entry
+from gert.ecosystem.host.runs.ledger_reader import Archive
+from gert.errors import TraceError
+from gert.kernel.events.agent import RunSummary
+from gert.kernel.events.envelope import Envelope, decode, parse_timestamp
+
+MOST_SUMMARIES: Final = 20
+
+
+def status_facts(entry: Entry) -> dict[str, Any]:
+    """How a run stands, in the same words whatever kind of run it is."""
+    return {
+        "run_id": entry.run_id,
+        "kind": entry.kind,
+        "tenant_id": entry.tenant,
+        "status": entry.standing,
+        "last_event_seq": entry.events,
+        "last_event_type": entry.last_type,
+        "updated_at": _iso(entry.last),
+        "blocked_on": _blocked_on(entry),
+        "failure_reason": _failure_reason(entry),
+    }
+
+
+def agent_facts(entry: Entry) -> dict[str, Any]:
+    """Everything the ledger knows of an agent run without reading it."""
+    if entry.kind != "agent":
+        return {}
+    from gert.kernel.agent.api.status import explanation_of
+
+    return dict(explanation_of(entry.head))
+
+
+def event_facts(line: bytes) -> dict[str, Any]:
+    """An event as the agent kernel shows it; one of a runbook run in the same form."""
+    from gert.kernel.ledger.projection import event_id
+
+    event = decode(line)
+    return {
+        "event_id": event_id(event.run_id, event.seq),
+        "event_type": event.type,
+        "parent_step_key": event.path,
+        "payload": _payload(event, line),
+        "run_id": event.run_id,
+        "seq": event.seq,
+        "tenant_id": event.tenant,
+        "timestamp": _iso(event.timestamp),
+    }
+
+
+def summary_facts(archive: Archive, run_id: str, summary_type: str | None, limit: int) -> list[dict[str, Any]]:
+    """The newest summaries of a run, the newest first."""
+    return [_summary(decode(line)) for line in archive.summaries(run_id, summary_type, limit)]
+
+
+def artifact_facts(archive: Archive, run_id: str) -> dict[str, Any]:
+    """The newest value of each artifact of a run, by key."""
+    from gert.kernel.agent.api.notes import ARTIFACT
+
+    found = [_summary(decode(line)) for line in archive.latest(run_id, ARTIFACT)]
+    held = {str(each["summary_type"]).removeprefix(ARTIFACT): each["summary"] for each in found}
+    return {key: value.get("value") if isinstance(value, dict) else value for key, value in sorted(held.items())}
+
+
+def _summary(event: Envelope) -> dict[str, Any]:
+    said = event.payload
+    if not isinstance(said, RunSummary):
+        raise TraceError(f"expected event {event.seq} to be a `run_summary`, found `{event.type}`")
+    return {
+        "parent_step_key": event.path,
+        "seq": event.seq,
+        "step_key": said.step_key,
+        "summary": _json(said.summary_json),
+        "summary_type": said.summary_type,
+        "timestamp": _iso(event.timestamp),
+    }
+
+
+def _payload(event: Envelope, line: bytes) -> dict[str, Any]:
+    from gert.kernel.agent.types.payloads import PAYLOADS, event_from_line
+
+    if event.type in PAYLOADS and event.tenant is not None:
+        try:
+            return event_from_line(line).payload.model_dump(mode="json")
+        except TraceError:
+            pass  # of a version that knows more; its data is shown as it stands
+    return {"kind": event.type, **event.data}
+
+
+def _json(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return text
+
+
+def _iso(timestamp: str | None) -> str | None:
+    """A moment as Python writes it; one that is none, as it stands."""
+    try:
+        return parse_timestamp(timestamp).isoformat() if timestamp is not None else None
+    except TraceError:
+        return timestamp
+
+
+def _blocked_on(entry: Entry) -> str | None:
+    if entry.head.agent is not None:
+        return entry.head.agent.blocked_on
+    return f"approval:{entry.tickets[0].id}" if entry.tickets else None
+
+
+def _failure_reason(entry: Entry) -> str | None:
+    if entry.head.agent is not None:
+        return entry.head.agent.failure_reason if entry.standing == "failed" else None
+    found = entry.head.runbook
+    return f"{found.failure_kind}: {found.failure}" if found is not None and found.failure_kind is not None else None

@@ -1,0 +1,176 @@
+"""A run as it stands, and the places where runs are kept."""
+
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final, Literal
+
+import msgspec
+
+from gert.ecosystem.approvals.ticket_file import TicketFile
+from gert.ecosystem.host.config.dsn import Dsn
+from gert.ecosystem.host.config.ledger_location import (
+    Database,
+    database_for,
+    ledger_of,
+    name_of,
+    require_ledger,
+    words_for,
+)
+from gert.ecosystem.host.config.state_dir import RunFolder, state_dir, words_for_state
+from gert.ecosystem.host.config.workspace import Workspace
+from gert.ecosystem.host.run.start_record import RunState
+from gert.errors import TraceError
+from gert.kernel.events.envelope import Envelope, parse_timestamp
+from gert.kernel.ledger.record import Head
+from gert.kernel.ledger.runbook_fold import OpenCall
+
+Standing = Literal[
+    "running", "waiting", "cut-off", "abandoned", "completed", "failed", "error", "cancelled", "active", "paused"
+]  # fmt: skip
+"""How a run stands; `active` and `paused` are agent runs only."""
+
+OPEN: Final = ("running", "waiting", "cut-off", "active", "paused")
+STATUSES: Final = (
+    "running", "waiting", "cut-off", "active", "paused",
+    "ended", "completed", "failed", "error", "cancelled", "abandoned",
+)  # fmt: skip
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where runs are kept: a state directory, and in place of its runs a ledger, in a file or on Postgres.
+
+    here: the state directory that is meant without a word
+    """
+
+    state: str
+    db: str | None = None
+    dsn: Dsn | None = None
+    here: str = ""
+
+    @property
+    def database(self) -> Database | None:
+        """The ledger, where there is one."""
+        return self.dsn if self.dsn is not None else self.db
+
+    @property
+    def ledger(self) -> Database:
+        """The ledger that was named, or that of the state directory."""
+        return self.database if self.database is not None else ledger_of(self.state)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is a ledger; a state directory has none before its first run."""
+        return not isinstance(self.ledger, str) or os.path.exists(self.ledger)
+
+    @property
+    def name(self) -> str:
+        """The place as people know it."""
+        return name_of(self.database) if self.database is not None else os.path.join(self.state, "runs")
+
+    @property
+    def words(self) -> str:
+        """What says on a command line that this place is meant, where it has to be said; never a password."""
+        return words_for(self.database) or words_for_state(self.state, self.here)
+
+
+class Entry(msgspec.Struct, kw_only=True):
+    """One run: its head, whether a process drives it, and what it was started with.
+
+    start, end: the first event of a runbook run, and its `run_complete`, where they were read
+    tickets: requests for approval that the run has not taken an answer to
+    """
+
+    place: Place
+    head: Head
+    start: Envelope | None = None
+    end: Envelope | None = None
+    is_driven: bool = False
+    state: RunState | None = None
+    tickets: tuple[TicketFile, ...] = ()
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self.head.run_id
+
+    @property
+    def kind(self) -> Literal["runbook", "agent"]:
+        """What kind of run it is."""
+        return "runbook" if self.head.kind == "runbook" else "agent"
+
+    @property
+    def tenant(self) -> str | None:
+        """The tenant the run belongs to, if it says so."""
+        return self.head.tenant
+
+    @property
+    def trace(self) -> str | None:
+        """The file of its mirror."""
+        if self.state is None or self.kind != "runbook":
+            return None
+        if self.state.trace is not None or self.place.database is not None:
+            return self.state.trace
+        return RunFolder(self.place.state, self.run_id).trace
+
+    @property
+    def events(self) -> int:
+        """How many events it has."""
+        return self.head.count
+
+    @property
+    def last(self) -> str:
+        """When its last event was written."""
+        return self.head.updated_at
+
+    @property
+    def last_type(self) -> str:
+        """The type of its last event."""
+        return self.head.snapshot.last_type if self.head.snapshot is not None else ""
+
+    @property
+    def standing(self) -> Standing:
+        """Its status; a run that no process drives and that waits for nothing was cut off."""
+        found = self.head.runbook
+        if found is None:
+            return self.head.agent.status if self.head.agent is not None else "active"
+        if found.ended is not None:
+            return found.ended
+        if self.is_driven:
+            return "running"
+        return "waiting" if self.tickets else "cut-off"
+
+    @property
+    def in_doubt(self) -> tuple[OpenCall, ...]:
+        """Calls without a result, of a run that no process drives."""
+        found = self.head.runbook
+        return found.open if found is not None and found.ended is None and not self.is_driven else ()
+
+    @property
+    def tickets_at(self) -> str:
+        """The state directory of its tickets: the one that was chosen, or the one it was started with."""
+        said = self.state.state_dir if self.state is not None else None
+        return said if said is not None and self.place.state == self.place.here else self.place.state
+
+    @property
+    def started(self) -> datetime | None:
+        """When it began."""
+        try:
+            return parse_timestamp(self.head.started_at) if self.head.started_at else None
+        except TraceError:
+            return None
+
+    def is_of(self, status: str) -> bool:
+        """Whether it has a status; one that was abandoned has ended, too."""
+        return self.standing not in OPEN if status == "ended" else self.standing == status
+
+
+def place_for(chosen: str | None, db: str | None, environ: Mapping[str, str], dsn: str | None = None) -> Place:
+    """Where to look: the state directory of the working folder unless another is chosen, or a ledger."""
+    database = database_for(db, dsn, environ)
+    if db is not None:
+        require_ledger(db)
+    address = database if isinstance(database, Dsn) else None
+    working = os.getcwd()
+    root = Workspace(working).project_root(working)
+    return Place(state_dir(chosen, root, environ), db, address, state_dir(None, root, environ))

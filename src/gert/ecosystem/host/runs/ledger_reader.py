@@ -1,0 +1,214 @@
+"""A ledger as commands read it: one question after the other, from any thread, and nothing is ever written."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
+from datetime import datetime
+from functools import partial
+from threading import Event, Lock, Thread
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, cast
+
+from gert.ecosystem.host.config.dsn import Dsn
+from gert.ecosystem.host.config.ledger_location import Database, masked, name_of, open_ledger
+from gert.ecosystem.ledger.holder import is_gone
+from gert.ecosystem.ledger.waiting import is_closed
+from gert.errors import GertError, TraceError, Unavailable
+from gert.kernel.ledger.port import Ledger
+from gert.kernel.ledger.record import Head, RunFilter, SchemaInfo
+
+T = TypeVar("T")
+
+_BATCH: Final = 500
+_BATCH_BYTES: Final = 4 << 20
+_FIRST_HEADS: Final = 256
+_MORE: Final = 4
+_TURN: Final = 0.1
+
+
+class Archive:
+    """A ledger in a SQLite file, a folder or on Postgres, open only for reading; it is opened when it is first asked.
+
+    A ledger belongs to one event loop. This one has a thread of its own, so that those who have a loop already may
+    ask as well as those who have none.
+    """
+
+    def __init__(self, place: Database) -> None:
+        self._place = place
+        self._ledger: Ledger | None = None
+        # Which file or folder was opened: another one may take its place, and nobody writes to the first any more.
+        self._opened: tuple[int, int] | None = None
+        self._starting = Lock()
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="gert-archive", daemon=True)
+
+    @property
+    def name(self) -> str:
+        """The place as people know it."""
+        return name_of(self._place)
+
+    def head(self, run_id: str) -> Head | None:
+        """The end of a run."""
+        return self.ask(lambda ledger: ledger.head(run_id))
+
+    def heads(self, *, tenant: str | None = None, since: datetime | None = None) -> Iterator[Head]:
+        """The runs that were last written at `since` or later, the last first; no more are read than are wanted."""
+        seen: set[str] = set()
+        limit = _FIRST_HEADS
+        while True:
+            found = self.ask(partial(_runs, tenant=tenant, since=since, limit=limit))
+            for head in found:
+                if head.run_id not in seen:
+                    seen.add(head.run_id)
+                    yield head
+            if len(found) < limit:
+                return
+            limit *= _MORE
+
+    def lines(self, run_id: str, since: int = 0) -> Generator[bytes, None, None]:
+        """The lines of a run after a number, without line breaks."""
+        stream = self.ask(partial(_stream, run_id=run_id, since=since))
+        try:
+            while batch := self.ask(lambda _: _some(stream)):
+                yield from batch
+        finally:
+            if not self._loop.is_closed():
+                self.ask(lambda _: _end(stream))
+
+    def first_line(self, run_id: str) -> bytes:
+        """The first line of a run."""
+        return next(iter(self.ask(lambda ledger: ledger.lines(run_id, 0, 1))), b"")
+
+    def summaries(self, run_id: str, summary_type: str | None, limit: int) -> list[bytes]:
+        """The newest summaries, the newest first."""
+        return self.ask(lambda ledger: ledger.summaries(run_id, summary_type, limit))
+
+    def latest(self, run_id: str, prefix: str) -> list[bytes]:
+        """The newest summary of each type that begins with a prefix, by type."""
+        return self.ask(lambda ledger: ledger.latest_summaries(run_id, prefix))
+
+    def is_held(self, run_id: str) -> bool:
+        """Whether a worker holds the run, and is not known to have ended."""
+        lease = self.ask(lambda ledger: ledger.lease(run_id))
+        return lease is not None and not (lease.holder is not None and is_gone(lease.holder))
+
+    def wait(self, run_id: str, after: int, timeout: float, stop: Event) -> None:
+        """Wait until a run has more than `after` events, for so long at most; whoever writes wakes us, or `stop`."""
+        asking = self._begin(lambda ledger: ledger.wait(run_id, after, timeout))
+        try:
+            while not stop.is_set():
+                # Only our own patience is short: a signal is heard between two turns, and the ledger is asked once.
+                done, _ = wait_for([asking], timeout=_TURN)
+                if done:
+                    self._result(asking)
+                    return
+                self._require_same()
+        finally:
+            asking.cancel()
+
+    def schema(self) -> SchemaInfo:
+        """What the ledger says of itself."""
+        return self.ask(lambda ledger: ledger.schema_info())
+
+    def ask(self, question: Callable[[Ledger], Coroutine[Any, Any, T]]) -> T:
+        """Put a question to the ledger and wait for its answer."""
+        return self._result(self._begin(question))
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        if self._loop.is_closed():
+            return
+        if self._thread.ident is not None:
+            try:
+                asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
+            finally:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._thread.join()
+        self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _begin(self, question: Callable[[Ledger], Coroutine[Any, Any, T]]) -> "Future[T]":
+        with self._starting:
+            if self._loop.is_closed():
+                raise is_closed()
+            if self._thread.ident is None:
+                self._thread.start()
+        return asyncio.run_coroutine_threadsafe(self._answer(question), self._loop)
+
+    def _result(self, asking: "Future[T]") -> T:
+        try:
+            return asking.result()
+        except GertError as problem:
+            raise masked(self._place, problem) from None
+        except BaseException:
+            asking.cancel()
+            raise
+
+    async def _answer(self, question: Callable[[Ledger], Coroutine[Any, Any, T]]) -> T:
+        try:
+            if self._ledger is None:
+                self._opened = _number_of(self._place)
+                self._ledger = open_ledger(self._place, {}, read_only=True)
+            return await question(self._ledger)
+        except Exception as problem:
+            if isinstance(problem, GertError) or not isinstance(self._place, Dsn):
+                raise
+            # What a driver says may hold the address it was given.
+            raise Unavailable(f"the database cannot be used: {type(problem).__name__}: {problem}") from None
+
+    async def _close(self) -> None:
+        ledger, self._ledger = self._ledger, None
+        if ledger is not None:
+            await ledger.close()
+        await self._loop.shutdown_asyncgens()
+
+    def _require_same(self) -> None:
+        if _number_of(self._place) != self._opened:
+            raise TraceError(
+                f"`{self.name}` was removed, or another one put in its place",
+                hint="look again to see what is there now",
+            )
+
+
+def _number_of(place: Database) -> tuple[int, int] | None:
+    """What tells a file or folder from another of its name; none where it is gone, or on a server."""
+    if isinstance(place, Dsn):
+        return None
+    try:
+        found = os.stat(place)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+async def _runs(ledger: Ledger, *, tenant: str | None, since: datetime | None, limit: int) -> list[Head]:
+    return await ledger.runs(RunFilter(tenant=tenant, since=since, limit=limit))
+
+
+async def _stream(ledger: Ledger, *, run_id: str, since: int) -> AsyncGenerator[bytes, None]:
+    return cast("AsyncGenerator[bytes, None]", ledger.stream(run_id, since))
+
+
+async def _some(stream: AsyncGenerator[bytes, None]) -> list[bytes]:
+    """The next lines: none where there are no more."""
+    batch: list[bytes] = []
+    size = 0
+    async for line in stream:
+        batch.append(line)
+        size += len(line)
+        if len(batch) >= _BATCH or size >= _BATCH_BYTES:
+            break
+    return batch
+
+
+async def _end(stream: AsyncGenerator[bytes, None]) -> None:
+    await stream.aclose()

@@ -1,0 +1,118 @@
+"""The runs of a ledger, of every kind: listed, found by id, and read."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime
+from types import TracebackType
+from typing import Final, Self
+
+from gert.ecosystem.approvals.ticket_file import TicketFile
+from gert.ecosystem.host.approvals.answers import tickets_in
+from gert.ecosystem.host.redrive.record import find_run, no_such_run, require_run_id
+from gert.ecosystem.host.run.start_record import state_of
+from gert.ecosystem.host.runs.entry import Entry, Place
+from gert.ecosystem.host.runs.follow import Following
+from gert.ecosystem.host.runs.ledger_reader import Archive
+from gert.errors import GertError, TraceError
+from gert.kernel.events.envelope import decode
+from gert.kernel.events.runbook import RunComplete
+from gert.kernel.ledger.record import Head
+
+_MOST_LAST: Final = 64
+"""Events after the end of a run: only notices that were sent."""
+
+
+class Runs:
+    """The runs of a place; closing lets go of its ledger.
+
+    problems: tickets that cannot be read, and why
+    """
+
+    def __init__(self, place: Place, environ: Mapping[str, str]) -> None:
+        self.place = place
+        self.problems: list[str] = []
+        self._environ = environ
+        self.archive = Archive(place.ledger)
+        self._tickets: dict[str, dict[str, list[TicketFile]]] = {}
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        self.archive.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def newest(self, since: datetime | None = None, tenant: str | None = None) -> Iterator[Entry]:
+        """The runs that began since, the last written first."""
+        if not self.place.is_there:
+            return
+        for head in self.archive.heads(tenant=tenant, since=since):
+            entry = self._entry(head)
+            if since is None or (entry.started is not None and entry.started >= since):
+                yield entry
+
+    def find(self, start: str) -> str:
+        """The id that begins like this, if only one does."""
+        if not self.place.is_there:
+            require_run_id(start)
+            raise no_such_run(start, self.place.name)
+        return self.archive.ask(lambda ledger: find_run(ledger, start, self.place.name))
+
+    def entry(self, run_id: str) -> Entry:
+        """One run; TraceError where there is none."""
+        head = self.archive.head(run_id) if self.place.is_there else None
+        if head is None:
+            raise TraceError(f"there is no run `{run_id}` in `{self.place.name}`")
+        return self._entry(head)
+
+    def whole_entry(self, run_id: str) -> Entry:
+        """One run with its last event, where it has ended."""
+        entry = self.entry(run_id)
+        if entry.kind == "runbook" and entry.head.runbook is not None and entry.head.runbook.ended is not None:
+            last = self.archive.ask(lambda ledger: ledger.last_lines(run_id, _MOST_LAST))
+            with suppress(TraceError):
+                entry.end = next((event for event in map(decode, last) if event.type == RunComplete.type), None)
+        return entry
+
+    def lines(self, entry: Entry) -> Iterator[bytes]:
+        """Its lines, without line breaks."""
+        return self.follow(entry).lines()
+
+    def follow(self, entry: Entry, since: int = 0) -> Following:
+        """Its lines after a number, and later those that have come since."""
+        return Following(entry.run_id, self.archive, since)
+
+    def is_running(self, entry: Entry) -> bool:
+        """Whether a process drives the run now."""
+        return self.archive.is_held(entry.run_id)
+
+    def _entry(self, head: Head) -> Entry:
+        entry = Entry(place=self.place, head=head)
+        found = head.runbook
+        if found is None:
+            return entry
+        with suppress(GertError):
+            entry.start = decode(self.archive.first_line(head.run_id))
+            entry.state = state_of(entry.start)
+        if found.ended is None:
+            entry.is_driven = self.archive.is_held(head.run_id)
+            open_tickets = frozenset(found.tickets)
+            mine = self._by_run(entry.tickets_at).get(head.run_id, [])
+            entry.tickets = tuple(file for file in mine if file.id in open_tickets)
+        return entry
+
+    def _by_run(self, state: str) -> dict[str, list[TicketFile]]:
+        """The tickets of a state directory by run, read once and only where a run might wait."""
+        by_run = self._tickets.get(state)
+        if by_run is None:
+            by_run = self._tickets[state] = {}
+            tickets = tickets_in(state, self._environ)
+            noted: Callable[[GertError], object] = lambda problem: self.problems.append(problem.message)  # noqa: E731
+            for file in tickets.all("pending", "approved", "rejected", "expired", on_problem=noted):
+                by_run.setdefault(file.run.run_id, []).append(file)
+        return by_run

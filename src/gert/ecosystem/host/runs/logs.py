@@ -1,0 +1,137 @@
+"""What the steps of a run printed: from stored answers where they have ended, and live output while they run."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal
+
+import msgspec
+
+from gert.ecosystem.host.run.journal import Logged, path_of, read_answers
+from gert.ecosystem.host.runs.ledger_reader import Archive
+from gert.errors import UsageError
+from gert.kernel.engine.requests import ToolAnswer
+from gert.kernel.events.path import split
+from gert.kernel.foundation.text import printable
+from gert.kernel.ledger.record import Output
+
+_PAGE: Final = 200
+_STREAMS: Final = ("stdout", "stderr")
+_MOST_NAMED: Final = 5
+
+Stream = Literal["stdout", "stderr"]
+
+
+class Piece(msgspec.Struct, frozen=True, kw_only=True):
+    """Some output of a step.
+
+    request: the key of the request it answers; empty while the step runs
+    exit_code: how the tool ended, with the last piece of it
+    """
+
+    step: str
+    stream: str
+    text: str
+    is_running: bool = False
+    request: str = ""
+    exit_code: int | None = None
+
+
+class Logs:
+    """Reads the output of a run from where it was read last.
+
+    step: only this one, by id or path
+    """
+
+    def __init__(self, archive: Archive, run_id: str, step: str | None = None) -> None:
+        self._archive = archive
+        self._run_id = run_id
+        self._step = step
+        self._answers = 0
+        self._seen = 0
+        self._known: dict[str, None] = {}
+        # What was shown of a running step, by step and stream: its answer says the same again.
+        self._shown: dict[tuple[str, str], str] = {}
+
+    def read(self) -> Iterator[Piece]:
+        """What is new since the last time: first of steps that have ended, then of those that run."""
+        # Live output is read first: it is dropped when the answer is stored, and the answer has it.
+        seen, live = self._archive.ask(lambda ledger: ledger.output(self._run_id, None, self._seen))
+        head = self._archive.head(self._run_id)
+        found = head.runbook if head is not None else None
+        running = {call.path for call in found.open} if found is not None else set()
+        for entry in self._new_answers():
+            yield from self._of_answer(entry)
+        self._seen = seen
+        for piece in live:
+            if piece.key in running:
+                yield from self._of_running(piece)
+
+    def require_step(self) -> None:
+        """Refuse a step that printed nothing, and is not there to print: UsageError."""
+        if self._step is None or any(is_of(path, self._step) for path in self._known):
+            return
+        named = ", ".join(f"`{path}`" for path in list(self._known)[:_MOST_NAMED])
+        raise UsageError(
+            f"run `{self._run_id}` has no output of a step `{printable(self._step)}`",
+            hint=f"it has output of {named}" if named else "no step of it has printed anything",
+        )
+
+    def _new_answers(self) -> Iterator[Logged]:
+        while lines := self._archive.ask(lambda ledger: ledger.answers(self._run_id, self._answers, _PAGE)):
+            self._answers += len(lines)
+            yield from read_answers(lines)
+
+    def _of_answer(self, entry: Logged) -> Iterator[Piece]:
+        answer, path = entry.answer, path_of(entry.key)
+        if not isinstance(answer, ToolAnswer):
+            return
+        texts = {"stdout": answer.stdout, "stderr": answer.stderr}
+        rest = {stream: _rest(text, self._shown.pop((path, stream), "")) for stream, text in texts.items()}
+        if any(texts.values()):
+            self._known[path] = None
+        if self._step is not None and not is_of(path, self._step):
+            return
+        for stream in _STREAMS:
+            if rest[stream]:
+                yield Piece(step=path, stream=stream, text=rest[stream], request=entry.key, exit_code=answer.exit_code)
+
+    def _of_running(self, piece: Output) -> Iterator[Piece]:
+        self._known[piece.key] = None
+        key = (piece.key, piece.stream)
+        self._shown[key] = self._shown.get(key, "") + piece.text
+        if self._step is None or is_of(piece.key, self._step):
+            yield Piece(step=piece.key, stream=piece.stream, text=piece.text, is_running=True)
+
+
+def is_of(path: str, step: str) -> bool:
+    """Whether a path is that of a step, or lies within it; a step is named by its id or its path."""
+    if path == step or path.startswith((f"{step}/", f"{step}[")):
+        return True
+    return "/" not in step and any(segment.name == step for segment in split(path))
+
+
+def _rest(text: str, shown: str) -> str:
+    """What was not shown yet of a text; of both only the last part may be there."""
+    if not shown:
+        return text
+    if text.startswith(shown):
+        return text[len(shown) :]
+    # The beginning of a long text is gone, so what was shown may overlap it, or lie before it.
+    for size in range(min(len(text), len(shown)), 0, -1):
+        if shown.endswith(text[:size]):
+            return text[size:]
+    return text
+
+
+def merged(pieces: Iterable[Piece]) -> list[Piece]:
+    """Pieces that follow each other in one stream of one step, put together."""
+    found: list[Piece] = []
+    for piece in pieces:
+        if found and _place(found[-1]) == _place(piece):
+            found[-1] = msgspec.structs.replace(found[-1], text=found[-1].text + piece.text)
+        else:
+            found.append(piece)
+    return found
+
+
+def _place(piece: Piece) -> tuple[str, str, str, bool]:
+    return piece.step, piece.stream, piece.request, piece.is_running

@@ -1,0 +1,219 @@
+"""Reading what runs came to from their traces: in one pass, in large pieces, and in memory that does not grow.
+
+Nothing is verified; a trace is taken at its word. Whatever is wrong with one keeps no other from being read.
+"""
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from io import FileIO
+from itertools import chain, filterfalse
+from typing import Final
+
+import msgspec
+
+from gert.ecosystem.host.config.ledger_location import Database, name_of
+from gert.ecosystem.host.runs.ledger_reader import Archive
+from gert.ecosystem.host.runs.outcomes import Places
+from gert.ecosystem.host.runs.traces import as_document
+from gert.errors import TraceError, Unavailable
+from gert.kernel.events.agent import RunStarted
+from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode
+from gert.kernel.events.outcomes import Selection
+from gert.kernel.events.summary import RunSummary, says_nothing
+
+TRACE_SUFFIX: Final = ".jsonl"
+MOST_SKIPPED: Final = 1000
+"""Skipped files that are remembered by name; all are counted."""
+
+MOST_NAMES: Final = 500
+_CHUNK: Final = 1 << 20
+_DATABASE: Final = b"SQLite format 3\x00"
+# Without waiting: opening a pipe that nobody writes to would not return.
+_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """A file that was not counted, or not all of it, and why."""
+
+    file: str
+    reason: str
+
+
+class Scan:
+    """Reads the runs a selection asks for, and keeps count of everything else it meets.
+
+    traces: files and runs in databases that were read
+    skipped: files that hold no run, or cannot be read
+    passed_over: runs that do not count, by what speaks against them
+    unreadable: lines that are no events; the last one of a trace may be torn, and is none of them
+    on_read: told the number of bytes whenever some were read
+    """
+
+    def __init__(self, selection: Selection, on_read: Callable[[int], object] | None = None) -> None:
+        self._selection = selection
+        self._on_read = on_read
+        self.traces = 0
+        self.skipped: list[Skipped] = []
+        self.skipped_count = 0
+        self.passed_over: Counter[str] = Counter()
+        self.other_runbooks: set[str] = set()
+        self.unreadable = 0
+        self._passed: set[str] = set()
+        self._files_read: set[tuple[int, int]] = set()
+
+    def runs(self, places: Places) -> Iterator[RunSummary]:
+        """The runs as they are read; one that was copied comes as often as it is found."""
+        for path in places.paths:
+            # The configured folder is there once something was written to it.
+            if os.path.lexists(path):
+                yield from self._in_files(self._below(path) if os.path.isdir(path) else (path,))
+        for database in places.databases:
+            yield from self._in_database(database)
+
+    def _in_files(self, files: Iterable[str]) -> Iterator[RunSummary]:
+        for file in files:
+            run = None
+            with self._skipping(file), FileIO(file, opener=lambda path, _: os.open(path, _FLAGS)) as opened:
+                if self._is_new(opened):
+                    run = self._summary(self._batches(opened), file)
+            if run is not None:
+                yield run
+
+    def _in_database(self, database: Database) -> Iterator[RunSummary]:
+        name = name_of(database)
+        if isinstance(database, str) and not os.path.exists(database):
+            return
+        with as_document(), Archive(database) as archive:
+            for head in archive.heads():
+                run = None
+                with self._skipping(f"{name}: {head.run_id}"):
+                    if head.kind == "runbook":
+                        run = self._summary(self._rows(archive.lines(head.run_id)), name)
+                if run is not None:
+                    yield run
+
+    def _summary(self, batches: Iterator[list[bytes]], trace: str) -> RunSummary | None:
+        """The run a trace records; of one that does not count nothing more is read."""
+        first = next(batches, None)
+        if first is None:
+            raise TraceError("it is empty")
+        start = _first_event(first[0])
+        if start.type == RunStarted.type:
+            return None  # a ledger may hold agent runs as well, and those have no outcome
+        run = RunSummary.begin(start, trace)
+        self.traces += 1
+        objection = self._selection.objection(run)
+        if objection is not None:
+            self._pass_over(run, objection)
+            return None
+        self._take(run, start, chain((first[1:],), batches))
+        return run
+
+    def _take(self, run: RunSummary, start: Envelope, batches: Iterable[list[bytes]]) -> None:
+        last = torn = None
+        others = 0
+        for batch in batches:
+            for line in filterfalse(says_nothing, batch):
+                try:
+                    event = decode(line)
+                except TraceError:
+                    self.unreadable += 1
+                    torn = line
+                    continue
+                if event.run_id == start.run_id:
+                    run.take(event)
+                else:
+                    others += 1
+            last = batch[-1] if batch else last
+        self.unreadable -= torn is not None and torn is last
+        if others:
+            self._skip(run.trace, "it also holds events of another run, which do not count")
+
+    def _pass_over(self, run: RunSummary, objection: str) -> None:
+        if run.run_id in self._passed:
+            return
+        self._passed.add(run.run_id)
+        self.passed_over[objection] += 1
+        if objection == "runbook" and len(self.other_runbooks) < MOST_NAMES:
+            self.other_runbooks.add(run.runbook)
+
+    def _batches(self, file: FileIO) -> Iterator[list[bytes]]:
+        """The lines of a file, many at a time; of one that is too long, only enough to see that it is."""
+        rest = b""
+        while chunk := file.read(_CHUNK):
+            if self._on_read is not None:
+                self._on_read(len(chunk))
+            lines = chunk.split(b"\n")
+            if len(rest) <= MAX_LINE_BYTES:
+                rest = (rest + lines[0])[: MAX_LINE_BYTES + 1] if rest else lines[0]
+            if len(lines) > 1:
+                lines[0], rest = rest, lines.pop()
+                yield lines
+        if rest:
+            yield [rest]
+
+    def _rows(self, lines: Iterator[bytes]) -> Iterator[list[bytes]]:
+        for line in lines:
+            if self._on_read is not None:
+                self._on_read(len(line))
+            yield [line]
+
+    def _below(self, folder: str) -> Iterator[str]:
+        """Every file below a folder that may be a trace, in a stable order; a folder that is linked twice once."""
+        seen: set[tuple[int, int]] = set()
+        # A list, and no recursion: folders may be nested deeper than Python likes.
+        folders = [folder]
+        while folders:
+            where = folders.pop()
+            try:
+                found = os.stat(where)
+                names = sorted(os.listdir(where)) if (found.st_dev, found.st_ino) not in seen else []
+            except OSError as problem:
+                self._skip(where, _why(problem))
+                continue
+            seen.add((found.st_dev, found.st_ino))
+            paths = [os.path.join(where, name) for name in names]
+            inside = {path for path in paths if os.path.isdir(path)}
+            yield from (path for path in paths if path.endswith(TRACE_SUFFIX) and path not in inside)
+            folders += sorted(inside, reverse=True)
+
+    def _is_new(self, file: FileIO) -> bool:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise TraceError("it is not a regular file")
+        # The folder for traces may lie in the state directory, and one file may have two names.
+        new = (found.st_dev, found.st_ino) not in self._files_read
+        self._files_read.add((found.st_dev, found.st_ino))
+        return new
+
+    @contextmanager
+    def _skipping(self, file: str) -> Iterator[None]:
+        try:
+            yield
+        except Unavailable:
+            raise  # one that is gone has not only this run
+        except TraceError as error:
+            self._skip(file, error.message)
+        except OSError as problem:
+            self._skip(file, _why(problem))
+
+    def _skip(self, file: str, reason: str) -> None:
+        self.skipped_count += 1
+        if len(self.skipped) < MOST_SKIPPED:
+            self.skipped.append(Skipped(file, reason))
+
+
+def _first_event(line: bytes) -> Envelope:
+    if line.startswith(_DATABASE):
+        raise TraceError("it is a database: read it with `--db`")
+    try:
+        return decode(line)
+    except TraceError:
+        raise TraceError("its first line is not an event") from None
+
+
+def _why(problem: OSError) -> str:
+    return f"it cannot be read: {(problem.strerror or str(problem)).lower()}"

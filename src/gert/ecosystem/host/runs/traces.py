@@ -1,0 +1,246 @@
+"""Reading and verifying the trace of a run, wherever it is kept."""
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from gert.ecosystem.host.config.dsn import Dsn
+from gert.ecosystem.ledger.jsonl.lines import read_lines
+from gert.errors import Busy, DocumentError, TraceError, Unavailable, UsageError
+from gert.kernel.events.agent import RunStarted
+from gert.kernel.events.chain import ChainReader, ChainReport
+from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode
+from gert.kernel.events.seal import Check, SealReport, check_seal
+from gert.kernel.foundation.signature import Keys
+
+if TYPE_CHECKING:
+    from gert.ecosystem.host.runs.ledger_reader import Archive
+    from gert.ecosystem.host.runs.verify import Demands, Verified
+
+STDIN: Final = "-"
+_CHUNK: Final = 1 << 20
+_RUNS_SHOWN: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Where the lines of a trace come from.
+
+    name: what people call it
+    run_id: the run it has to be of, if someone asked for one
+    """
+
+    name: str
+    run_id: str | None
+    _chunks: Callable[[], Iterator[bytes]]
+    _lines: Callable[[], Iterator[bytes]]
+    _verify: "Callable[[Demands], Verified] | None" = None
+
+    def verified(self, demands: "Demands") -> "Verified | None":
+        """What its ledger says of the run; a file has none."""
+        return self._verify(demands) if self._verify is not None else None
+
+    def chunks(self) -> Iterator[bytes]:
+        """The trace byte for byte, whatever it holds."""
+        return self._chunks()
+
+    def lines(self) -> Iterator[bytes]:
+        """Its lines with their line breaks; of one that is too long, only enough to see that it is."""
+        return self._lines()
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A line that is not an event."""
+
+    line: int
+    reason: str
+
+
+def open_trace(file: str | None, db: str | None, run_id: str | None, dsn: Dsn | None = None) -> Trace:
+    """Find a trace: in a file, on standard input (`-`), or as a run in a ledger."""
+    if sum(place is not None for place in (file, db, dsn)) > 1:
+        raise UsageError("expected a file or a database, found both", hint="leave out FILE, `--db` or `--dsn`")
+    if db is not None:
+        _require_file(db)
+    ledger = db if db is not None else dsn
+    if ledger is not None:
+        return _trace_in_ledger(ledger, run_id)
+    if file is None:
+        raise UsageError("expected a trace", hint="name a file, `-` for standard input, or `--db FILE --run ID`")
+    if file == STDIN:
+        if sys.stdin is None:
+            raise UsageError("there is no standard input")
+        source = sys.stdin.buffer
+        return Trace("<stdin>", run_id, lambda: _chunks_of(source), lambda: read_lines(source, MAX_LINE_BYTES))
+    _require_file(file)
+    return Trace(file, run_id, lambda: _file_chunks(file), lambda: _file_lines(file))
+
+
+def verify_trace(
+    trace: Trace, keys: Keys, *, key_id: str | None = None, require_signature: bool = False
+) -> tuple[ChainReport, SealReport]:
+    """Read a trace once and check its chain and its seal.
+
+    A signature is demanded by whoever requires it, names a key, or holds one. A last line without its line
+    break was not written whole, even if all else of it is there. An agent run has no end of its own: where a ledger
+    keeps one, it is held against that.
+    """
+    reader, first, last = ChainReader(), b"", b"\n"
+    for line in trace.lines():
+        reader.add(line)
+        first, last = first or line, line
+    report = reader.report()
+    if not last.endswith(b"\n") and report.torn is None:
+        report = replace(report, torn="it has no line break")
+    if _is_agent(first):
+        return report, _check_agent(trace, report, keys, key_id=key_id, require_signature=require_signature)
+    seal = check_seal(report, keys, require_signature=require_signature, key_id=key_id, run_id=trace.run_id)
+    return report, seal
+
+
+def events_of(trace: Trace) -> Iterator[Envelope | Unreadable]:
+    """The events of a trace, and in their place the lines that cannot be read."""
+    for number, line in enumerate(trace.lines(), start=1):
+        try:
+            yield decode(line.removesuffix(b"\n"))
+        except TraceError as error:
+            yield Unreadable(number, error.message)
+
+
+def _lines_in(chunk: bytes) -> Iterator[bytes]:
+    """The lines of what an export has for one event, which is one line unless somebody changed it."""
+    if chunk.index(b"\n") == len(chunk) - 1:
+        yield chunk
+    else:
+        yield from (part + b"\n" for part in chunk[:-1].split(b"\n"))
+
+
+def _is_agent(line: bytes) -> bool:
+    try:
+        return decode(line.removesuffix(b"\n")).type == RunStarted.type
+    except TraceError:
+        return False
+
+
+def _check_agent(
+    trace: Trace, report: ChainReport, keys: Keys, *, key_id: str | None, require_signature: bool
+) -> SealReport:
+    """Check the trace of an agent run, which has no end of its own: only its ledger knows and seals its head."""
+    from gert.ecosystem.host.runs.verify import Demands
+
+    found = trace.verified(Demands(keys, key_id, require_signature))
+    if found is not None:
+        return SealReport(found.checks, found.signed_by, report.events)
+    demanded = require_signature or key_id is not None or len(keys) > 0
+    broken = report.breaks[0].message if report.breaks else report.torn
+    chain = Check(1, "chain", broken is None, broken or f"{report.events} events, no breaks")
+    head = Check(2, "head", None, "only its ledger says where an agent run ends")
+    seal = Check(3, "seal", False if demanded else None, "only the ledger of an agent run holds its seal")
+    return SealReport((chain, head, seal), None, report.events)
+
+
+def _archive(ledger: str | Dsn) -> "Archive":
+    from gert.ecosystem.host.runs.ledger_reader import Archive  # most traces are files, and need no event loop
+
+    return Archive(ledger)
+
+
+def _trace_in_ledger(ledger: str | Dsn, run_id: str | None) -> Trace:
+    with as_document(), _archive(ledger) as archive:
+        run = _pick_run(archive, run_id)
+        name = archive.name
+    return Trace(
+        f"run `{run}` in `{name}`",
+        run,
+        lambda: _run_chunks(ledger, run),
+        lambda: (line for chunk in _run_chunks(ledger, run) for line in _lines_in(chunk)),
+        lambda demands: _verified(ledger, run, demands),
+    )
+
+
+def _pick_run(archive: "Archive", run_id: str | None) -> str:
+    if run_id is not None:
+        if next(archive.lines(run_id), None) is not None:
+            return run_id
+        raise UsageError(f"there is no run `{run_id}` in `{archive.name}`", hint=_runs_hint(archive))
+    first = list(islice(archive.heads(), 2))
+    if not first:
+        raise UsageError(f"there are no runs in `{archive.name}`")
+    if len(first) > 1:
+        raise UsageError(
+            f"there are several runs in `{archive.name}`", hint=f"choose one with `--run`: {_runs_hint(archive)}"
+        )
+    return first[0].run_id
+
+
+def _runs_hint(archive: "Archive") -> str:
+    runs = sorted(head.run_id for head in islice(archive.heads(), _RUNS_SHOWN + 1))
+    listed = ", ".join(f"`{run}`" for run in runs[:_RUNS_SHOWN])
+    return (f"it has {listed}" if runs else "it has none") + (", and more" if len(runs) > _RUNS_SHOWN else "")
+
+
+def _run_chunks(ledger: str | Dsn, run_id: str) -> Iterator[bytes]:
+    with as_document(), _archive(ledger) as archive:
+        for line in archive.lines(run_id):
+            yield line + b"\n"
+
+
+def _verified(ledger: str | Dsn, run_id: str, demands: "Demands") -> "Verified":
+    from gert.ecosystem.host.runs.verify import check_record  # most traces are files, and need no event loop
+
+    with as_document(), _archive(ledger) as archive:
+        return check_record(archive, run_id, demands)
+
+
+def _file_chunks(path: str) -> Iterator[bytes]:
+    with _reading(path) as file:
+        yield from _chunks_of(file)
+
+
+def _file_lines(path: str) -> Iterator[bytes]:
+    with _reading(path) as file:
+        yield from read_lines(file, MAX_LINE_BYTES)
+
+
+def _chunks_of(file: BinaryIO) -> Iterator[bytes]:
+    while chunk := file.read(_CHUNK):
+        yield chunk
+
+
+def _require_file(path: str) -> None:
+    try:
+        # A pipe or device would block or never end.
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise DocumentError(f"`{path}` is not a regular file", hint="read it from standard input: `-`")
+    except FileNotFoundError:
+        raise UsageError(f"there is no file `{path}`") from None
+    except OSError as problem:
+        raise DocumentError(f"`{path}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
+    except ValueError:
+        raise UsageError(f"`{path}` is not a path") from None
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[BinaryIO]:
+    try:
+        with open(path, "rb") as file:
+            yield file
+    except OSError as problem:
+        raise DocumentError(f"`{path}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
+
+
+@contextmanager
+def as_document() -> Iterator[None]:
+    """A ledger that cannot be read is a document that cannot be read, not a fault of the engine."""
+    try:
+        yield
+    except (Busy, Unavailable):
+        raise  # it may be read, and not now
+    except TraceError as error:
+        raise DocumentError(error.message, hint=error.hint) from error

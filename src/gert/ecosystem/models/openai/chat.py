@@ -1,0 +1,116 @@
+"""OpenAI's chat completions: requests and answers."""
+
+from typing import Any
+
+from gert.ecosystem.models.answers import (
+    Answer,
+    call_item,
+    canonical_arguments,
+    message_item,
+    objects,
+    required_name,
+    text_of,
+)
+from gert.ecosystem.models.conversation import StructuredOutput, answered_call, in_words, messages_of, parameters_of
+from gert.ecosystem.models.errors import malformed, of_event
+from gert.ecosystem.models.prices import Tokens, tokens_of
+from gert.ecosystem.models.schemas import OutputFormat, output_format
+from gert.kernel.agent.ports.model import ModelRequest, OutputT, ToolCall
+from gert.kernel.agent.steps.messages import ChatMessage
+from gert.kernel.foundation.redaction import Redactor
+
+PATH = "/chat/completions"
+# Beside OpenAI's own words those of servers that speak its protocol, in whichever case.
+_STOPPED = {
+    "length": "length", "model_length": "length", "max_tokens": "length",
+    "content_filter": "content_filter", "safety": "content_filter",
+}  # fmt: skip
+_BROKEN_OFF = frozenset({"error", "abort", "insufficient_system_resource"})
+
+
+def body_of(request: ModelRequest[OutputT], structured: StructuredOutput = "schema") -> dict[str, Any]:
+    """The body of a request."""
+    asked = output_format(request.output_schema)
+    messages = [_message(message) for message in messages_of(request)]
+    if structured != "schema":
+        messages.insert(0, {"role": "system", "content": in_words(asked.schema)})
+    body: dict[str, Any] = {"model": request.model, "messages": messages}
+    if structured != "text":
+        body["response_format"] = _response_format(asked, structured)
+    if request.allowed_tools:
+        body["tools"] = [
+            {
+                "type": "function",
+                "function": {"name": tool.name, "description": tool.description, "parameters": parameters_of(tool)},
+            }
+            for tool in request.allowed_tools
+        ]
+    options = request.model_options
+    if options.reasoning_effort is not None:
+        body["reasoning_effort"] = options.reasoning_effort
+    if options.verbosity is not None:
+        body["verbosity"] = options.verbosity
+    return body
+
+
+def _response_format(asked: OutputFormat, structured: StructuredOutput) -> dict[str, Any]:
+    if structured == "json":
+        return {"type": "json_object"}
+    schema = {"name": asked.name, "schema": asked.schema, "strict": asked.strict}
+    return {"type": "json_schema", "json_schema": schema}
+
+
+def _message(message: ChatMessage) -> dict[str, Any]:
+    if message.role == "tool":
+        return {"role": "tool", "tool_call_id": answered_call(message), "content": message.content}
+    said: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.name is not None:
+        said["name"] = message.name
+    if message.role == "assistant" and message.tool_calls:
+        said["content"] = message.content or None
+        said["tool_calls"] = [call.model_dump() for call in message.tool_calls]
+    return said
+
+
+def answer_of(body: dict[str, Any], redactor: Redactor) -> Answer:
+    """Read an answer; its first choice is the one that was asked for."""
+    choice = next(iter(objects(body.get("choices"))), {})
+    finish = text_of(choice.get("finish_reason")).lower()
+    failed = body if body.get("error") else choice
+    if failed.get("error") or finish in _BROKEN_OFF:
+        raise of_event(failed, redactor)  # as gateways say it, with a status of success
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        raise malformed("the model's server answered without a message")
+    text, refusal = content_of(message.get("content")), text_of(message.get("refusal"))
+    calls = tuple(_call(call) for call in objects(message.get("tool_calls")))
+    items = (*([message_item(text)] if text else []), *map(call_item, calls))
+    return Answer(
+        text=text,
+        tool_calls=calls,
+        tokens=tokens_in(body.get("usage")),
+        items=items,
+        response_id=text_of(body.get("id")) or None,
+        model=text_of(body.get("model")) or None,
+        stopped="refusal" if refusal else _STOPPED.get(finish),
+        refusal=refusal,
+    )
+
+
+def tokens_in(usage: object) -> Tokens | None:
+    """The tokens in a usage; None where it does not tell both."""
+    return tokens_of(usage, "prompt_tokens", "completion_tokens")
+
+
+def content_of(content: object) -> str:
+    """A message's text; some servers give it in parts."""
+    if isinstance(content, list):
+        return "".join(text_of(part.get("text")) for part in objects(content))
+    return text_of(content)
+
+
+def _call(call: dict[str, Any]) -> ToolCall:
+    function = call.get("function")
+    function = function if isinstance(function, dict) else {}
+    name = required_name(function.get("name"))
+    return ToolCall(name, canonical_arguments(function.get("arguments", "")), text_of(call.get("id")) or None)

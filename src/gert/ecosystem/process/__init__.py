@@ -1,0 +1,1 @@
+"""Start, feed, capture and end processes: the only place that starts one."""

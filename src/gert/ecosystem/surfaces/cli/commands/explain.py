@@ -1,0 +1,178 @@
+"""`gert explain`: what each step of a runbook touches, how risky that is, and which rule would decide."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+import click
+import msgspec
+
+from gert.ecosystem.host.policy.explain_runbook import ExplainedPreview, ExplainedStep, explain_whole
+from gert.ecosystem.host.run.boundary import Crossing
+from gert.ecosystem.surfaces.cli.render.output import say, say_json, say_pair, say_table
+from gert.kernel.foundation.duration import format_duration
+from gert.kernel.governance.contract import Contract
+from gert.kernel.governance.decide import Decision
+from gert.kernel.governance.explain import PolicyMatch
+from gert.kernel.governance.parameter import Parameter
+
+RISK_COLOURS: Final = {"low": "green", "medium": "yellow", "high": "red", "critical": "bright_red"}
+VERDICT_COLOURS: Final = {"allow": "green", "require-approval": "yellow", "deny": "red"}
+
+
+@click.command(epilog="Example: gert explain runbooks/pod-restart.yaml delete_pod --policy production.policy.yaml")
+@click.argument("runbook", metavar="RUNBOOK")
+@click.argument("step", required=False, metavar="[STEP]")
+@click.option(
+    "--policy", "policies", multiple=True, metavar="FILE", help="Also apply a policy file or folder; may be repeated."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def command(runbook: str, step: str | None, policies: tuple[str, ...], as_json: bool) -> int:
+    """Show the resolved contract of every step of RUNBOOK, its risk, and the rule that would decide.
+
+    With STEP, show that step in full: its inputs and outputs, and every rule that was considered.
+    The project's `policies` apply as well. Nothing is executed.
+    """
+    found = explain_whole(runbook, step, policies)
+    if as_json:
+        crossings = {"crossings": [msgspec.to_builtins(each) for each in found.crossings]} if step is None else {}
+        name = found.program.runbook.meta.name
+        say_json({"runbook": name, "steps": [each.as_json() for each in found.steps], **crossings})
+    elif step is not None:
+        for each in found.steps:
+            _detail(each)
+    elif not found.steps:
+        say("no step of this runbook has a contract: nothing is executed")
+    else:
+        _table(found.steps)
+        for each in found.steps:
+            if each.preview is not None:
+                say_pair("preview", f"{each.name}: {_preview(each.preview)}")
+    if found.crossings and not as_json:
+        _crossings(found.crossings)
+    return 0
+
+
+def _crossings(crossings: list[Crossing]) -> None:
+    """What enters and leaves without a step."""
+    say()
+    say_table(
+        ["without a step", "", "from or to", "effect", "decision"],
+        [
+            [
+                (each.direction, None),
+                (each.what, None),
+                (each.place, None),
+                (each.effect, None),
+                (each.refusal or "allow", VERDICT_COLOURS["deny" if each.refusal else "allow"]),
+            ]
+            for each in crossings
+        ],
+    )
+
+
+def _table(explained: list[ExplainedStep]) -> None:
+    say_table(
+        ["step", "does", "effects", "writes", "promises", "risk", "decision", "by rule"],
+        [
+            [
+                (each.name, None),
+                (each.target or each.step.type, None),
+                (_effects(each.contract), None),
+                (", ".join(sorted(each.contract.writes)) or "-", None),
+                (_promises(each.contract), None),
+                (each.explanation.risk.word, RISK_COLOURS[each.explanation.risk.word]),
+                (
+                    each.explanation.decision.verdict.word,
+                    VERDICT_COLOURS[each.explanation.decision.verdict.word],
+                ),
+                (_rules(each.explanation.decision), None),
+            ]
+            for each in explained
+        ],
+    )
+
+
+def _detail(each: ExplainedStep) -> None:
+    contract, explanation = each.contract, each.explanation
+    decision = explanation.decision
+    say_pair("step", f"{each.name} ({' '.join(filter(None, (each.step.type, each.target)))})")
+    if each.step.description is not None:
+        say_pair("about", each.step.description.source)
+    say_pair("effects", _effects(contract))
+    say_pair("reads", ", ".join(sorted(contract.reads)) or "-")
+    say_pair("writes", ", ".join(sorted(contract.writes)) or "-")
+    say_pair("promises", _promises(contract))
+    say_pair("risk", f"{explanation.risk.word}: {explanation.reason}", RISK_COLOURS[explanation.risk.word])
+    verdict = f"{decision.verdict.word}: {decision.rule or 'no rule matches'}"
+    say_pair("decision", verdict, VERDICT_COLOURS[decision.verdict.word])
+    _say_list("needs", list(_needs(decision)))
+    _say_list("inputs", [f"{name}: {_parameter(parameter)}" for name, parameter in contract.inputs.items()])
+    _say_list("outputs", [f"{name}: {_parameter(parameter)}" for name, parameter in contract.outputs.items()])
+    if each.preview is not None:
+        say_pair("preview", _preview(each.preview))
+    # A step that adds to the contract of its tool is judged by both (ADR 0010).
+    judged_twice = any(match.of_tool for match in explanation.policies)
+    whose = {False: "for the step: ", True: "for its tool alone: "} if judged_twice else {False: ""}
+    rules = [f"{whose[match.of_tool]}{line}" for match in explanation.policies for line in _considered(match)]
+    _say_list("rules", rules)
+
+
+def _preview(preview: ExplainedPreview) -> str:
+    """A preview with its command and contract; a template is shown as it is written."""
+    command = " ".join(preview.command)
+    refusal = f"; not run: {preview.refusal}" if preview.refusal is not None else ""
+    return f"{command} (effects {_effects(preview.contract)}, writes nothing){refusal}"
+
+
+def _say_list(title: str, lines: list[str]) -> None:
+    for index, line in enumerate(lines):
+        say_pair(title if index == 0 else "", line)
+
+
+def _needs(decision: Decision) -> Iterator[str]:
+    """What an approval asks for, and what holds beside the verdict."""
+    for key, value in decision.summary().items():
+        if key in {"decision", "rules"}:
+            continue
+        shown = format_duration(timedelta(seconds=value)) if key == "approval_timeout" else _written(value)
+        yield f"{key.replace('_', ' ')}: {shown}"
+
+
+def _written(value: object) -> str:
+    if isinstance(value, list):
+        return "; ".join(_written(each) if isinstance(each, list) else str(each) for each in value)
+    return "yes" if value is True else str(value)
+
+
+def _considered(match: PolicyMatch) -> Iterator[str]:
+    for considered in match.considered:
+        why = f"no: {considered.failed}" if considered.failed else f"matches, {match.verdict.word}"
+        why = "matches, serialize" if considered.goes_on else why
+        yield f"{considered.rule}: {why}"
+    if not match.considered:
+        yield f"{match.policy}: no rules"
+
+
+def _effects(contract: Contract) -> str:
+    return "undeclared" if contract.effects is None else ", ".join(sorted(contract.effects)) or "none"
+
+
+def _promises(contract: Contract) -> str:
+    kept = [name for name in ("deterministic", "idempotent") if getattr(contract, name)]
+    return ", ".join(kept) or "-"
+
+
+def _rules(decision: Decision) -> str:
+    return "; ".join(rule.short for rule in sorted(decision.rules)) or "no rule matches"
+
+
+def _parameter(parameter: Parameter) -> str:
+    words: list[str] = [parameter.type]
+    if parameter.must_be_given:
+        words.append("required")
+    if parameter.has_default and not parameter.secret:
+        words.append(f"default {parameter.default!r}")
+    if parameter.secret:
+        words.append("secret")
+    return ", ".join(words) + (f" - {parameter.description}" if parameter.description else "")

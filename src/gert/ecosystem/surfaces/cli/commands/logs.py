@@ -1,0 +1,107 @@
+"""`gert logs`: what the steps of a run printed."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import click
+
+from gert.ecosystem.host.runs.listing import Runs
+from gert.ecosystem.host.runs.logs import Logs, Piece, merged
+from gert.ecosystem.surfaces.cli.live.interrupt import stopping
+from gert.ecosystem.surfaces.cli.render.output import say
+from gert.ecosystem.surfaces.cli.render.run_arguments import kept, open_runs
+from gert.errors import UsageError
+from gert.kernel.foundation.text import printable
+
+LOOK: Final = 0.3
+"""Seconds between two looks at a run that is followed."""
+
+
+@click.command(name="logs", epilog="Example: gert logs 20260228-1430 check --follow")
+@click.option("--follow", "-f", is_flag=True, help="Show new output until the run ends or waits, or Ctrl-C.")
+@click.argument("run_id", metavar="RUN")
+@click.argument("step", required=False, metavar="[STEP]")
+@kept
+def command(
+    run_id: str,
+    step: str | None,
+    follow: bool,
+    state_dir: str | None,
+    db: str | None,
+    dsn: str | None,
+    as_json: bool,
+) -> int:
+    """Show what the steps of a run printed, on standard output and standard error.
+
+    RUN is the id of a run; a unique prefix is enough. STEP is the id or the path of a step (default: all). Output is
+    redacted, and of each stream the last part is kept. A step that runs longer than half a second is shown while it
+    runs. With --json each piece of output is one JSON document on a line.
+    """
+    with open_runs(state_dir, db, dsn) as runs:
+        found = runs.find(run_id)
+        entry = runs.entry(found)
+        if entry.kind == "agent":
+            raise UsageError(f"run `{found}` is an agent run", hint=f"`gert run tail {found}` shows its events")
+        logs = Logs(runs.archive, found, step)
+        page = _Page(as_json=as_json)
+        for pieces in _followed(runs, found, logs) if follow else iter([merged(logs.read())]):
+            for piece in pieces:
+                page.show(piece)
+        if not page.is_empty:
+            return 0
+        logs.require_step()
+        if not as_json:
+            say(f"no step of run {found} has printed anything")
+    return 0
+
+
+def _followed(runs: Runs, run_id: str, logs: Logs) -> Iterator[list[Piece]]:
+    """New output as it comes, until no process drives the run, or Ctrl-C."""
+    with stopping() as stop:
+        while True:
+            # Looked at first: what a process wrote before it ended is read once more.
+            goes_on = not stop.is_set() and runs.archive.is_held(run_id)
+            yield merged(logs.read())
+            if not goes_on:
+                return
+            stop.wait(LOOK)
+
+
+class _Page:
+    """Shows pieces under the name of their step, which is repeated only where another one came between."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._last: tuple[str, str] | None = None
+        self.is_empty = True
+
+    def show(self, piece: Piece) -> None:
+        self.is_empty = False
+        if self._as_json:
+            # As ASCII: a terminal must not act on what a tool printed.
+            say(json.dumps(_document(piece), separators=(",", ":")))
+            return
+        place = (piece.step, piece.stream)
+        if place != self._last or (piece.request and not piece.is_running):
+            say(click.style(f"▸ {printable(piece.step)}  {_about(piece)}", fg="cyan"))
+        self._last = place
+        for line in piece.text.removesuffix("\n").split("\n"):
+            say(printable(line.removesuffix("\r")))
+
+
+def _about(piece: Piece) -> str:
+    ended = "running" if piece.is_running else f"exit {piece.exit_code}"
+    known = piece.is_running or piece.exit_code is not None
+    return f"{piece.stream} ({ended})" if known else piece.stream
+
+
+def _document(piece: Piece) -> dict[str, Any]:
+    return {
+        "step": piece.step,
+        "request": piece.request or None,
+        "stream": piece.stream,
+        "running": piece.is_running,
+        "exit_code": piece.exit_code,
+        "text": piece.text,
+    }

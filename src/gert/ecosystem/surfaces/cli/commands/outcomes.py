@@ -1,0 +1,186 @@
+"""`gert outcomes`: what recorded runs came to, by runbook."""
+
+import os
+import sys
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, Final
+
+import click
+
+from gert.ecosystem.host.runs.outcome_scan import Scan
+from gert.ecosystem.host.runs.outcomes import Places, places_for
+from gert.ecosystem.surfaces.cli.live.progress import progress
+from gert.ecosystem.surfaces.cli.render.outcome_rows import write_rows
+from gert.ecosystem.surfaces.cli.render.outcome_text import say_runbooks
+from gert.ecosystem.surfaces.cli.render.output import plural, say
+from gert.errors import InputError, UsageError
+from gert.kernel.events.envelope import format_timestamp
+from gert.kernel.events.outcomes import OutcomeReport, Selection, distinct
+from gert.kernel.foundation.duration import parse_duration
+from gert.kernel.foundation.names import did_you_mean
+from gert.kernel.foundation.text import printable
+
+ALL: Final = "all"
+MODES: Final = (ALL, "real", "replay", "dry-run", "probe")
+MOST_SHOWN: Final = 5
+PASSED_OVER: Final = {
+    "mode": ("in another mode", "`--mode all` counts every run"),
+    "period": ("outside the period", "`--since` and `--until` set the period"),
+    "runbook": ("of another runbook", "leave out `--runbook` to see all of them"),
+}
+
+
+@click.command(epilog="Example: gert outcomes --since 7d --runbook service-health-check")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option("--since", metavar="WHEN", help="Runs that began since: 7d, 24h, 2026-02-28 or a timestamp.")
+@click.option("--until", metavar="WHEN", help="Runs that began until then; a day counts to its end. Days are UTC.")
+@click.option("--runbook", metavar="NAME", help="Runs of this runbook only.")
+@click.option("--mode", type=click.Choice(MODES), default="real", show_default=True, help="Runs of this mode.")
+@click.option("--db", metavar="FILE", help="Read the runs in this SQLite ledger.")
+@click.option("--dsn", metavar="DSN", help="Read those in this Postgres ledger; env:NAME for a variable.")
+@click.option("--state-dir", metavar="DIR", help="Where runs are kept; the project or your state folder otherwise.")
+@click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print one row per run instead.")
+def command(
+    paths: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    runbook: str | None,
+    mode: str,
+    db: str | None,
+    dsn: str | None,
+    state_dir: str | None,
+    as_json: bool,
+    as_csv: bool,
+) -> int:
+    """Show what runs came to, by runbook.
+
+    PATH is a trace, or a folder of them. Without one, traces are looked for in the configured folder
+    (GERT_TRACES_DIR, or `traces.dir` of the project) and among the runs of the state directory.
+    A run is taken at its word: `gert trace verify` is what checks one.
+    """
+    if as_json and as_csv:
+        raise UsageError("expected `--json` or `--csv`, found both")
+    now = datetime.now(UTC)
+    selection = Selection(
+        since=_moment(since, now),
+        until=_moment(until, now, end_of_day=True),
+        runbook=runbook,
+        mode=None if mode == ALL else mode,
+    )
+    if selection.since is not None and selection.until is not None and selection.since >= selection.until:
+        raise UsageError("`--since` is not before `--until`")
+    places = places_for(paths, db, state_dir, os.getcwd(), os.environ, dsn)
+    report = OutcomeReport()
+    # Rows that appear on the same terminal are progress enough.
+    with progress(wanted=not (as_csv and sys.stdout is not None and sys.stdout.isatty())) as reading:
+        scan = Scan(selection, reading.on_read)
+        runs = distinct(scan.runs(places))
+        if as_csv:
+            write_rows(runs, sys.stdout)
+        else:
+            for run in runs:
+                report.add(run)
+    if as_json:
+        _say_json(_document(report, scan, places, selection))
+        return 0
+    if report.runs:
+        say_runbooks(report.runbooks, _duration(since) if until is None else None)
+    elif not as_csv:
+        _say_nothing(scan, places, runbook)
+    _note(scan)
+    return 0
+
+
+def _moment(text: str | None, now: datetime, *, end_of_day: bool = False) -> datetime | None:
+    """A moment as people name it: so long ago, a day, or a timestamp."""
+    if text is None:
+        return None
+    if _duration(text) is not None:
+        return now - parse_duration(text)
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return _timestamp(text)
+    midnight = datetime.combine(day, time(), UTC)
+    return midnight + timedelta(days=1) if end_of_day and day < date.max else midnight
+
+
+def _timestamp(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"`{text}` is neither a duration nor a date",
+            hint="write for example `7d`, `24h`, `2026-02-28` or `2026-02-28T14:30:00Z`",
+        ) from None
+
+
+def _duration(text: str | None) -> str | None:
+    """The text, if it is a duration."""
+    if text is None:
+        return None
+    try:
+        parse_duration(text)
+    except InputError:
+        return None
+    return text
+
+
+def _say_nothing(scan: Scan, places: Places, runbook: str | None) -> None:
+    passed = scan.passed_over
+    if not passed:
+        say(f"No runs found in {', '.join(map(printable, places.names))}.")
+        _hint("`gert exec` records every run; name traces, a folder of them, or a database with `--db` or `--dsn`")
+        return
+    said = ", ".join(f"{count} {PASSED_OVER[why][0]}" for why, count in sorted(passed.items()))
+    say(f"No runs to count: of {plural(passed.total(), 'run')} found, {said}.")
+    guess = did_you_mean(runbook, sorted(scan.other_runbooks)) if runbook is not None else None
+    if guess is not None:
+        _hint(f"did you mean `--runbook {guess}`?")
+    else:
+        _hint(PASSED_OVER[max(passed, key=lambda why: (passed[why], why))][1])
+
+
+def _hint(text: str) -> None:
+    say(f"  {click.style('hint:', fg='cyan')} {printable(text)}")
+
+
+def _note(scan: Scan) -> None:
+    """What was not counted, on standard error."""
+    label = click.style("note:", fg="yellow")
+    for each in scan.skipped[:MOST_SHOWN]:
+        click.echo(f"{label} `{printable(each.file)}` was passed over: {printable(each.reason)}", err=True)
+    more = scan.skipped_count - MOST_SHOWN
+    if more > 0:
+        click.echo(f"{label} {plural(more, 'more file')} passed over: `--json` says why", err=True)
+    if scan.unreadable:
+        lines = f"{plural(scan.unreadable, 'line')} of traces cannot be read"
+        click.echo(f"{label} {lines}: `gert trace verify FILE` says more", err=True)
+
+
+def _document(report: OutcomeReport, scan: Scan, places: Places, selection: Selection) -> dict[str, Any]:
+    return {
+        "runs": report.runs,
+        "since": None if selection.since is None else format_timestamp(selection.since),
+        "until": None if selection.until is None else format_timestamp(selection.until),
+        "runbook": selection.runbook,
+        "mode": selection.mode or ALL,
+        "places": list(places.names),
+        "traces": scan.traces,
+        "runbooks": [each.as_data() for each in report.runbooks],
+        "passed_over": {why: scan.passed_over[why] for why in PASSED_OVER},
+        "skipped": {
+            "count": scan.skipped_count,
+            "files": [{"file": each.file, "reason": each.reason} for each in scan.skipped],
+        },
+        "unreadable_lines": scan.unreadable,
+    }
+
+
+def _say_json(document: dict[str, Any]) -> None:
+    import json
+
+    # As ASCII: a terminal must not act on what stands in a trace.
+    say(json.dumps(document, indent=2))

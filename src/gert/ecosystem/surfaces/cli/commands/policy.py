@@ -1,0 +1,165 @@
+"""`gert policy`: test policies against cases, and explain what they say."""
+
+import time
+from typing import Any
+
+import click
+import msgspec
+
+from gert.ecosystem.surfaces.cli.render.output import plural, say, say_json
+from gert.errors import UsageError
+
+EXIT_PASSED, EXIT_FAILED = 0, 1
+
+
+@click.group(epilog="Example: gert policy test policies/ --coverage")
+def command() -> None:
+    """Test policies, and explain them.
+
+    Policies that GERT_POLICY, the settings or --policy name are the floor under every run: a runbook can ask for
+    more, never for less. Here they are looked at by themselves.
+    """
+
+
+@command.command(name="test", epilog="Example: gert policy test policies/ --coverage --junit report.xml")
+@click.argument("names", nargs=-1, metavar="[FILES|DIRS]...")
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="FILE",
+    help="A policy, or a folder of them, on top of the tests' own.",
+)
+@click.option("--coverage", is_flag=True, help="Show which rules no case reaches.")
+@click.option("--fail-fast", is_flag=True, help="Stop at the first failure.")
+@click.option("--junit", "junit_file", metavar="FILE", help="Write a JUnit report, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--verbose", "-v", is_flag=True, help="Show every difference of a case that fails.")
+def test(
+    names: tuple[str, ...],
+    policies: tuple[str, ...],
+    coverage: bool,
+    fail_fast: bool,
+    junit_file: str | None,
+    as_json: bool,
+    verbose: bool,
+) -> int:
+    """Hold policies against cases: contracts, and what is to be decided about them.
+
+    FILES are policy tests; in DIRS every `*.policy-test.yaml` is found. Only the policies a test names and those given
+    with --policy count, so a test ends the same everywhere.
+    Exits with 0 when everything passed, 1 when something did not, 2 when it was called wrongly.
+    """
+    from gert.ecosystem.host.policy.policy_tests import JudgedCase, PolicySuite, find_policy_tests
+    from gert.ecosystem.surfaces.cli.render.policy_text import coverage_lines
+    from gert.ecosystem.surfaces.cli.render.suite_report import Report, junit
+
+    files = find_policy_tests(names or (".",))
+    if not files:
+        where = ", ".join(f"`{name}`" for name in names) or "this folder"
+        raise UsageError(f"there are no policy tests in {where}", hint="they are called `*.policy-test.yaml`")
+    suite = PolicySuite(files, policies)
+    report = Report(quiet=as_json, verbose=verbose)
+    cases: list[JudgedCase] = []
+    started = time.perf_counter()
+    for case in suite.run():
+        cases.append(case)
+        report.tested(case.tested)
+        if fail_fast and case.tested.verdict != "passed":
+            report.stopped = True
+            break
+    report.seconds = time.perf_counter() - started
+    if junit_file is not None:
+        _write(junit_file, junit(report))
+    covered = suite.coverage() if coverage else []
+    if as_json:
+        document = report.as_json(coverage=False) | {"tests": [_case_json(case) for case in cases]}
+        del document["skipped"], document["updated"]
+        say_json(document | ({"coverage": [_covered_json(each) for each in covered]} if coverage else {}))
+    else:
+        for line in (*coverage_lines(covered), *report.summary(coverage=False)):
+            say(line)
+    return EXIT_PASSED if report.is_passed else EXIT_FAILED
+
+
+@command.command(epilog="Example: gert policy explain production.policy.yaml --tool tools/kubectl.tool.yaml")
+@click.argument("names", nargs=-1, required=True, metavar="FILES|DIRS...")
+@click.option(
+    "--runbook", metavar="FILE", help="What is decided about each step of this runbook, its own rules included."
+)
+@click.option("--tool", metavar="FILE", help="What is decided about each action of this tool.")
+@click.option("--contract", metavar="YAML", help="What is decided about this contract: `{effects: [network]}`.")
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def explain(names: tuple[str, ...], runbook: str | None, tool: str | None, contract: str | None, as_json: bool) -> int:
+    """Say in words what policies demand, rule by rule; or what they decide about something, and why.
+
+    With --runbook the rest of its floor counts as well, as it would in a run. Nothing is executed.
+    """
+    from gert.ecosystem.host.policy import explain_policy as host
+    from gert.ecosystem.surfaces.cli.render import policy_text as text
+
+    if sum(each is not None for each in (runbook, tool, contract)) > 1:
+        raise UsageError("only one thing is explained at a time", hint="give --runbook, --tool or --contract")
+    sources = host.policies_named(names)
+    rulings: list[host.Ruling] | None = None
+    if runbook is not None:
+        rulings = host.rulings_on_runbook(runbook, names)
+    elif tool is not None:
+        rulings = host.rulings_on_tool(tool, sources)
+    elif contract is not None:
+        rulings = [host.ruling_on_contract(contract, sources)]
+    if as_json:
+        found = [text.policy_json(source) for source in sources]
+        say_json(
+            {"policies": found} | ({"decisions": [each.as_json() for each in rulings]} if rulings is not None else {})
+        )
+    elif rulings is None:
+        _say_blocks([list(text.policy_lines(source)) for source in sources])
+    elif not rulings:
+        say("no step of this runbook has a contract: nothing is executed")
+    else:
+        _say_blocks([list(text.ruling_lines(each)) for each in rulings])
+        if len(rulings) > 1:
+            say()
+            say(_counted([each.explanation.decision.verdict.word for each in rulings]))
+    return EXIT_PASSED
+
+
+def _say_blocks(blocks: list[list[str]]) -> None:
+    for index, block in enumerate(blocks):
+        if index:
+            say()
+        for line in block:
+            say(line)
+
+
+def _counted(verdicts: list[str]) -> str:
+    counts = {word: verdicts.count(word) for word in ("allow", "require-approval", "deny")}
+    shown = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    return f"{plural(len(verdicts), 'decision')}: {shown}"
+
+
+def _case_json(case: Any) -> dict[str, Any]:
+    """A case, its file and its decision under their own names."""
+    said = msgspec.to_builtins(case.tested, enc_hook=str)
+    kept = {name: value for name, value in said.items() if name not in {"runbook", "scenario", "folder", "outcome"}}
+    found: dict[str, Any] = {"file": case.tested.runbook, "line": case.line, "case": case.tested.scenario, **kept}
+    if case.judged is not None:
+        judged = case.judged
+        found["found"] = {"risk": judged.risk.risk.word, **judged.decision.summary(), "reasons": list(judged.reasons)}
+    return found
+
+
+def _covered_json(covered: Any) -> dict[str, Any]:
+    part = covered.rules
+    rules = {"reached": part.reached, "total": part.total, "missed": list(part.missed)}
+    return {"policy": covered.policy, "file": covered.file, "complete": not part.missed, "rules": rules}
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as problem:
+        why = (problem.strerror or str(problem)).lower()
+        raise UsageError(f"the report cannot be written to `{path}`: {why}") from None

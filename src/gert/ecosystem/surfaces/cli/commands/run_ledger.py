@@ -1,0 +1,156 @@
+"""`gert run status|verify|summaries|artifacts|export`: what a record holds, and whether it is what was written."""
+
+import os
+from contextlib import closing
+from typing import Any
+
+import click
+
+from gert.ecosystem.host.config.trace_keys import verification_keys, where
+from gert.ecosystem.host.runs.details import MOST_SUMMARIES, agent_facts, artifact_facts, status_facts, summary_facts
+from gert.ecosystem.host.runs.verify import Demands, Verified, check_run_of
+from gert.ecosystem.surfaces.cli.commands.trace import write_out
+from gert.ecosystem.surfaces.cli.render.output import complain, say, say_json, say_table
+from gert.ecosystem.surfaces.cli.render.run_arguments import of_run, open_runs
+from gert.ecosystem.surfaces.cli.render.run_text import COLOURS
+from gert.ecosystem.surfaces.cli.render.text import BAD, GOOD, LONGEST_NAME, clip, value_text
+
+
+@click.command(name="status", epilog="Example: gert run status 20260228-1430")
+@of_run
+def status(run_id: str, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool) -> int:
+    """Say how a run stands, and what it waits for."""
+    with open_runs(state_dir, db, dsn) as runs:
+        entry = runs.entry(runs.find(run_id))
+    facts = status_facts(entry)
+    if as_json:
+        say_json(facts)
+        return 0
+    say(f"run {clip(facts['run_id'], 2 * LONGEST_NAME)}: {click.style(facts['status'], fg=COLOURS[facts['status']])}")
+    rows = {
+        "tenant": facts["tenant_id"],
+        "events": f"{facts['last_event_seq']}, the last `{facts['last_event_type']}` at {facts['updated_at']}",
+        "paused for": ", ".join(agent_facts(entry).get("pauses", ())) or None,
+        "waits for": facts["blocked_on"],
+        "because": facts["failure_reason"],
+    }
+    for title, value in rows.items():
+        if value is not None:
+            say(f"  {title}:".ljust(14) + clip(str(value)))
+    return 0
+
+
+@click.command(name="verify-ledger", epilog="Example: gert run verify-ledger triage-1 --db agents.db")
+@click.option("--key-id", metavar="ID", help="Demand a signature by this key.")
+@click.option("--require-signature", is_flag=True, help="Demand a signature, by any key that is set.")
+@of_run
+def verify(
+    run_id: str,
+    key_id: str | None,
+    require_signature: bool,
+    state_dir: str | None,
+    db: str | None,
+    dsn: str | None,
+    as_json: bool,
+) -> int:
+    """Check that the record of a run is whole and unchanged: `valid`, or `invalid` and why on standard error.
+
+    Keys come from the environment as for `gert trace verify`; where one is set, a record that nobody signed is not
+    valid. Exits with 0 where the record is valid, 1 where it is not, 2 where there is no such run, 4 where a server
+    cannot be asked.
+    """
+    demands = Demands(verification_keys(os.environ, key_id), key_id, require_signature)
+    with open_runs(state_dir, db, dsn) as runs:
+        found = check_run_of(runs, runs.find(run_id), demands)
+    if as_json:
+        say_json(_document(found))
+    else:
+        say(click.style("valid", fg=GOOD) if found.valid else click.style("invalid", fg=BAD))
+        for reason in found.reasons:
+            complain(reason)
+        if (require_signature or key_id is not None) and not len(demands.keys):
+            complain("no key to verify with is set", where(key_id))
+    return 0 if found.valid else 1
+
+
+@click.command(name="summaries", epilog="Example: gert run summaries triage-1 --type task_progress --db agents.db")
+@click.option("--type", "summary_type", metavar="TYPE", help="Only summaries of this type.")
+@click.option(
+    "--limit", type=click.IntRange(1, 100_000), default=MOST_SUMMARIES, show_default=True, help="How many at most."
+)
+@of_run
+def summaries(
+    run_id: str,
+    summary_type: str | None,
+    limit: int,
+    state_dir: str | None,
+    db: str | None,
+    dsn: str | None,
+    as_json: bool,
+) -> int:
+    """Show what an agent run noted to find it again, the newest first."""
+    with open_runs(state_dir, db, dsn) as runs:
+        found = runs.find(run_id)
+        noted = summary_facts(runs.archive, found, summary_type, limit)
+    if as_json:
+        say_json({"run_id": found, "summaries": noted})
+    elif noted:
+        rows = [
+            [
+                (str(each["seq"]), None),
+                (clip(each["summary_type"], LONGEST_NAME), None),
+                (clip(each["step_key"] or "", LONGEST_NAME), None),
+                (value_text(each["summary"]), None),
+            ]
+            for each in noted
+        ]
+        say_table(("seq", "type", "step", "summary"), rows)
+    else:
+        say("there are no such summaries")
+    return 0
+
+
+@click.command(name="artifacts", epilog="Example: gert run artifacts triage-1 --db agents.db")
+@of_run
+def artifacts(run_id: str, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool) -> int:
+    """Show the newest value of each artifact of an agent run."""
+    with open_runs(state_dir, db, dsn) as runs:
+        found = runs.find(run_id)
+        held = artifact_facts(runs.archive, found)
+    if as_json:
+        say_json({"run_id": found, "artifacts": held})
+    elif held:
+        rows = [[(clip(key, LONGEST_NAME), None), (value_text(value), None)] for key, value in held.items()]
+        say_table(("artifact", "value"), rows)
+    else:
+        say("there are no artifacts")
+    return 0
+
+
+@click.command(name="export", epilog="Example: gert run export 20260228-1430 --output run.jsonl")
+@click.option("--output", "-o", metavar="FILE", help="Write to this new file instead of standard output.")
+@of_run
+def export(
+    run_id: str, output: str | None, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool
+) -> int:
+    """Give the JSONL of a run, byte for byte as it was recorded; it is JSON with --json and without."""
+    with open_runs(state_dir, db, dsn) as runs:
+        found = runs.find(run_id)
+        with closing(runs.archive.lines(found)) as lines:
+            write_out((line + b"\n" for line in lines), output)
+    return 0
+
+
+def _document(found: Verified) -> dict[str, Any]:
+    return {
+        "run_id": found.run_id,
+        "valid": found.valid,
+        "proven": found.proven,
+        "kind": found.kind,
+        "events": found.events,
+        "signed_by": found.signed_by,
+        "checks": [
+            {"number": check.number, "name": check.name, "passed": check.passed, "reason": check.reason}
+            for check in found.checks
+        ],
+    }

@@ -1,0 +1,150 @@
+"""`gert validate`: check documents and say everything that is wrong with them, at its place."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import click
+
+from gert.ecosystem.host.config.workspace import Checked, Workspace
+from gert.ecosystem.surfaces.cli.render.output import plural, say, say_json
+from gert.kernel.foundation.text import printable
+from gert.kernel.runbook.document import DOCUMENT_KINDS
+from gert.kernel.runbook.finding import Finding, Severity
+from gert.kernel.runbook.reader import DEFAULT_LIMITS
+
+COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "blue"}
+STDIN: Final = "-"
+WIDEST_LINE: Final = 160
+
+
+@click.command(epilog="Example: gert validate runbooks/ tools/curl.tool.yaml --strict")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "sarif"]),
+    default="text",
+    help="How to print the findings.",
+)
+@click.option("--strict", is_flag=True, help="Let warnings fail the check, too.")
+@click.option("--quiet", "-q", is_flag=True, help="Print findings only.")
+@click.option(
+    "--kind",
+    type=click.Choice(list(DOCUMENT_KINDS)),
+    help="Take FILE to be of this kind instead of detecting it.",
+)
+def command(files: tuple[str, ...], as_json: bool, form: str, strict: bool, quiet: bool, kind: str | None) -> int:
+    """Check runbooks, tools, policies, projects, scenarios and tests.
+
+    FILE may be a folder: every gert document in it is checked. `-` reads a document from standard input.
+    Exits with 0 when all are valid, 1 when one is not, 2 when FILE does not exist.
+    """
+    found = _check(files, kind)
+    if as_json or form != "text":
+        checked = list(found)
+        counted = Counter(finding.severity for each in checked for finding in each.findings)
+        ok = _is_ok(counted, strict=strict)
+        if as_json or form == "json":
+            say_json(_report(checked, counted, ok=ok))
+        else:
+            from gert.ecosystem.surfaces.cli.render.sarif import sarif
+
+            say_json(sarif(checked))
+    else:
+        ok = _is_ok(_print(found, quiet=quiet), strict=strict)
+    return 0 if ok else 1
+
+
+def _is_ok(counted: Counter[Severity], *, strict: bool) -> bool:
+    return not counted[Severity.ERROR] and not (strict and counted[Severity.WARNING])
+
+
+def _check(files: tuple[str, ...], kind: str | None) -> Iterator[Checked]:
+    workspace = Workspace()
+    for file in files:
+        if file == STDIN:
+            source = sys.stdin.buffer.read(DEFAULT_LIMITS.size + 1)
+            yield workspace.check("<stdin>", source=source, kind=kind)
+        elif kind is not None:
+            yield workspace.check(file, kind=kind)
+        else:
+            yield from workspace.check_all([file])
+
+
+def _report(checked: list[Checked], counted: Counter[Severity], *, ok: bool) -> dict[str, Any]:
+    return {
+        "valid": ok,
+        "files": [
+            {
+                "file": each.file,
+                "kind": each.document.kind,
+                "valid": each.document.is_sound,
+                "findings": [finding.as_json() for finding in each.findings],
+                "secrets": [
+                    {"env": need.env, "required": need.required, "present": need.present} for need in each.secrets
+                ],
+            }
+            for each in checked
+        ],
+        "summary": {f"{severity.word}s": counted[severity] for severity in reversed(Severity)},
+    }
+
+
+def _print(found: Iterable[Checked], *, quiet: bool) -> Counter[Severity]:
+    """Print each file as soon as it is checked, and keep only the count: a folder may hold thousands."""
+    counted: Counter[Severity] = Counter()
+    files = 0
+    for each in found:
+        files += 1
+        counted.update(finding.severity for finding in each.findings)
+        for finding in each.findings:
+            if not (quiet and finding.severity is Severity.NOTE):
+                _print_finding(each, finding)
+        if not quiet:
+            _print_verdict(each)
+    if not quiet and files > 1:
+        said = f"{plural(counted[Severity.ERROR], 'error')}, {plural(counted[Severity.WARNING], 'warning')}"
+        say(f"{plural(files, 'file')}: {said}")
+    return counted
+
+
+def _print_verdict(each: Checked) -> None:
+    mark = click.style("✓", fg="green") if each.document.is_sound else click.style("✗", fg="red")
+    say(f"{mark} {printable(each.file)} ({each.document.kind})")
+    for verb, is_required in (("requires", True), ("can use", False)):
+        if needs := [need for need in each.secrets if need.required is is_required]:
+            listed = ", ".join(f"{need.env} ({_presence(need.present)})" for need in needs)
+            say(f"  {verb} {plural(len(needs), 'secret')}: {listed}")
+
+
+def _presence(present: bool | None) -> str:
+    return {True: "set", False: "missing", None: "unknown"}[present]
+
+
+def _print_finding(each: Checked, finding: Finding) -> None:
+    colour = COLOURS[finding.severity]
+    place = f"{printable(each.file)}:{finding.line}:{finding.column}"
+    label = click.style(f"{finding.severity.word}[{finding.rule}]", fg=colour, bold=True)
+    say(f"{click.style(place, bold=True)}: {label}: {printable(finding.message)}")
+    source = printable(each.document.tree.source_line(finding.line).replace("\t", " "))
+    if source.strip():
+        # A line may be megabytes long; show the part around the column.
+        start = max(0, finding.column - WIDEST_LINE // 2)
+        number = str(finding.line)
+        say(f"  {number} | {source[start : start + WIDEST_LINE]}")
+        before = " " * _columns(source[start : finding.column - 1])
+        say(f"  {' ' * len(number)} | {before}{click.style('^', fg=colour, bold=True)}")
+    if finding.hint:
+        say(f"  {' ' * len(str(finding.line))} = {click.style('hint:', fg='cyan')} {printable(finding.hint)}")
+
+
+def _columns(text: str) -> int:
+    """How many columns of a terminal a text takes: wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text)

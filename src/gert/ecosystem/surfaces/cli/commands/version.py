@@ -1,0 +1,18 @@
+"""`gert version`: which gert this is."""
+
+import click
+
+from gert._version import __version__
+from gert.ecosystem.host.config.version import commit, version_line
+from gert.ecosystem.surfaces.cli.render.output import say, say_json
+
+
+@click.command(epilog="Example: gert version --json")
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def command(as_json: bool) -> int:
+    """Print the version and the commit gert was built from."""
+    if as_json:
+        say_json({"version": __version__, "commit": commit()})
+    else:
+        say(version_line())
+    return 0

@@ -1,0 +1,222 @@
+"""`gert watch`: run a runbook again and again, one line for each run."""
+
+import asyncio
+import json
+import sys
+from datetime import timedelta
+from typing import Any, Final
+
+import click
+
+from gert.ecosystem.host.config.variables import given_values
+from gert.ecosystem.host.run.options import Executed, RunOptions
+from gert.ecosystem.host.run.watch import Round, Watch, WatchOptions
+from gert.ecosystem.surfaces.cli.render.output import say
+from gert.ecosystem.surfaces.cli.render.result import EXIT_COMPLETED, EXIT_INTERRUPTED, EXIT_NOT_COMPLETED
+from gert.ecosystem.surfaces.cli.render.text import BAD, DONE, DOUBTFUL, FAILED, GOOD, LONGEST_NAME, clip, elapsed
+from gert.errors import InputError, UsageError
+from gert.kernel.events.envelope import Envelope
+from gert.kernel.events.payload import Payload
+from gert.kernel.events.runbook import WebhookSent
+from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
+from gert.kernel.foundation.duration import parse_duration
+from gert.kernel.foundation.names import did_you_mean
+
+WIDTH: Final = len("escalated (unknown_failure)")
+_FINE: Final = ("resolved", "no_action")
+
+
+@click.command(
+    name="watch",
+    epilog="Example: gert watch runbooks/health-check.yaml --interval 5m --stop-on escalated,needs_rca --var host=srv1",
+)
+@click.argument("file", metavar="FILE")
+@click.option("--interval", metavar="DURATION", required=True, help="From the start of a run to the next, such as 5m.")
+@click.option("--stop-on", multiple=True, metavar="CATEGORIES", help="End after an outcome of these, with commas.")
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many runs.")
+@click.option("--config", metavar="FILE", help="Settings beside those of the project.")
+@click.option("--trace-dir", metavar="DIR", help="Record each run in a file of its own in this folder.")
+@click.option("--state-dir", metavar="DIR", help="Where runs are kept; the project or your state folder otherwise.")
+@click.option("--var", "variables", multiple=True, metavar="NAME=TEXT", help="Value of an input, as text.")
+@click.option(
+    "--input", "inputs", multiple=True, metavar="NAME=VALUE", help="Value of an input as YAML; @FILE reads a file."
+)
+@click.option("--vars-file", "vars_files", multiple=True, metavar="FILE", help="Values of inputs, a YAML or JSON map.")
+@click.option("--as", "actor", metavar="ACTOR", help="Who runs it; the user of this machine when left out.")
+@click.option(
+    "--policy", "policies", multiple=True, metavar="FILE", help="A policy, or a folder of them, as the floor."
+)
+@click.option("--evidence", metavar="FILE", help="Evidence for manual steps, by step id.")
+@click.option("--timeout", metavar="DURATION", help="Longest time one run may take, such as 30s.")
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each run.")
+def command(
+    file: str,
+    interval: str,
+    stop_on: tuple[str, ...],
+    count: int | None,
+    config: str | None,
+    trace_dir: str | None,
+    state_dir: str | None,
+    variables: tuple[str, ...],
+    inputs: tuple[str, ...],
+    vars_files: tuple[str, ...],
+    actor: str | None,
+    policies: tuple[str, ...],
+    evidence: str | None,
+    timeout: str | None,
+    as_json: bool,
+) -> int:
+    """Run a runbook again and again in the foreground: each run on its own, recorded, one line for each.
+
+    A run that takes longer than the interval is followed by the next at once. A run that does not complete ends the
+    loop. Ctrl-C ends it after the run that is under way; a second one cancels that run, a third ends everything.
+    SIGTERM and SIGHUP cancel the run at once. A run that is cancelled runs `finally` and finishes its record.
+    Exits with 0 when it ended by --stop-on, --count or Ctrl-C, 3 when a run failed or was denied, 130 when a run was
+    cancelled by Ctrl-C.
+    """
+    options = WatchOptions(
+        run=RunOptions(
+            file=file,
+            given=given_values(variables, inputs, vars_files),
+            actor=actor,
+            state_dir=state_dir,
+            policies=policies,
+            evidence=evidence,
+            timeout=_seconds("--timeout", timeout) if timeout is not None else None,
+            config=config,
+        ),
+        interval=_seconds("--interval", interval),
+        stop_on=_categories(stop_on),
+        count=count,
+        trace_dir=trace_dir,
+    )
+    if actor is not None and not actor.strip():
+        raise UsageError("`--as` needs a name", hint="for example --as oncall@example.com")
+    show = _JsonLines() if as_json else _Lines()
+    try:
+        last = asyncio.run(_watch(options, show))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    return _exit_code(last)
+
+
+async def _watch(options: WatchOptions, show: "_Lines") -> Round | None:
+    unsent = _Unsent()
+
+    def ended(done: Round) -> None:
+        show.round(done)
+        unsent.show()
+
+    def last() -> None:
+        click.echo("stopping after this run; Ctrl-C again cancels it", err=True)
+
+    return await Watch(options, on_round=ended, on_last=last, observers=lambda: (unsent,)).loop()
+
+
+class _Lines:
+    """A line for each run, with durations beneath each other."""
+
+    def __init__(self) -> None:
+        self._width = WIDTH
+
+    def round(self, done: Round) -> None:
+        """Show a run that ended."""
+        icon, colour, text = _came_to(done.executed)
+        self._width = max(self._width, len(text))
+        took = elapsed(timedelta(seconds=done.executed.duration))
+        line = f"{done.started.astimezone():%H:%M:%S}  {click.style(icon, fg=colour)} {text.ljust(self._width)}  {took}"
+        why = _why_last(done)
+        say(f"{line}  ← stopping ({why})" if why else line)
+        sys.stdout.flush()
+
+
+class _JsonLines(_Lines):
+    """The same for machines."""
+
+    def round(self, done: Round) -> None:
+        """Print a run that ended, on one line."""
+        said: dict[str, Any] = {
+            "started": done.started.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            **done.executed.as_json(),
+            "stopping": done.stopping,
+        }
+        say(json.dumps(said))
+        sys.stdout.flush()
+
+
+class _Unsent:
+    """Says which notices about an outcome did not arrive; everything else of a run is in its trace."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    def said(self, event: Envelope, payload: Payload) -> None:
+        """Keep what is worth a line."""
+        if isinstance(payload, WebhookSent) and not payload.delivered:
+            self._lines.append(f"{clip(payload.url, LONGEST_NAME)}: {clip(payload.error or 'not delivered')}")
+
+    def show(self) -> None:
+        """Say it, after the line of its run."""
+        lines, self._lines = self._lines, []
+        for line in lines:
+            click.echo(f"{click.style('warning:', fg=DOUBTFUL)} webhook not delivered to {line}", err=True)
+
+    def printed(self, path: str, stream: str, text: str) -> None:
+        """Nothing that tools print is shown."""
+
+    def pause(self) -> None:
+        """There is nothing in the way."""
+
+    def unpause(self) -> None:
+        """There is nothing to go on with."""
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+def _came_to(executed: Executed) -> tuple[str, str, str]:
+    """The icon, its colour, and what a run came to."""
+    result = executed
+    if result.outcome is not None:
+        fine = result.outcome.category in _FINE
+        text = f"{result.outcome.category} ({clip(result.outcome.code, LONGEST_NAME)})"
+        return (DONE, GOOD, text) if fine else (FAILED, BAD, text)
+    where = f"{clip(result.failed_step, LONGEST_NAME)}: " if result.failed_step else ""
+    why = result.failure.message.partition("\n")[0] if result.failure is not None else ""
+    return FAILED, BAD, f"{result.status} ({where}{clip(why, LONGEST_NAME)})" if where or why else result.status
+
+
+def _why_last(done: Round) -> str | None:
+    outcome = done.executed.outcome
+    if done.stopping == "stop-on" and outcome is not None:
+        return f"--stop-on {outcome.category}"
+    # After so many runs as were asked for, nobody wonders.
+    return {"interrupted": "interrupted", "not-completed": "the run did not complete"}.get(done.stopping or "")
+
+
+def _exit_code(last: Round | None) -> int:
+    if last is None or last.executed.status in ("completed", "waiting"):
+        return EXIT_COMPLETED
+    return EXIT_INTERRUPTED if last.executed.interrupted else EXIT_NOT_COMPLETED
+
+
+def _categories(stop_on: tuple[str, ...]) -> frozenset[str]:
+    named = [each.strip() for words in stop_on for each in words.split(",")]
+    for each in named:
+        if each not in OUTCOME_CATEGORIES:
+            guess = did_you_mean(each, OUTCOME_CATEGORIES)
+            known = f"one of {', '.join(OUTCOME_CATEGORIES)}"
+            raise UsageError(
+                f"`{each}` is not an outcome category", hint=f"did you mean `{guess}`? {known}" if guess else known
+            )
+    return frozenset(named)
+
+
+def _seconds(option: str, text: str) -> float:
+    try:
+        seconds = parse_duration(text).total_seconds()
+    except InputError as problem:
+        raise UsageError(f"{option}: {problem.message}", hint=problem.hint) from None
+    if seconds <= 0:
+        raise UsageError(f"{option}: `{text}` is no time at all", hint="write for example `30s` or `5m`")
+    return seconds

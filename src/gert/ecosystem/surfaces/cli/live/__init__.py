@@ -1,0 +1,1 @@
+"""A run shown while it happens."""

@@ -1,0 +1,63 @@
+"""A run in plain lines, for pipes, logs, and terminals that can do no more."""
+
+from collections.abc import Callable, Iterable
+
+import click
+
+from gert.ecosystem.surfaces.cli.live.backlog import Backlog
+from gert.ecosystem.surfaces.cli.render.event_lines import Line, Record
+from gert.kernel.events.envelope import Envelope
+from gert.kernel.events.payload import Payload
+
+
+class PlainView:
+    """Writes a line when something worth knowing happens.
+
+    write: takes one line, without a line break
+    verbose: whether what tools print is shown
+    """
+
+    def __init__(self, write: Callable[[str], None], *, verbose: bool = False, colour: bool = False) -> None:
+        self._write = write
+        self._colour = colour
+        self._record = Record(verbose=verbose)
+        self._held = Backlog()
+        self._questions = 0
+
+    def said(self, event: Envelope, payload: Payload) -> None:
+        """Show an event."""
+        self._show(self._record.said(event, payload))
+
+    def printed(self, path: str, stream: str, text: str) -> None:
+        """Show what a tool printed, line by line."""
+        self._show(self._record.printed(path, stream, text))
+
+    def pause(self) -> None:
+        """Hold lines back: another lane must not write into somebody's answer."""
+        self._questions += 1
+
+    def unpause(self) -> None:
+        """Show what was held back, once the last question is answered."""
+        self._questions = max(self._questions - 1, 0)
+        if not self._questions:
+            self._show(self._held.take())
+
+    def close(self) -> None:
+        """Show what is left."""
+        self._questions = 0
+        self._show(self._held.take())
+        self._show(self._record.rest())
+
+    def _show(self, lines: Iterable[Line]) -> None:
+        for line in lines:
+            if self._questions:
+                self._held.add(line)
+            else:
+                self._write(plain_text(line, colour=self._colour))
+
+
+def plain_text(line: Line, *, colour: bool) -> str:
+    """Write a line as text."""
+    if not colour:
+        return "".join(span.text for span in line)
+    return "".join(click.style(span.text, fg=span.colour) if span.colour else span.text for span in line)

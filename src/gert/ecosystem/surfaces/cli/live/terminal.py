@@ -1,0 +1,240 @@
+"""A run on a terminal: what is running stands at the bottom and moves, what is done scrolls up and stays.
+
+The lines that stay are those of the plain view. They are written as they happen, not when a whole block is
+done, so nothing but what runs is held in memory, and a run that is killed leaves its record behind.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from itertools import islice
+from threading import Event, Lock, Thread
+from time import monotonic
+from typing import IO, Final
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from gert.ecosystem.surfaces.cli.live.backlog import Backlog
+from gert.ecosystem.surfaces.cli.live.running_steps import TAIL, Node, Running
+from gert.ecosystem.surfaces.cli.render.event_lines import INDENT, Line, Record, Span
+from gert.ecosystem.surfaces.cli.render.text import ASKED, BAD, DOUBTFUL, LIVELY, QUIET, QUOTED, clip, elapsed
+from gert.kernel.events.envelope import Envelope
+from gert.kernel.events.payload import Payload
+
+PERIOD: Final = 0.1
+"""Seconds between two drawings: more often than this, nobody sees a difference."""
+
+FULL: Final = 1000
+"""With more lines waiting, whoever brings them waits for the terminal."""
+
+PATIENCE: Final = 2.0
+"""Seconds to wait for a terminal that does not take what is written to it."""
+
+LONGEST_SHOWN: Final = 48
+"""What stands behind the name must not be pushed off the screen."""
+
+SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+class Screen(Console):
+    """A console that leaves a run alone when its terminal has gone; rich would end the process."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        # rich itself looks at NO_COLOR, and at the size of the terminal each time it draws.
+        super().__init__(file=stream, markup=False, emoji=False, highlight=False)
+
+    def on_broken_pipe(self) -> None:
+        """Let the view find out."""
+        raise BrokenPipeError
+
+
+class LiveView:
+    """Draws a run on a terminal, from a thread of its own; telling it something only takes note of it.
+
+    verbose: whether everything tools print stays, not only the last lines while they run
+    """
+
+    def __init__(
+        self, console: Console, *, verbose: bool = False, clock: Callable[[], float] = monotonic, period: float = PERIOD
+    ) -> None:
+        self._console = console
+        self._clock = clock
+        self._period = period
+        # `_lock` guards what both threads know, `_drawing` the terminal; who holds the first never takes the second.
+        self._lock = Lock()
+        self._drawing = Lock()
+        self._record = Record(starts=False, verbose=verbose)
+        self._running = Running(clock)
+        self._backlog = Backlog()
+        self._questions = 0
+        self._live: Live | None = None
+        self._ticker: Thread | None = None
+        self._over = Event()
+
+    def said(self, event: Envelope, payload: Payload) -> None:
+        """Take note of an event."""
+        with self._lock:
+            self._running.said(event, payload)
+        self._keep(self._record.said(event, payload))
+
+    def printed(self, path: str, stream: str, text: str) -> None:
+        """Take note of what a tool printed."""
+        with self._lock:
+            self._running.printed(path, stream, text)
+        self._keep(self._record.printed(path, stream, text))
+
+    def pause(self) -> None:
+        """Show everything that happened, then leave the terminal alone."""
+        with self._drawing:
+            self._questions += 1
+            if self._questions == 1:
+                self._leave()
+
+    def unpause(self) -> None:
+        """Go on drawing, once the last question is answered."""
+        with self._drawing:
+            self._questions = max(self._questions - 1, 0)
+
+    def close(self) -> None:
+        """Show what is left and give the terminal back, whatever happens on the way."""
+        self._over.set()
+        try:
+            if self._ticker is not None:
+                self._ticker.join(PATIENCE)
+            self._keep(self._record.rest())
+        finally:
+            with self._drawing:
+                self._questions = 0
+                self._leave()
+
+    # --- taking note
+
+    def _keep(self, lines: Iterable[Line]) -> None:
+        for line in lines:
+            with self._lock:
+                self._backlog.add(line)
+            if len(self._backlog) >= FULL:
+                self._draw()
+        if self._ticker is None and not self._over.is_set():
+            self._ticker = Thread(target=self._tick, name="gert-live-view", daemon=True)
+            self._ticker.start()
+
+    # --- drawing
+
+    def _tick(self) -> None:
+        while not self._over.wait(self._period):
+            self._draw()
+
+    def _draw(self) -> None:
+        with self._drawing:
+            if self._questions or self._over.is_set():
+                return
+            try:
+                if self._live is None:
+                    self._live = self._start()
+                # Inside, the console collects; the terminal gets lines and tree in one piece, without a flicker.
+                with self._console:
+                    self._write_backlog()
+                    self._live.refresh()
+            except (OSError, ValueError):
+                # The terminal has gone. The run has not.
+                self._over.set()
+
+    def _start(self) -> Live:
+        live = Live(
+            get_renderable=lambda: Group(*self.rows()),
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            vertical_overflow="crop",
+        )
+        live.start()
+        return live
+
+    def _leave(self) -> None:
+        """Take the tree off the terminal and write down what has not been written; `_drawing` is held."""
+        live, self._live = self._live, None
+        try:
+            try:
+                if live is not None:
+                    live.stop()
+            finally:
+                self._console.show_cursor(True)
+            self._write_backlog()
+        except (OSError, ValueError):
+            self._over.set()
+
+    def _write_backlog(self) -> None:
+        with self._lock:
+            lines = self._backlog.take()
+        if lines:
+            # Lines longer than the terminal is wide are left to the terminal, so that they are copied whole.
+            self._console.print(Text("\n").join(map(_text, lines)), soft_wrap=True)
+
+    def rows(self) -> list[Text]:
+        """What stands at the bottom now: never more rows than the terminal has, none wider than it is."""
+        with self._lock:
+            return list(self._rows())
+
+    def _rows(self) -> Iterator[Text]:
+        room = max(self._console.height - 2, 3)
+        many = len(self._running)
+        # Output is the first to go when there is little room.
+        tail = min(max((room - 1 - many) // max(many, 1), 0), TAIL)
+        shown = room - 2 if many > room - 1 else many
+        nodes = self._running.walk()
+        for node in islice(nodes, shown):
+            yield self._row(self._node_line(node))
+            if node.tail is not None:
+                for line in node.tail.last(tail):
+                    yield self._row((Span(f"{INDENT * (node.depth + 1)}{QUOTED}{line}", QUIET),))
+        if shown < many:
+            more = sum(node.began is not None for node in nodes)
+            yield self._row((Span(f"{INDENT}… and {more} more running", QUIET),))
+        yield self._row(self._summary())
+
+    def _node_line(self, node: Node) -> Line:
+        indent = Span(INDENT * node.depth)
+        if node.began is None:
+            return indent, Span(node.name, QUIET)
+        icon = Span(ASKED, DOUBTFUL) if node.waits else Span(self._spin(), LIVELY)
+        does = Span(f"  {node.does}" if node.does else "", QUIET)
+        progress = Span(f"  {node.progress}" if node.progress else "", DOUBTFUL)
+        # The time stands before what may be long and cut off.
+        name = clip(node.name, LONGEST_SHOWN)
+        return indent, icon, Span(f" {name}  "), Span(self._since(node.began)), progress, does
+
+    def _summary(self) -> Line:
+        running = self._running
+        if running.began is None:
+            return (Span(""),)
+        time = Span(f"  {self._since(running.began)}")
+        ended = Span(f"  {running.ended} done", QUIET)
+        failed = Span(f", {running.failed} failed" if running.failed else "", BAD)
+        return Span(self._spin(), LIVELY), Span(f" {clip(running.runbook, LONGEST_SHOWN)}"), time, ended, failed
+
+    def _row(self, line: Line) -> Text:
+        """A line that takes exactly one row."""
+        text = _text(line)
+        text.no_wrap = True
+        # At the end there is room for the `^C` of somebody who wants to stop: if it went to another row, the
+        # tree would be taken off the wrong rows.
+        text.truncate(max(self._console.width - len("^C^C"), 1), overflow="ellipsis")
+        return text
+
+    def _since(self, began: float) -> str:
+        return elapsed(timedelta(seconds=self._clock() - began))
+
+    def _spin(self) -> str:
+        return SPINNER[int(self._clock() / PERIOD) % len(SPINNER)]
+
+
+def _text(line: Line) -> Text:
+    """Write a line for rich; a `Text` is never read as markup."""
+    text = Text()
+    for span in line:
+        text.append(span.text, span.colour)
+    return text

@@ -1,0 +1,64 @@
+"""Which view a run gets: live on a terminal that can, plain lines elsewhere, none when nobody wants one."""
+
+import os
+from collections.abc import Callable
+from typing import TextIO
+
+from gert.ecosystem.host.run.observer import Observer
+from gert.ecosystem.surfaces.cli.live.plain import PlainView
+
+_DUMB = ("", "dumb", "unknown")
+
+
+def make_view(*, stream: TextIO, verbose: bool, quiet: bool) -> Observer | None:
+    """Pick the view for a stream, which usually is standard error."""
+    if quiet:
+        return None
+    if not _is_terminal(stream):
+        return PlainView(writer(stream), verbose=verbose)
+    return _live(stream, verbose) or PlainView(
+        writer(stream), verbose=verbose, colour=not os.environ.get("NO_COLOR") and not _is_dumb()
+    )
+
+
+def writer(stream: TextIO) -> Callable[[str], None]:
+    """Write lines to a stream until its reader has gone: a run does not end because nobody watches it."""
+    gone = False
+
+    def write(line: str) -> None:
+        nonlocal gone
+        if gone:
+            return
+        try:
+            try:
+                stream.write(f"{line}\n")
+            except UnicodeEncodeError:
+                stream.write(f"{line.encode('ascii', 'backslashreplace').decode()}\n")
+            stream.flush()
+        except (OSError, ValueError):
+            gone = True
+
+    return write
+
+
+def _live(stream: TextIO, verbose: bool) -> Observer | None:
+    encoding = str(getattr(stream, "encoding", None) or "").lower().replace("-", "").replace("_", "")
+    if _is_dumb() or not encoding.startswith("utf8"):
+        return None
+    try:
+        from gert.ecosystem.surfaces.cli.live.terminal import LiveView, Screen
+    except ImportError:
+        return None
+    return LiveView(Screen(stream), verbose=verbose)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:
+        return False  # it is closed
+
+
+def _is_dumb() -> bool:
+    # Windows has no TERM, and its terminals are not dumb.
+    return os.environ.get("TERM", "dumb" if os.name == "posix" else "windows").lower() in _DUMB

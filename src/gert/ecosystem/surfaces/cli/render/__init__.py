@@ -1,0 +1,1 @@
+"""Text, JSON and tables that commands print."""

@@ -1,0 +1,111 @@
+"""What a dry run or a probe shows of each step: what it would be given, what it touches, and what it needs."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Set
+from typing import Any
+
+from gert.ecosystem.host.config.platform import platform
+from gert.ecosystem.host.run.worlds import left_out
+from gert.ecosystem.surfaces.cli.render.event_lines import INDENT
+from gert.ecosystem.surfaces.cli.render.event_position import Places
+from gert.ecosystem.surfaces.cli.render.text import clip
+from gert.kernel.events.envelope import Envelope
+from gert.kernel.events.payload import Payload
+from gert.kernel.events.runbook import GovernanceDecision, StepComplete, StepStart
+from gert.kernel.governance.contract import Contract
+from gert.kernel.runbook.program import Program
+from gert.kernel.template import render_text
+
+
+class Rehearsal:
+    """Adds lines to those of the plain view.
+
+    allowed: the effects a tool may have to be called by a probe
+    """
+
+    def __init__(self, write: Callable[[str], None], allowed: Set[str] = frozenset()) -> None:
+        self._write = write
+        self._allowed = allowed
+        self._places = Places()
+        self._begun: dict[str | None, StepStart] = {}
+        self._program: Program | None = None
+        self._rules: dict[str, str] = {}
+
+    def begin(self, program: Program, secrets: list[str]) -> None:
+        """Show what the run needs."""
+        self._program = program
+        if secrets:
+            states = ", ".join(f"{name} ({'set' if os.environ.get(name) else 'missing'})" for name in secrets)
+            self._write(f"secrets: {clip(states)}")
+
+    def said(self, event: Envelope, payload: Payload) -> None:
+        """Show what a step would do."""
+        depth = self._places.of(event, payload).depth
+        if isinstance(payload, GovernanceDecision):
+            self._rules = {payload.step_id: f"{payload.decision}{f' by {payload.rule}' if payload.rule else ''}"}
+        elif isinstance(payload, StepStart):
+            self._begun[event.path] = payload
+            if payload.contract_summary:
+                self._add(self._about(payload), depth + 2)
+        elif isinstance(payload, StepComplete):
+            begun = self._begun.pop(event.path, None)
+            if begun is not None and payload.reason == "after_skipped_write":
+                self._add(["a step before it that may write was left out: what it would read is not known"], depth + 1)
+            elif begun is not None and payload.reason == "probe":
+                self._add([self._why_not(begun)], depth + 1)
+
+    def printed(self, path: str, stream: str, text: str) -> None:
+        """Nothing to add."""
+
+    def pause(self) -> None:
+        """Nothing to hold back."""
+
+    def unpause(self) -> None:
+        """Nothing was held back."""
+
+    def close(self) -> None:
+        """Nothing is left."""
+
+    def _add(self, lines: Iterable[str], depth: int) -> None:
+        for line in lines:
+            self._write(f"{INDENT * depth}{clip(line)}")
+
+    def _why_not(self, step: StepStart) -> str:
+        """Why a probe leaves a step out."""
+        if step.step_type != "tool":
+            return "a probe calls nothing but tools, and asks nobody"
+        effects, writes = (step.contract_summary.get(name) for name in ("effects", "writes"))
+        contract = Contract(
+            effects=None if effects is None else frozenset(effects),
+            writes=frozenset(writes or ()),
+            omits_writes=self._omits_writes(step.step_id),
+        )
+        return left_out(contract, self._allowed) or "something it would be given is not known"
+
+    def _omits_writes(self, step_id: str) -> bool:
+        """Whether the contract of a step omits `writes`, which its summary cannot show."""
+        step = self._program.by_id.get(step_id) if self._program is not None else None
+        contract = self._program.contract_of(step) if self._program is not None and step is not None else None
+        return contract is not None and contract.omits_writes
+
+    def _about(self, step: StepStart) -> Iterator[str]:
+        contract = step.contract_summary
+        promises = [name for name in ("deterministic", "idempotent") if contract.get(name)]
+        touched = [f"{name} {_listed(contract.get(name))}" for name in ("effects", "reads", "writes")]
+        yield f"contract: {', '.join([*touched, *promises])}; risk {contract.get('risk')}"
+        if step.step_id in self._rules:
+            yield f"governance: {self._rules[step.step_id]}"
+        for name, value in step.inputs.items():
+            yield f"{name} = {render_text(value)}"
+        if step.secrets:
+            states = (f"{name} ({'set' if os.environ.get(name) else 'missing'})" for name in step.secrets)
+            yield f"secrets: {', '.join(states)}"
+        lookup = self._program.tool_names.get(step.tool) if self._program is not None and step.tool else None
+        if lookup is not None and lookup.tool is not None and lookup.tool.meta.platform:
+            here = platform()
+            systems = lookup.tool.meta.platform
+            yield f"platform: {', '.join(systems)}{'' if here in systems else f' (this is {here})'}"
+
+
+def _listed(tags: Any) -> str:
+    return "undeclared" if tags is None else " ".join(tags) or "none"

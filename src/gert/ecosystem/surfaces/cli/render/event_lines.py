@@ -1,0 +1,100 @@
+"""The record of a run as it happens: for each event worth knowing, the lines to show."""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from gert.ecosystem.surfaces.cli.live.output_lines import LineFeed
+from gert.ecosystem.surfaces.cli.render.event_position import Places
+from gert.ecosystem.surfaces.cli.render.text import BAD, QUIET, QUOTED, Subject, Words
+from gert.ecosystem.surfaces.cli.render.wording import words_of
+from gert.ecosystem.surfaces.cli.render.wording.steps import does_text
+from gert.kernel.events import runbook as says
+from gert.kernel.events.envelope import Envelope
+from gert.kernel.events.payload import Payload
+
+INDENT: Final = "  "
+
+BLOCKS: Final = ("branch", "parallel", "repeat", "group")
+AT_ONCE: Final = ("assert", "end")
+"""Kinds of steps that take no time: how they ended says that they began."""
+
+
+class Span(NamedTuple):
+    """A piece of a line, and its colour."""
+
+    text: str
+    colour: str | None = None
+
+
+Line = tuple[Span, ...]
+
+
+class Record:
+    """Turns what a run says into lines; holds only what is running.
+
+    starts: whether a line says that a step begins, or whoever asks shows that in another way
+    verbose: whether everything tools print is in it
+    """
+
+    def __init__(self, *, starts: bool = True, verbose: bool = False) -> None:
+        self._starts = starts
+        self._verbose = verbose
+        self._places = Places()
+        self._running: dict[str, says.StepStart] = {}
+        self._feeds: dict[str, dict[str, LineFeed]] = {}
+
+    def said(self, event: Envelope, payload: Payload) -> Iterator[Line]:
+        """Give the lines of an event, if it is worth any."""
+        path = event.path or ""
+        begun = self._running.get(path)
+        if isinstance(payload, says.StepStart):
+            self._running[path] = payload
+        elif isinstance(payload, says.StepComplete):
+            self._running.pop(path, None)
+            yield from self._rest(path)
+        # Before anything is left out: places are found from all events.
+        place = self._places.of(event, payload)
+        if self._is_worth(payload, begun):
+            does = does_text(begun) if begun is not None and begun.step_type not in AT_ONCE else ""
+            words = words_of(payload, Subject(place.name, does))
+            if words.news:
+                yield from word_lines(words, place.depth)
+
+    def printed(self, path: str, stream: str, text: str) -> Iterator[Line]:
+        """Give the lines that what a tool printed completes."""
+        if self._verbose:
+            feed = self._feeds.setdefault(path, {}).setdefault(stream, LineFeed())
+            yield from self._quote(path, feed.feed(text))
+
+    def rest(self) -> Iterator[Line]:
+        """Give the lines that tools began and never completed."""
+        for path in list(self._feeds):
+            yield from self._rest(path)
+
+    def _rest(self, path: str) -> Iterator[Line]:
+        for feed in self._feeds.pop(path, {}).values():
+            yield from self._quote(path, feed.rest())
+
+    def _quote(self, path: str, lines: list[str]) -> Iterator[Line]:
+        if lines:
+            place = self._places.of_path(path)
+            # Among lanes, a line must say whose it is.
+            whose = f"{place.name} {QUOTED}" if self._places.is_in_lanes(path) else QUOTED
+            for line in lines:
+                yield Span(INDENT * (place.depth + 1)), Span(whose, QUIET), Span(line)
+
+    def _is_worth(self, payload: Payload, begun: says.StepStart | None) -> bool:
+        if isinstance(payload, says.StepStart):
+            return payload.step_type not in AT_ONCE and (self._starts or payload.step_type in BLOCKS)
+        if isinstance(payload, says.StepComplete) and begun is not None and begun.step_type == "end":
+            return payload.status != "success"
+        return True
+
+
+def word_lines(words: Words, depth: int) -> Iterator[Line]:
+    """Lay words out: the icon, the text, and the notes beneath the text."""
+    yield Span(INDENT * depth), Span(words.icon, words.colour), Span(f" {words.text}")
+    # What went wrong is read first, so it has the colour; a note to something good has none.
+    colour = BAD if words.colour == BAD else QUIET
+    for note in words.notes:
+        yield Span(INDENT * (depth + 1)), Span(note, colour)

@@ -1,0 +1,111 @@
+"""Where a line about an event stands: how far in, and under which name.
+
+Steps are indented as they are nested. Lanes are different: their lines come in any order, so indentation
+cannot tell whose a line is. Below an open block of lanes every name begins with its lane.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+from gert.ecosystem.surfaces.cli.render.text import LONGEST_NAME, clip
+from gert.kernel.events import runbook as says
+from gert.kernel.events.envelope import Envelope
+from gert.kernel.events.payload import Payload
+
+DEEPEST: Final = 16
+"""Nobody can follow further indentation."""
+
+MOST_OPEN: Final = 1000
+"""A trace that somebody else wrote may open blocks without end."""
+
+# What belongs to a step, and is said before it executes or while it does, stands below the line with its name.
+_BENEATH: Final = (
+    says.InputResolved, says.ApprovalSubmitted, says.ApprovalResponse, says.ApprovalEscalated, says.ApprovalResolved,
+    says.ApprovalRefused, says.PreviewCaptured, says.PreviewSkipped, says.ApprovalOutdated,
+    says.StepRetry, says.RedactionApplied, says.ContractViolation, says.MissingKey, says.ScopeExport,
+    says.BranchEnter, says.BranchExit, says.ParallelFork, says.ParallelMerge,
+    says.RepeatStart, says.RepeatIteration, says.GroupStart, says.GroupComplete,
+)  # fmt: skip
+
+
+class Place(NamedTuple):
+    """A depth and a name that is safe to print."""
+
+    depth: int
+    name: str
+
+
+class Places:
+    """Finds the place of each event, told them in order."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, None] = {}
+
+    def of(self, event: Envelope, payload: Payload) -> Place:
+        """Find the place of an event."""
+        path = event.path
+        if isinstance(payload, says.ParallelFork) or (isinstance(payload, says.ForEachStart) and payload.parallel):
+            self._open(path)
+        elif isinstance(payload, says.StepComplete) and path is not None:
+            self._lanes.pop(path, None)
+        step_id = getattr(payload, "step_id", None)
+        if path is None:
+            place = Place(0, clip(event.run_id if step_id is None else step_id, LONGEST_NAME))
+        else:
+            place = self.of_path(_own_path(path, step_id))
+        return place._replace(depth=place.depth + 1) if isinstance(payload, _BENEATH) else place
+
+    def of_path(self, path: str) -> Place:
+        """Find the place of a step, or of what it prints."""
+        fork = self._fork_around(path) if self._lanes else None
+        if fork is None:
+            return Place(min(depth_of(path), DEEPEST), shown(last_segment(path)))
+        inside = path[len(fork) :]
+        name = inside[1:] if inside.startswith("/") else last_segment(fork) + inside
+        return Place(min(depth_of(fork) + 1, DEEPEST), shown(name))
+
+    def is_in_lanes(self, path: str) -> bool:
+        """Tell whether other lanes may say something at the same time."""
+        return bool(self._lanes) and self._fork_around(path) is not None
+
+    def _open(self, path: str | None) -> None:
+        if path is not None and len(self._lanes) < MOST_OPEN:
+            self._lanes[path] = None
+
+    def _fork_around(self, path: str) -> str | None:
+        return next((outer for outer in reversed(list(ancestors(path))) if outer in self._lanes), None)
+
+
+def ancestors(path: str) -> Iterator[str]:
+    """Give what is around a path, from the inside out: `a[2]`, then `a`, are around `a[2]/b`."""
+    for _ in range(2 * DEEPEST):
+        if path.endswith("]"):
+            path = path[: path.rfind("[")]
+        elif "/" in path:
+            path = path[: path.rfind("/")]
+        else:
+            return
+        yield path
+
+
+def depth_of(path: str) -> int:
+    """How many things are around a path; an iteration is inside its step."""
+    return path.count("/") + path.count("[")
+
+
+def last_segment(path: str) -> str:
+    """The innermost segment, as written."""
+    return path[path.rfind("/") + 1 :]
+
+
+def shown(name: str) -> str:
+    """A part of a path as people read it."""
+    return clip(unquote(name[: 4 * LONGEST_NAME]), LONGEST_NAME)
+
+
+def _own_path(path: str, step_id: str | None) -> str:
+    """The path of the step an event is about: one about an arm may carry the path of the arm, below its step."""
+    if step_id is None or unquote(last_segment(path)) == step_id:
+        return path
+    return next((outer for outer in ancestors(path) if unquote(last_segment(outer)) == step_id), path)

@@ -1,0 +1,86 @@
+"""How the end of a run is told: for people, for machines, and as an exit code."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import click
+
+from gert.ecosystem.host.config.ledger_location import name_of, words_for
+from gert.ecosystem.host.run.options import Executed
+from gert.ecosystem.surfaces.cli.render.output import complain, plural, say, say_json
+from gert.kernel.events.runbook import Outcome
+from gert.kernel.foundation.text import printable
+
+EXIT_COMPLETED: Final = 0
+EXIT_NOT_COMPLETED: Final = 3
+EXIT_INTERRUPTED: Final = 130
+
+
+def show(executed: Executed, *, as_json: bool, quiet: bool) -> int:
+    """Tell how a run ended, and give the exit code."""
+    if executed.warning is not None:
+        click.echo(f"{click.style('warning:', fg='yellow')} {printable(executed.warning)}", err=True)
+    if as_json:
+        say_json(executed.as_json())
+        return exit_code(executed)
+    # What a dry run found out is its result, not its progress; and somebody has to know what is waited for.
+    lines = _summary(executed) if not quiet or executed.status == "waiting" else _reachable(executed)
+    for line in lines:
+        say(line)
+    if quiet and executed.status not in ("completed", "waiting"):
+        complain(_why(executed))
+    return exit_code(executed)
+
+
+def exit_code(executed: Executed) -> int:
+    """What a process that ran it exits with; waiting for approval is done, too, and a denial on any way is not."""
+    if executed.status in ("completed", "waiting"):
+        return EXIT_NOT_COMPLETED if executed.denied else EXIT_COMPLETED
+    return EXIT_INTERRUPTED if executed.interrupted and executed.status == "cancelled" else EXIT_NOT_COMPLETED
+
+
+def _reachable(executed: Executed) -> Iterator[str]:
+    if executed.mode not in ("dry-run", "probe"):
+        return
+    outcomes = executed.reachable_outcomes
+    yield "Outcomes that can be reached:" if outcomes else "No outcome can be reached."
+    yield from (f"  {_outcome(outcome)}" for outcome in outcomes)
+    yield from (f"Policy denies `{printable(each.path)}`: {printable(each.message)}" for each in executed.denied)
+    yield f"This was a {executed.mode}: no outcome is claimed."
+
+
+def _summary(executed: Executed) -> Iterator[str]:
+    database = executed.database
+    where = executed.trace or (name_of(database) if database is not None else None)
+    recorded = f" in {printable(where)}" if where is not None else ", not recorded"
+    yield f"{printable(executed.run_id)}: {plural(executed.events, 'event')}{recorded}"
+    if executed.status == "waiting":
+        yield from _waiting(executed)
+    scenario = executed.scenario
+    if scenario is not None:
+        where = printable(scenario.folder)
+        if scenario.differs is None:
+            yield f"scenario recorded in {where}; it replays to the same outcome"
+        else:
+            yield f"the scenario in {where} does not replay to the same: {printable(scenario.differs)}"
+
+
+def _waiting(executed: Executed) -> Iterator[str]:
+    for each in executed.pending:
+        ticket = f"{printable(each.ticket_id)}{printable(executed.state_words)}"
+        yield f"approval pending for `{printable(each.path)}`: gert approve {ticket}"
+        if each.page is not None:
+            yield f"  or in a browser, with `gert approvals serve` running: {printable(each.page)}"
+    where = words_for(executed.database) or executed.state_words
+    yield f"resume with: gert resume --run {printable(executed.run_id)}{printable(where)}"
+
+
+def _outcome(outcome: Outcome) -> str:
+    return f"{outcome.category}: {printable(outcome.code)}"
+
+
+def _why(executed: Executed) -> str:
+    failure = executed.failure
+    where = f" at `{executed.failed_step}`" if executed.failed_step else ""
+    ended = {"error": "ended in an error", "cancelled": "was cancelled"}.get(executed.status, "failed")
+    return f"the run {ended}{where}: {failure.message}" if failure else "the run did not complete"

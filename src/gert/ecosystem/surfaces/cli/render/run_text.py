@@ -1,0 +1,293 @@
+"""Runs in words: rows of a list, everything about one of them, and what to do next."""
+
+import shlex
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any, Final, get_args
+
+import click
+
+from gert.ecosystem.host.approvals.ticket_document import request_document
+from gert.ecosystem.host.config.state_dir import words_for_state
+from gert.ecosystem.host.redrive.abandon import Abandoned
+from gert.ecosystem.host.runs.details import agent_facts
+from gert.ecosystem.host.runs.entry import Entry
+from gert.ecosystem.surfaces.cli.render.output import Cell, plural
+from gert.ecosystem.surfaces.cli.render.text import (
+    BAD,
+    CATEGORY,
+    DOUBTFUL,
+    GOOD,
+    LIVELY,
+    LONGEST_NAME,
+    clip,
+    elapsed,
+    took_text,
+    value_text,
+)
+from gert.errors import InputError, TraceError
+from gert.kernel.events.envelope import format_timestamp, parse_timestamp
+from gert.kernel.events.vocabulary import Reconciliation
+from gert.kernel.foundation.duration import parse_duration
+from gert.kernel.foundation.text import printable
+
+HEADINGS: Final = ("run", "runbook", "started", "by", "mode", "status", "outcome", "events", "took")
+SPARE: Final = ("took", "mode", "events", "by", "outcome", "started", "runbook")
+"""What a narrow terminal does without, the first first: the id and how the run stands are always shown."""
+
+CHOICES: Final = get_args(Reconciliation)
+
+COLOURS: Final = {
+    "running": LIVELY,
+    "waiting": DOUBTFUL,
+    "cut-off": DOUBTFUL,
+    "completed": GOOD,
+    "failed": BAD,
+    "error": BAD,
+    "cancelled": BAD,
+    "abandoned": None,
+    "active": LIVELY,
+    "paused": DOUBTFUL,
+}
+
+
+def row(entry: Entry, now: datetime) -> list[Cell]:
+    """One run in a list."""
+    said = as_row(entry)
+    outcome = said["outcome"]
+    waits = f" ({plural(len(entry.tickets), 'ticket')})" if entry.tickets else ""
+    agent = entry.kind == "agent"
+    return [
+        (clip(entry.run_id, 2 * LONGEST_NAME), None),
+        (clip(said["runbook"] or ("" if agent else "?"), LONGEST_NAME), None),
+        (_ago(entry.started, now), None),
+        (clip((said["tenant"] if agent else said["actor"]) or "", LONGEST_NAME), None),
+        ("agent" if agent else said["mode"] or "", None),
+        (f"{entry.standing}{waits}", COLOURS[entry.standing]),
+        (
+            f"{outcome['category']}: {outcome['code']}" if outcome else "",
+            CATEGORY.get(outcome["category"]) if outcome else None,
+        ),
+        (str(entry.events), None),
+        (elapsed(timedelta(seconds=said["duration"])) if said["duration"] is not None else "", None),
+    ]
+
+
+def as_row(entry: Entry) -> dict[str, Any]:
+    """One run of a list, as machines read it."""
+    found = entry.head.runbook
+    outcome = found.outcome if found is not None else None
+    return {
+        "run_id": entry.run_id,
+        "kind": entry.kind,
+        "tenant": entry.tenant,
+        "runbook": found.runbook if found is not None else None,
+        "started": format_timestamp(entry.started) if entry.started is not None else None,
+        "actor": found.actor if found is not None else None,
+        "mode": found.mode if found is not None else None,
+        "status": entry.standing,
+        "outcome": {"category": outcome[0], "code": outcome[1]} if outcome is not None else None,
+        "events": entry.events,
+        "duration": _seconds(entry),
+        "waited": _waited(entry),
+        "tickets": [file.id for file in entry.tickets],
+        "trace": entry.trace,
+        "db": entry.place.db,
+        "dsn": entry.place.dsn.name if entry.place.dsn is not None else None,
+    }
+
+
+def as_document(entry: Entry) -> dict[str, Any]:
+    """Everything about a run; what is secret was masked before it was recorded."""
+    if entry.kind == "agent":
+        return {**as_row(entry), **agent_facts(entry), "next": list(commands(entry))}
+    start = entry.start.data if entry.start is not None else {}
+    end = entry.end.data if entry.end is not None else {}
+    hashes = ("runbook_hash", "tool_hashes", "policy_hashes")
+    return {
+        **as_row(entry),
+        "file": entry.state.file if entry.state is not None else None,
+        "host": start.get("host"),
+        "gert_version": start.get("gert_version"),
+        "parent_run_id": start.get("parent_run_id"),
+        **{name: start.get(name) for name in hashes},
+        "inputs": start.get("inputs", {}),
+        "input_sources": start.get("input_sources", {}),
+        "pending": [
+            {
+                "ticket_id": file.id,
+                "status": file.status,
+                "created": file.ticket.created_at,
+                "expires_at": file.ticket.expires_at,
+                **request_document(file.ticket.request),
+            }
+            for file in entry.tickets
+        ],
+        "in_doubt": [
+            {"path": each.path, "step_id": each.step_id, "target": each.target, "idempotent": each.idempotent}
+            for each in entry.in_doubt
+        ],
+        "last_event": entry.last,
+        "end": {
+            name: end[name]
+            for name in ("failure", "failed_step", "finally_failure", "outcome", "break_glass")
+            if name in end
+        }
+        or None,
+        "signed_by": end.get("signing_key_id") if end.get("signature") else None,
+        "next": list(commands(entry)),
+    }
+
+
+def about(entry: Entry, now: datetime) -> Iterator[str]:
+    """Everything about a run, line by line."""
+    said = as_document(entry)
+    if entry.kind == "agent":
+        yield from _about_agent(entry, said, now)
+        return
+    status = click.style(entry.standing, fg=COLOURS[entry.standing])
+    yield f"run {click.style(printable(entry.run_id), bold=True)}: {status}"
+    began = f"{said['started']}, {_ago(entry.started, now)}" if said["started"] else "never"
+    rows = [
+        ("runbook", said["runbook"]),
+        ("file", said["file"]),
+        ("digest", said["runbook_hash"]),
+        ("started", f"{began}, by {said['actor']}" + (f" on {said['host']}" if said["host"] else "")),
+        ("started by", f"run {said['parent_run_id']}" if said["parent_run_id"] else None),
+        ("mode", said["mode"]),
+        ("gert", said["gert_version"]),
+        ("recorded", f"{plural(entry.events, 'event')} in {entry.trace or entry.place.name}"),
+        *((f"tool {name}", value) for name, value in (said["tool_hashes"] or {}).items()),
+        *((f"policy {name}", value) for name, value in (said["policy_hashes"] or {}).items()),
+    ]
+    yield from (_line(title, value) for title, value in rows if value)
+    yield from _inputs(said)
+    yield from _end(entry, said)
+    for each in said["pending"]:
+        yield _line("waits for", f"ticket {each['ticket_id']} of `{each['path']}`: {each['status']}")
+    for call in entry.in_doubt:
+        then = "`gert resume` calls it again" if call.idempotent else f"look, and say so: {', '.join(CHOICES)}"
+        yield _line("in doubt", f"{call.path} ({call.target}) was called, and has no result on record; {then}")
+    yield from (_line("next", command) for command in said["next"])
+
+
+def commands(entry: Entry) -> Iterator[str]:
+    """What can be done about a run."""
+    where = entry.place.words
+    if entry.kind == "agent":
+        if entry.standing in ("active", "paused"):
+            yield f"gert run tail {entry.run_id} --follow{where}"
+        yield f"gert run verify-ledger {entry.run_id}{where}"
+    elif entry.standing == "running":
+        yield f"gert run tail {entry.run_id} --follow{where}"
+    elif entry.standing in ("waiting", "cut-off"):
+        of_tickets = words_for_state(entry.tickets_at, entry.place.here)
+        yield from (f"gert approve {file.id}{of_tickets}" for file in entry.tickets if file.status == "pending")
+        yield f"gert resume --run {entry.run_id}{_reconciled(entry)}{where}"
+        yield f"gert run abandon {entry.run_id} --reason TEXT{where}"
+    elif entry.standing != "completed" and entry.state is not None:
+        failed = entry.head.runbook.failed_step if entry.head.runbook is not None else None
+        yield f"gert rerun --run {entry.run_id} --from {failed or 'STEP'}{where}"
+
+
+def _reconciled(entry: Entry) -> str:
+    """What has to be said of calls before a run can go on; which of the choices, only the operator knows."""
+    open_calls = (call.path for call in entry.in_doubt if not call.idempotent)
+    return "".join(f" --reconcile {shlex.quote(printable(path))}=CHOICE" for path in open_calls)
+
+
+def _about_agent(entry: Entry, said: dict[str, Any], now: datetime) -> Iterator[str]:
+    status = click.style(entry.standing, fg=COLOURS[entry.standing])
+    yield f"agent run {click.style(printable(entry.run_id), bold=True)}: {status}"
+    cost = f", {said['model_cost_total']:.6f} USD" if said["model_cost_total"] else ""
+    rows = [
+        ("tenant", said["tenant"]),
+        ("started", f"{said['started']}, {_ago(entry.started, now)}"),
+        ("recorded", f"{plural(entry.events, 'event')} in {entry.place.name}, the last at {entry.last}"),
+        ("models", f"{plural(said['model_calls'], 'call')}{cost}" if said["model_calls"] else None),
+        ("tools", plural(said["tool_calls"], "call") if said["tool_calls"] else None),
+        ("progress", f"{said['percent']} %" if said["current_stage"] else None),
+        ("stage", said["current_stage"]),
+        ("last step", said["last_step_key"]),
+        *(("paused for", reason) for reason in said["pauses"]),
+        ("waits for", said["blocked_on"]),
+        ("failed at", said["failure_step"]),
+        ("because", said["failure_reason"]),
+        *(("next", command) for command in said["next"]),
+    ]
+    yield from (_line(title, value) for title, value in rows if value)
+
+
+def abandoned_lines(ended: Abandoned) -> Iterator[str]:
+    """What abandoning a run came to."""
+    yield f"{printable(ended.run_id)} has ended: {ended.status}, {plural(ended.events, 'event')}"
+    if ended.tickets:
+        yield f"closed {plural(len(ended.tickets), 'ticket')}: {', '.join(map(printable, ended.tickets))}"
+    for path in ended.in_doubt:
+        yield f"nobody knows whether `{printable(path)}` happened: it was called, and its result was never recorded"
+    if ended.finally_steps and ended.status == "cancelled":
+        steps = plural(ended.finally_steps, "step")
+        yield f"{steps} of `finally` did not run: nothing is called for a run that is abandoned"
+    if not ended.redriven:
+        yield "its runbook, tools, policies or answers are not what they were: the record was closed as it stood"
+
+
+def _inputs(said: dict[str, Any]) -> Iterator[str]:
+    for name, value in (said["inputs"] or {}).items():
+        source = said["input_sources"].get(name) if isinstance(said["input_sources"], dict) else None
+        yield _line("input", f"{name} = {value_text(value)}" + (f" ({source})" if source else ""))
+
+
+def _end(entry: Entry, said: dict[str, Any]) -> Iterator[str]:
+    end = said["end"] or {}
+    if entry.end is not None:
+        end_data = entry.end.data
+        waited = end_data.get("waited")
+        yield _line("took", took_text(str(end_data.get("duration", "")), None if waited is None else str(waited)))
+    if said["outcome"]:
+        yield _line("outcome", f"{said['outcome']['category']}: {said['outcome']['code']}")
+    for title, name in (("failed at", "failed_step"), ("because", "failure"), ("finally", "finally_failure")):
+        value = end.get(name)
+        if isinstance(value, dict):
+            value = f"{value.get('kind')}: {value.get('message')}"
+        if isinstance(value, str):
+            yield _line(title, value)
+    if end.get("break_glass"):
+        yield _line("glass", f"{end['break_glass']} decisions overridden in an emergency")
+
+
+def _line(title: str, value: object) -> str:
+    return f"  {clip(title, LONGEST_NAME)}:".ljust(14) + " " + clip(str(value))
+
+
+def _seconds(entry: Entry) -> float | None:
+    """How long it took; of one that has no end, the time its record covers."""
+    found = entry.head.runbook
+    if found is not None and found.duration:
+        return _duration(found.duration)
+    if entry.started is None:
+        return None
+    try:
+        covered = parse_timestamp(entry.last) - entry.started
+    except TraceError:
+        return None
+    return round(max(covered.total_seconds(), 0.0), 3)
+
+
+def _waited(entry: Entry) -> float | None:
+    """How much of that it waited; unknown until it has ended."""
+    found = entry.head.runbook
+    if found is None or found.ended is None:
+        return None
+    return _duration(found.waited) if found.waited else 0.0
+
+
+def _duration(text: str) -> float | None:
+    try:
+        return round(parse_duration(text).total_seconds(), 3)
+    except InputError:
+        return None
+
+
+def _ago(moment: datetime | None, now: datetime) -> str:
+    return f"{elapsed(max(now - moment, timedelta()))} ago" if moment is not None else ""

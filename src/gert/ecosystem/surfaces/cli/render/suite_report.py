@@ -1,0 +1,201 @@
+"""The report of `gert test`: for people, for machines, and for CI systems that read JUnit."""
+
+import difflib
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+import click
+import msgspec
+
+from gert.ecosystem.host.scenarios.suite import Covered, Tested
+from gert.ecosystem.surfaces.cli.render.output import plural, say
+from gert.kernel.foundation.text import printable
+from gert.kernel.scenario.coverage import Part
+
+_MARKS = {
+    "passed": ("✓", "green"),
+    "failed": ("✗", "red"),
+    "error": ("!", "red"),
+    "skipped": ("-", None),
+    "updated": ("✓", "yellow"),
+}
+_NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class Report:
+    """Everything that was found, told as it comes."""
+
+    def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
+        self.tests: list[Tested] = []
+        self.coverage: list[Covered] = []
+        self.seconds = 0.0
+        self.stopped = False
+        self._quiet = quiet
+        self._verbose = verbose
+        self._runbook: str | None = None
+
+    def tested(self, tested: Tested) -> None:
+        """Take what became of a scenario, and show it."""
+        self.tests.append(tested)
+        if self._quiet:
+            return
+        lines = list(self._lines(tested))
+        if lines and tested.runbook != self._runbook:
+            self._runbook = tested.runbook
+            say(click.style(printable(tested.runbook or "without a runbook"), bold=True))
+        for line in lines:
+            say(line)
+
+    def revise(self, tested: Tested) -> None:
+        """Take what became of the last scenario since it was shown."""
+        self.tests[-1] = tested
+
+    def covered(self, covered: Covered) -> None:
+        """Take the coverage of a runbook."""
+        self.coverage.append(covered)
+
+    def count(self, *verdicts: str) -> int:
+        """How many scenarios ended so."""
+        return sum(1 for each in self.tests if each.verdict in verdicts)
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether nothing is wrong; what was brought up to date is not."""
+        return not self.count("failed", "error")
+
+    def _lines(self, tested: Tested) -> Iterator[str]:
+        if tested.verdict == "skipped" and not self._verbose:
+            return
+        mark, colour = _MARKS[tested.verdict]
+        name = printable(tested.scenario).ljust(36)
+        ended = printable(tested.outcome or tested.status or "")
+        yield f"  {click.style(mark, fg=colour)} {name} {_took(tested)}  {ended}".rstrip()
+        if tested.message:
+            yield f"      {printable(tested.message)}"
+        for difference in tested.differences[: None if self._verbose else 1]:
+            yield f"      {printable(str(difference))}"
+            if difference.hint:
+                yield f"      {click.style('hint:', fg='cyan')} {printable(difference.hint)}"
+        if len(tested.differences) > 1 and not self._verbose:
+            yield f"      and {plural(len(tested.differences) - 1, 'difference')} more (-v shows all)"
+        if tested.hint:
+            yield f"      {click.style('hint:', fg='cyan')} {printable(tested.hint)}"
+        if self._verbose or tested.verdict == "failed":
+            yield from (f"      {click.style('note:', fg='yellow')} {printable(note)}" for note in tested.notes)
+
+    def summary(self, *, coverage: bool) -> Iterator[str]:
+        """How it all ended."""
+        if coverage:
+            yield from self._coverage()
+        counts = [f"{self.count('passed')} passed"]
+        failed, updated = self.count("failed", "error"), self.count("updated")
+        counts += [f"{updated} brought up to date"] if updated else []
+        counts += [click.style(f"{failed} failed", fg="red")] if failed else []
+        skipped = self.count("skipped")
+        counts += [f"{skipped} archived (--all runs them)"] if skipped else []
+        stopped = ", stopped at the first failure" if self.stopped else ""
+        yield f"{', '.join(counts)} in {self.seconds:.2f} s{stopped}"
+
+    def _coverage(self) -> Iterator[str]:
+        for covered in sorted(self.coverage, key=lambda each: each.runbook):
+            report = covered.report
+            parts = {"steps": report.steps, "arms": report.arms, "outcomes": report.outcomes}
+            shown = ", ".join(f"{name} {_share(part)}" for name, part in parts.items())
+            mark = click.style("✓", fg="green") if report.is_complete else click.style("○", fg="yellow")
+            yield f"{mark} {printable(covered.runbook)}: {shown}"
+            for name, part in parts.items():
+                yield from (f"    no scenario reaches {name[:-1]} {printable(each)}" for each in part.missed)
+
+    def as_json(self, *, coverage: bool) -> dict[str, Any]:
+        """The report for machines."""
+        document: dict[str, Any] = {
+            "passed": self.count("passed"),
+            "failed": self.count("failed"),
+            "errors": self.count("error"),
+            "skipped": self.count("skipped"),
+            "updated": self.count("updated"),
+            "seconds": round(self.seconds, 3),
+            "stopped": self.stopped,
+            "tests": msgspec.to_builtins(self.tests, enc_hook=str),
+        }
+        if coverage:
+            document["coverage"] = [
+                {"runbook": each.runbook, "complete": each.report.is_complete, **_parts(each)} for each in self.coverage
+            ]
+        return document
+
+
+def _parts(covered: Covered) -> dict[str, Any]:
+    report = covered.report
+    parts = {"steps": report.steps, "arms": report.arms, "outcomes": report.outcomes}
+    return {name: {"reached": part.reached, "total": part.total, "missed": part.missed} for name, part in parts.items()}
+
+
+def _share(part: Part) -> str:
+    percent = 100 if not part.total else 100 * part.reached // part.total
+    return f"{part.reached}/{part.total} ({percent} %)"
+
+
+def _took(tested: Tested) -> str:
+    return f"{tested.seconds * 1000:5.0f} ms" if tested.verdict != "skipped" else "        "
+
+
+def changes(path: str, before: str, after: str) -> Iterator[str]:
+    """What an update changes in a file."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, n=1, lineterm="")
+    for line in lines:
+        colour = {"+": "green", "-": "red"}.get(line[:1])
+        yield f"      {click.style(printable(line), fg=colour)}"
+
+
+def junit(report: Report) -> str:
+    """The report as JUnit XML: one suite a runbook, one case a scenario."""
+    suites: dict[str, list[Tested]] = {}
+    for tested in report.tests:
+        suites.setdefault(tested.runbook, []).append(tested)
+    lines = ['<?xml version="1.0" encoding="UTF-8"?>', f"<testsuites{_totals(report.tests)}>"]
+    for runbook, tests in suites.items():
+        lines.append(f"  <testsuite name={_attribute(runbook or 'without a runbook')}{_totals(tests)}>")
+        lines += [line for tested in tests for line in _case(tested)]
+        lines.append("  </testsuite>")
+    return "\n".join([*lines, "</testsuites>", ""])
+
+
+def _case(tested: Tested) -> Iterator[str]:
+    stem = os.path.splitext(os.path.basename(tested.runbook))[0]
+    head = f"<testcase classname={_attribute(stem)} name={_attribute(tested.scenario)}"
+    head += f' time="{tested.seconds:.4f}"'
+    if tested.verdict in ("passed", "updated"):
+        yield f"    {head}/>"
+        return
+    yield f"    {head}>"
+    if tested.verdict == "skipped":
+        yield f"      <skipped message={_attribute(tested.message or '')}/>"
+    elif tested.verdict == "error":
+        yield f"      <error message={_attribute(tested.message or '')}/>"
+    else:
+        text = "\n".join(str(each) for each in tested.differences)
+        first = text.partition("\n")[0]
+        yield f"      <failure message={_attribute(first)}>{escape(_xml(text))}</failure>"
+    yield "    </testcase>"
+
+
+def _totals(tests: list[Tested]) -> str:
+    count = {verdict: sum(1 for each in tests if each.verdict == verdict) for verdict in _MARKS}
+    seconds = sum(each.seconds for each in tests)
+    return (
+        f' tests="{len(tests)}" failures="{count["failed"]}" errors="{count["error"]}"'
+        f' skipped="{count["skipped"]}" time="{seconds:.4f}"'
+    )
+
+
+def _attribute(text: str) -> str:
+    return quoteattr(_xml(text), {"\n": "&#10;", "\t": "&#9;", "\r": "&#13;"})
+
+
+def _xml(text: str) -> str:
+    """Text that XML can hold."""
+    return _NOT_XML.sub("\ufffd", text)

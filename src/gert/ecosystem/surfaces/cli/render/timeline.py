@@ -1,0 +1,164 @@
+"""The timeline of a recorded run: one line per event, read and printed one after the other."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any, Final
+
+import click
+
+from gert.ecosystem.surfaces.cli.render.event_lines import INDENT, Line, Span, word_lines
+from gert.ecosystem.surfaces.cli.render.event_position import Places
+from gert.ecosystem.surfaces.cli.render.output import plural, say, say_pair
+from gert.ecosystem.surfaces.cli.render.text import (
+    BAD,
+    CATEGORY,
+    DOUBTFUL,
+    GOOD,
+    LONGEST_NAME,
+    QUIET,
+    Subject,
+    clip,
+    outcome_text,
+    value_text,
+)
+from gert.ecosystem.surfaces.cli.render.wording import words_of
+from gert.ecosystem.surfaces.cli.render.wording.agent import is_agent
+from gert.errors import TraceError
+from gert.kernel.events import runbook as says
+from gert.kernel.events.envelope import Envelope, parse_timestamp
+from gert.kernel.foundation.principal import KERNEL
+from gert.kernel.ledger.agent_fold import Snapshot, fold
+
+TIME_WIDTH: Final = 11
+MOST_FIELDS: Final = 40
+LONGEST_DETAIL: Final = 400
+
+
+def say_timeline(events: Iterable[Envelope], *, verbose: bool = False) -> None:
+    """Print the timeline of one run; with `verbose`, also contracts, everything an event holds, and who acted.
+
+    Nothing is verified here: the last lines say what the trace claims, and how to check it.
+    """
+    timeline = _Timeline(verbose=verbose)
+    for event in events:
+        timeline.say_event(event)
+    timeline.say_end()
+
+
+class _Timeline:
+    """What must be remembered between two events: when it began, where we are, and how it ended."""
+
+    def __init__(self, *, verbose: bool) -> None:
+        self._verbose = verbose
+        self._places = Places()
+        self._began: datetime | None = None
+        self._count = 0
+        self._after = 0
+        self._end: says.RunComplete | None = None
+        self._unreadable = False
+        self._agent: Snapshot | None = None
+
+    def say_event(self, event: Envelope) -> None:
+        if not self._count:
+            self._say_header(event)
+        self._count += 1
+        self._after += self._end is not None
+        payload = event.payload
+        if isinstance(payload, says.RunComplete):
+            self._end, self._after = payload, 0
+        elif event.type == says.RunComplete.type:
+            self._unreadable = True
+        if is_agent(payload):
+            self._agent = fold(self._agent or Snapshot(), payload, event.seq)
+        place = self._places.of(event, payload)
+        if isinstance(payload, says.ContractEvaluated) and not self._verbose:
+            return  # without the contract itself it says nothing, and every step has one
+        first, *notes = word_lines(words_of(payload, Subject(place.name)), place.depth)
+        _say_line(self._offset(event), first)
+        for note in notes:
+            _say_line("", note)
+        if self._verbose:
+            for title, text in _details(event):
+                _say_line("", (Span(INDENT * (place.depth + 2)), Span(f"{title}: ", QUIET), Span(text)))
+
+    def say_end(self) -> None:
+        if not self._count:
+            say("no events")
+            return
+        say()
+        say_pair("events", str(self._count))
+        if self._agent is not None:
+            _say_agent_end(self._agent)
+            return
+        if self._end is None:
+            why = "its `run_complete` cannot be read" if self._unreadable else "there is no `run_complete`"
+            say_pair("status", f"incomplete: {why}", DOUBTFUL)
+            return
+        end = self._end
+        say_pair("status", end.status, GOOD if end.status == "completed" else BAD)
+        if end.outcome is not None:
+            say_pair("outcome", outcome_text(end.outcome), CATEGORY[end.outcome.category])
+        say_pair("seal", _seal_text(end, self._after))
+
+    def _say_header(self, event: Envelope) -> None:
+        say_pair("run", clip(event.run_id, LONGEST_NAME))
+        say_pair("from", clip(event.timestamp, LONGEST_NAME))
+        say()
+
+    def _offset(self, event: Envelope) -> str:
+        try:
+            moment = parse_timestamp(event.timestamp)
+        except TraceError:
+            return "?"
+        self._began = self._began or moment
+        return f"{(moment - self._began) / timedelta(seconds=1):+.3f}s"
+
+
+def _say_agent_end(snapshot: Snapshot) -> None:
+    """How an agent run stands after the events that were shown; it may go on."""
+    status = snapshot.status
+    say_pair("status", status, {"completed": GOOD, "failed": BAD, "paused": DOUBTFUL}.get(status))
+    if snapshot.failure_reason is not None and status == "failed":
+        say_pair("because", clip(snapshot.failure_reason))
+    if snapshot.model_calls:
+        say_pair("models", f"{plural(snapshot.model_calls, 'call')}, {snapshot.model_cost:.6f} USD")
+    if snapshot.tool_calls:
+        say_pair("tools", plural(snapshot.tool_calls, "call"))
+
+
+def _say_line(time: str, line: Line) -> None:
+    text = "".join(click.style(span.text, fg=span.colour) if span.colour else span.text for span in line)
+    say(f"{click.style(time.rjust(TIME_WIDTH), fg=QUIET)}  {text}".rstrip())
+
+
+def _details(event: Envelope) -> Iterator[tuple[str, str]]:
+    """Everything an event holds, one line per value; an object one level deep is taken apart."""
+    yield from islice(_fields(event.data), MOST_FIELDS)
+    if event.by != KERNEL:
+        by = event.by
+        extra = ", ".join(filter(None, (by.role, by.model)))
+        yield "by", clip(f"{by.kind} {by.id}{f' ({extra})' if extra else ''}", LONGEST_DETAIL)
+    if event.path is not None:
+        yield "path", clip(event.path, LONGEST_DETAIL)
+    yield "seq", str(event.seq)
+    yield "prev_hash", clip(event.prev_hash, LONGEST_DETAIL)
+
+
+def _fields(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in data.items():
+        title = clip(name, LONGEST_NAME)
+        if isinstance(value, dict) and value:
+            for key, inner in value.items():
+                yield f"{title}.{clip(str(key), LONGEST_NAME)}", value_text(inner, LONGEST_DETAIL)
+        else:
+            yield title, value_text(value, LONGEST_DETAIL)
+
+
+def _seal_text(end: says.RunComplete, after: int) -> str:
+    later = f"; {plural(after, 'event')} after the seal" if after else ""
+    if end.signature is None:
+        return f"not signed{later}"
+    key = f" by key `{clip(end.signing_key_id, LONGEST_NAME)}`" if end.signing_key_id else ""
+    alg = f" ({clip(end.signature_alg, 40)})" if end.signature_alg else ""
+    return f"signed{key}{alg}, not verified here: `gert trace verify` does{later}"

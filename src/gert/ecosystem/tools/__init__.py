@@ -1,0 +1,1 @@
+"""Tool transports: how an action of a tool is executed."""

@@ -1,0 +1,181 @@
+"""The command an action stands for, with its templates filled in and everything that can be checked, checked."""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from gert.ecosystem.process.command import Command, Encoded
+from gert.ecosystem.process.descendants import MARK, mark_for
+from gert.ecosystem.process.environment import environment_for, is_name, missing_secret
+from gert.ecosystem.process.find_program import Programs, shown
+from gert.errors import InputError, TemplateEvalError
+from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.foundation.secret_refs import all_refs, reveal
+from gert.kernel.runbook.command import STDIN, CommandLine, command_line
+from gert.kernel.runbook.documents.tool import ActionBlock, Tool
+from gert.kernel.template import Budget, Template, render
+
+_BUDGET: Final = Budget(max_output=64 * 1024 * 1024)
+"""What goes to standard input may be large; what the system does not take as an argument it refuses itself."""
+
+
+def encoded(environment: Mapping[str, str]) -> dict[bytes, bytes]:
+    """An environment as the system takes it."""
+    return {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What commands are made in, for all calls of a run.
+
+    secrets: the values of secret inputs, by input
+    withheld: environment variables that hold secrets, of whichever tool
+    working: the folder tools run in
+    platform: the running system by its GOOS name
+    run_id: the run, which the processes of its calls are marked with
+    """
+
+    environment: Mapping[str, str]
+    secrets: Mapping[str, str]
+    withheld: frozenset[str]
+    working: str
+    run_id: str
+    platform: str | None = None
+    programs: Programs = msgspec.field(default_factory=Programs)
+    inherited: dict[int, tuple[dict[str, str], Encoded]] = msgspec.field(default_factory=dict)
+    """What each tool inherits, and the same as the system takes it: it is the same for every call."""
+
+    def inherited_by(self, tool: Tool) -> tuple[dict[str, str], Encoded]:
+        """What a tool inherits."""
+        known = self.inherited.get(id(tool))
+        if known is None:
+            texts = environment_for(tool, self.environment, self.withheld)
+            known = self.inherited[id(tool)] = texts, encoded(texts)
+        return known
+
+    def marks(self, key: str) -> Encoded:
+        """The mark of a call, after those of the calls that gert itself was started by."""
+        outer = self.environment.get(MARK, "").split()
+        return encoded({MARK: " ".join([*outer, mark_for(self.run_id, key)])})
+
+
+def command_for(
+    tool: Tool,
+    action: ActionBlock,
+    inputs: Mapping[str, Any],
+    here: Surroundings,
+    key: str,
+    *,
+    is_preview: bool = False,
+) -> Command | Failure:
+    """Render the command of an action, or say why it cannot be started; `binary` does not apply to a preview.
+
+    key: that of the call, which marks its processes
+    """
+    try:
+        # Only what the step handed over: a tool file cannot help itself to other secrets of the run.
+        named = all_refs(inputs) if here.secrets else ()
+        handed = {name: here.secrets[name] for name in named if name in here.secrets}
+        for name in action.env:
+            _require_variable(name)
+        line = command_line(action, None if is_preview else tool.meta.binary, _Filling(inputs, handed).text)
+        return _command(tool, line, here, here.marks(key))
+    except TemplateEvalError as problem:
+        return Failure("evaluation", problem.message)
+    except InputError as problem:
+        return Failure("invalid_input", problem.message)
+
+
+def _command(tool: Tool, line: CommandLine, here: Surroundings, marks: Encoded) -> Command | Failure:
+    environment, as_bytes = here.inherited_by(tool)
+    if line.env:
+        environment = {**environment, **line.env}
+        as_bytes = encoded(environment)
+    missing = missing_secret(tool, environment)
+    if missing is not None:
+        return missing
+    _require_no_nul(line.program, "binary")
+    if not line.program:
+        raise InputError("the name of the program is empty")
+    folder = _folder(line.cwd, here.working)
+    program = here.programs.find(line.program, folder, environment)
+    if isinstance(program, Failure):
+        return _elsewhere(program, tool, here.platform)
+    return Command(
+        name=line.program,
+        program=program,
+        arguments=line.arguments,
+        environment={**as_bytes, **marks},
+        folder=folder,
+        stdin=line.stdin.encode() if line.stdin is not None else None,
+    )
+
+
+def _folder(cwd: str | None, working: str) -> str:
+    if cwd is None:
+        return working
+    folder = os.path.join(working, cwd)
+    if not os.path.isdir(folder):
+        raise InputError(f"`cwd`: there is no folder {shown(cwd)}")
+    return folder
+
+
+def _elsewhere(failure: Failure, tool: Tool, platform: str | None) -> Failure:
+    """Where a program is not found, that the tool is made for other systems may be why (kernel-v0 §12.1)."""
+    if platform is None or not tool.meta.platform or platform in tool.meta.platform:
+        return failure
+    made_for = ", ".join(f"`{name}`" for name in tool.meta.platform)
+    return Failure(failure.kind, f"{failure.message}; the tool is made for {made_for}, and this is `{platform}`")
+
+
+class _Filling:
+    """Renders templates over the inputs and puts secrets in place of their references."""
+
+    def __init__(self, inputs: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
+        self._inputs = inputs
+        self._secrets = secrets
+
+    def text(self, template: Template, place: str) -> str:
+        """Render a template; a message names the place it is at. Only standard input takes a NUL, and any encoding."""
+        try:
+            text = reveal(render(template, self._inputs, _BUDGET), self._secrets)
+        except TemplateEvalError as problem:
+            raise TemplateEvalError(f"`{place}`: {problem.message}", hint=problem.hint) from None
+        except InputError as problem:
+            raise InputError(f"`{place}`: {problem.message}", hint=problem.hint) from None
+        _require_characters(text, place)
+        if place != STDIN:
+            _require_no_nul(text, place)
+            _require_encodable(text, place)
+        return text
+
+
+def _require_variable(name: str) -> None:
+    """Refuse a name that no variable can have, whichever way a process is started."""
+    if not is_name(name):
+        raise InputError(f"`env`: no variable can be called {shown(name)}")
+    _require_no_nul(name, "env")
+    _require_encodable(name, "env")
+
+
+def _require_characters(text: str, place: str) -> None:
+    try:
+        text.isascii() or text.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"`{place}` contains a lone surrogate, which is no character") from None
+
+
+def _require_no_nul(text: str, place: str) -> None:
+    if "\0" in text:
+        raise InputError(f"`{place}` contains a NUL character, which no program can be given")
+
+
+def _require_encodable(text: str, place: str) -> None:
+    """What the system takes is bytes, in the encoding this process was started with."""
+    try:
+        text.isascii() or os.fsencode(text)
+    except UnicodeEncodeError:
+        encoding = sys.getfilesystemencoding()
+        raise InputError(f"`{place}` contains a character that is none in the encoding `{encoding}`") from None

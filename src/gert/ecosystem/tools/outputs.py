@@ -1,0 +1,129 @@
+"""What a process that has ended comes to: an answer with outputs, without secrets."""
+
+import signal
+from typing import Final
+
+import msgspec
+
+from gert.ecosystem.process.capture import Capture, size_text
+from gert.ecosystem.process.find_program import shown
+from gert.kernel.engine.extract import Parsed, Printed, extract, parse_json
+from gert.kernel.engine.requests import ToolAnswer
+from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.foundation.secret_refs import defused
+from gert.kernel.foundation.text import printable
+from gert.kernel.governance.contract import Contract
+from gert.kernel.runbook.documents.tool import ActionBlock
+
+TAIL: Final = 16 * 1024
+"""How much of each stream an answer holds, in bytes."""
+
+_MAX_LAST_LINE: Final = 200
+_MAX_MESSAGE: Final = 1000
+_SIGNALLED: Final = 128
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """A process that has ended: its status is below zero for a signal, as the system tells it."""
+
+    name: str
+    status: int
+    stdout: Capture
+    stderr: Capture
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code, as shells give it."""
+        return self.status if self.status >= 0 else _SIGNALLED - self.status
+
+
+def reads_json(action: ActionBlock) -> bool:
+    """Whether an action reads its standard output as JSON."""
+    return any(where.from_ == "json" for where in action.extract.values())
+
+
+def answer_of(ended: Ended, action: ActionBlock, contract: Contract, redactor: Redactor) -> ToolAnswer:
+    """Find the outputs, and say whether it went well."""
+    if ended.status == 0 and not (action.extract or ended.stdout.fed or ended.stderr.fed):
+        return ToolAnswer(exit_code=0)  # nothing to find, and nothing to hide
+    document = _Document(ended.stdout, redactor)
+    printed = Printed(
+        exit_code=ended.exit_code,
+        stdout=ended.stdout.text,
+        stderr=ended.stderr.text,
+        document=document.read,
+        truncated=frozenset(
+            name for name, each in (("stdout", ended.stdout), ("stderr", ended.stderr)) if each.is_truncated
+        ),
+    )
+    extracted = extract(action, contract.outputs, printed)
+    # A secret too short to be looked for in a text is masked where it is the whole of a value.
+    outputs = {name: redactor.value(value) for name, value in extracted.outputs.items()}
+    failure = _exit(ended, redactor) or extracted.failure
+    return ToolAnswer(
+        outputs={name: defused(output.value) for name, output in outputs.items()},
+        exit_code=ended.exit_code,
+        stdout=redactor.value(_tail(printed.stdout)).value,
+        stderr=redactor.value(_tail(printed.stderr)).value,
+        failure=told(failure, redactor) if failure is not None else None,
+        # The document says again what the text says, so what is masked in both counts once.
+        redacted=max(ended.stdout.masked, document.masked)
+        + ended.stderr.masked
+        + sum(output.masked for output in outputs.values()),
+    )
+
+
+def told(failure: Failure, redactor: Redactor) -> Failure:
+    """A failure as it may be recorded: without secrets, on one line, not too long."""
+    message = printable(defused(redactor.text(failure.message).value))
+    return Failure(failure.kind, message if len(message) <= _MAX_MESSAGE else message[:_MAX_MESSAGE] + "…")
+
+
+class _Document:
+    """The JSON on standard output: parsed as it was printed, then masked, so that a masked number breaks nothing."""
+
+    def __init__(self, stdout: Capture, redactor: Redactor) -> None:
+        self._stdout = stdout
+        self._redactor = redactor
+        self.masked = 0
+
+    def read(self) -> Parsed:
+        """Parse and mask it."""
+        if self._stdout.is_truncated:
+            limit = size_text(self._stdout.limit)
+            return Parsed(problem=f"expected JSON on stdout, found output longer than the limit of {limit}")
+        parsed = parse_json(self._stdout.raw, seen=self._stdout.text)
+        value, self.masked = self._redactor.value(parsed.value)
+        return Parsed(value, parsed.problem)
+
+
+def _exit(ended: Ended, redactor: Redactor) -> Failure | None:
+    """Why an exit is no success."""
+    if ended.status == 0:
+        return None
+    if ended.status < 0:
+        return Failure("exit_code", f"{shown(ended.name)} was killed by {_signal_name(-ended.status)}")
+    said = _last_line(ended.stderr) or _last_line(ended.stdout)
+    line = printable(redactor.value(said).value)
+    detail = line if len(line) <= _MAX_LAST_LINE else line[: _MAX_LAST_LINE - 1] + "…"
+    return Failure("exit_code", f"{shown(ended.name)} exited with {ended.status}" + (f": {detail}" if detail else ""))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _last_line(capture: Capture) -> str:
+    """The last line that says something, where tools put their reason."""
+    lines = (line.strip() for line in reversed(capture.kept[-TAIL:].splitlines()))
+    return next((line for line in lines if line), "")
+
+
+def _tail(text: str) -> str:
+    """The last part of a text, bounded in bytes."""
+    last = text[-TAIL:]
+    return last if last.isascii() else last.encode("utf-8", "replace")[-TAIL:].decode("utf-8", "ignore")

@@ -1,0 +1,214 @@
+"""The stdio transport: an action is a process, and its outputs are in what it prints.
+
+What it prints is without secrets from the moment it is read (DECISIONS 36).
+"""
+
+import asyncio
+import errno
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from gert.ecosystem.process.capture import Capture
+from gert.ecosystem.process.command import Command
+from gert.ecosystem.process.find_program import shown
+from gert.ecosystem.process.own_process import prepare_for_tools
+from gert.ecosystem.process.process import Process
+from gert.ecosystem.tools.command import Surroundings, command_for
+from gert.ecosystem.tools.outputs import Ended, answer_of, reads_json, told
+from gert.kernel.engine.requests import ApprovalRequest, CallPreview, CallTool, ToolAnswer
+from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.foundation.redaction import Redactor, parts_of
+from gert.kernel.runbook.documents.tool import ActionBlock, Tool
+from gert.kernel.template import render_text
+
+Listener = Callable[[str, str, str], None]
+"""Hears path, stream and text: whole lines, or parts of long ones. Control characters are still in the text."""
+
+DEFAULT_LIMIT: Final = 10 * 1024 * 1024
+
+_LARGE: Final = 512 * 1024
+"""More output than this is searched in a thread, so that other lanes go on meanwhile."""
+
+_PLACES: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES})
+
+
+class Place(NamedTuple):
+    """Where a command runs, with links resolved: the file of its program, and its folder."""
+
+    program: str
+    folder: str
+
+
+class Stdio:
+    """Calls actions as processes.
+
+    secrets: the values of secret inputs, by input
+    redactor: knows every secret, those of the environment and those of inputs
+    withheld: environment variables that hold secrets declared anywhere in the program
+    limit: bytes kept of each stream; what comes after is read and dropped
+    platform: the running system by its GOOS name
+    run_id: the run that calls; a name of its own where there is none
+    stop_grace: seconds between asking a process to end and making it
+    quiet: seconds without output after which a process that has exited is done, though its output is held open
+    """
+
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str],
+        secrets: Mapping[str, str],
+        redactor: Redactor,
+        withheld: frozenset[str],
+        working: str,
+        on_output: Listener | None = None,
+        limit: int = DEFAULT_LIMIT,
+        platform: str | None = None,
+        run_id: str | None = None,
+        stop_grace: float = 2.0,
+        quiet: float = 0.25,
+    ) -> None:
+        prepare_for_tools()
+        self._here = Surroundings(
+            environment=environment,
+            secrets=secrets,
+            withheld=withheld,
+            working=working,
+            platform=platform,
+            run_id=run_id or os.urandom(8).hex(),
+        )
+        self._redactor = redactor
+        self._on_output = on_output
+        self._limit = limit
+        self._stop_grace = stop_grace
+        self._quiet = quiet
+        self._live: set[Process] = set()
+
+    async def call(self, tool: Tool, action_name: str, action: ActionBlock, ask: CallTool | CallPreview) -> ToolAnswer:
+        """Carry out an action; when cancelled, everything it started has ended before the caller goes on."""
+        started = time.monotonic()
+        answer = await self._answer(tool, action, ask)
+        return replace(answer, duration=round(time.monotonic() - started, 3))
+
+    def kill_all(self) -> None:
+        """End every running process by force, at once; their calls then answer that they were killed."""
+        for process in self._live:
+            process.kill()
+
+    def locate(self, tool: Tool, action: ActionBlock, inputs: Mapping[str, Any]) -> Place | None:
+        """The file that an action would run, and where; None where there is none."""
+        command = command_for(tool, action, inputs, self._here, key="")
+        return None if isinstance(command, Failure) else place_of(command)
+
+    async def _answer(self, tool: Tool, action: ActionBlock, ask: CallTool | CallPreview) -> ToolAnswer:
+        redactor = self._redactor_for(ask)
+        is_preview = isinstance(ask, CallPreview)
+        command = command_for(tool, action, ask.inputs, self._here, ask.key, is_preview=is_preview)
+        if isinstance(command, Failure):
+            return ToolAnswer(failure=told(command, redactor))
+        if isinstance(ask, CallTool) and ask.approval is not None and ask.approval.program is not None:
+            # Compared on the very command that is started: what was approved is what runs.
+            reason = moved(ask.approval, place_of(command))
+            if reason is not None:
+                return ToolAnswer(failure=Failure("approval_outdated", reason))
+        stdout = Capture(redactor, self._limit, self._shown(ask, "stdout"), keeps_raw=reads_json(action))
+        stderr = Capture(redactor, self._limit, self._shown(ask, "stderr"))
+        status = await self._run(command, Process(stdout, stderr, self._quiet))
+        if isinstance(status, Failure):
+            return ToolAnswer(failure=told(status, redactor))
+        read = partial(answer_of, Ended(command.name, status, stdout, stderr), action, ask.contract, redactor)
+        return await asyncio.to_thread(read) if stdout.fed + stderr.fed > _LARGE else read()
+
+    async def _run(self, command: Command, process: Process) -> int | Failure:
+        """Start a process and see it through; give its status, or why it was not started."""
+        self._live.add(process)
+        try:
+            try:
+                await process.start(command)
+            except (OSError, ValueError, RuntimeError) as problem:
+                await process.stop(0.0)  # one that was started, and could not be given its input
+                return _not_started(command, problem)
+            status = await process.done()
+            return status if status is not None else _unknown(command.name)
+        except BaseException:
+            await process.stop(self._stop_grace)
+            raise
+        finally:
+            process.close()
+            self._live.discard(process)
+
+    def _redactor_for(self, ask: CallTool | CallPreview) -> Redactor:
+        """Who knows the secrets of the run, and what this contract calls secret among its inputs."""
+        own = [name for name, parameter in ask.contract.inputs.items() if parameter.secret and name in ask.inputs]
+        if not own:
+            return self._redactor
+        values = [ask.inputs[name] for name in own]
+        return self._redactor.also(part for value in values for part in (render_text(value), *parts_of(value)))
+
+    def _shown(self, ask: CallTool | CallPreview, stream: str) -> Callable[[str], None] | None:
+        """Who is shown what comes on a stream."""
+        # What an action gives in secret is told apart only once it has ended, so nothing is shown before.
+        if self._on_output is None or any(parameter.secret for parameter in ask.contract.outputs.values()):
+            return None
+        return partial(self._on_output, ask.path, stream)
+
+
+def place_of(command: Command) -> Place:
+    """Where a command runs."""
+    return Place(os.path.realpath(command.program), os.path.realpath(command.folder))
+
+
+def moved(asked: ApprovalRequest, place: Place | None) -> str | None:
+    """That a program or its folder is not where it was when approval was asked for; None where both are."""
+    name = (asked.command or {}).get("program") or asked.target
+    program = place.program if place is not None else None
+    if program != asked.program:
+        before, now = (shown(each) if each is not None else "nowhere" for each in (asked.program, program))
+        return f"the program {shown(name)} was found at {before} when it was asked for, and is now found at {now}"
+    if place is not None and asked.folder is not None and place.folder != asked.folder:
+        before, now = shown(asked.folder), shown(place.folder)
+        return f"the folder of {shown(name)} was {before} when it was asked for, and is now {now}"
+    return None
+
+
+def _unknown(name: str) -> Failure:
+    """It ended, and how is lost: a signal handler, or whoever started us, has taken its exit status."""
+    return Failure("unknown_outcome", f"{shown(name)} has ended, and nobody knows how: its exit status was taken")
+
+
+def _not_started(command: Command, problem: OSError | ValueError | RuntimeError) -> Failure:
+    """Why the system would not start a program that is there."""
+    name = shown(command.name)
+    if isinstance(problem, RuntimeError):
+        return Failure("transport", f"{name} cannot be watched: {problem}")
+    if isinstance(problem, ValueError):
+        return Failure("invalid_input", f"{name} cannot be given its arguments: {problem}")
+    if problem.errno == errno.E2BIG:
+        return Failure("invalid_input", f"the arguments of {name} are too long; large values go to `stdin`")
+    if problem.errno in _PLACES:
+        return _not_there(command, problem.errno)
+    if problem.errno == errno.ENOEXEC:
+        reason = "it is neither a program for this machine nor a script with `#!`"
+        return Failure("transport", f"{name} cannot be started: {reason}")
+    return Failure("transport", f"{name} cannot be started: {_said(problem.errno)}")
+
+
+def _not_there(command: Command, number: int) -> Failure:
+    """The system does not say which file it means: the folder to start in, the program, or its interpreter."""
+    name, folder = shown(command.name), shown(command.folder)
+    if number == errno.EACCES and not os.access(command.folder, os.X_OK):
+        return Failure("transport", f"{name} cannot be started: the folder {folder} may not be entered")
+    if number != errno.EACCES and not os.path.isdir(command.folder):
+        return Failure("not_found", f"{name} cannot be started: the folder {folder} is not there")
+    if number != errno.ENOENT:
+        return Failure("transport", f"{name} cannot be started: {_said(number)}")
+    missing = "its interpreter was not found" if os.path.exists(command.program) else "it is gone"
+    return Failure("not_found", f"{name} cannot be started: {missing}")
+
+
+def _said(number: int | None) -> str:
+    return os.strerror(number).lower() if number else "the system gives no reason"

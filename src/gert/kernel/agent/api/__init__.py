@@ -1,0 +1,1 @@
+"""The kernel, client and workflow that callers use."""

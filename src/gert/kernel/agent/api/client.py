@@ -1,0 +1,153 @@
+"""A model client over a kernel: one prompt, one typed answer, and a step key even where the caller names none."""
+
+import inspect
+import re
+import warnings
+from typing import Any, Protocol
+
+from gert.errors import InputError, RunExists, RunNotFound
+from gert.kernel.agent.ports.model import ModelCallOptions, OnToken, OutputT
+from gert.kernel.agent.steps.outputs import check_output_schema
+from gert.kernel.agent.types.api import (
+    ContextVersion,
+    ModelClientCapabilities,
+    ModelInput,
+    ReplayPolicy,
+    StepModelResult,
+    TenantContext,
+    ToolDrift,
+)
+from gert.kernel.foundation.arguments import checks_arguments
+from gert.kernel.foundation.canonical import sha256_hex
+from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
+
+_UNEXPECTED = re.compile(r"\bstep_model\(\) got an unexpected keyword argument '(\w+)'")
+_DEFAULTS: dict[str, object] = {
+    "replay_policy": "strict",
+    "context_version": None,
+    "tool_drift": "refuse",
+    "on_token": None,
+}
+"""What a kernel of another version may not know, with what it need not be told."""
+
+
+class TakesModelSteps(Protocol):
+    """A kernel, of this version or another."""
+
+    async def step_model(self, **request: Any) -> StepModelResult[Any]:
+        """Take a model step."""
+        ...
+
+    async def start_run(self, **request: Any) -> Any:
+        """Start a run."""
+        ...
+
+
+@checks_arguments
+class KernelModelClient:
+    """Asks models through a kernel."""
+
+    def __init__(self, kernel: Any) -> None:
+        if not callable(getattr(kernel, "step_model", None)):
+            raise InputError(f"expected `kernel` to be a kernel, found a `{type(kernel).__name__}`")
+        self._kernel: TakesModelSteps = kernel
+
+    def capabilities(self) -> ModelClientCapabilities:
+        """What the kernel understands."""
+        return ModelClientCapabilities(self._knows("replay_policy"), self._knows("context_version"))
+
+    async def step(
+        self,
+        *,
+        run_id: str,
+        tenant: TenantContext,
+        model: str,
+        prompt: str,
+        output_schema: type[OutputT],
+        step_key: str | None = None,
+        model_options: ModelCallOptions | None = None,
+        replay_policy: ReplayPolicy = "strict",
+        context_version: ContextVersion | None = None,
+        tool_drift: ToolDrift = "refuse",
+        on_token: OnToken | None = None,
+    ) -> StepModelResult[OutputT]:
+        """Ask once; the same question in the same run has the same answer. A run that is not there is started."""
+        check_output_schema(output_schema)
+        optional = {
+            "replay_policy": replay_policy,
+            "context_version": context_version,
+            "tool_drift": tool_drift,
+            "on_token": on_token,
+        }
+        known = {name: value for name, value in optional.items() if self._knows(name)}
+        _warn([name for name in optional if name not in known and optional[name] != _DEFAULTS[name]])
+        request = {
+            "run_id": run_id,
+            "tenant": tenant,
+            "model": model,
+            "input": ModelInput.from_prompt(prompt),
+            "output_schema": output_schema,
+            "step_key": step_key if step_key is not None else derived_step_key(model, output_schema, prompt),
+            "model_options": model_options,
+        }
+        started = False
+        while True:
+            try:
+                return await self._kernel.step_model(**request, **known)
+            except RunNotFound:
+                if started:
+                    raise
+                started = True
+                await self._start(run_id, tenant)
+            except TypeError as error:
+                # A kernel may take any keyword by its signature and still refuse it.
+                refused = _refused(error)
+                if refused is None or known.pop(refused, _DEFAULTS) is _DEFAULTS:
+                    raise
+                _warn([refused])
+
+    async def _start(self, run_id: str, tenant: TenantContext) -> None:
+        try:
+            await self._kernel.start_run(tenant=tenant, run_id=run_id)
+        except RunExists:
+            # Another caller was faster, and the step is taken in their run.
+            return
+
+    def _knows(self, name: str) -> bool:
+        parameters = inspect.signature(self._kernel.step_model).parameters
+        return name in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+
+
+class SingleStepModelClient(KernelModelClient):
+    """The same under the name single steps know it by."""
+
+
+def derived_step_key(model: str, output_schema: type[OutputT], prompt: str) -> str:
+    """A step key that is the same for the same question: model, output schema and prompt."""
+    schema = canonical_json_dumps(output_schema.model_json_schema())
+    hashed = sha256_hex(canonical_json_dumps([model, output_schema.__name__, schema, prompt]).encode())
+    return f"model_step_{hashed[:24]}"
+
+
+def _refused(error: TypeError) -> str | None:
+    """The keyword a kernel does not take, if nothing was asked yet.
+
+    That is so where the call of `step_model` itself failed: here, or where a `step_model` hands its keywords on. An
+    error from anywhere deeper may say the same, and come from a model that was asked.
+    """
+    trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    while trace is not None:
+        if trace.tb_frame.f_code.co_name != "step_model":
+            return None
+        trace = trace.tb_next
+    refused = _UNEXPECTED.search(str(error))
+    return None if refused is None else refused[1]
+
+
+def _warn(names: list[str]) -> None:
+    if names:
+        warnings.warn(
+            f"the kernel does not know {', '.join(f'`{name}`' for name in names)}; asked without",
+            RuntimeWarning,
+            stacklevel=3,
+        )

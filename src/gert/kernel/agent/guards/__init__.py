@@ -1,1 +1,0 @@
-"""What an enforced kernel insists on: personal data is kept from models, budgets hold, capabilities are checked."""

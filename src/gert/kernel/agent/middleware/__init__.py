@@ -1,0 +1,1 @@
+"""Middleware: where policy takes part in model and tool steps."""

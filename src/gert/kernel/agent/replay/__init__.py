@@ -1,0 +1,1 @@
+"""Look up recorded steps and decide what is replayed."""

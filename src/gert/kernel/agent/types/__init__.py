@@ -1,0 +1,1 @@
+"""Documented types, and events as pydantic models."""

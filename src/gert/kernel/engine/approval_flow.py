@@ -1,0 +1,279 @@
+"""Approval in the run: a preview of what would happen, a ticket, the answers, and the decision they lead to.
+
+Which answers count, and whether they are enough, is decided by `gert.kernel.engine.approval_rules`.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from gert.kernel.engine.approval_request import NO_PREVIEW, Preview, listed, request_for, subject_of
+from gert.kernel.engine.approval_rules import Tally, Ticket, hash_of, tally
+from gert.kernel.engine.frame import Frame
+from gert.kernel.engine.outputs import assumed
+from gert.kernel.engine.plan import PreviewTerms, Terms
+from gert.kernel.engine.policy_gate import decision_of
+from gert.kernel.engine.requests import (
+    ApprovalAnswer,
+    ApprovalRequest,
+    AwaitApproval,
+    CallPreview,
+    Said,
+    Steps,
+    Subject,
+    SubmitApproval,
+    TicketAnswer,
+)
+from gert.kernel.engine.results import Result, failed
+from gert.kernel.engine.step_inputs import shown_inputs
+from gert.kernel.events.runbook import (
+    ApprovalEscalated,
+    ApprovalOutdated,
+    ApprovalRefused,
+    ApprovalResolved,
+    ApprovalResponse,
+    ApprovalSubmitted,
+    PreviewCaptured,
+    PreviewSkipped,
+)
+from gert.kernel.events.vocabulary import ApprovalStatus, FailureKind
+from gert.kernel.foundation.canonical import digest
+from gert.kernel.foundation.principal import KERNEL, Principal
+from gert.kernel.governance.decide import Approvers
+from gert.kernel.governance.verdict import Verdict
+from gert.kernel.runbook.command import shown_preview
+from gert.kernel.runbook.documents.steps import Step, ToolStep
+
+OUTDATED: Final[FailureKind] = "approval_outdated"
+_LONGEST_PREVIEW: Final = 64 * 1024
+
+
+class Approval(msgspec.Struct, frozen=True):
+    """An approval that was given: its ticket, and what it is for."""
+
+    ticket_id: str
+    request: ApprovalRequest
+
+
+def previewed(step: Step, frame: Frame, terms: Terms, inputs: dict[str, Any], names: Iterator[str]) -> Steps[Preview]:
+    """Run the preview of an action where it will be read: before an approval, and in a dry run.
+
+    It is part of what is approved. A resumed run uses the recorded one.
+    """
+    asks = terms.decision.verdict is Verdict.REQUIRE_APPROVAL
+    if terms.preview is None or not (asks or frame.run.setup.mode == "dry-run"):
+        return NO_PREVIEW
+    action = frame.run.program.action_of(step) if isinstance(step, ToolStep) else None
+    shown = shown_inputs(inputs, terms.contract)
+    preview = Preview(command=shown_preview(action[1], shown) if action is not None else ())
+    output, skipped = None, terms.preview.refusal
+    if skipped is None:
+        output, skipped = yield from _preview_output(frame, terms, terms.preview, inputs, names)
+    if skipped is not None:
+        yield frame.say(PreviewSkipped(step_id=frame.step_id, reason=skipped, command=preview.command))
+    elif output is not None:
+        said = PreviewCaptured(
+            step_id=frame.step_id, digest=digest(output.encode()), output=output, command=preview.command
+        )
+        yield frame.say(said)
+    return msgspec.structs.replace(preview, output=output, skipped=skipped)
+
+
+def _preview_output(
+    frame: Frame, terms: Terms, preview: PreviewTerms, inputs: dict[str, Any], names: Iterator[str]
+) -> Steps[tuple[str | None, str | None]]:
+    """What a preview prints, or why it was not run."""
+    answer = yield from frame.ask(
+        CallPreview(
+            key=next(names),
+            path=frame.path or "",
+            step_id=frame.step_id,
+            timeout=terms.timeout,
+            tool=preview.tool,
+            action=terms.action or "",
+            inputs=inputs,
+            contract=preview.contract,
+        )
+    )
+    if answer.assumed is not None:
+        return None, answer.failure.message if answer.failure is not None else None
+    text = answer.stdout if answer.failure is None else f"the preview failed: {answer.failure.message}"
+    if len(text) > _LONGEST_PREVIEW:
+        text = text[:_LONGEST_PREVIEW] + f"\n… ({len(text) - _LONGEST_PREVIEW} more characters)"
+    return text, None
+
+
+def approve(
+    step: Step, frame: Frame, terms: Terms, inputs: dict[str, Any], names: Iterator[str]
+) -> Steps[Approval | Result | None]:
+    """Get the approval that a decision asks for; a result is a refusal, None says that none is needed.
+
+    Where what would run changes while a ticket is open, the ticket is void and another one is asked for.
+    """
+    decision = terms.decision
+    result: Approval | Result = _OUTDATED
+    while result is _OUTDATED:
+        preview = yield from previewed(step, frame, terms, inputs, names)
+        if decision.verdict is not Verdict.REQUIRE_APPROVAL:
+            return None
+        subject = subject_of(step, terms, inputs)
+        request = request_for(step, frame, terms, inputs, preview, decision.approvers)
+        result = yield from _asked(request, subject, frame, terms, names)
+        if result is _EXPIRED and decision.on_timeout == "escalate":
+            wider = request_for(step, frame, terms, inputs, preview, decision.escalations)
+            result = yield from _asked(wider, subject, frame, terms, names)
+    return _TOO_LATE if result is _EXPIRED else result
+
+
+_EXPIRED: Final = Result(status="skipped")
+_OUTDATED: Final = Result(status="skipped")
+_TOO_LATE: Final = failed("denied", "nobody approved in time", reason="approval_rejected")
+
+
+def outdated(frame: Frame, approval: Approval, reason: str) -> Said:
+    """An approval that does not cover what would run, to be said."""
+    return frame.say(
+        ApprovalOutdated(
+            ticket_id=approval.ticket_id,
+            step_id=frame.step_id,
+            reason=reason,
+            request_hash=approval.request.request_hash,
+        )
+    )
+
+
+def _asked(
+    request: ApprovalRequest, subject: Subject, frame: Frame, terms: Terms, names: Iterator[str]
+) -> Steps[Approval | Result]:
+    """One ticket from its submission to its end."""
+    ticket = yield from frame.ask(
+        SubmitApproval(
+            key=next(names),
+            path=frame.path or "",
+            step_id=frame.step_id,
+            request=msgspec.structs.replace(request, request_hash=hash_of(request)),
+            subject=subject,
+        )
+    )
+    if ticket.assumed is not None:
+        # Nobody was asked, so nobody has agreed: the step is not executed either.
+        return assumed(frame, terms)
+    if ticket.failure is not None:
+        return _refused(ticket.failure.kind, ticket.failure.message)
+    request = _as_submitted(request, ticket)
+    yield frame.say(_submitted(request, ticket), frame.run.actor)
+    answer = yield from frame.ask(
+        AwaitApproval(
+            key=next(names),
+            path=frame.path or "",
+            step_id=frame.step_id,
+            ticket_id=ticket.ticket_id,
+            request=request,
+            created_at=ticket.created_at,
+            expires_at=ticket.expires_at,
+            subject=subject,
+        )
+    )
+    if answer.failure is not None and answer.failure.kind == "cancelled":
+        return _refused(answer.failure.kind, answer.failure.message)
+    times = {"created_at": ticket.created_at, "expires_at": ticket.expires_at}
+    count = tally(Ticket(id=ticket.ticket_id, request=request, **times), answer.responses)
+    # A rejection is not bound to what would run: it fails the step, whatever has changed.
+    if answer.failure is not None and answer.failure.kind == OUTDATED and not count.is_rejected:
+        yield from _responses(answer, count.outdated(answer.failure.message), ticket, frame)
+        yield outdated(frame, Approval(ticket.ticket_id, request), answer.failure.message)
+        return _OUTDATED
+    yield from _responses(answer, count, ticket, frame)
+    status, why = _verdict(answer, count)
+    by = count.resolved_by
+    resolved = ApprovalResolved(
+        ticket_id=ticket.ticket_id,
+        step_id=frame.step_id,
+        approved=status == "approved",
+        status=status,
+        method=ticket.method,
+        approver_id=by.approver if by is not None else None,
+        approvers=tuple(each.approver for each in count.approvals),
+        verified=bool(count.approvals) and all(each.verified for each in count.approvals),
+        signature=by.signature if by is not None else None,
+        reason=why,
+    )
+    yield frame.say(resolved, Principal("human", by.approver) if by is not None else KERNEL)
+    decision = terms.decision
+    if status == "expired" and decision.on_timeout == "escalate" and request.approvers != listed(decision.escalations):
+        yield frame.say(_escalated(frame, ticket, decision.escalations))
+        return _EXPIRED
+    yield frame.say(msgspec.structs.replace(decision_of(frame, terms), approval_result=status))
+    if status == "approved":
+        return Approval(ticket.ticket_id, request)
+    return failed("denied", why or "the request for approval was rejected", reason="approval_rejected")
+
+
+def _responses(answer: ApprovalAnswer, count: Tally, ticket: TicketAnswer, frame: Frame) -> Iterator[Said]:
+    """The responses that count, and those that are refused; a refused one changes nothing."""
+    for response, objection in zip(answer.responses, count.objections, strict=True):
+        said: dict[str, Any] = {
+            "ticket_id": ticket.ticket_id,
+            "step_id": frame.step_id,
+            "approved": response.approved,
+            "approver_id": response.approver,
+            "method": ticket.method,
+            "timestamp": response.timestamp,
+            "reason": response.reason,
+            "verified": response.verified,
+            "signature": response.signature,
+            "signature_alg": response.signature_alg,
+            "key_id": response.key_id,
+        }
+        event = ApprovalResponse(**said) if objection is None else ApprovalRefused(**said, objection=objection)
+        yield frame.say(event, Principal("human", response.approver))
+
+
+def _escalated(frame: Frame, ticket: TicketAnswer, escalations: frozenset[Approvers]) -> ApprovalEscalated:
+    return ApprovalEscalated(
+        ticket_id=ticket.ticket_id,
+        step_id=frame.step_id,
+        escalated_to=tuple(sorted({name for each in escalations for name in each.listed})),
+    )
+
+
+def _verdict(answer: ApprovalAnswer, count: Tally) -> tuple[ApprovalStatus, str | None]:
+    by = count.resolved_by
+    if by is not None and by.approved:
+        return "approved", None
+    if by is not None:
+        return "rejected", f"rejected by `{by.approver}`" + (f": {by.reason}" if by.reason else "")
+    if answer.expired:
+        return "expired", "nobody approved in time"
+    if answer.failure is not None:
+        return "rejected", answer.failure.message
+    found = len(count.approvals)
+    return "rejected", f"expected {count.needed} approvals, found {found}" if found else "nobody approved"
+
+
+def _refused(kind: Any, message: str) -> Result:
+    return failed(kind, message, reason="approval_rejected" if kind == "denied" else None)
+
+
+def _as_submitted(request: ApprovalRequest, ticket: TicketAnswer) -> ApprovalRequest:
+    """The request with what was recorded when it was submitted: the answer is to that one."""
+    recorded = {name: getattr(ticket, name) for name in ("program", "folder", "host", "secrets")}
+    bound = msgspec.structs.replace(request, **recorded)
+    return msgspec.structs.replace(bound, request_hash=ticket.request_hash or hash_of(bound))
+
+
+def _submitted(request: ApprovalRequest, ticket: TicketAnswer) -> ApprovalSubmitted:
+    return ApprovalSubmitted(
+        ticket_id=ticket.ticket_id,
+        step_id=request.step_id,
+        risk_level=request.risk_level,  # type: ignore[arg-type]
+        request_hash=request.request_hash,
+        min_approvers=request.min_approvers,
+        method=ticket.method,
+        expires_at=ticket.expires_at,
+        approvers=tuple(sorted({name for listed in request.approvers for name in listed})),
+        requested_by=request.requested_by,
+        preview_digest=digest(request.preview.encode()) if request.preview is not None else None,
+        program=request.program,
+    )

@@ -1,0 +1,153 @@
+"""What a step says when it begins and ends, and what it leaves in the state."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from gert.errors import InputError
+from gert.kernel.engine.clock import written_wait
+from gert.kernel.engine.frame import Frame
+from gert.kernel.engine.plan import Terms
+from gert.kernel.engine.requests import Said
+from gert.kernel.engine.results import NEVER_CONTINUED, Result
+from gert.kernel.engine.state import REPEAT, STEP
+from gert.kernel.engine.step_inputs import shown_inputs
+from gert.kernel.engine.stored import outputs_of
+from gert.kernel.engine.symbolic import is_unknown
+from gert.kernel.events.path import split
+from gert.kernel.events.runbook import ScopeExport, StepComplete, StepStart
+from gert.kernel.foundation.globs import split_path
+from gert.kernel.foundation.secret_refs import is_marked
+from gert.kernel.runbook.documents.steps import AssertStep, ExtensionStep, Step, ToolStep
+
+_DEEPEST_SCOPE = 50
+RESERVED_SCOPES: Final = frozenset({REPEAT, STEP})
+"""Where repeated blocks are archived, and the name of the records of steps: no step writes there."""
+
+
+def starts(step: Step, frame: Frame) -> Said:
+    """A step that only directs flow, or a loop, begins."""
+    return Said(StepStart(step_id=frame.step_id, step_type=step.type, extensions=step.extensions), frame.path, None)
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """The scope of a step: as its author wrote it, rendered, and where in it the outputs go."""
+
+    text: str
+    segments: tuple[str, ...]
+
+
+def scope_of(step: Step, frame: Frame) -> Scope | None:
+    """Where the outputs of a step go, if it declares a scope; InputError where that is no path.
+
+    A loop that shares one scope keeps the results of each item under its key or index: one must not replace another.
+    """
+    if step.scope is None:
+        return None
+    text = frame.render_text(step.scope)
+    segments = _segments(text)
+    block = step.for_each
+    if block is not None and not any(each.path[:1] == (block.as_,) for each in step.scope.references):
+        _, name = split(frame.path or "")[-1]
+        segments = (*segments, name or "")
+    return Scope(text, segments)
+
+
+def executes(step: Step, frame: Frame, terms: Terms, inputs: Mapping[str, Any], scope: str | None) -> Said:
+    """A step is about to execute."""
+    if isinstance(step, ToolStep):
+        started = StepStart(
+            step_id=frame.step_id,
+            step_type="tool",
+            contract_summary=terms.summary,
+            tool=step.tool,
+            action=terms.action,
+            inputs=shown_inputs(inputs, terms.contract) if terms.hides else dict(inputs),
+            scope=scope,
+            secrets=terms.secrets,
+            extensions=step.extensions,
+        )
+    else:
+        started = StepStart(
+            step_id=frame.step_id,
+            step_type=step.type,
+            contract_summary=terms.summary,
+            extension=step.extension if isinstance(step, ExtensionStep) else None,
+            inputs=shown_inputs(inputs, terms.contract) if isinstance(step, ExtensionStep) else {},
+            scope=scope,
+            extensions=step.extensions,
+        )
+    return Said(started, frame.path, frame.principal)
+
+
+def keep(step: Step, result: Result, frame: Frame, scope: Scope | None) -> Said | None:
+    """Set the outputs where they belong: global or in a scope, and exported; the export is worth saying."""
+    state, outputs = frame.strand.state, outputs_of(result.outputs)
+    if scope is not None:
+        if outputs:
+            state.set_scoped(scope.segments, outputs, frame.path or "")
+    elif step.for_each is None and not isinstance(step, AssertStep):
+        for name, value in outputs.items():
+            state.set_name(name, value, outputs.origins[name])
+    if not step.export or step.for_each is not None:
+        return None
+    exported = tuple(name for name in step.export if name in outputs)
+    for name in exported:
+        state.export(name, outputs[name], outputs.origins[name])
+    if not exported:
+        return None
+    text = scope.text if scope is not None else None
+    return frame.say(ScopeExport(step_id=frame.step_id, exported_vars=exported, scope=text))
+
+
+def settled(step: Step, result: Result, frame: Frame) -> Result:
+    """The result as the run sees it: continued where the author says so, and with the step that failed."""
+    if result.failure is not None:
+        continued = step.continue_on_fail and result.failure.kind not in NEVER_CONTINUED
+        result = msgspec.structs.replace(
+            result,
+            failed_step=result.failed_step or frame.path,
+            continued=continued,
+            # The failure of one lane goes on record; the end another lane reached stands.
+            ended=result.ended or (continued and result.outcome is not None),
+        )
+    if step.for_each is None and step.id is not None:
+        frame.strand.state.set_record(step.id, result.outputs, result.facts)
+    return result
+
+
+def completes(step: Step, result: Result, frame: Frame, start: float) -> Said:
+    """A step ended. What a loop or a block collects is recorded with the steps that gave it."""
+    completed = StepComplete(
+        step_id=frame.step_id,
+        status=result.status,
+        duration=frame.strand.clock.since(start),
+        waited=written_wait(frame.strand.clock.waited(start)),
+        outputs=result.outputs if step.executes else {},
+        exit_code=result.exit_code,
+    )
+    if result.status != "success" or result.attempts > 1 or result.evidence or result.assumed:
+        completed = msgspec.structs.replace(
+            completed,
+            failure=result.failure,
+            reason=result.reason,
+            evidence=result.evidence,
+            attempts=result.attempts,
+            continued=result.continued,
+            assumed=result.assumed,
+        )
+    return Said(completed, frame.path, result.principal or frame.principal)
+
+
+def _segments(scope: str) -> tuple[str, ...]:
+    if is_unknown(scope):
+        return (scope,)
+    if is_marked(scope):
+        raise InputError("a secret cannot be part of a scope", hint="scopes are recorded and shown")
+    segments = split_path(scope)
+    if segments[0] in RESERVED_SCOPES:
+        raise InputError(f"the scope `{scope}` begins with `{segments[0]}`, which belongs to gert", hint="rename it")
+    if not all(segments) or len(segments) > _DEEPEST_SCOPE:
+        raise InputError(f"`{scope}` is not the path of a scope", hint="write for example `round/0`")
+    return segments

@@ -1,0 +1,84 @@
+"""The lease of a run that is driven: one process at a time, extended while it drives, given back at the end."""
+
+import asyncio
+import os
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from gert.ecosystem.host.run import lease
+from gert.ecosystem.host.run.lease import SECONDS, driving
+from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
+from gert.errors import Busy
+
+RUN = "run-1"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = datetime(2026, 2, 28, 12, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+def test_another_process_is_named(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with SqliteLedger(tmp_path / "l.db") as one, SqliteLedger(tmp_path / "l.db") as two, driving(one, RUN):
+            with pytest.raises(Busy, match=rf"run `{RUN}` is being driven by .* \(process {os.getpid()} on `"):
+                async with driving(two, RUN):
+                    pass
+
+    asyncio.run(work())
+
+
+def test_the_lease_is_given_back(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with SqliteLedger(tmp_path / "l.db") as ledger:
+            with suppress(ZeroDivisionError):
+                async with driving(ledger, RUN):
+                    assert await ledger.lease(RUN) is not None
+                    raise ZeroDivisionError
+            assert await ledger.lease(RUN) is None
+            async with driving(ledger, RUN):
+                pass
+
+    asyncio.run(work())
+
+
+def test_the_lease_is_extended_while_the_run_is_driven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "_BEATS", 3000)
+    clock = Clock()
+
+    async def work() -> None:
+        async with SqliteLedger(tmp_path / "l.db", clock=clock) as ledger, driving(ledger, RUN):
+            first = await ledger.lease(RUN)
+            assert first is not None
+            clock.now += timedelta(seconds=SECONDS / 2)
+            async with asyncio.timeout(30):
+                while (held := await ledger.lease(RUN)) is None or held.expires_at == first.expires_at:
+                    await asyncio.sleep(0.01)
+            assert (held.token, held.expires_at) == (first.token, clock.now + timedelta(seconds=SECONDS))
+
+    asyncio.run(work())
+
+
+def test_a_process_that_slept_longer_than_its_lease_keeps_it_unless_another_took_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "_BEATS", 3000)
+    clock = Clock()
+
+    async def work() -> None:
+        async with SqliteLedger(tmp_path / "l.db", clock=clock) as ledger, driving(ledger, RUN):
+            first = await ledger.lease(RUN)
+            clock.now += timedelta(hours=8)
+            async with asyncio.timeout(30):
+                while (held := await ledger.lease(RUN)) is None:
+                    await asyncio.sleep(0.01)
+            assert first is not None
+            assert held.token == first.token
+
+    asyncio.run(work())

@@ -1,0 +1,55 @@
+"""A ledger as commands look at it: from any thread, and not after it was closed."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+from tests.stored_runs import store_notes
+
+from gert.ecosystem.host.runs.ledger_reader import Archive
+from gert.errors import TraceError
+
+RUN = "run-1"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    path = str(tmp_path / "runs.db")
+    store_notes(path, RUN, 600)
+    return path
+
+
+def test_any_thread_may_be_the_first_to_ask(place: str) -> None:
+    for _ in range(10):
+        together = Barrier(8)
+
+        def ask(archive: Archive, together: Barrier) -> int:
+            together.wait()
+            head = archive.head(RUN)
+            assert head is not None
+            return head.count
+
+        with Archive(place) as archive, ThreadPoolExecutor(8) as pool:
+            asked = [pool.submit(ask, archive, together) for _ in range(8)]
+            assert [each.result() for each in asked] == [600] * 8
+
+
+def test_all_lines_come_in_order(place: str) -> None:
+    with Archive(place) as archive:
+        lines = list(archive.lines(RUN))
+        assert len(lines) == 600
+        assert list(archive.lines(RUN, 590)) == lines[590:]
+
+
+def test_what_was_closed_says_so(place: str) -> None:
+    archive = Archive(place)
+    lines = archive.lines(RUN)
+    assert next(lines)
+    archive.close()
+    archive.close()
+    for ask in (lambda: archive.head(RUN), lambda: list(archive.lines(RUN))):
+        with pytest.raises(TraceError, match="is closed"):
+            ask()
+    lines.close()
+    assert not archive._thread.is_alive()

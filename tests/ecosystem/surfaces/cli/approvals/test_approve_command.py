@@ -1,0 +1,401 @@
+"""`gert approvals`, `gert approve` and `gert reject` as processes: what they show, what counts, how they exit."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.ecosystem.surfaces.cli.workbench import GERT, PATIENCE, Project, environment, note
+
+from gert.ecosystem.approvals.ticket_file import RunRef, TicketFile
+from gert.ecosystem.approvals.tickets import Tickets
+from gert.kernel.engine.approval_rules import hash_of
+from gert.kernel.engine.requests import ApprovalRequest
+from gert.kernel.foundation.secret_refs import secret_ref
+from gert.kernel.foundation.signature import parse_key
+
+SEED = "ed25519:YmNkZWZBQkNERUZHSElKS0xNTk9QUVJTVFVWV1hZWmE="
+PUBLIC = parse_key(SEED).public_text or ""
+REQUEST = ApprovalRequest(
+    run_id="run-1",
+    runbook="restart-service",
+    step_id="restart",
+    title="Restart \x1b[31mit",
+    risk_level="high",
+    rule="rules[0]",
+    contract={"effects": ["service"], "writes": ["service"], "idempotent": False},
+    target="kubectl/restart",
+    inputs={"name": "web", "token": f"Bearer {secret_ref('key')}", "steer": "\x1b[2J"},
+    request_hash="sha256:" + "0" * 64,
+    min_approvers=1,
+    approvers=(),
+    admitted=(),
+    separation_of_duties=False,
+    require_signed_approvals=False,
+    requested_by="ann",
+    approval_timeout=1800.0,
+)
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def store(project: Project, clock: Callable[[], datetime] = now) -> Tickets:
+    return Tickets(str(project.root / "approvals"), clock)
+
+
+def ticket(
+    project: Project, *, run_id: str = "run-1", clock: Callable[[], datetime] = now, **changes: Any
+) -> TicketFile:
+    run = RunRef(run_id=run_id, runbook="restart-service", file="book.yaml", state_dir=str(project.root), key="k")
+    asked = msgspec.structs.replace(REQUEST, run_id=run_id, **changes)
+    bound = asked if "request_hash" in changes else msgspec.structs.replace(asked, request_hash=hash_of(asked))
+    return store(project, clock).open(bound, run, "ticket")
+
+
+def test_a_ticket_that_shows_something_else_than_what_would_run_is_not_approved(project: Project) -> None:
+    file = ticket(project, request_hash="sha256:" + "1" * 64)
+    ran = project.gert("approve", file.id, "--as", "bob").ended(1)
+    assert "shows something else than what would run" in ran.err
+    assert store(project).get(file.id).responses == ()
+    project.gert("reject", file.id, "--as", "bob").ended(0)
+
+
+# --- answering
+
+
+def test_an_approval_that_counts_says_so_and_how_to_go_on(project: Project) -> None:
+    file = ticket(project)
+    ran = project.gert("approve", file.id, "--as", "bob", "--reason", "looked at it").ended(0)
+    assert "approval needed for step `restart`" in ran.out
+    assert "counted: your approval; 1 of 1 approval, the ticket is approved" in ran.out
+    assert "gert resume --run run-1" in ran.out
+    (heard,) = store(project).get(file.id).responses
+    assert (heard.response.approver, heard.response.reason) == ("bob", "looked at it")
+
+
+def test_what_is_shown_masks_secrets_and_steers_no_terminal(project: Project) -> None:
+    file = ticket(project)
+    for words in (("approvals", "show", file.id), ("approve", file.id, "--as", "bob"), ("approvals", "list", "--all")):
+        ran = project.gert(*words).ended(0)
+        assert "\x1b" not in ran.out
+        assert "\ufdd0" not in ran.out
+    shown = project.gert("approvals", "show", file.id, "--json").ended(0)
+    assert shown.said["inputs"]["token"] == "Bearer [REDACTED]"
+
+
+def test_one_of_two_is_counted_and_not_yet_enough(project: Project) -> None:
+    file = ticket(project, min_approvers=2)
+    ran = project.gert("approve", file.id, "--as", "bob").ended(0)
+    assert "1 of 2 approvals" in ran.out
+    assert "resume" not in ran.out
+    ran = project.gert("approve", file.id, "--as", "BOB").ended(1)
+    assert "not counted: `BOB` has answered already" in ran.out
+    project.gert("approve", file.id, "--as", "eve").ended(0)
+    assert store(project).get(file.id).status == "approved"
+
+
+def test_a_rejection_closes_the_ticket(project: Project) -> None:
+    file = ticket(project, min_approvers=3)
+    said = project.gert("reject", file.id, "--as", "bob", "--json").ended(0).said
+    assert said == {
+        "ticket_id": file.id,
+        "run_id": "run-1",
+        "approved": False,
+        "counted": True,
+        "objection": None,
+        "status": "rejected",
+        "approvals": 0,
+        "min_approvers": 3,
+        "resume": "gert resume --run run-1",
+        "signature_checked_here": True,
+    }
+    refused = project.gert("approve", file.id, "--as", "eve", "--json").ended(1).said
+    assert (refused["counted"], refused["objection"]) == (False, "the ticket is closed: `bob` has decided")
+
+
+@pytest.mark.parametrize(
+    ("changes", "who", "why"),
+    [
+        pytest.param({"separation_of_duties": True}, "Ann", "`Ann` started the run", id="whoever started the run"),
+        pytest.param(
+            {"approvers": (("group:ops",),), "admitted": (("dan",),)}, "bob", "`group:ops`", id="not in the group"
+        ),
+        pytest.param({}, "", "does not say plainly", id="nobody"),
+        pytest.param({}, "a\nb", "does not say plainly", id="two lines"),
+        pytest.param({}, "x" * 300, "the approver is too long", id="an endless name"),
+    ],
+)
+def test_an_approval_that_does_not_count_says_why(
+    project: Project, changes: dict[str, Any], who: str, why: str
+) -> None:
+    file = ticket(project, **changes)
+    ran = project.gert("approve", file.id, "--as", who).ended(1)
+    assert why in ran.out
+    assert "resume" not in ran.out
+    assert store(project).get(file.id).status == "pending"
+
+
+def test_too_late_is_too_late(project: Project) -> None:
+    file = ticket(project, clock=lambda: now() - timedelta(hours=1))
+    ran = project.gert("approve", file.id, "--as", "bob").ended(1)
+    assert "not counted: the answer came too late" in ran.out
+    assert store(project).get(file.id).status == "expired"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        pytest.param(["nothing"], "there is no ticket `nothing`", id="unknown"),
+        pytest.param(["../run-1"], "is not a ticket id", id="a path"),
+        pytest.param(["/etc/passwd"], "is not a ticket id", id="an absolute path"),
+        pytest.param(["a\nb"], "is not a ticket id", id="two lines"),
+        pytest.param([""], "is not a ticket id", id="empty"),
+        pytest.param(["run"], "`run` may be 2 tickets", id="not unique"),
+        pytest.param([], "missing argument", id="none"),
+        pytest.param(["run-1", "--key", "/nonexistent"], "neither a variable nor a file", id="no such key"),
+        pytest.param(["run-1", "--key", SEED], "neither a variable nor a file", id="the key itself"),
+        pytest.param(["run-1", "--key", "PUB"], "is public and cannot sign", id="a public key"),
+        pytest.param(["run-1", "--key", "EMPTY"], "holds no key", id="an empty variable"),
+        pytest.param(["run-1", "--wrong"], "no such option", id="an option there is not"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["approve", "reject"])
+def test_wrong_usage_exits_with_2_and_changes_nothing(project: Project, verb: str, words: list[str], why: str) -> None:
+    files = [ticket(project), ticket(project, run_id="run-2")]
+    before = [store(project).stamp(file.id) for file in files]
+    ran = project.gert(verb, *words, PUB=PUBLIC, EMPTY="").ended(2)
+    assert why in ran.err
+    assert "hint:" in ran.err
+    assert SEED not in ran.out + ran.err
+    assert [store(project).stamp(file.id) for file in files] == before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="arguments are bytes only there")
+@pytest.mark.parametrize("option", ["--as", "--reason"])
+def test_what_is_no_utf8_is_refused(project: Project, option: str) -> None:
+    file = ticket(project)
+    ended = subprocess.run(
+        [*(os.fsencode(word) for word in (*GERT, "approve", file.id, option)), b"b\xffb"],
+        capture_output=True,
+        cwd=project.root,
+        env=environment({"PYTHONUTF8": "1"}),
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert f"{option} is not UTF-8 text" in ended.stderr.decode()
+
+
+# --- signing
+
+
+def test_where_signatures_are_asked_for_one_is_needed(project: Project) -> None:
+    file = ticket(project, require_signed_approvals=True)
+    ran = project.gert("approve", file.id, "--as", "bob").ended(2)
+    assert "takes only signed approvals" in ran.err
+    assert "--key" in ran.err
+    assert not store(project).get(file.id).responses
+    project.gert("reject", file.id, "--as", "bob").ended(0)
+
+
+@pytest.mark.parametrize("where", ["variable", "file"])
+def test_a_signed_approval_counts(project: Project, where: str) -> None:
+    file = ticket(project, require_signed_approvals=True)
+    key = project.root / "bob.key"
+    key.write_text(SEED)
+    named = "GERT_APPROVAL_KEY_BOB" if where == "variable" else str(key)
+    environ = {"GERT_APPROVAL_KEY_BOB": SEED if where == "variable" else PUBLIC}
+    ran = project.gert("approve", file.id, "--as", "bob", "--key", named, **environ).ended(0)
+    assert SEED.partition(":")[2] not in ran.out + ran.err
+    (heard,) = store(project).get(file.id).responses
+    assert (heard.response.key_id, heard.response.signature_alg) == ("bob", "ed25519")
+    assert not heard.response.verified
+
+
+def test_a_key_only_the_run_can_check_is_said_to_be_one(project: Project) -> None:
+    file = ticket(project, require_signed_approvals=True)
+    ran = project.gert("approve", file.id, "--as", "bob", "--key", "MINE", MINE=SEED).ended(0)
+    assert "received: your approval; 0 of 1 approval" in ran.out
+    assert "it counts once the run has verified it" in ran.out
+    assert store(project).judge(file.id, file.ticket.request).status == "pending"
+    said = project.gert("approve", file.id, "--as", "dan", "--key", "MINE", "--json", MINE=SEED).ended(0).said
+    assert (said["counted"], said["objection"], said["status"]) == (False, None, "pending")
+    assert said["resume"].startswith("gert resume --run")
+    shown = project.gert("approvals", "show", file.id).ended(0).out
+    assert shown.count("(received: counts once the run has verified the signature)") == 2
+
+
+@pytest.mark.parametrize(
+    ("environ", "why"),
+    [
+        pytest.param({"GERT_APPROVAL_KEY_BOB": "base64:" + "QUJD" * 8}, "is for hmac-sha256", id="another algorithm"),
+        pytest.param(
+            {"GERT_APPROVAL_VERIFY_KEY": "ed25519:QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY="},
+            "the signature by key `bob` does not hold",
+            id="another key",
+        ),
+        pytest.param(
+            {"GERT_APPROVAL_KEY_BOB": PUBLIC, "GERT_APPROVAL_OWNER_BOB": "dan"},
+            "the key `bob` does not speak for `bob`",
+            id="the key of somebody else",
+        ),
+    ],
+)
+def test_a_key_the_environment_does_not_hold_is_refused_at_once(
+    project: Project, environ: dict[str, str], why: str
+) -> None:
+    file = ticket(project, require_signed_approvals=True)
+    (project.root / "bob.key").write_text(SEED)
+    ran = project.gert("approve", file.id, "--as", "bob", "--key", str(project.root / "bob.key"), **environ).ended(1)
+    assert why in ran.out
+
+
+# --- listing
+
+
+def test_nothing_waits_in_an_empty_project(project: Project) -> None:
+    assert project.gert("approvals", "list").ended(0).out == "nothing waits for approval\n"
+    assert project.gert("approvals", "list", "--json").ended(0).out == "[]\n"
+    assert not (project.root / "approvals").exists()
+
+
+def test_the_list_shows_what_waits_and_all_shows_everything(project: Project) -> None:
+    file = ticket(project, min_approvers=2)
+    other = ticket(project, run_id="run-2")
+    late = ticket(project, run_id="run-3", clock=lambda: now() - timedelta(hours=1))
+    project.gert("approve", file.id, "--as", "bob").ended(0)
+    project.gert("approve", other.id, "--as", "bob").ended(0)
+    lines = project.gert("approvals", "list").ended(0).out.splitlines()
+    assert lines[0].split() == ["TICKET", "RUNBOOK", "STEP", "RISK", "ASKED", "BY", "SINCE", "EXPIRES", "ANSWERS"]
+    assert len(lines) == 2
+    assert lines[1].split()[:5] == [file.id, "restart-service", "restart", "high", "ann"]
+    assert lines[1].endswith("1/2")
+    everything = json.loads(project.gert("approvals", "list", "--all", "--json").ended(0).out)
+    assert {each["ticket_id"]: each["status"] for each in everything} == {
+        file.id: "pending",
+        other.id: "approved",
+        late.id: "expired",
+    }
+
+
+def test_a_file_that_is_no_ticket_is_complained_about_beside_the_others(project: Project) -> None:
+    file = ticket(project)
+    (project.root / "approvals" / "broken.json").write_text("{")
+    ran = project.gert("approvals", "list").ended(1)
+    assert file.id in ran.out
+    assert "broken.json` is not a ticket" in ran.err
+    project.gert("approvals", "show", "broken").ended(1)
+
+
+def test_everything_about_a_ticket_is_shown(project: Project) -> None:
+    file = ticket(project, min_approvers=2, approvers=(("bob", "dan"),), admitted=(("bob", "dan"),))
+    project.gert("approve", file.id, "--as", "eve").ended(1)
+    project.gert("approve", file.id, "--as", "bob", "--reason", "fine").ended(0)
+    store(project).note(file.id, "chat: nobody was told")
+    shown = project.gert("approvals", "show", "run-1").ended(0).out
+    for part in (
+        f"ticket {file.id}: pending",
+        "effects:",
+        '["service"]',
+        "kubectl/restart",
+        "rules[0]",
+        "one of bob, dan",
+        "name: web",
+        "token: Bearer [REDACTED]",
+        "1 of 2 approvals",
+        "eve approved at",
+        "(not counted: `eve` is not among the approvers `bob`, `dan`)",
+        "bob approved at",
+        ": fine",
+        "chat: nobody was told",
+    ):
+        assert part in shown, part
+
+
+def test_the_state_directory_can_be_chosen(project: Project, tmp_path: Path) -> None:
+    file = ticket(project)
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere).mkdir()
+    ended = Project(elsewhere).gert("approvals", "list", "--state-dir", project.root).ended(0)
+    assert file.id in ended.out
+    said = Project(elsewhere).gert("approve", file.id, "--as", "bob", "--state-dir", project.root).ended(0)
+    assert f"gert resume --run run-1 --state-dir {project.root}" in said.out
+
+
+# --- with a run
+
+
+GATE = {"rules": [{"default": "require-approval", "min_approvers": 1}]}
+
+
+def test_a_run_in_a_database_goes_on_as_the_approval_says(project: Project) -> None:
+    project.runbook(note("write", "hello"), governance=GATE)
+    database = project.root / "all my runs.db"
+    project.exec("--detach", "--as", "ann", "--db", database).ended(0)
+    (waiting,) = json.loads(project.gert("approvals", "list", "--json").ended(0).out)
+    said = project.gert("approve", waiting["ticket_id"], "--as", "bob", "--json").ended(0).said
+    words = shlex.split(said["resume"])
+    assert words == ["gert", "resume", "--run", said["run_id"], "--db", str(database)]
+    project.gert(*words[1:]).ended(0)
+    assert project.noted() == ["hello"]
+
+
+def test_whatever_a_ticket_says_what_is_shown_is_one_command(project: Project) -> None:
+    tricky = "x; rm -rf ~ #\n$(reboot)"
+    run = RunRef(run_id="run-1", runbook="r", file="f", state_dir=str(project.root), key="k", db=tricky, dsn=tricky)
+    asked = msgspec.structs.replace(REQUEST, run_id="run-1")
+    file = store(project).open(msgspec.structs.replace(asked, request_hash=hash_of(asked)), run, "ticket")
+    said = project.gert("approve", file.id, "--as", "bob", "--json").ended(0).said
+    assert shlex.split(said["resume"]) == ["gert", "resume", "--run", "run-1", "--db", tricky, "--dsn", tricky]
+
+
+def test_a_run_that_was_set_aside_is_listed_and_approved(project: Project) -> None:
+    project.runbook(note("write", "hello"), governance=GATE)
+    project.exec("--detach", "--as", "ann").ended(0)
+    assert project.noted() == []
+    (waiting,) = json.loads(project.gert("approvals", "list", "--json").ended(0).out)
+    assert waiting["run"]["run_id"] == project.run().folder.name
+    shown = project.gert("approvals", "show", waiting["ticket_id"]).ended(0).out
+    assert "word: hello" in shown
+    ran = project.gert("approve", waiting["run"]["run_id"], "--as", "bob").ended(0)
+    assert f"gert resume --run {project.run().folder.name}" in ran.out
+
+
+PRINTED = re.compile(r"(?:approval pending for `\w+`|resume with): gert (.*)")
+
+
+@pytest.mark.parametrize(
+    ("words", "is_here", "environ"),
+    [
+        pytest.param([], True, {}, id="where one would look"),
+        pytest.param([], False, {}, id="in the project of the runbook, and asked from outside of it"),
+        pytest.param(["--state-dir", "my state"], True, {}, id="in a folder that was named"),
+        pytest.param(["--state-dir", "my state"], False, {}, id="in a folder that was named, from outside"),
+        pytest.param(["--db", "all my runs.db"], True, {}, id="in a database"),
+        pytest.param(["--db", "all my runs.db"], False, {}, id="in a database, with tickets in a project"),
+        pytest.param([], False, {"GERT_STATE_DIR": "state"}, id="in a folder the environment names"),
+    ],
+)
+def test_what_is_printed_goes_on_with_a_run_wherever_it_is_kept(
+    project: Project, tmp_path: Path, words: list[str], is_here: bool, environ: dict[str, str]
+) -> None:
+    project.runbook(note("write", "hello"), governance=GATE)
+    here = project if is_here else Project(tmp_path / "elsewhere")
+    out = here.gert("exec", project.root / "book.yaml", "--detach", "--as", "ann", *words, **environ).ended(0).out
+    approve, resume = (shlex.split(command) for command in PRINTED.findall(out))
+    has_to_be_said = not environ and (not is_here or "--state-dir" in words)
+    assert ("--state-dir" in [*approve, *resume]) == has_to_be_said
+    shown = here.gert("run", "show", resume[2], *resume[3:], "--json", **environ).ended(0).said
+    assert [shlex.split(command)[1:] for command in shown["next"]][:2] == [approve, resume]
+    here.gert(*approve, "--as", "bob", **environ).ended(0)
+    here.gert(*resume, **environ).ended(0)
+    assert project.noted() == ["hello"]
