@@ -196,7 +196,7 @@ def killed_as_a_user(machine: Machine, script: str) -> list[str]:
     machine.project.runbook(note("work", tool="works"), tools=["works"])
     where = ["--state-dir", str(machine.state)]
     machine.ann.gert("exec", machine.project.root / "book.yaml", *where).ended(-signal.SIGKILL)
-    (run,) = (machine.state / "runs").iterdir()
+    (run,) = filter(Path.is_dir, (machine.state / "runs").iterdir())
     return ["resume", "--run", run.name, *where]
 
 

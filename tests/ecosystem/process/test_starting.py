@@ -61,7 +61,7 @@ def apart(code: str, way: str, **options: Any) -> str:
     lines = [
         "import os, sys",
         f"sys.path[:0] = {[*sys.path, str(ROOT)]!r}",
-        "from gert.ecosystem.executors import descriptors",
+        "from gert.ecosystem.process import descriptors",
         "from tests.ecosystem.process.calls import run",
         f"TEXT = {TEXT!r}",
         "run(['true'])",  # whatever is loaded late is loaded

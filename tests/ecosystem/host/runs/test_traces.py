@@ -334,3 +334,18 @@ def test_lines_that_cannot_be_read_stand_among_the_events() -> None:
         Unreadable(5, "the line is not JSON: input data was truncated"),
     ]
     assert found[0] == decode(SEALED[0])
+
+
+# ── earlier versions ─────────────────────────────────────────────────────────────────────────────────
+
+EARLIER = sorted((Path(__file__).parents[3] / "fixtures" / "traces").rglob("*.jsonl"))
+
+
+@pytest.mark.parametrize("path", EARLIER, ids=lambda path: f"{path.parent.name} {path.stem[:8]}")
+def test_traces_of_earlier_versions_verify(path: Path) -> None:
+    chain, _ = verify_trace(open_trace(str(path), None, None), Keys())
+    assert chain.intact
+    assert chain.events == len(path.read_bytes().splitlines())
+    lines = path.read_bytes().replace(b'"type":"run_started"', b'"type":"run_ended"', 1)
+    assert lines != path.read_bytes()
+    assert not verified(lines, Keys())[0].intact

@@ -152,7 +152,7 @@ async def find_run(ledger: Ledger, start: str, place: str) -> str:
         raise no_such_run(start, place)
     count = len(found) if len(found) <= _MOST_NAMED else f"more than {_MOST_NAMED}"
     named = ", ".join(f"`{each}`" for each in found[:_MOST_NAMED])
-    raise UsageError(f"`{start}` may be {count} runs", hint=f"write more of it: {named}")
+    raise UsageError(f"`{start}` matches {count} runs", hint=f"write more of it: {named}")
 
 
 def require_run_id(text: str) -> None:

@@ -305,7 +305,7 @@ class TestShowing:
         [
             pytest.param("nope", "there is no run `nope`", id="no run"),
             pytest.param("../runs", "is not a run id", id="a path"),
-            pytest.param("20", "may be 2 runs", id="not enough of an id"),
+            pytest.param("20", "matches 2 runs", id="not enough of an id"),
         ],
     )
     def test_a_name_that_is_not_one_run_is_a_mistake(self, name: str, why: str, project: Project) -> None:
