@@ -13,7 +13,7 @@ from tests.ecosystem.ledger.postgres_writes import append_all, notes_of
 from tests.postgres import Server
 
 from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
-from gert.errors import TraceError
+from gert.errors import TraceError, Unavailable
 from gert.kernel.ledger.record import Held, RunFilter, Written
 
 KILL = """
@@ -84,6 +84,17 @@ def lost_commit(*, arrives: bool) -> Iterator[list[str]]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(asyncpg.Connection, "execute", execute)
         yield lost
+
+
+async def append_when_it_is_back(ledger: PostgresLedger) -> None:
+    """Append once the server takes connections again, which may be a moment after it says so."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await append_all(ledger, "run", ["c"])
+                return
+            except Unavailable:
+                await asyncio.sleep(0.1)
 
 
 class TestBrokenConnections:
@@ -192,7 +203,7 @@ class TestBrokenConnections:
                 with pytest.raises(TraceError, match="the database cannot be reached"):
                     await ask
             await asyncio.to_thread(own_server.start)
-            await append_all(ledger, "run", ["c"])
+            await append_when_it_is_back(ledger)
             async with PostgresLedger(own_server.dsn) as other:
                 await append_all(other, "run", ["d"])
                 assert await waiting

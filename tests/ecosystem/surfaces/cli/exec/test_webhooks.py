@@ -330,7 +330,7 @@ def test_whoever_sends_nothing_loads_nothing_for_it(project: Project) -> None:
     project.runbook(note("a"))
     script = (
         "import sys; from gert.ecosystem.surfaces.cli.main import main; code = main(['exec', 'book.yaml', '-q']);"
-        "print([each for each in sys.modules if 'http' in each or 'notify' in each]); sys.exit(code)"
+        "print([each for each in sys.modules if 'http' in each or 'ecosystem.notify' in each]); sys.exit(code)"
     )
     ended = subprocess.run(
         [sys.executable, "-c", script], cwd=project.root, env=environment(), capture_output=True, text=True, check=False
