@@ -30,7 +30,7 @@ from gert.kernel.engine.run import run
 from gert.kernel.events.chain import read_chain
 from gert.kernel.events.envelope import MAX_LINE_BYTES, decode
 from gert.kernel.events.payload import Payload
-from gert.kernel.events.runbook import Failure, InputResolved, RunCancelled
+from gert.kernel.events.runbook import Failure, InputResolved, RunCancelled, RunStart
 from gert.kernel.foundation.canonical import digest
 from gert.kernel.governance.contract import Contract
 from gert.kernel.ledger.record import Batch
@@ -723,12 +723,15 @@ finally:
     setup = Setup(
         program=Program(load(runbook, kind="runbook").model, {"t": lookup}),
         run_id=RUN,
-        runbook_hash="h",
-        mode="real",
-        actor="alice",
-        host="h",
-        gert_version="g",
-        inputs={"big": "x" * (MAX_LINE_BYTES // 4)},
+        started=RunStart(
+            runbook="b",
+            runbook_hash="h",
+            mode="real",
+            actor="alice",
+            host="h",
+            gert_version="g",
+            inputs={"big": "x" * (MAX_LINE_BYTES // 4)},
+        ),
     )
     world = World()
     made = driven(run(setup), world)

@@ -24,9 +24,7 @@ from gert.ecosystem.host.redrive.verify_recorded import Rehearing
 from gert.ecosystem.host.run.clock import RunClock
 from gert.ecosystem.host.run.driver import Driver
 from gert.ecosystem.host.run.journal import read_answers
-from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared, user_name
-from gert.ecosystem.host.run.start_record import RunState
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.errors import Busy, GertError, IntegrityError, UsageError
 from gert.kernel.engine.clock import merged, written, written_wait
@@ -35,7 +33,7 @@ from gert.kernel.engine.requests import AnyAnswer, Ask, CallExtension, CallTool,
 from gert.kernel.engine.run import run
 from gert.kernel.events.runbook import Failure, RunCancelled, RunComplete
 from gert.kernel.events.vocabulary import RunStatus
-from gert.kernel.foundation.secret_refs import secret_ref
+from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.runbook_fold import ABANDONED
 
@@ -82,21 +80,20 @@ async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = N
     async with AsyncExitStack() as held:
         ledger = await _driven(held, options.run_id, database, environ)
         record = await load_record(ledger, options.run_id, sealing_keys(environ))
-        state = record.state
         if record.report.completion is not None:
             # The process that ended it may have been killed before its tickets were closed.
-            _abandon_tickets(_state_dir(options, state, environ), state.run_id, reason, environ)
-            raise UsageError(f"run `{state.run_id}` has ended", hint=f"`gert run show {state.run_id}` says how")
+            _abandon_tickets(_state_dir(options, record, environ), record.run_id, reason, environ)
+            raise UsageError(f"run `{record.run_id}` has ended", hint=f"`gert run show {record.run_id}` says how")
         key = signing_key(environ)
         ending = _Ending(record, ledger, reason)
         program = await ending.drive(environ, key)
         if program is None:
             await ending.close(key)
     # Only now: should the record not take its end, the tickets stay what they were.
-    tickets = _abandon_tickets(_state_dir(options, state, environ), state.run_id, reason, environ)
+    tickets = _abandon_tickets(_state_dir(options, record, environ), record.run_id, reason, environ)
     return Abandoned(
-        run_id=state.run_id,
-        runbook=state.runbook,
+        run_id=record.run_id,
+        runbook=record.started.runbook,
         events=ending.events,
         reason=reason,
         tickets=tuple(tickets),
@@ -112,7 +109,6 @@ class _Ending:
 
     def __init__(self, record: Record, ledger: Ledger, reason: str) -> None:
         self._record = record
-        self._state = record.state
         self._ledger = ledger
         self._reason = reason
         self._clock = RunClock(record.lines)
@@ -125,12 +121,13 @@ class _Ending:
         prepared = self._prepared(environ)
         if prepared is None:
             return None
-        setup = self._setup(prepared)
+        inputs = self._record.resolved(dict.fromkeys(self._record.start.secret_inputs, PLACEHOLDER))
+        setup = self._record.setup(prepared, inputs)
         journal = self._journal(key, has_secrets=bool(setup.secret_inputs))
         driver = Driver(
             _Nobody(self._reason),
             journal,
-            max_parallel=self._state.max_parallel,
+            max_parallel=self._record.start.max_parallel,
             recorded=read_answers(self._record.answers),
             on_recorded=Rehearing(environ, prepared.settings).hear,
             on_live=lambda announced: self._stop(driver, journal, announced),
@@ -153,44 +150,19 @@ class _Ending:
         driver.cancel(self._reason)
 
     def _prepared(self, environ: Mapping[str, str]) -> Prepared | None:
-        state = self._state
-        # As a dry run: nothing will be called, so no secret has to be there.
-        options = RunOptions(file=state.file, mode="dry-run", policies=state.policies, config=state.config)
         try:
-            prepared = Prepared(options, environ)
+            # As a dry run: nothing will be called, so no secret has to be there.
+            prepared = Prepared(self._record.options(mode="dry-run"), environ)
         except GertError:
             return None
-        return None if any(changes(prepared, state)) else prepared
-
-    def _setup(self, prepared: Prepared) -> Setup:
-        state = self._state
-        values = {**state.inputs, **{name: secret_ref(name) for name in state.secret_inputs}}
-        return Setup(
-            program=prepared.program,
-            run_id=state.run_id,
-            runbook_hash=state.runbook_hash,
-            mode=state.mode,
-            actor=state.actor,
-            host=state.host,
-            gert_version=state.gert_version,
-            policies=tuple(prepared.floor.policies),
-            policy_hashes=prepared.floor.digests,
-            inputs={name: values[name] for name in state.input_sources if name in values},
-            input_sources=state.input_sources,
-            secret_inputs=frozenset(state.secret_inputs),
-            groups=prepared.groups,
-            break_glass=state.break_glass,
-            recent=state.recent,
-            parent_run_id=state.parent_run_id,
-            start=state.start,
-        )
+        return None if any(changes(prepared, self._record)) else prepared
 
     def _journal(self, key: Any, *, has_secrets: bool = False) -> ResumeJournal:
         record = self._record
-        path = self._state.trace or RunFolder(self._state.state_dir or "", self._state.run_id).trace
+        path = record.start.trace or RunFolder(record.start.state_dir or "", record.run_id).trace
         mirror = Mirror.complete(path, record.lines) if os.path.exists(path) else None
         return ResumeJournal(
-            self._state.run_id,
+            record.run_id,
             record.lines,
             record.answers,
             self._ledger,
@@ -214,7 +186,7 @@ class _Ending:
     def _complete(self) -> RunComplete:
         return RunComplete(
             status="cancelled",
-            mode=self._state.mode,
+            mode=self._record.started.mode,
             duration=written(self._clock.age),
             waited=written_wait(sum(end - begin for begin, end in merged(self._clock.idle()))),
             failure=Failure("cancelled", self._reason),
@@ -258,9 +230,9 @@ async def _driven(held: AsyncExitStack, run_id: str, database: Database, environ
         ) from None
 
 
-def _state_dir(options: AbandonOptions, state: RunState, environ: Mapping[str, str]) -> str:
-    where = os.getcwd() if options.db is None and options.dsn is None else os.path.dirname(state.file)
-    return state_dir(options.state_dir or state.state_dir, Workspace().project_root(where), environ)
+def _state_dir(options: AbandonOptions, record: Record, environ: Mapping[str, str]) -> str:
+    where = os.getcwd() if options.db is None and options.dsn is None else os.path.dirname(record.start.file)
+    return state_dir(options.state_dir or record.start.state_dir, Workspace().project_root(where), environ)
 
 
 def _abandon_tickets(state: str, run_id: str, why: str, environ: Mapping[str, str]) -> list[str]:

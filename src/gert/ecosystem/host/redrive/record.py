@@ -3,20 +3,25 @@
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from gert.ecosystem.host.config.ledger_location import Database, ledger_of, make_ledger_folder, masked, open_ledger
 from gert.ecosystem.host.config.state_dir import RunFolder
 from gert.ecosystem.host.run.lease import driving
-from gert.ecosystem.host.run.start_record import RunState, state_of
+from gert.ecosystem.host.run.options import RunOptions
+from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.ecosystem.ledger.verify_run import verify_run
 from gert.errors import GertError, IntegrityError, UsageError
+from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.inputs import ResolvedInputs
 from gert.kernel.events.chain import ChainReport, read_chain
-from gert.kernel.events.envelope import decode
+from gert.kernel.events.envelope import Envelope, decode
+from gert.kernel.events.runbook import RunStart, Start
 from gert.kernel.foundation.names import is_run_id
+from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.foundation.signature import Keys
 from gert.kernel.foundation.text import printable
 from gert.kernel.ledger.port import Ledger
@@ -25,6 +30,8 @@ from gert.kernel.ledger.record import RunFilter
 _PAGE: Final = 1000
 _MOST_NAMED: Final = 5
 _NO_KEYS: Final = Keys()
+_TAKEN: Final = ("file", "policies", "config", "evidence", "approvals", "break_glass", "max_parallel", "timeout")
+"""Options that a run which is driven again takes from its record."""
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -96,16 +103,63 @@ async def open_driven(
 class Record(msgspec.Struct, frozen=True):
     """A run as it is on record.
 
+    started, start: its first event: who started it and with what
+    started_at: when it began
     documents: what it was started with, by path
     private: what was kept beside the run when it began
     """
 
-    state: RunState
+    run_id: str
+    started: RunStart
+    start: Start
+    started_at: str
     lines: Sequence[bytes]
     answers: Sequence[bytes]
     report: ChainReport
     documents: Mapping[str, bytes]
     private: bytes | None = None
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The inputs that are on record: those that are not secret."""
+        return {name: value for name, value in self.started.inputs.items() if name not in self.start.secret_inputs}
+
+    def resolved(self, secrets: dict[str, str]) -> ResolvedInputs:
+        """All inputs, given the values of those that are secret."""
+        values = {**self.inputs, **{name: secret_ref(name) for name in secrets}}
+        ordered = {name: values[name] for name in self.started.input_sources if name in values}
+        return ResolvedInputs(ordered, self.started.input_sources, secrets)
+
+    def options(self, **others: Any) -> RunOptions:
+        """The options that the run was started with, and others in their place."""
+        taken = {name: getattr(self.start, name) for name in _TAKEN}
+        return RunOptions(**{**taken, "mode": self.started.mode, **others})
+
+    def setup(self, prepared: Prepared, inputs: ResolvedInputs) -> Setup:
+        """The run, as the engine is given it again."""
+        return Setup(
+            program=prepared.program,
+            run_id=self.run_id,
+            started=msgspec.structs.replace(
+                self.started,
+                runbook_hash=prepared.checked.document.digest,
+                policy_hashes=prepared.floor.digests,
+                inputs=inputs.values,
+            ),
+            policies=tuple(prepared.floor.policies),
+            secret_inputs=frozenset(inputs.secrets),
+            groups=prepared.groups,
+            break_glass=self.start.break_glass,
+            recent=self.start.recent,
+        )
+
+
+def start_of(event: Envelope) -> tuple[RunStart, Start]:
+    """What a run was started with, as its first event says; UsageError where it does not."""
+    started = event.payload
+    if not isinstance(started, RunStart) or started.start is None:
+        raise UsageError(f"run `{event.run_id}` does not say how it was started", hint="run it with `gert exec`")
+    return started, started.start
 
 
 async def load_record(ledger: Ledger, run_id: str, keys: Keys = _NO_KEYS) -> Record:
@@ -122,10 +176,12 @@ async def load_record(ledger: Ledger, run_id: str, keys: Keys = _NO_KEYS) -> Rec
     answers: list[bytes] = []
     while page := await ledger.answers(run_id, len(answers), _PAGE):
         answers += page
-    state = state_of(decode(lines[0]))
-    stored = await ledger.documents(list(state.documents.values()))
-    documents = {path: stored[digest] for path, digest in state.documents.items() if digest in stored}
-    return Record(state, lines, answers, read_chain(lines), documents, await ledger.private(run_id))
+    first = decode(lines[0])
+    started, start = start_of(first)
+    stored = await ledger.documents(list(start.documents.values()))
+    documents = {path: stored[digest] for path, digest in start.documents.items() if digest in stored}
+    private = await ledger.private(run_id)
+    return Record(run_id, started, start, first.timestamp, lines, answers, read_chain(lines), documents, private)
 
 
 async def _require_runbook(ledger: Ledger, run_id: str) -> None:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from gert.ecosystem.approvals.port import ApprovalProvider, Channel
 from gert.ecosystem.approvals.provider import TicketApprovals
 from gert.ecosystem.approvals.terminal import TerminalApprovals
@@ -16,7 +14,7 @@ from gert.ecosystem.host.approvals.answers import tickets_for_run
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.key_files import with_key_files
 from gert.ecosystem.host.config.platform import machine_id, platform
-from gert.ecosystem.host.config.settings import secret_variables, where_recorded
+from gert.ecosystem.host.config.settings import secret_variables
 from gert.ecosystem.host.config.state_dir import new_run_id
 from gert.ecosystem.host.config.supported import TRANSPORTS, Transport, require_supported
 from gert.ecosystem.host.config.trace_keys import signing_key
@@ -89,11 +87,8 @@ async def execute(
     recent = None
     if loaded is None:
         recent = await count_recent(prepared.program, prepared.floor.policies, prepared.ledger, environ, now())
-    setup = prepared.setup(inputs, redactor, played, starter, recent)
-    prepared.options = options = where_recorded(
-        options, prepared.settings, prepared.program.runbook.meta.name, setup.run_id
-    )
-    setup = with_trace(setup, options)
+    run_id = prepared.begin()
+    setup = prepared.setup(inputs, redactor, played, starter, run_id=run_id, recent=recent)
     live = LiveOutput(setup.run_id)
     if loaded is not None:
         cast = _replay(loaded, setup)
@@ -108,7 +103,7 @@ async def execute(
         journal = new_journal(prepared, setup, opened, key, observers, live)
         return await conduct(
             Stage(
-                options=options,
+                options=prepared.options,
                 prepared=prepared,
                 setup=setup,
                 cast=cast,
@@ -314,14 +309,6 @@ def new_journal(
         private=prepared.approval_key.encode(),
         live=live if opened.ledger is not None else None,
     )
-
-
-def with_trace(setup: Setup, options: RunOptions) -> Setup:
-    """The setup of a run whose mirror is the file that settings or options name."""
-    if setup.start is None or not options.trace:
-        return setup
-    start = msgspec.structs.replace(setup.start, trace=os.path.abspath(options.trace))
-    return msgspec.structs.replace(setup, start=start)
 
 
 def resolvers(options: RunOptions, environ: Mapping[str, str], console: Console) -> Resolvers:

@@ -4,18 +4,15 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
-
 from gert.ecosystem.host.config.files import is_file
 from gert.ecosystem.host.config.ledger_location import ledger_of, open_ledger
 from gert.ecosystem.host.config.state_dir import state_dir
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.redrive.record import Record, find_run, load_record, require_run_id
 from gert.ecosystem.host.run.driver import Driver
-from gert.ecosystem.host.run.journal import Logged, read_answers
+from gert.ecosystem.host.run.journal import read_answers
 from gert.ecosystem.host.run.options import Recorded, RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
-from gert.ecosystem.host.run.start_record import RunState
 from gert.ecosystem.host.runs.traces import open_trace
 from gert.ecosystem.host.scenarios.folders import TRACE_FILE, place_of
 from gert.ecosystem.host.scenarios.record import Recording
@@ -23,13 +20,11 @@ from gert.ecosystem.host.scenarios.replay import Tape
 from gert.ecosystem.host.scenarios.scaffold import require_free
 from gert.errors import DocumentError, GertError, IntegrityError, UsageError
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.inputs import ResolvedInputs
 from gert.kernel.engine.requests import AnyAnswer, Ask, answer_with
 from gert.kernel.engine.run import run
 from gert.kernel.events.envelope import decode
 from gert.kernel.events.runbook import Failure
-from gert.kernel.foundation.redaction import PLACEHOLDER, Redactor
-from gert.kernel.foundation.secret_refs import secret_ref
+from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.scenario.observed import Observed
 from gert.kernel.scenario.recording import listening
 
@@ -74,28 +69,28 @@ async def retrace(
     """Make a scenario of a run; refuse one of another runbook, unless told otherwise, and one that never ended."""
     target = place_of(runbook, name)
     require_free(target)
-    state = record.state
-    if state.mode != "real":
-        raise UsageError(f"a {state.mode} has no answers of the world to record")
+    if record.started.mode != "real":
+        raise UsageError(f"a {record.started.mode} has no answers of the world to record")
     if record.report.completion is None:
-        raise UsageError(f"run `{state.run_id}` has not ended", hint="a scenario needs to know how it ends")
-    setup = _setup(runbook, state, environ)
-    if setup.runbook_hash != state.runbook_hash and not force:
+        raise UsageError(f"run `{record.run_id}` has not ended", hint="a scenario needs to know how it ends")
+    setup = _setup(runbook, record, environ)
+    if setup.started.runbook_hash != record.started.runbook_hash and not force:
         raise UsageError(
-            f"the runbook has changed since run `{state.run_id}`",
+            f"the runbook has changed since run `{record.run_id}`",
             hint="--force makes a scenario of it all the same, where the run still goes the same way",
         )
     recording = Recording(target.path, runbook)
-    await _drive(setup, state, read_answers(record.answers), recording)
+    await _drive(setup, record, recording)
     recorded = await recording.write(setup, record.lines, record.answers)
     if not recording.is_written:
-        raise UsageError(f"run `{state.run_id}` makes no scenario: {recorded.differs}")
+        raise UsageError(f"run `{record.run_id}` makes no scenario: {recorded.differs}")
     return recorded
 
 
-async def _drive(setup: Setup, state: RunState, answers: list[Logged], recording: Recording) -> None:
+async def _drive(setup: Setup, record: Record, recording: Recording) -> None:
     world = Silent()
-    driver = Driver(world, Tape(Observed()), max_parallel=state.max_parallel, recorded=answers)
+    answers = read_answers(record.answers)
+    driver = Driver(world, Tape(Observed()), max_parallel=record.start.max_parallel, recorded=answers)
     try:
         await driver.drive(listening(run(setup), recording.asks))
     except IntegrityError as problem:
@@ -107,25 +102,16 @@ async def _drive(setup: Setup, state: RunState, answers: list[Logged], recording
         )
 
 
-def _setup(runbook: str, state: RunState, environ: Mapping[str, str]) -> Setup:
+def _setup(runbook: str, record: Record, environ: Mapping[str, str]) -> Setup:
     options = RunOptions(
-        file=runbook, mode="replay", scenario=state.run_id, actor=state.actor, policies=tuple(state.policies)
+        file=runbook,
+        mode="replay",
+        scenario=record.run_id,
+        actor=record.started.actor,
+        policies=record.start.policies,
     )
-    prepared = Prepared(options, environ)
-    secrets = dict.fromkeys(state.secret_inputs, PLACEHOLDER)
-    known = {**state.inputs, **{name: secret_ref(name) for name in secrets}}
-    values = {name: known[name] for name in state.input_sources if name in known}
-    setup = prepared.setup(ResolvedInputs(values, state.input_sources, secrets), Redactor())
-    return msgspec.structs.replace(
-        setup,
-        mode="real",
-        run_id=state.run_id,
-        parent_run_id=state.parent_run_id,
-        host=state.host,
-        gert_version=state.gert_version,
-        recent=state.recent,
-        start=state.start,
-    )
+    inputs = record.resolved(dict.fromkeys(record.start.secret_inputs, PLACEHOLDER))
+    return record.setup(Prepared(options, environ), inputs)
 
 
 def _run_in(trace: str) -> str:
