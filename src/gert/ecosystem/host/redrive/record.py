@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.ecosystem.host.config.ledger_location import Database, ledger_of, make_ledger_folder, masked, open_ledger
+from gert.ecosystem.host.config.ledger_location import Database, make_ledger_folder, masked, open_ledger
 from gert.ecosystem.host.config.state_dir import RunFolder
+from gert.ecosystem.host.run.journal import Logged, read_answers
 from gert.ecosystem.host.run.lease import driving
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
@@ -42,32 +43,18 @@ class Opened(msgspec.Struct, frozen=True):
     trace: str | None = None
 
 
-async def begin_record(
-    held: AsyncExitStack,
-    run_id: str,
-    *,
-    state: str,
-    database: Database | None,
-    trace: str | None,
-    is_real: bool,
-    sync: bool,
-    environ: Mapping[str, str],
-) -> Opened:
-    """Open the record of a new run. Every real run has one; others only where one is asked for."""
-    if not is_real and database is None:
-        if trace is None:
-            return Opened()
-        mirror = Mirror.begin(trace)
-        held.callback(mirror.close)
-        return Opened(None, mirror, trace)
-    if database is None:
-        make_ledger_folder(state)
-    ledger = await open_driven(held, run_id, database or ledger_of(state), environ, sync=sync, is_new=True)
-    path = trace
-    if path is None and database is None:
-        folder = RunFolder(state, run_id)
-        folder.create()
-        path = folder.trace
+async def open_record(held: AsyncExitStack, prepared: Prepared, setup: Setup) -> Opened:
+    """Open the record of a new run. Every real run has one; others only where one is requested."""
+    ledger, path = None, prepared.options.trace
+    if setup.mode == "real" or prepared.database is not None:
+        if prepared.database is None:
+            make_ledger_folder(prepared.state)
+        sync, environ = prepared.options.sync, prepared.environ
+        ledger = await open_driven(held, setup.run_id, prepared.ledger, environ, sync=sync, is_new=True)
+        if path is None and prepared.database is None:
+            folder = RunFolder(prepared.state, setup.run_id)
+            folder.create()
+            path = folder.trace
     if path is None:
         return Opened(ledger)
     mirror = Mirror.begin(os.path.abspath(path))
@@ -118,6 +105,11 @@ class Record(msgspec.Struct, frozen=True):
     report: ChainReport
     documents: Mapping[str, bytes]
     private: bytes | None = None
+
+    @property
+    def logged(self) -> list[Logged]:
+        """The recorded answers; IntegrityError where one cannot be read."""
+        return read_answers(self.answers)
 
     @property
     def inputs(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A new run that takes the recorded answers of an old one up to a step, and goes on live (DECISIONS 57)."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -14,25 +14,25 @@ from gert.ecosystem.host.config.supported import require_supported
 from gert.ecosystem.host.config.trace_keys import sealing_keys, signing_key
 from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.redrive.fork import Fork, StepPlace, fork_at
-from gert.ecosystem.host.redrive.record import Record, find_run, load_record, no_such_run
+from gert.ecosystem.host.redrive.record import Record, find_run, load_record, no_such_run, open_record
+from gert.ecosystem.host.redrive.redrive import approval_check
 from gert.ecosystem.host.redrive.resume import changes
-from gert.ecosystem.host.redrive.verify_recorded import Rehearing
 from gert.ecosystem.host.run.console import Console
-from gert.ecosystem.host.run.execute import everyone, new_journal, open_record, resolvers, world_for
-from gert.ecosystem.host.run.journal import Journal, Logged, now, read_answers
+from gert.ecosystem.host.run.execute import everyone, new_journal, resolvers, world_for
+from gert.ecosystem.host.run.journal import Logged, now
 from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.run.rate_limit import count_recent
-from gert.ecosystem.host.run.session import Stage, conduct
+from gert.ecosystem.host.run.session import Session, drive_run
 from gert.ecosystem.host.run.signals import Relay
 from gert.ecosystem.host.runs.entry import place_for
 from gert.ecosystem.ledger.holder import is_gone
 from gert.errors import GertError, InDoubt, IntegrityError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import Given, ResolvedInputs
-from gert.kernel.engine.requests import Ask, CallExtension, CallTool, Said
+from gert.kernel.engine.requests import CallExtension, CallTool, Said
 from gert.kernel.events.runbook import Recent, RunForked
 from gert.kernel.events.vocabulary import ApprovalMode
 from gert.kernel.foundation.principal import Principal
@@ -94,9 +94,8 @@ async def rerun(
         return prepared.setup(inputs, redactor, run_id=run_id, recent=recent, working=working, parent_run_id=parent)
 
     async def fork_with(given: Setup) -> Fork:
-        lanes, hear = source.start.max_parallel, Rehearing(environ, prepared.settings).hear
-        answers = read_answers(source.answers)
-        return await fork_at(step, given, answers, list(source.lines), strictly=strictly, lanes=lanes, hear=hear)
+        lanes, verify = source.start.max_parallel, approval_check(environ, prepared.settings)
+        return await fork_at(step, given, source.logged, source.lines, strictly=strictly, lanes=lanes, verify=verify)
 
     fork = await fork_with(setup_with(source.start.recent or (Recent() if counted is not None else None)))
     _require_no_doubt(fork, step)
@@ -104,36 +103,31 @@ async def rerun(
     setup = setup_with(_without(counted, fork.executed))
     if setup.recent != source.start.recent:
         await fork_with(setup)
-    live = LiveOutput(setup.run_id)
-    cast = world_for(prepared, setup, inputs, redactor, (*observers, live), console, source.start.working)
+    output = LiveOutput(setup.run_id)
+    live = world_for(prepared, setup, inputs, redactor, (*observers, output), console, source.start.working)
     key = signing_key(environ)
     async with AsyncExitStack() as held:
-        opened = await open_record(prepared, setup, held)
-        journal = new_journal(prepared, setup, opened, key, observers, live)
+        opened = await open_record(held, prepared, setup)
+        journal = new_journal(prepared, setup, opened, key, observers, output)
         forked = RunForked(
             source_run_id=source.run_id,
             from_step=options.step,
             source_chain_hash=source.report.head,
             answered=len(fork.answers),
         )
-        return await conduct(
-            Stage(
-                options=prepared.options,
-                prepared=prepared,
-                setup=setup,
-                cast=cast,
-                ledger=opened.ledger,
-                journal=journal,
-                redactor=redactor,
-                environ=environ,
-                trace=opened.trace,
-                timeout=prepared.timeout,
-                relay=relay,
-                # What is taken over, is taken at the beginning: this run did not wait for it.
-                recorded=[_at_beginning(entry) for entry in fork.answers],
-                on_live=_say(journal, forked, setup.actor),
-            )
+        session = Session(
+            prepared=prepared,
+            setup=setup,
+            live=live,
+            opened=opened,
+            journal=journal,
+            timeout=prepared.timeout,
+            relay=relay,
+            # The new run takes them at its beginning: it did not wait for them.
+            recorded=[_at_beginning(entry) for entry in fork.answers],
+            on_live=lambda _: journal.say(Said(forked, None, Principal("human", setup.actor))),
         )
+        return await drive_run(session)
 
 
 async def _source(options: RerunOptions, environ: Mapping[str, str]) -> Record:
@@ -218,10 +212,3 @@ def _without(counted: Recent | None, executed: Mapping[str, int]) -> Recent | No
         return counted
     left = {target: count - executed.get(target, 0) for target, count in counted.executed.items()}
     return Recent({target: count for target, count in left.items() if count > 0})
-
-
-def _say(journal: Journal, forked: RunForked, actor: str) -> Callable[[list[Ask[Any]]], None]:
-    def go_live(_: list[Ask[Any]]) -> None:
-        journal.say(Said(forked, None, Principal("human", actor)))
-
-    return go_live

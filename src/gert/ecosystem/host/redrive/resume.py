@@ -22,20 +22,20 @@ from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.config.version import version_line
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.redrive.reconcile import Missing, Reconciled, require_ended, settle_doubts
-from gert.ecosystem.host.redrive.record import Record, load_record, open_driven, require_own
-from gert.ecosystem.host.redrive.resume_journal import ResumeJournal
+from gert.ecosystem.host.redrive.record import Opened, Record, load_record, open_driven, require_own
+from gert.ecosystem.host.redrive.redrive import RedriveJournal, is_alike
 from gert.ecosystem.host.run.call_binding import Binding
 from gert.ecosystem.host.run.clock import RunClock
 from gert.ecosystem.host.run.console import Console
 from gert.ecosystem.host.run.driver import Suspended
 from gert.ecosystem.host.run.execute import everyone, resolvers, world_for
-from gert.ecosystem.host.run.journal import now, read_answers
+from gert.ecosystem.host.run.journal import now
 from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.prepare import Prepared, user_name
 from gert.ecosystem.host.run.sanitize import Intake
-from gert.ecosystem.host.run.session import Stage, conduct
+from gert.ecosystem.host.run.session import Session, drive_run
 from gert.ecosystem.host.run.signals import Relay
 from gert.ecosystem.inputs.prompt import PromptResolver
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
@@ -146,9 +146,9 @@ async def _resume(
         redactor = prepared.redactor(inputs)
         setup = record.setup(prepared, inputs)
         _, left = await ledger.output(record.run_id)
-        live = LiveOutput(record.run_id, (piece.key for piece in left))
-        world = world_for(prepared, setup, inputs, redactor, (*observers, live), console, record.start.working)
-        answers = read_answers(record.answers)
+        output = LiveOutput(record.run_id, (piece.key for piece in left))
+        live = world_for(prepared, setup, inputs, redactor, (*observers, output), console, record.start.working)
+        answers = record.logged
         resumed = RunResumed(
             actor=options.actor or user_name(),
             host=host_name(),
@@ -159,47 +159,42 @@ async def _resume(
             accepted_digests=changed,
         )
         mirror = _mirror(record, options)
-        journal = ResumeJournal(
+        journal = RedriveJournal(
             record.run_id,
             record.lines,
             record.answers,
             ledger,
             mirror=mirror,
-            loosely=bool(changed),
+            same=is_alike if changed else None,
             opening=Said(resumed, None, Principal("human", resumed.actor)),
             key=signing_key(environ),
             observers=observers,
             has_secrets=bool(inputs.secrets),
-            live=live,
+            live=output,
         )
-        reconciled = Reconciled(world.world, Intake(redactor))
+        reconciled = Reconciled(live.world, Intake(redactor))
         timeout = _time_left(prepared, record)
         waits = run.approvals == "detach" and (timeout is None or timeout > 0)
         tickets = tickets_for_run(prepared.state, environ, prepared.settings) if waits else None
-        go_live = _go_live(journal, record.lines, reconciled, options, tickets, world.binding)
+        go_live = _go_live(journal, record.lines, reconciled, options, tickets, live.binding)
         journal.on_end = partial(go_live, [])
-        return await conduct(
-            Stage(
-                options=run,
-                prepared=prepared,
-                setup=setup,
-                cast=msgspec.structs.replace(world, world=reconciled),
-                ledger=ledger,
-                journal=journal,
-                redactor=redactor,
-                environ=environ,
-                trace=mirror.path if mirror is not None else None,
-                timeout=timeout,
-                relay=relay,
-                recorded=answers,
-                on_live=go_live,
-                clock=RunClock(record.lines),
-            )
+        session = Session(
+            prepared=prepared,
+            setup=setup,
+            live=msgspec.structs.replace(live, world=reconciled),
+            opened=Opened(ledger, mirror, mirror.path if mirror is not None else None),
+            journal=journal,
+            timeout=timeout,
+            relay=relay,
+            recorded=answers,
+            on_live=go_live,
+            clock=RunClock(record.lines),
         )
+        return await drive_run(session)
 
 
 def _go_live(
-    journal: ResumeJournal,
+    journal: RedriveJournal,
     lines: Iterable[bytes],
     world: Reconciled,
     options: ResumeOptions,

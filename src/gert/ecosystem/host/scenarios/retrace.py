@@ -1,4 +1,4 @@
-"""A recorded run made into a scenario: driven again by its own answers, to hear which questions they were to."""
+"""Making a scenario of a recorded run: it is driven again on its own answers, to collect the requests they answer."""
 
 import os
 from collections.abc import Mapping
@@ -9,42 +9,20 @@ from gert.ecosystem.host.config.ledger_location import ledger_of, open_ledger
 from gert.ecosystem.host.config.state_dir import state_dir
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.redrive.record import Record, find_run, load_record, require_run_id
-from gert.ecosystem.host.run.driver import Driver
-from gert.ecosystem.host.run.journal import read_answers
+from gert.ecosystem.host.redrive.redrive import RedriveJournal, Same, Then, is_alike, redrive
 from gert.ecosystem.host.run.options import Recorded, RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.runs.traces import open_trace
 from gert.ecosystem.host.scenarios.folders import TRACE_FILE, place_of
 from gert.ecosystem.host.scenarios.record import Recording
-from gert.ecosystem.host.scenarios.replay import Tape
 from gert.ecosystem.host.scenarios.scaffold import require_free
 from gert.errors import DocumentError, GertError, IntegrityError, UsageError
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.requests import AnyAnswer, Ask, answer_with
-from gert.kernel.engine.run import run
-from gert.kernel.events.envelope import decode
-from gert.kernel.events.runbook import Failure
+from gert.kernel.engine.requests import Ask
+from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.foundation.redaction import PLACEHOLDER
-from gert.kernel.scenario.observed import Observed
-from gert.kernel.scenario.recording import listening
 
 MOST_LINES: Final = 1_000_000
-
-
-class Silent:
-    """A world that knows nothing beyond the log; what it is asked, the run never heard an answer to."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer:
-        """Note the question."""
-        self.asked.append(ask.path)
-        return answer_with(ask, Failure("not_found", "the log has no answer"))
-
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
-        """The same, for those who wait."""
-        return self.immediate(ask)
 
 
 async def find_record(
@@ -80,26 +58,39 @@ async def retrace(
             hint="--force makes a scenario of it all the same, where the run still goes the same way",
         )
     recording = Recording(target.path, runbook)
-    await _drive(setup, record, recording)
+    recording.asks = await _collect_asks(setup, record, _is_at_same_path if force else is_alike)
     recorded = await recording.write(setup, record.lines, record.answers)
     if not recording.is_written:
         raise UsageError(f"run `{record.run_id}` makes no scenario: {recorded.differs}")
     return recorded
 
 
-async def _drive(setup: Setup, record: Record, recording: Recording) -> None:
-    world = Silent()
-    answers = read_answers(record.answers)
-    driver = Driver(world, Tape(Observed()), max_parallel=record.start.max_parallel, recorded=answers)
+class _Refuse(Then):
+    """Refuses a run that requests more than its record answers."""
+
+    def begin(self, announced: list[Ask[Any]]) -> None:
+        """Name the first request that has no answer."""
+        missing = self.driver.unanswered[0].path if self.driver is not None else ""
+        raise IntegrityError(
+            f"`{missing}` has no recorded answer",
+            hint="the runbook, its tools or its policies are not those the run was recorded with",
+        )
+
+
+async def _collect_asks(setup: Setup, record: Record, same: Same) -> dict[str, Ask[Any]]:
+    """The requests of a run that is driven again, by key."""
+    journal = RedriveJournal(record.run_id, record.lines, record.answers, same=same)
+    asks: dict[str, Ask[Any]] = {}
     try:
-        await driver.drive(listening(run(setup), recording.asks))
+        await redrive(setup, record.logged, journal, _Refuse(), lanes=record.start.max_parallel, asks=asks)
     except IntegrityError as problem:
         raise UsageError(f"the run does not go the same way again: {problem.message}", hint=problem.hint) from None
-    if world.asked:
-        raise UsageError(
-            f"the run does not go the same way again: `{world.asked[0]}` was never answered",
-            hint="the runbook, its tools or its policies are not those it ran with",
-        )
+    return asks
+
+
+def _is_at_same_path(recorded: Envelope, again: Envelope) -> bool:
+    """Whether an event repeats another one in a run of a changed runbook, whatever its result."""
+    return (recorded.type, recorded.path) == (again.type, again.path)
 
 
 def _setup(runbook: str, record: Record, environ: Mapping[str, str]) -> Setup:
