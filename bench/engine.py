@@ -27,6 +27,7 @@ from gert.ecosystem.tools.stdio import Stdio
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import AnyAnswer, Ask, ToolAnswer
 from gert.kernel.engine.run import run
+from gert.kernel.events.runbook import RunStart
 from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.runbook.program import Program, policy_of
 
@@ -90,14 +91,17 @@ def setup_of(program: Program, digest: str) -> Setup:
     return Setup(
         program=program,
         run_id="run-1",
-        runbook_hash=digest,
-        mode="real",
-        actor="bench",
-        host="here",
-        gert_version="gert",
+        started=RunStart(
+            runbook="bench",
+            runbook_hash=digest,
+            mode="real",
+            actor="bench",
+            host="here",
+            gert_version="gert",
+            inputs={"host": "web-1"},
+            input_sources={"host": "default"},
+        ),
         policies=(policy_of(program.runbook.meta.governance),),
-        inputs={"host": "web-1"},
-        input_sources={"host": "default"},
     )
 
 

@@ -27,7 +27,7 @@ PARTS = (
     runbook.Outcome,
     runbook.BranchOutcome,
     runbook.DeniedStep,
-    runbook.Start,
+    runbook.Recent,
     parts.Message,
     parts.MessageCall,
     parts.FunctionOf,

@@ -6,7 +6,7 @@ from typing import Any, Self, cast
 
 import msgspec
 
-from gert.ecosystem.host.redrive.resume_journal import ResumeJournal
+from gert.ecosystem.host.redrive.redrive import RedriveJournal
 from gert.kernel.events.envelope import decode
 from gert.kernel.ledger.append_rules import check_follows
 from gert.kernel.ledger.port import Ledger
@@ -51,9 +51,9 @@ class MemoryLedger:
         """This ledger, as a journal takes it."""
         return cast("Ledger", self)
 
-    def resumed(self, run_id: str, **options: Any) -> ResumeJournal:
+    def resumed(self, run_id: str, **options: Any) -> RedriveJournal:
         """The journal of a run that is driven again."""
-        return ResumeJournal(run_id, self.events(run_id), self.answers(run_id), self.port, **options)
+        return RedriveJournal(run_id, self.events(run_id), self.answers(run_id), self.port, **options)
 
     async def append(
         self, run_id: str, write: Write, *, expects: Sequence[Expect] = (), adopt: bool = False

@@ -38,7 +38,7 @@ from gert.kernel.engine.requests import (
 )
 from gert.kernel.engine.run import RunResult, run
 from gert.kernel.events.envelope import Envelope, decode
-from gert.kernel.events.runbook import Failure
+from gert.kernel.events.runbook import Failure, RunStart
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.runbook.document import load
 from gert.kernel.runbook.program import Program, policy_file, policy_of
@@ -187,14 +187,17 @@ def setup_of(case: Case) -> Setup:
     return Setup(
         program=checked.program,
         run_id="run-1",
-        runbook_hash=checked.document.digest,
-        mode=mode,
-        actor=case.get("actor", "alice@example.com"),
-        host="host-1",
-        gert_version="gert test",
+        started=RunStart(
+            runbook=checked.program.runbook.meta.name,
+            runbook_hash=checked.document.digest,
+            mode=mode,
+            actor=case.get("actor", "alice@example.com"),
+            host="host-1",
+            gert_version="gert test",
+            inputs=resolved.values,
+            input_sources=resolved.sources,
+        ),
         policies=tuple(policies),
-        inputs=resolved.values,
-        input_sources=resolved.sources,
         secret_inputs=frozenset(resolved.secrets),
         groups={name: tuple(people) for name, people in case.get("groups", {}).items()},
         explores=mode != "real",

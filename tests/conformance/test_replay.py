@@ -44,14 +44,10 @@ def recorded_and_replayed(setup: Setup, world: World, max_parallel: int = 16) ->
     document = validate(load(text.encode(), kind="scenario"), setup.program)
     assert not [each for each in document.findings if each.severity is Severity.ERROR], text
     inputs: ResolvedInputs = replayed_inputs(setup.program.runbook.meta.inputs, document.model)
-    again = msgspec.structs.replace(
-        setup,
-        mode="replay",
-        scenario="recorded",
-        inputs=inputs.values,
-        input_sources=inputs.sources,
-        secret_inputs=frozenset(inputs.secrets),
+    started = msgspec.structs.replace(
+        setup.started, mode="replay", scenario="recorded", inputs=inputs.values, input_sources=inputs.sources
     )
+    again = msgspec.structs.replace(setup, started=started, secret_inputs=frozenset(inputs.secrets))
     script = script_for(document.model, again)
     replayed, relines, _ = execute(again, Replay(script))
     assert not script.missing, text

@@ -53,7 +53,8 @@ def setups(seeds: Sequence[int], kind: type[Walk] = Walk) -> Iterator[tuple[Walk
 
 def exploring(setup: Setup, mode: RunMode) -> Setup:
     """The same run in a mode that looks for outcomes."""
-    return msgspec.structs.replace(setup, mode=mode, explores=True)
+    started = msgspec.structs.replace(setup.started, mode=mode)
+    return msgspec.structs.replace(setup, started=started, explores=True)
 
 
 def lanes_clash(setup: Setup) -> bool:

@@ -12,7 +12,7 @@ from gert.kernel.engine.requests import ToolAnswer
 from gert.kernel.engine.results import Result
 from gert.kernel.engine.state import State
 from gert.kernel.engine.symbolic import Unknown
-from gert.kernel.events.runbook import ContractViolation, Failure
+from gert.kernel.events.runbook import ContractViolation, Failure, RunStart
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.governance.rules import Policy, Rule
 from gert.kernel.runbook.document import load
@@ -43,12 +43,8 @@ class Bench:
         book = {"apiVersion": "kernel/v0", "meta": {"name": "b"}, "tools": ["t"], "steps": [*steps, END]}
         lookup = ToolLookup("t", (), "t.tool.yaml", load(yaml.safe_dump(tool).encode(), kind="tool"))
         program = Program(load(yaml.safe_dump(book).encode(), kind="runbook").model, {"t": lookup})
-        self.run = Run(
-            Setup(
-                program=program, run_id="r", runbook_hash="h", mode="real", actor="alice", host="h", gert_version="g",
-                policies=policies,
-            )
-        )  # fmt: skip
+        started = RunStart(runbook="b", runbook_hash="h", mode="real", actor="alice", host="h", gert_version="g")
+        self.run = Run(Setup(program=program, run_id="r", started=started, policies=policies))
 
     def keep(
         self, answer: ToolAnswer, inputs: dict[str, Any] | None = None, step: int = 0

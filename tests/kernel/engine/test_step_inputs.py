@@ -11,6 +11,7 @@ from gert.kernel.engine.frame import Frame, Run, Setup, Strand
 from gert.kernel.engine.state import State
 from gert.kernel.engine.step_inputs import inputs_for, said
 from gert.kernel.engine.symbolic import UNKNOWN, is_unknown
+from gert.kernel.events.runbook import RunStart
 from gert.kernel.foundation.globs import Visibility
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.runbook.document import load
@@ -44,7 +45,8 @@ def handed(
     book = {"apiVersion": "kernel/v0", "meta": {"name": "b"}, "tools": ["t"], "steps": [step, END]}
     lookup = ToolLookup("t", (), "t.tool.yaml", load(yaml.safe_dump(tool).encode(), kind="tool"))
     program = Program(load(yaml.safe_dump(book).encode(), kind="runbook").model, {"t": lookup})
-    setup = Setup(program=program, run_id="r", runbook_hash="h", mode="real", actor="alice", host="h", gert_version="g")
+    started = RunStart(runbook="b", runbook_hash="h", mode="real", actor="alice", host="h", gert_version="g")
+    setup = Setup(program=program, run_id="r", started=started)
     run = Run(setup)
     run.assumption = assumption
     made = state if state is not None else State(names or {})

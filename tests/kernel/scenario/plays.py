@@ -8,6 +8,7 @@ import yaml
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import Ask, RunLanes, Steps
 from gert.kernel.engine.run import RunResult, run
+from gert.kernel.events.runbook import RunStart
 from gert.kernel.runbook.document import load
 from gert.kernel.runbook.documents.expectations import Expectations
 from gert.kernel.runbook.documents.scenario import Scenario
@@ -68,14 +69,15 @@ def expectations(**said: Any) -> Expectations:
 
 
 def setup(made: Program, **more: Any) -> Setup:
+    recorded = ("actor", "inputs", "input_sources")
+    given = {"actor": "ann", **{name: more.pop(name) for name in recorded if name in more}}
+    started = RunStart(
+        runbook="book", runbook_hash="sha256:0", mode="replay", host="host", gert_version="gert test", **given
+    )
     return Setup(
         program=made,
         run_id="run-1",
-        runbook_hash="sha256:0",
-        mode="replay",
-        actor=more.pop("actor", "ann"),
-        host="host",
-        gert_version="gert test",
+        started=started,
         policies=(policy_of(made.runbook.meta.governance),),
         **more,
     )

@@ -60,7 +60,7 @@ def request_for(
         preview=preview.output,
         preview_command=preview.command,
         preview_skipped=preview.skipped,
-        runbook_hash=setup.runbook_hash,
+        runbook_hash=setup.started.runbook_hash,
         request_hash="",
         min_approvers=max(1, decision.min_approvers),
         approvers=listed(lists),

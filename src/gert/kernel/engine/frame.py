@@ -25,7 +25,7 @@ from gert.kernel.engine.symbolic import (
 from gert.kernel.engine.view import visible
 from gert.kernel.events.path import child, item
 from gert.kernel.events.payload import Payload
-from gert.kernel.events.runbook import DeniedStep, MissingKey, Outcome, Start
+from gert.kernel.events.runbook import DeniedStep, MissingKey, Outcome, Recent, RunStart
 from gert.kernel.events.summary import without_item
 from gert.kernel.events.vocabulary import RunMode, SkipReason
 from gert.kernel.foundation.canonical import require_canonical
@@ -45,46 +45,41 @@ _MOST_WARNINGS = 100
 _MOST_KEYS = 20
 
 
-class Recent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What earlier runs executed in the hour before this one began: how often, by target.
-
-    flaw: why that cannot be said
-    """
-
-    executed: dict[str, int] = field(default_factory=dict)
-    flaw: str | None = None
-
-
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a run is given before it begins.
 
+    started: the first event of the run: who started it, and with what; the engine completes it from the program
+    secret_inputs: inputs that `started` has references in place of
     explores: outcomes are looked for, and none is claimed
     groups: people by group, for approvals
     break_glass: why governance is overridden in an emergency, where its rules allow that
-    parent_run_id: the run that started this one, if a run did
-    recent: what `max_per_hour` counts beside the run itself; none where nobody counted
-    start: how the run was started, for the process that resumes it
+    recent: what `max_per_hour` counts beside the run itself; none where no rule asks for it
     """
 
     program: Program
     run_id: str
-    runbook_hash: str
-    mode: RunMode
-    actor: str
-    host: str
-    gert_version: str
+    started: RunStart
     policies: tuple[Policy, ...] = ()
-    policy_hashes: dict[str, str] = field(default_factory=dict)
-    inputs: dict[str, Any] = field(default_factory=dict)
-    input_sources: dict[str, str] = field(default_factory=dict)
     secret_inputs: frozenset[str] = frozenset()
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     explores: bool = False
-    scenario: str | None = None
-    parent_run_id: str | None = None
     break_glass: str | None = None
     recent: Recent | None = None
-    start: Start | None = None
+
+    @property
+    def mode(self) -> RunMode:
+        """Which world answers the run."""
+        return self.started.mode
+
+    @property
+    def actor(self) -> str:
+        """Who started the run."""
+        return self.started.actor
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The values of the inputs, with references in place of those that are secret."""
+        return self.started.inputs
 
 
 class Run:

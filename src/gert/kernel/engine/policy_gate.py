@@ -2,11 +2,11 @@
 
 import msgspec
 
-from gert.kernel.engine.frame import Frame, Recent
+from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.plan import Terms
 from gert.kernel.engine.requests import Said
 from gert.kernel.engine.results import Result, failed
-from gert.kernel.events.runbook import BreakGlass, GovernanceDecision
+from gert.kernel.events.runbook import BreakGlass, GovernanceDecision, Recent
 from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.documents.steps import Step
 

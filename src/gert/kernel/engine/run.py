@@ -56,7 +56,7 @@ def run(setup: Setup) -> Steps[RunResult]:
     context = Run(setup)
     constants, flaw = _constants(setup)
     yield Said(_run_start(setup, constants), None, context.actor)
-    for name, source in setup.input_sources.items():
+    for name, source in setup.started.input_sources.items():
         # Of a secret this is the reference, which is written as a placeholder.
         yield Said(InputResolved(name=name, source=source, value=setup.inputs.get(name)), None, None)
     state = State({**setup.inputs, **constants}, context.miss)
@@ -141,23 +141,13 @@ def _run_start(setup: Setup, constants: dict[str, Any]) -> RunStart:
         for lookup in setup.program.lookups.values()
         if lookup.document is not None and lookup.tool is not None
     }
-    return RunStart(
+    return msgspec.structs.replace(
+        setup.started,
         runbook=runbook.meta.name,
-        runbook_hash=setup.runbook_hash,
-        actor=setup.actor,
-        host=setup.host,
-        gert_version=setup.gert_version,
-        mode=setup.mode,
         tool_hashes=tools,
-        policy_hashes=setup.policy_hashes,
-        inputs=setup.inputs,
-        input_sources=setup.input_sources,
         constants=constants,
         secrets=tuple(secret_names(setup.program)),
         extensions=runbook.meta.extensions,
-        scenario=setup.scenario,
-        parent_run_id=setup.parent_run_id,
-        start=setup.start,
     )
 
 

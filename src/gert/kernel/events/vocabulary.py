@@ -11,6 +11,9 @@ RunStatus = Literal["completed", "failed", "error", "cancelled"]
 RunMode = Literal["real", "dry-run", "probe", "replay"]
 """Who answered the engine's questions."""
 
+ApprovalMode = Literal["terminal", "wait", "detach"]
+"""Where a run asks for approval: at the terminal, elsewhere while it waits, or elsewhere while it is suspended."""
+
 RunKind = Literal["runbook", "agent", "runner"]
 """What kind of run a trace records."""
 

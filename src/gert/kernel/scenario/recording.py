@@ -102,7 +102,7 @@ def _inputs(setup: Setup) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the caller gave, and what was found out; defaults come again by themselves."""
     given: dict[str, Any] = {}
     found: dict[str, Any] = {}
-    for name, source in setup.input_sources.items():
+    for name, source in setup.started.input_sources.items():
         if source in ("default", UNSET):
             continue
         value = PLACEHOLDER if name in setup.secret_inputs else setup.inputs.get(name)

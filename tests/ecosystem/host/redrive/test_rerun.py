@@ -9,7 +9,7 @@ from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.redrive.fork import StepPlace
 from gert.ecosystem.host.redrive.rerun import _without
 from gert.errors import UsageError
-from gert.kernel.engine.frame import Recent
+from gert.kernel.events.runbook import Recent
 from gert.kernel.runbook.program import Program
 
 CHECK = {"type": "assert", "assert": [{"type": "equals", "value": "1", "expected": "1"}]}

@@ -30,7 +30,7 @@ from gert.kernel.engine.run import run
 from gert.kernel.events.chain import read_chain
 from gert.kernel.events.envelope import MAX_LINE_BYTES, decode
 from gert.kernel.events.payload import Payload
-from gert.kernel.events.runbook import Failure, InputResolved, RunCancelled
+from gert.kernel.events.runbook import Failure, InputResolved, RunCancelled, RunStart
 from gert.kernel.foundation.canonical import digest
 from gert.kernel.governance.contract import Contract
 from gert.kernel.ledger.record import Batch
@@ -284,7 +284,7 @@ def logged(*keys: str, at_once: bool = False) -> list[Logged]:
     ],
 )
 def test_a_log_that_does_not_fit_is_refused(recorded: list[Logged], key: str) -> None:
-    with pytest.raises(IntegrityError, match=f"the log has an answer to `{key}`"):
+    with pytest.raises(IntegrityError, match=f"replay diverged at event .*: an answer to `{key}` is recorded"):
         driven(block(lane("a", asks=2), lane("b", asks=2)), World(), recorded=recorded)
 
 
@@ -723,12 +723,15 @@ finally:
     setup = Setup(
         program=Program(load(runbook, kind="runbook").model, {"t": lookup}),
         run_id=RUN,
-        runbook_hash="h",
-        mode="real",
-        actor="alice",
-        host="h",
-        gert_version="g",
-        inputs={"big": "x" * (MAX_LINE_BYTES // 4)},
+        started=RunStart(
+            runbook="b",
+            runbook_hash="h",
+            mode="real",
+            actor="alice",
+            host="h",
+            gert_version="g",
+            inputs={"big": "x" * (MAX_LINE_BYTES // 4)},
+        ),
     )
     world = World()
     made = driven(run(setup), world)

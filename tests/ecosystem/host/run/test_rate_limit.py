@@ -12,9 +12,9 @@ from tests.stored_runs import store_run
 
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.run.rate_limit import count_recent
-from gert.kernel.engine.frame import Recent
 from gert.kernel.events.chain import Chain
 from gert.kernel.events.envelope import Envelope, encode, format_timestamp
+from gert.kernel.events.runbook import Recent
 from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.program import Program, policy_of
 

@@ -14,17 +14,18 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from tests.ecosystem.surfaces.cli.workbench import PATIENCE, Project, Recorded, environment, of_type
 
 from gert.ecosystem.approvals.terminal import TerminalApprovals
 from gert.ecosystem.host.config.policies import Floor, floor_for
 from gert.ecosystem.host.config.workspace import Workspace
+from gert.ecosystem.host.redrive.record import start_of
 from gert.ecosystem.host.run.console import Console
 from gert.ecosystem.host.run.driver import Driver
 from gert.ecosystem.host.run.evidence import EvidenceFile, collect
 from gert.ecosystem.host.run.journal import Journal, Logged, now, read_answers
 from gert.ecosystem.host.run.sanitize import Intake
-from gert.ecosystem.host.run.start_record import state_of
 from gert.ecosystem.host.run.worlds import Real
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.ecosystem.ledger.verify_run import verify_run
@@ -260,21 +261,14 @@ def _loaded(file: str) -> tuple[Program, str, Floor]:
 
 def redrive(killed: Killed, logged: list[Logged]) -> tuple[RunResult, list[dict[str, Any]]]:
     """Run again: what was answered is not asked again, what was not is asked of the live world."""
-    project, state = killed.project, state_of(decode(killed.lines()[0]))
-    program, digest, floor = _loaded(state.file)
+    first = decode(killed.lines()[0])
+    project, (started, start) = killed.project, start_of(first)
+    program, digest, floor = _loaded(start.file)
     setup = Setup(
         program=program,
-        run_id=state.run_id,
-        runbook_hash=digest,
-        mode="real",
-        actor=state.actor,
-        host=state.host,
-        gert_version=state.gert_version,
+        run_id=first.run_id,
+        started=msgspec.structs.replace(started, runbook_hash=digest, policy_hashes=floor.digests),
         policies=tuple(floor.policies),
-        policy_hashes=floor.digests,
-        inputs=state.inputs,
-        input_sources=state.input_sources,
-        start=state.start,
     )
     stdin = os.open(project.root / "stdin", os.O_RDONLY)
 

@@ -1,7 +1,7 @@
-"""Ending a run that nobody goes on with: its record is closed and sealed, its tickets too, and the world is not asked.
+"""Abandoning a run: its record is ended and sealed, its tickets are closed, and nothing is called.
 
-The run is driven again on its recorded answers and told to stop where they end, so that every step that had begun has
-an end. Where that cannot be done, because the runbook is not what it was, the record is closed as it stands.
+The run is driven again on its recorded answers and cancelled where they end, so that every step that had begun has an
+end. Where that cannot be done, because the runbook has changed, the record is ended as it is.
 """
 
 import os
@@ -18,24 +18,17 @@ from gert.ecosystem.host.config.state_dir import RunFolder, state_dir
 from gert.ecosystem.host.config.trace_keys import sealing_keys, signing_key
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.redrive.record import Record, load_record, open_driven
+from gert.ecosystem.host.redrive.redrive import RedriveJournal, Then, approval_check, redrive
 from gert.ecosystem.host.redrive.resume import ResumeOptions, changes, ledger_for
-from gert.ecosystem.host.redrive.resume_journal import ResumeJournal
-from gert.ecosystem.host.redrive.verify_recorded import Rehearing
 from gert.ecosystem.host.run.clock import RunClock
-from gert.ecosystem.host.run.driver import Driver
-from gert.ecosystem.host.run.journal import read_answers
-from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared, user_name
-from gert.ecosystem.host.run.start_record import RunState
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.errors import Busy, GertError, IntegrityError, UsageError
 from gert.kernel.engine.clock import merged, written, written_wait
-from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import AnyAnswer, Ask, CallExtension, CallTool, Said, answer_with
-from gert.kernel.engine.run import run
 from gert.kernel.events.runbook import Failure, RunCancelled, RunComplete
 from gert.kernel.events.vocabulary import RunStatus
-from gert.kernel.foundation.secret_refs import secret_ref
+from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.runbook_fold import ABANDONED
 
@@ -43,7 +36,7 @@ LONGEST_REASON: Final = 1000
 
 
 class AbandonOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which run ends, why, and who says so."""
+    """The run to end, the reason, and who ends it."""
 
     run_id: str
     reason: str
@@ -56,10 +49,10 @@ class AbandonOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Abandoned(msgspec.Struct, frozen=True, kw_only=True):
     """A run that was ended.
 
-    in_doubt: calls that were announced and have no result; nobody knows whether they happened
+    in_doubt: calls that were announced and have no result: they may have happened
     finally_steps: how many steps of `finally` were not run
     redriven: whether every step that had begun has its end on record
-    status: how it ended; where every answer was on record, as it would have anyway
+    status: how it ended; where every answer was on record, as it would have ended anyway
     """
 
     run_id: str
@@ -82,158 +75,116 @@ async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = N
     async with AsyncExitStack() as held:
         ledger = await _driven(held, options.run_id, database, environ)
         record = await load_record(ledger, options.run_id, sealing_keys(environ))
-        state = record.state
         if record.report.completion is not None:
             # The process that ended it may have been killed before its tickets were closed.
-            _abandon_tickets(_state_dir(options, state, environ), state.run_id, reason, environ)
-            raise UsageError(f"run `{state.run_id}` has ended", hint=f"`gert run show {state.run_id}` says how")
-        key = signing_key(environ)
-        ending = _Ending(record, ledger, reason)
-        program = await ending.drive(environ, key)
-        if program is None:
-            await ending.close(key)
+            _abandon_tickets(_state_dir(options, record, environ), record.run_id, reason, environ)
+            raise UsageError(f"run `{record.run_id}` has ended", hint=f"`gert run show {record.run_id}` says how")
+        ended = await _end(record, ledger, reason, environ)
     # Only now: should the record not take its end, the tickets stay what they were.
-    tickets = _abandon_tickets(_state_dir(options, state, environ), state.run_id, reason, environ)
-    return Abandoned(
-        run_id=state.run_id,
-        runbook=state.runbook,
-        events=ending.events,
-        reason=reason,
-        tickets=tuple(tickets),
-        in_doubt=tuple(ending.in_doubt),
-        finally_steps=len(program.program.runbook.finally_) if program is not None else 0,
-        redriven=program is not None,
-        status=ending.status,
-    )
+    tickets = _abandon_tickets(_state_dir(options, record, environ), record.run_id, reason, environ)
+    return msgspec.structs.replace(ended, tickets=tuple(tickets))
 
 
-class _Ending:
-    """One run on its way to its end."""
+class _Ending(Then):
+    """Ends a run where its recorded answers end: it is cancelled, and every request is answered with that.
 
-    def __init__(self, record: Record, ledger: Ledger, reason: str) -> None:
-        self._record = record
-        self._state = record.state
-        self._ledger = ledger
-        self._reason = reason
-        self._clock = RunClock(record.lines)
-        self.events = 0
+    in_doubt: calls that were announced and have no recorded answer
+    """
+
+    def __init__(self, reason: str, journal: RedriveJournal) -> None:
+        self.world = self
+        self._failure = Failure("cancelled", reason)
+        self._journal = journal
         self.in_doubt: list[str] = []
-        self.status: RunStatus = "cancelled"
 
-    async def drive(self, environ: Mapping[str, str], key: Any) -> Setup | None:
-        """Drive the run again and stop it where its answers end; none where it does not go the same way."""
-        prepared = self._prepared(environ)
-        if prepared is None:
-            return None
-        setup = self._setup(prepared)
-        journal = self._journal(key, has_secrets=bool(setup.secret_inputs))
-        driver = Driver(
-            _Nobody(self._reason),
-            journal,
-            max_parallel=self._state.max_parallel,
-            recorded=read_answers(self._record.answers),
-            on_recorded=Rehearing(environ, prepared.settings).hear,
-            on_live=lambda announced: self._stop(driver, journal, announced),
-            clock=self._clock,
-        )
-        try:
-            self.status = (await driver.drive(run(setup))).status
-        except IntegrityError:
-            if not journal.repeats:
-                raise
-            return None
-        finally:
-            journal.close()
-        self.events = journal.events
-        return setup
-
-    def _stop(self, driver: Driver, journal: ResumeJournal, announced: list[Ask[Any]]) -> None:
-        journal.go_live()
+    def begin(self, announced: list[Ask[Any]]) -> None:
+        """Cancel the run."""
+        self._journal.go_live()
         self.in_doubt = [ask.path for ask in announced if isinstance(ask, CallTool | CallExtension)]
-        driver.cancel(self._reason)
-
-    def _prepared(self, environ: Mapping[str, str]) -> Prepared | None:
-        state = self._state
-        # As a dry run: nothing will be called, so no secret has to be there.
-        options = RunOptions(file=state.file, mode="dry-run", policies=state.policies, config=state.config)
-        try:
-            prepared = Prepared(options, environ)
-        except GertError:
-            return None
-        return None if any(changes(prepared, state)) else prepared
-
-    def _setup(self, prepared: Prepared) -> Setup:
-        state = self._state
-        values = {**state.inputs, **{name: secret_ref(name) for name in state.secret_inputs}}
-        return Setup(
-            program=prepared.program,
-            run_id=state.run_id,
-            runbook_hash=state.runbook_hash,
-            mode=state.mode,
-            actor=state.actor,
-            host=state.host,
-            gert_version=state.gert_version,
-            policies=tuple(prepared.floor.policies),
-            policy_hashes=prepared.floor.digests,
-            inputs={name: values[name] for name in state.input_sources if name in values},
-            input_sources=state.input_sources,
-            secret_inputs=frozenset(state.secret_inputs),
-            groups=prepared.groups,
-            break_glass=state.break_glass,
-            recent=state.recent,
-            parent_run_id=state.parent_run_id,
-            start=state.start,
-        )
-
-    def _journal(self, key: Any, *, has_secrets: bool = False) -> ResumeJournal:
-        record = self._record
-        path = self._state.trace or RunFolder(self._state.state_dir or "", self._state.run_id).trace
-        mirror = Mirror.complete(path, record.lines) if os.path.exists(path) else None
-        return ResumeJournal(
-            self._state.run_id,
-            record.lines,
-            record.answers,
-            self._ledger,
-            mirror=mirror,
-            key=key,
-            has_secrets=has_secrets,
-        )
-
-    async def close(self, key: Any) -> None:
-        """End the record after everything that is on it."""
-        journal = self._journal(key)
-        try:
-            journal.take_all()
-            for payload in (RunCancelled(reason=self._reason), self._complete()):
-                journal.say(Said(payload, None, None))
-            await journal.settle()
-        finally:
-            journal.close()
-        self.events = journal.events
-
-    def _complete(self) -> RunComplete:
-        return RunComplete(
-            status="cancelled",
-            mode=self._state.mode,
-            duration=written(self._clock.age),
-            waited=written_wait(sum(end - begin for begin, end in merged(self._clock.idle()))),
-            failure=Failure("cancelled", self._reason),
-        )
-
-
-class _Nobody:
-    """A world that is not asked: every question is answered with the end of the run."""
-
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
+        if self.driver is not None:
+            self.driver.cancel(self._failure.message)
 
     def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
-        """Nothing is known at once."""
+        """The answer comes in its turn."""
         return None
 
     async def answer(self, ask: Ask[Any]) -> AnyAnswer:
-        """Where the run has heard that it ends, its `finally` asks, and nothing is called."""
-        return answer_with(ask, Failure("cancelled", self._reason))
+        """Requests of `finally` are answered with the cancellation, too: nothing is called."""
+        return answer_with(ask, self._failure)
+
+
+async def _end(record: Record, ledger: Ledger, reason: str, environ: Mapping[str, str]) -> Abandoned:
+    """Drive a run again and stop it where its answers end; close its record as it is where it takes another way."""
+    prepared = _prepared(record, environ)
+    if prepared is not None:
+        journal = _journal(record, ledger, environ)
+        inputs = record.resolved(dict.fromkeys(record.start.secret_inputs, PLACEHOLDER))
+        then = _Ending(reason, journal)
+        try:
+            result = await redrive(
+                record.setup(prepared, inputs),
+                record.logged,
+                journal,
+                then,
+                lanes=record.start.max_parallel,
+                verify=approval_check(environ, prepared.settings),
+                clock=RunClock(record.lines),
+            )
+            return Abandoned(
+                run_id=record.run_id,
+                runbook=record.started.runbook,
+                events=journal.events,
+                reason=reason,
+                in_doubt=tuple(then.in_doubt),
+                finally_steps=len(prepared.program.runbook.finally_),
+                status=result.status,
+            )
+        except IntegrityError:
+            if not journal.repeats:
+                raise
+        finally:
+            journal.close()
+    events = await _close(record, _journal(record, ledger, environ), reason)
+    return Abandoned(run_id=record.run_id, runbook=record.started.runbook, events=events, reason=reason, redriven=False)
+
+
+def _prepared(record: Record, environ: Mapping[str, str]) -> Prepared | None:
+    """The program of a run, where it is what it was when the run began."""
+    try:
+        # As a dry run: nothing will be called, so no secret has to be there.
+        prepared = Prepared(record.options(mode="dry-run"), environ)
+    except GertError:
+        return None
+    return None if any(changes(prepared, record)) else prepared
+
+
+def _journal(record: Record, ledger: Ledger, environ: Mapping[str, str]) -> RedriveJournal:
+    path = record.start.trace or RunFolder(record.start.state_dir or "", record.run_id).trace
+    mirror = Mirror.complete(path, record.lines) if os.path.exists(path) else None
+    key, has_secrets = signing_key(environ), bool(record.start.secret_inputs)
+    return RedriveJournal(
+        record.run_id, record.lines, record.answers, ledger, mirror=mirror, key=key, has_secrets=has_secrets
+    )
+
+
+async def _close(record: Record, journal: RedriveJournal, reason: str) -> int:
+    """End the record after everything that is on it."""
+    clock = RunClock(record.lines)
+    complete = RunComplete(
+        status="cancelled",
+        mode=record.started.mode,
+        duration=written(clock.age),
+        waited=written_wait(sum(end - begin for begin, end in merged(clock.idle()))),
+        failure=Failure("cancelled", reason),
+    )
+    try:
+        journal.take_all()
+        for payload in (RunCancelled(reason=reason), complete):
+            journal.say(Said(payload, None, None))
+        await journal.settle()
+    finally:
+        journal.close()
+    return journal.events
 
 
 def _worded(options: AbandonOptions) -> str:
@@ -258,9 +209,9 @@ async def _driven(held: AsyncExitStack, run_id: str, database: Database, environ
         ) from None
 
 
-def _state_dir(options: AbandonOptions, state: RunState, environ: Mapping[str, str]) -> str:
-    where = os.getcwd() if options.db is None and options.dsn is None else os.path.dirname(state.file)
-    return state_dir(options.state_dir or state.state_dir, Workspace().project_root(where), environ)
+def _state_dir(options: AbandonOptions, record: Record, environ: Mapping[str, str]) -> str:
+    where = os.getcwd() if options.db is None and options.dsn is None else os.path.dirname(record.start.file)
+    return state_dir(options.state_dir or record.start.state_dir, Workspace().project_root(where), environ)
 
 
 def _abandon_tickets(state: str, run_id: str, why: str, environ: Mapping[str, str]) -> list[str]:

@@ -3,20 +3,26 @@
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from gert.ecosystem.host.config.ledger_location import Database, ledger_of, make_ledger_folder, masked, open_ledger
+from gert.ecosystem.host.config.ledger_location import Database, make_ledger_folder, masked, open_ledger
 from gert.ecosystem.host.config.state_dir import RunFolder
+from gert.ecosystem.host.run.journal import Logged, read_answers
 from gert.ecosystem.host.run.lease import driving
-from gert.ecosystem.host.run.start_record import RunState, state_of
+from gert.ecosystem.host.run.options import RunOptions
+from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.ecosystem.ledger.verify_run import verify_run
 from gert.errors import GertError, IntegrityError, UsageError
+from gert.kernel.engine.frame import Setup
+from gert.kernel.engine.inputs import ResolvedInputs
 from gert.kernel.events.chain import ChainReport, read_chain
-from gert.kernel.events.envelope import decode
+from gert.kernel.events.envelope import Envelope, decode
+from gert.kernel.events.runbook import RunStart, Start
 from gert.kernel.foundation.names import is_run_id
+from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.foundation.signature import Keys
 from gert.kernel.foundation.text import printable
 from gert.kernel.ledger.port import Ledger
@@ -25,6 +31,8 @@ from gert.kernel.ledger.record import RunFilter
 _PAGE: Final = 1000
 _MOST_NAMED: Final = 5
 _NO_KEYS: Final = Keys()
+_TAKEN: Final = ("file", "policies", "config", "evidence", "approvals", "break_glass", "max_parallel", "timeout")
+"""Options that a run which is driven again takes from its record."""
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -35,32 +43,18 @@ class Opened(msgspec.Struct, frozen=True):
     trace: str | None = None
 
 
-async def begin_record(
-    held: AsyncExitStack,
-    run_id: str,
-    *,
-    state: str,
-    database: Database | None,
-    trace: str | None,
-    is_real: bool,
-    sync: bool,
-    environ: Mapping[str, str],
-) -> Opened:
-    """Open the record of a new run. Every real run has one; others only where one is asked for."""
-    if not is_real and database is None:
-        if trace is None:
-            return Opened()
-        mirror = Mirror.begin(trace)
-        held.callback(mirror.close)
-        return Opened(None, mirror, trace)
-    if database is None:
-        make_ledger_folder(state)
-    ledger = await open_driven(held, run_id, database or ledger_of(state), environ, sync=sync, is_new=True)
-    path = trace
-    if path is None and database is None:
-        folder = RunFolder(state, run_id)
-        folder.create()
-        path = folder.trace
+async def open_record(held: AsyncExitStack, prepared: Prepared, setup: Setup) -> Opened:
+    """Open the record of a new run. Every real run has one; others only where one is requested."""
+    ledger, path = None, prepared.options.trace
+    if setup.mode == "real" or prepared.database is not None:
+        if prepared.database is None:
+            make_ledger_folder(prepared.state)
+        sync, environ = prepared.options.sync, prepared.environ
+        ledger = await open_driven(held, setup.run_id, prepared.ledger, environ, sync=sync, is_new=True)
+        if path is None and prepared.database is None:
+            folder = RunFolder(prepared.state, setup.run_id)
+            folder.create()
+            path = folder.trace
     if path is None:
         return Opened(ledger)
     mirror = Mirror.begin(os.path.abspath(path))
@@ -96,16 +90,68 @@ async def open_driven(
 class Record(msgspec.Struct, frozen=True):
     """A run as it is on record.
 
+    started, start: its first event: who started it and with what
+    started_at: when it began
     documents: what it was started with, by path
     private: what was kept beside the run when it began
     """
 
-    state: RunState
+    run_id: str
+    started: RunStart
+    start: Start
+    started_at: str
     lines: Sequence[bytes]
     answers: Sequence[bytes]
     report: ChainReport
     documents: Mapping[str, bytes]
     private: bytes | None = None
+
+    @property
+    def logged(self) -> list[Logged]:
+        """The recorded answers; IntegrityError where one cannot be read."""
+        return read_answers(self.answers)
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The inputs that are on record: those that are not secret."""
+        return {name: value for name, value in self.started.inputs.items() if name not in self.start.secret_inputs}
+
+    def resolved(self, secrets: dict[str, str]) -> ResolvedInputs:
+        """All inputs, given the values of those that are secret."""
+        values = {**self.inputs, **{name: secret_ref(name) for name in secrets}}
+        ordered = {name: values[name] for name in self.started.input_sources if name in values}
+        return ResolvedInputs(ordered, self.started.input_sources, secrets)
+
+    def options(self, **others: Any) -> RunOptions:
+        """The options that the run was started with, and others in their place."""
+        taken = {name: getattr(self.start, name) for name in _TAKEN}
+        return RunOptions(**{**taken, "mode": self.started.mode, **others})
+
+    def setup(self, prepared: Prepared, inputs: ResolvedInputs) -> Setup:
+        """The run, as the engine is given it again."""
+        return Setup(
+            program=prepared.program,
+            run_id=self.run_id,
+            started=msgspec.structs.replace(
+                self.started,
+                runbook_hash=prepared.checked.document.digest,
+                policy_hashes=prepared.floor.digests,
+                inputs=inputs.values,
+            ),
+            policies=tuple(prepared.floor.policies),
+            secret_inputs=frozenset(inputs.secrets),
+            groups=prepared.groups,
+            break_glass=self.start.break_glass,
+            recent=self.start.recent,
+        )
+
+
+def start_of(event: Envelope) -> tuple[RunStart, Start]:
+    """What a run was started with, as its first event says; UsageError where it does not."""
+    started = event.payload
+    if not isinstance(started, RunStart) or started.start is None:
+        raise UsageError(f"run `{event.run_id}` does not say how it was started", hint="run it with `gert exec`")
+    return started, started.start
 
 
 async def load_record(ledger: Ledger, run_id: str, keys: Keys = _NO_KEYS) -> Record:
@@ -122,10 +168,12 @@ async def load_record(ledger: Ledger, run_id: str, keys: Keys = _NO_KEYS) -> Rec
     answers: list[bytes] = []
     while page := await ledger.answers(run_id, len(answers), _PAGE):
         answers += page
-    state = state_of(decode(lines[0]))
-    stored = await ledger.documents(list(state.documents.values()))
-    documents = {path: stored[digest] for path, digest in state.documents.items() if digest in stored}
-    return Record(state, lines, answers, read_chain(lines), documents, await ledger.private(run_id))
+    first = decode(lines[0])
+    started, start = start_of(first)
+    stored = await ledger.documents(list(start.documents.values()))
+    documents = {path: stored[digest] for path, digest in start.documents.items() if digest in stored}
+    private = await ledger.private(run_id)
+    return Record(run_id, started, start, first.timestamp, lines, answers, read_chain(lines), documents, private)
 
 
 async def _require_runbook(ledger: Ledger, run_id: str) -> None:

@@ -1,7 +1,7 @@
 """A new run that takes the recorded answers of an old one up to a step, and goes on live (DECISIONS 57)."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -10,32 +10,31 @@ from msgspec import field
 
 from gert.ecosystem.host.config.key_files import with_key_files
 from gert.ecosystem.host.config.ledger_location import masked, open_ledger
-from gert.ecosystem.host.config.settings import where_recorded
 from gert.ecosystem.host.config.supported import require_supported
 from gert.ecosystem.host.config.trace_keys import sealing_keys, signing_key
 from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.redrive.fork import Fork, StepPlace, fork_at
-from gert.ecosystem.host.redrive.record import Record, find_run, load_record, no_such_run
+from gert.ecosystem.host.redrive.record import Record, find_run, load_record, no_such_run, open_record
+from gert.ecosystem.host.redrive.redrive import approval_check
 from gert.ecosystem.host.redrive.resume import changes
-from gert.ecosystem.host.redrive.verify_recorded import Rehearing
 from gert.ecosystem.host.run.console import Console
-from gert.ecosystem.host.run.execute import everyone, new_journal, open_record, resolvers, with_trace, world_for
-from gert.ecosystem.host.run.journal import Journal, Logged, now, read_answers
+from gert.ecosystem.host.run.execute import everyone, new_journal, resolvers, world_for
+from gert.ecosystem.host.run.journal import Logged, now
 from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
-from gert.ecosystem.host.run.options import ApprovalMode, Executed, RunOptions
+from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.run.rate_limit import count_recent
-from gert.ecosystem.host.run.session import Stage, conduct
+from gert.ecosystem.host.run.session import Session, drive_run
 from gert.ecosystem.host.run.signals import Relay
-from gert.ecosystem.host.run.start_record import RunState
 from gert.ecosystem.host.runs.entry import place_for
 from gert.ecosystem.ledger.holder import is_gone
 from gert.errors import GertError, InDoubt, IntegrityError, UsageError
-from gert.kernel.engine.frame import Recent, Setup
+from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import Given, ResolvedInputs
-from gert.kernel.engine.requests import Ask, CallExtension, CallTool, Said
-from gert.kernel.events.runbook import RunForked
+from gert.kernel.engine.requests import CallExtension, CallTool, Said
+from gert.kernel.events.runbook import Recent, RunForked
+from gert.kernel.events.vocabulary import ApprovalMode
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.ledger.record import Head, Lease
 
@@ -75,69 +74,60 @@ async def rerun(
     observers = tuple(observers)
     console = console if console is not None else Console.standard(*everyone(observers))
     source = await _source(options, environ)
-    state = source.state
-    run_options = _options(options, state)
-    prepared = Prepared(run_options, environ)
+    prepared = Prepared(_options(options, source), environ)
     require_supported(prepared.program)
-    changed = list(changes(prepared, state))
+    changed = list(changes(prepared, source))
     if changed and not options.allow_changed:
         raise IntegrityError(
             f"{changed[0]} was changed since the run began",
             hint="`gert rerun --allow-changed` takes what is there now, if the way up to the step is the same",
         )
     step = StepPlace(options.step, prepared.program)
-    inputs = await _inputs(prepared, state, options, environ, console)
+    inputs = await _inputs(prepared, source, options, environ, console)
     redactor = prepared.redactor(inputs)
     counted = await count_recent(prepared.program, prepared.floor.policies, prepared.ledger, environ, now())
-    draft = msgspec.structs.replace(
-        prepared.setup(inputs, redactor, recent=counted, working=state.working), parent_run_id=state.run_id
-    )
-    strictly = not changed and _plain(inputs) == state.inputs
+    run_id = prepared.begin()
+    strictly = not changed and _plain(inputs) == source.inputs
 
-    async def fork_with(recent: Recent | None) -> Fork:
-        given = msgspec.structs.replace(draft, recent=recent)
-        lanes, hear = state.max_parallel, Rehearing(environ, prepared.settings).hear
-        answers = read_answers(source.answers)
-        return await fork_at(step, given, answers, list(source.lines), strictly=strictly, lanes=lanes, hear=hear)
+    def setup_with(recent: Recent | None) -> Setup:
+        working, parent = source.start.working, source.run_id
+        return prepared.setup(inputs, redactor, run_id=run_id, recent=recent, working=working, parent_run_id=parent)
 
-    fork = await fork_with(state.recent or (Recent() if counted is not None else None))
+    async def fork_with(given: Setup) -> Fork:
+        lanes, verify = source.start.max_parallel, approval_check(environ, prepared.settings)
+        return await fork_at(step, given, source.logged, source.lines, strictly=strictly, lanes=lanes, verify=verify)
+
+    fork = await fork_with(setup_with(source.start.recent or (Recent() if counted is not None else None)))
     _require_no_doubt(fork, step)
     # What was executed on the way is not executed again; that it may be by now, the breaker still has to say.
-    setup = with_recent(draft, _without(counted, fork.executed))
-    if setup.recent != state.recent:
-        await fork_with(setup.recent)
-    live = LiveOutput(setup.run_id)
-    cast = world_for(prepared, setup, inputs, redactor, (*observers, live), console, state.working)
+    setup = setup_with(_without(counted, fork.executed))
+    if setup.recent != source.start.recent:
+        await fork_with(setup)
+    output = LiveOutput(setup.run_id)
+    live = world_for(prepared, setup, inputs, redactor, (*observers, output), console, source.start.working)
     key = signing_key(environ)
-    prepared.options = run_options = where_recorded(run_options, prepared.settings, state.runbook, setup.run_id)
-    setup = with_trace(setup, run_options)
     async with AsyncExitStack() as held:
-        opened = await open_record(prepared, setup, held)
-        journal = new_journal(prepared, setup, opened, key, observers, live)
+        opened = await open_record(held, prepared, setup)
+        journal = new_journal(prepared, setup, opened, key, observers, output)
         forked = RunForked(
-            source_run_id=state.run_id,
+            source_run_id=source.run_id,
             from_step=options.step,
             source_chain_hash=source.report.head,
             answered=len(fork.answers),
         )
-        return await conduct(
-            Stage(
-                options=run_options,
-                prepared=prepared,
-                setup=setup,
-                cast=cast,
-                ledger=opened.ledger,
-                journal=journal,
-                redactor=redactor,
-                environ=environ,
-                trace=opened.trace,
-                timeout=prepared.timeout,
-                relay=relay,
-                # What is taken over, is taken at the beginning: this run did not wait for it.
-                recorded=[_at_beginning(entry) for entry in fork.answers],
-                on_live=_say(journal, forked, setup.actor),
-            )
+        session = Session(
+            prepared=prepared,
+            setup=setup,
+            live=live,
+            opened=opened,
+            journal=journal,
+            timeout=prepared.timeout,
+            relay=relay,
+            # The new run takes them at its beginning: it did not wait for them.
+            recorded=[_at_beginning(entry) for entry in fork.answers],
+            on_live=lambda _: journal.say(Said(forked, None, Principal("human", setup.actor))),
         )
+        return await drive_run(session)
 
 
 async def _source(options: RerunOptions, environ: Mapping[str, str]) -> Record:
@@ -169,42 +159,27 @@ def _require_over(head: Head | None, lease: Lease | None, words: str) -> None:
         )
 
 
-def with_recent(setup: Setup, recent: Recent | None) -> Setup:
-    """The setup of a run that other executions of the last hour were counted for."""
-    start = setup.start
-    if start is not None:
-        start = msgspec.structs.replace(start, recent=None if recent is None else msgspec.to_builtins(recent))
-    return msgspec.structs.replace(setup, recent=recent, start=start)
-
-
-def _options(options: RerunOptions, state: RunState) -> RunOptions:
-    return RunOptions(
-        file=state.file,
-        mode=state.mode,
+def _options(options: RerunOptions, source: Record) -> RunOptions:
+    return source.options(
         actor=options.actor,
         db=options.db,
         dsn=options.dsn,
         state_dir=options.state_dir,
         sync=options.sync,
-        policies=state.policies,
-        evidence=state.evidence,
-        config=state.config,
-        approvals=options.approvals or state.approvals,
+        approvals=options.approvals or source.start.approvals,
         break_glass=options.break_glass,
-        max_parallel=state.max_parallel,
-        timeout=state.timeout,
     )
 
 
 async def _inputs(
-    prepared: Prepared, state: RunState, options: RerunOptions, environ: Mapping[str, str], console: Console
+    prepared: Prepared, source: Record, options: RerunOptions, environ: Mapping[str, str], console: Console
 ) -> ResolvedInputs:
     """The inputs of the old run, unless one is given; secrets are looked for again."""
     declared = prepared.program.runbook.meta.inputs
     before = {
-        name: Given(value, state.input_sources.get(name, "default"))
-        for name, value in state.inputs.items()
-        if name in declared and value is not None and name not in state.secret_inputs
+        name: Given(value, source.started.input_sources.get(name, "default"))
+        for name, value in source.inputs.items()
+        if name in declared and value is not None
     }
     found = resolvers(prepared.options, environ, console)
     return await resolve(declared, {**before, **options.given}, found, prepared.floor.policies)
@@ -237,10 +212,3 @@ def _without(counted: Recent | None, executed: Mapping[str, int]) -> Recent | No
         return counted
     left = {target: count - executed.get(target, 0) for target, count in counted.executed.items()}
     return Recent({target: count for target, count in left.items() if count > 0})
-
-
-def _say(journal: Journal, forked: RunForked, actor: str) -> Callable[[list[Ask[Any]]], None]:
-    def go_live(_: list[Ask[Any]]) -> None:
-        journal.say(Said(forked, None, Principal("human", actor)))
-
-    return go_live

@@ -22,34 +22,31 @@ from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.config.version import version_line
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.redrive.reconcile import Missing, Reconciled, require_ended, settle_doubts
-from gert.ecosystem.host.redrive.record import Record, load_record, open_driven, require_own
-from gert.ecosystem.host.redrive.resume_journal import ResumeJournal
+from gert.ecosystem.host.redrive.record import Opened, Record, load_record, open_driven, require_own
+from gert.ecosystem.host.redrive.redrive import RedriveJournal, is_alike
 from gert.ecosystem.host.run.call_binding import Binding
 from gert.ecosystem.host.run.clock import RunClock
 from gert.ecosystem.host.run.console import Console
 from gert.ecosystem.host.run.driver import Suspended
 from gert.ecosystem.host.run.execute import everyone, resolvers, world_for
-from gert.ecosystem.host.run.journal import now, read_answers
+from gert.ecosystem.host.run.journal import now
 from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
-from gert.ecosystem.host.run.options import ApprovalMode, Executed, RunOptions
+from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.prepare import Prepared, user_name
 from gert.ecosystem.host.run.sanitize import Intake
-from gert.ecosystem.host.run.session import Stage, conduct
+from gert.ecosystem.host.run.session import Session, drive_run
 from gert.ecosystem.host.run.signals import Relay
-from gert.ecosystem.host.run.start_record import RunState
 from gert.ecosystem.inputs.prompt import PromptResolver
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.errors import DocumentError, IntegrityError, OutputsMissing, UsageError
-from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import PROMPT, Given, InputBinding, ResolvedInputs
 from gert.kernel.engine.requests import Ask, AwaitApproval, Said
 from gert.kernel.events.envelope import decode, parse_timestamp
 from gert.kernel.events.runbook import FinallyStart, RunResumed
-from gert.kernel.events.vocabulary import Reconciliation
+from gert.kernel.events.vocabulary import ApprovalMode, Reconciliation
 from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.foundation.principal import Principal
-from gert.kernel.foundation.secret_refs import secret_ref
 
 FINALLY: Final = FinallyStart.type
 
@@ -129,12 +126,11 @@ async def _resume(
     async with AsyncExitStack() as held:
         ledger = await open_driven(held, options.run_id, database, environ, sync=options.sync)
         record = await load_record(ledger, options.run_id, sealing_keys(environ))
-        state = record.state
         _require_unfinished(record)
-        run = _options(options, state)
+        run = _options(options, record)
         prepared = Prepared(run, environ, Workspace(stored=record.documents))
         require_supported(prepared.program)
-        changed = changes(prepared, state)
+        changed = changes(prepared, record)
         accepted = _accepted(record) if changed else {}
         new = [name for name, digest in changed.items() if accepted.get(name) != digest]
         if new and not options.allow_changed:
@@ -146,13 +142,13 @@ async def _resume(
         if record.private is not None:
             # Without it the key is a new one: no approval that binds a secret input holds any more.
             prepared.approval_key = record.private.decode()
-        inputs = await _inputs(prepared, state, options, environ, console)
+        inputs = await _inputs(prepared, record, options, environ, console)
         redactor = prepared.redactor(inputs)
-        setup = _setup(prepared, state, inputs)
-        _, left = await ledger.output(state.run_id)
-        live = LiveOutput(state.run_id, (piece.key for piece in left))
-        world = world_for(prepared, setup, inputs, redactor, (*observers, live), console, state.working)
-        answers = read_answers(record.answers)
+        setup = record.setup(prepared, inputs)
+        _, left = await ledger.output(record.run_id)
+        output = LiveOutput(record.run_id, (piece.key for piece in left))
+        live = world_for(prepared, setup, inputs, redactor, (*observers, output), console, record.start.working)
+        answers = record.logged
         resumed = RunResumed(
             actor=options.actor or user_name(),
             host=host_name(),
@@ -163,47 +159,42 @@ async def _resume(
             accepted_digests=changed,
         )
         mirror = _mirror(record, options)
-        journal = ResumeJournal(
-            state.run_id,
+        journal = RedriveJournal(
+            record.run_id,
             record.lines,
             record.answers,
             ledger,
             mirror=mirror,
-            loosely=bool(changed),
+            same=is_alike if changed else None,
             opening=Said(resumed, None, Principal("human", resumed.actor)),
             key=signing_key(environ),
             observers=observers,
             has_secrets=bool(inputs.secrets),
-            live=live,
+            live=output,
         )
-        reconciled = Reconciled(world.world, Intake(redactor))
+        reconciled = Reconciled(live.world, Intake(redactor))
         timeout = _time_left(prepared, record)
         waits = run.approvals == "detach" and (timeout is None or timeout > 0)
         tickets = tickets_for_run(prepared.state, environ, prepared.settings) if waits else None
-        go_live = _go_live(journal, record.lines, reconciled, options, tickets, world.binding)
+        go_live = _go_live(journal, record.lines, reconciled, options, tickets, live.binding)
         journal.on_end = partial(go_live, [])
-        return await conduct(
-            Stage(
-                options=run,
-                prepared=prepared,
-                setup=setup,
-                cast=msgspec.structs.replace(world, world=reconciled),
-                ledger=ledger,
-                journal=journal,
-                redactor=redactor,
-                environ=environ,
-                trace=mirror.path if mirror is not None else None,
-                timeout=timeout,
-                relay=relay,
-                recorded=answers,
-                on_live=go_live,
-                clock=RunClock(record.lines),
-            )
+        session = Session(
+            prepared=prepared,
+            setup=setup,
+            live=msgspec.structs.replace(live, world=reconciled),
+            opened=Opened(ledger, mirror, mirror.path if mirror is not None else None),
+            journal=journal,
+            timeout=timeout,
+            relay=relay,
+            recorded=answers,
+            on_live=go_live,
+            clock=RunClock(record.lines),
         )
+        return await drive_run(session)
 
 
 def _go_live(
-    journal: ResumeJournal,
+    journal: RedriveJournal,
     lines: Iterable[bytes],
     world: Reconciled,
     options: ResumeOptions,
@@ -266,10 +257,9 @@ def _state_dir(options: ResumeOptions, environ: Mapping[str, str]) -> str:
 
 def _mirror(record: Record, options: ResumeOptions) -> Mirror | None:
     """The mirror of a run, brought up to its record; a run of a ledger that was named has none of its own."""
-    state = record.state
-    path = state.trace
+    path = record.start.trace
     if path is None and options.db is None and options.dsn is None:
-        folder = RunFolder(state.state_dir or "", state.run_id)
+        folder = RunFolder(record.start.state_dir or "", record.run_id)
         if not os.path.isdir(folder.path):
             folder.create()
         path = folder.trace
@@ -277,41 +267,34 @@ def _mirror(record: Record, options: ResumeOptions) -> Mirror | None:
 
 
 def _require_unfinished(record: Record) -> None:
-    state = record.state
     if record.report.completion is not None:
-        raise UsageError(f"run `{state.run_id}` has ended", hint="`gert rerun` takes its answers for a new one")
-    if not os.path.isdir(state.working):
-        raise UsageError(f"the folder `{state.working}` is gone, and the tools of run `{state.run_id}` run there")
+        raise UsageError(f"run `{record.run_id}` has ended", hint="`gert rerun` takes its answers for a new one")
+    working = record.start.working
+    if not os.path.isdir(working):
+        raise UsageError(f"the folder `{working}` is gone, and the tools of run `{record.run_id}` run there")
 
 
-def _options(options: ResumeOptions, state: RunState) -> RunOptions:
-    return RunOptions(
-        file=state.file,
-        mode=state.mode,
-        actor=state.actor,
-        trace=state.trace if options.db is None and options.dsn is None else None,
+def _options(options: ResumeOptions, record: Record) -> RunOptions:
+    is_named = options.db is not None or options.dsn is not None
+    return record.options(
+        actor=record.started.actor,
+        trace=None if is_named else record.start.trace,
         db=options.db,
         dsn=options.dsn,
-        state_dir=options.state_dir or state.state_dir,
+        state_dir=options.state_dir or record.start.state_dir,
         sync=options.sync,
-        policies=state.policies,
-        evidence=state.evidence,
-        config=state.config,
-        approvals=options.approvals or state.approvals,
-        break_glass=state.break_glass,
-        max_parallel=state.max_parallel,
-        timeout=state.timeout,
+        approvals=options.approvals or record.start.approvals,
     )
 
 
-def changes(prepared: Prepared, state: RunState) -> dict[str, str]:
+def changes(prepared: Prepared, record: Record) -> dict[str, str]:
     """What is not as it was when the run began, and its digest now; that of what is gone is empty."""
     found = {}
-    if prepared.checked.document.digest != state.runbook_hash:
-        found[f"the runbook `{state.file}`"] = prepared.checked.document.digest
+    if prepared.checked.document.digest != record.started.runbook_hash:
+        found[f"the runbook `{record.start.file}`"] = prepared.checked.document.digest
     for kind, before, after in (
-        ("the tool", state.tool_hashes, prepared.tool_hashes),
-        ("the policy", state.policy_hashes, prepared.floor.digests),
+        ("the tool", record.start.tools, prepared.tool_hashes),
+        ("the policy", record.started.policy_hashes, prepared.floor.digests),
     ):
         for name in dict.fromkeys((*before, *after)):
             if before.get(name) != after.get(name):
@@ -327,43 +310,19 @@ def _accepted(record: Record) -> Mapping[str, str]:
 
 
 async def _inputs(
-    prepared: Prepared, state: RunState, options: ResumeOptions, environ: Mapping[str, str], console: Console
+    prepared: Prepared, record: Record, options: ResumeOptions, environ: Mapping[str, str], console: Console
 ) -> ResolvedInputs:
     """The inputs as they were; secrets are looked for again."""
     declared = prepared.program.runbook.meta.inputs
-    secret = {name: declared[name] for name in state.secret_inputs if name in declared}
+    secret = {name: declared[name] for name in record.start.secret_inputs if name in declared}
     sources = resolvers(prepared.options, environ, console)
     found = await resolve(secret, options.given, sources, prepared.floor.policies)
-    values = {**state.inputs, **{name: secret_ref(name) for name in found.secrets}}
-    ordered = {name: values[name] for name in state.input_sources if name in values}
-    return ResolvedInputs(ordered, dict(state.input_sources), found.secrets)
-
-
-def _setup(prepared: Prepared, state: RunState, inputs: ResolvedInputs) -> Setup:
-    return Setup(
-        program=prepared.program,
-        run_id=state.run_id,
-        runbook_hash=prepared.checked.document.digest,
-        mode=state.mode,
-        actor=state.actor,
-        host=state.host,
-        gert_version=state.gert_version,
-        policies=tuple(prepared.floor.policies),
-        policy_hashes=prepared.floor.digests,
-        inputs=inputs.values,
-        input_sources=inputs.sources,
-        secret_inputs=frozenset(inputs.secrets),
-        groups=prepared.groups,
-        break_glass=state.break_glass,
-        recent=state.recent,
-        parent_run_id=state.parent_run_id,
-        start=state.start,
-    )
+    return record.resolved(found.secrets)
 
 
 def _time_left(prepared: Prepared, record: Record) -> float | None:
     """Seconds the run may still take; what stands in `finally` runs whatever became of the run, and has no limit."""
     if prepared.timeout is None or any(decode(line).type == FINALLY for line in record.lines):
         return None
-    until = parse_timestamp(record.state.started) + timedelta(seconds=prepared.timeout)
+    until = parse_timestamp(record.started_at) + timedelta(seconds=prepared.timeout)
     return max(0.0, (until - now()).total_seconds())

@@ -1,8 +1,8 @@
-"""Drives a run: turns its questions into awaits, its lanes into turns, and what it says into a journal.
+"""Drives a run: turns its requests into awaits, its lanes into turns, and its events into entries of a journal.
 
-What is written depends on nothing but the run and the order in which answers arrive. Lanes advance one at a
-time, each until it has to wait; answers are taken in the order they came. Fed with a log of answers in that
-order, the driver writes the same events again.
+The events depend only on the run and on the order in which answers arrive. Lanes advance one at a time, each until it
+has to wait; answers are taken in the order they came. Fed with recorded answers in that order, the driver emits the
+same events again.
 """
 
 import asyncio
@@ -29,53 +29,55 @@ T = TypeVar("T")
 
 MAX_PARALLEL: Final = 16
 CANCEL: Final = "!cancel"
-"""The key of a cancellation in the log; no question has it."""
+"""The key of a cancellation among the recorded answers; no request has it."""
 _PATIENCE: Final = 500
-"""How much a lane may say before the loop gets a chance to look up."""
+"""How many events a lane may emit before signals and timers get a turn."""
 _TOGETHER: Final = 8
-"""How many questions wait for each other: what was asked first is under way while lanes behind it begin."""
+"""How many requests are collected before they are put to the world: the first are under way while more lanes begin."""
 
 
 class Writes(Protocol):
-    """Whoever keeps what is said and answered: a journal."""
+    """A journal, as the driver uses it."""
 
     @property
     def events(self) -> int:
-        """How many events were said."""
+        """How many events were emitted."""
 
     @property
     def repeats(self) -> bool:
-        """Whether everything said so far was on record before: a run that goes on is not yet past its record."""
+        """Whether everything emitted so far was on record before: the run is not yet past its record."""
 
     @property
     def is_full(self) -> bool:
-        """Whether so much waits that it should be written before more is said."""
+        """Whether so many events wait that they should be written before more are emitted."""
 
     def say(self, said: Said) -> None:
-        """Take an event; TraceError where it cannot be kept."""
+        """Add an event; TraceError where it cannot be recorded."""
 
     def log(self, entry: Logged) -> None:
-        """Keep an answer."""
+        """Add an answer."""
 
     async def settle(self) -> None:
-        """Make everything durable that was said and answered."""
+        """Make all events and answers durable."""
 
 
 class Suspended(Exception):
-    """Everything that is left to do waits for somebody; the run is on record up to there."""
+    """Every request that is open waits for a person; the run is on record up to there."""
 
     def __init__(self, asks: Iterable[Ask[Any]]) -> None:
-        super().__init__("the run waits for somebody")
+        super().__init__("the run waits for a person")
         self.asks = tuple(asks)
 
 
 class Driver:
     """Drives one run.
 
-    recorded: answers that are known; they are given before the world is asked
-    on_recorded: hears each of them with its question before the run does; what it raises stops the run
-    on_live: called once when those are used up, with the questions that had been put before and have no answer
-    clock: says when an answer is taken; without one, time passes only as answers say they took
+    recorded: recorded answers; they are fed to the run before the world is asked
+    until: whether a path lies at or inside the step that the recorded answers lead up to; a lane that has passed the
+        step is fed no more of them, and its events are not emitted
+    on_recorded: checks each recorded answer and its request before the run gets it; an exception stops the run
+    on_live: called once when no recorded answer is left, with the requests that were announced and have no answer
+    clock: tells when an answer is taken; without one, time passes only as answers say they took
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Driver:
         *,
         max_parallel: int = MAX_PARALLEL,
         recorded: Iterable[Logged] = (),
+        until: Callable[[str | None], bool] | None = None,
         on_recorded: Callable[[Ask[Any], AnyAnswer], object] | None = None,
         on_live: Callable[[list[Ask[Any]]], object] | None = None,
         clock: RunClock | None = None,
@@ -93,6 +96,7 @@ class Driver:
         self._journal = journal
         self._lanes = Lanes(max_parallel)
         self._recorded = deque(recorded)
+        self._until = until
         self._on_recorded = on_recorded
         self._on_live = on_live
         self._clock = clock
@@ -105,15 +109,20 @@ class Driver:
         self._arrivals: deque[tuple[Lane | None, Logged]] = deque()
         self._arrived = asyncio.Event()
         self._open = 0
-        # Questions that are under way, and since when.
+        # Requests that are under way, and since when.
         self._unanswered: dict[str, float] = {}
         self._waiting: list[tuple[Lane, Ask[Any]]] = []
-        # A cancellation that is wished for, and one the run is being told of.
+        # A cancellation that was requested, and one that lanes are being told of.
         self._wish: str | None = None
         self._reason: str | None = None
         self._is_finally = False
         self._looked = 0
         self._turns = 0
+
+    @property
+    def unanswered(self) -> list[Ask[Any]]:
+        """The requests that are about to be put to the world."""
+        return [ask for _, ask in self._asked]
 
     async def drive(self, steps: Steps[T]) -> T:
         """Run to the end, and return what the run returns."""
@@ -125,7 +134,7 @@ class Driver:
         try:
             while not root.done:
                 if self._is_cancellation_due():
-                    self._take_next()  # a lane that asks nothing must hear of it, too
+                    self._take_next()  # a lane that requests nothing must be cancelled, too
                 if self._lanes.ready:
                     self._turns += 1
                     self._advance(*self._lanes.ready.popleft())
@@ -148,7 +157,7 @@ class Driver:
         except Suspended:
             raise
         except Exception:
-            # Whatever went wrong, what was said before it is on record.
+            # Whatever went wrong, the events before it are on record.
             with suppress(TraceError):
                 await self._journal.settle()
             raise
@@ -158,15 +167,15 @@ class Driver:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cancel(self, reason: str, *, even_finally: bool = False) -> None:
-        """Stop what is under way: every open question is answered with a cancellation, no lane begins any more.
+        """Stop what is under way: every open request is answered with a cancellation, and no more lanes begin.
 
-        The steps of `finally` run however the run ended, so they are stopped only where nothing is at stake.
+        The steps of `finally` run however the run ended, so they are stopped only where the caller says so.
         """
         if self._wish is not None or (self._is_finally and not even_finally):
             return
         self._wish = reason
-        # As an answer to nobody's question: so it stands in the log where it happened. Before answers that nobody has
-        # taken yet, because lanes that ask nothing must hear of it while those wait.
+        # As an answer without a request: so it is recorded where it happened. It comes before answers that were not
+        # taken yet, because lanes that request nothing must be cancelled while those wait.
         self._arrivals.appendleft((None, Logged(CANCEL, PauseAnswer(failure=Failure("cancelled", reason)))))
         for task in self._tasks:
             task.cancel()
@@ -177,19 +186,19 @@ class Driver:
         self._arrived.set()
 
     def _go_live(self) -> None:
-        """The log is used up: from here on the world is asked."""
+        """No recorded answer is left: from here on, requests are put to the world."""
         on_live, self._on_live = self._on_live, None
         if on_live is not None:
             on_live([ask for _, ask in self._asked if ask.key in self._announced])
             self._idle = self._clock.idle() if self._clock is not None else ()
 
     def _heard(self) -> None:
-        """The run knows, or has ended by itself: what it asks from now on, it asks in `finally`."""
+        """The run was told, or has ended by itself: what it requests from now on, it requests in `finally`."""
         self._reason = self._wish = None
         self._arrivals = deque(entry for entry in self._arrivals if entry[0] is not None)
 
     async def _look_up(self) -> None:
-        """Let signals and timers in, now and then: a run that asks nothing would never wait."""
+        """Give signals and timers a turn now and then: a run that requests nothing would never wait."""
         if self._journal.events - self._looked >= _PATIENCE:
             self._looked = self._journal.events
             await asyncio.sleep(0)
@@ -198,19 +207,13 @@ class Driver:
 
     def _take_next(self) -> bool:
         """Take the next answer, recorded or live, one at a time; false when there is none yet."""
-        if self._recorded:
-            entry = self._recorded.popleft()
-            if entry.key not in self._parked and entry.key != CANCEL:
-                raise IntegrityError(
-                    f"the log has an answer to `{entry.key}`, and the run does not ask that",
-                    hint="the runbook, its tools or its inputs are not those the log was made with",
-                )
-            lane = None
+        if known := self._next_recorded():
+            entry, lane = known, None
             if entry.key in self._parked:
                 lane, ask = self._parked.pop(entry.key)
                 self._recall(entry, ask)
         elif self._parked:
-            # The log ends here; what was asked last has no answer in it.
+            # The last requests of the record have no answer in it.
             self._asked += self._parked.values()
             self._parked.clear()
             return False
@@ -228,6 +231,29 @@ class Driver:
             self._lanes.drop_waiting()
         return True
 
+    def _next_recorded(self) -> Logged | None:
+        """The next recorded answer; up to a step, the next one to a request of a lane that has not passed it."""
+        if not self._recorded:
+            return None
+        if self._until is not None:
+            open_keys = [key for key, (lane, _) in self._parked.items() if not lane.is_past]
+            at = next((at for at, entry in enumerate(self._recorded) if entry.key in open_keys), None)
+            if at is None:
+                self._recorded.clear()
+                return None
+            self._recorded.rotate(-at)
+            entry = self._recorded.popleft()
+            self._recorded.rotate(at)
+            return entry
+        entry = self._recorded.popleft()
+        if entry.key not in self._parked and entry.key != CANCEL:
+            raise IntegrityError(
+                f"replay diverged at event {self._journal.events + 1}: an answer to `{entry.key}` is recorded, and the "
+                "run does not request it",
+                hint="the runbook, its tools or its inputs are not those the run was recorded with",
+            )
+        return entry
+
     def _stamped(self, answer: AnyAnswer) -> AnyAnswer:
         """An answer that says when it is taken; the first one after a resume also says when the run was not driven."""
         if self._clock is None:
@@ -237,20 +263,25 @@ class Driver:
         return msgspec.structs.replace(answer, at=self._latest, idle=idle)
 
     def _recall(self, entry: Logged, ask: Ask[Any]) -> None:
-        """Refuse a recorded answer that cannot be one to this question."""
-        _require_kind(entry, ask)
+        """Refuse a recorded answer that cannot be one to this request."""
+        if type(entry.answer) is not ANSWERS[type(ask)]:
+            raise IntegrityError(
+                f"replay diverged at event {self._journal.events + 1}: the recorded answer to `{entry.key}` is of "
+                "another kind than the request",
+                hint="the record was changed, or the runbook was",
+            )
         self._latest = max(self._latest, entry.answer.at or 0.0)
         if self._on_recorded is not None:
             self._on_recorded(ask, entry.answer)
 
     def _is_cancellation_due(self) -> bool:
-        """Whether a cancellation waits; in a log, one comes again after as many turns of lanes as the first time."""
+        """Whether a cancellation waits; a recorded one comes again after as many turns of lanes as the first time."""
         if self._recorded:
             return self._recorded[0].key == CANCEL and self._turns >= (self._recorded[0].turn or 0)
         return self._wish is not None and self._reason is None and bool(self._arrivals)
 
     def _advance(self, lane: Lane, value: Any) -> None:
-        """Let a lane go on until it asks something of the world, forks, ends, or has said a good deal."""
+        """Advance a lane until it requests something, forks, ends, or has emitted many events."""
         said = 0
         say, send = self._journal.say, lane.steps.send
         while True:
@@ -258,13 +289,18 @@ class Driver:
                 item = send(value)
             except StopIteration as end:
                 self._lanes.finish(lane, end.value)
+                if lane.is_past and lane.block is not None:
+                    lane.block.parent.has_passed = True
                 return
             value = None
             if type(item) is Said:
+                if self._until is not None and self._is_past(lane, item.path):
+                    send = lane.steps.send
+                    continue
                 try:
                     say(item)
                 except TraceError as error:
-                    # Too large to write down: the step that made it hears of it, and fails.
+                    # Too large to record: the step that emitted it fails.
                     value = error
                     send = lane.steps.throw
                     continue
@@ -290,14 +326,20 @@ class Driver:
                 value = answer
             send = lane.steps.send
 
+    def _is_past(self, lane: Lane, path: str | None) -> bool:
+        """Whether an event at this path belongs to a lane that has passed the step."""
+        if self._until is not None and self._until(path):
+            lane.has_passed = True
+        return lane.is_past
+
     def _at_once(self, lane: Lane, ask: Ask[Any]) -> AnyAnswer | None:
-        """An answer that needs no world; otherwise the question waits for its turn."""
-        if self._on_live is not None and self._journal.repeats:
-            # It may have been put before: nobody can know, since what led to it was on record.
+        """An answer that needs no world; otherwise the request waits for its turn."""
+        if self._on_live is not None and self._journal.repeats and not lane.is_past:
+            # It may have been put before: the events that led to it were on record.
             self._announced.add(ask.key)
         if self._recorded:
             entry = self._recorded[0]
-            if entry.key != ask.key or not entry.at_once:
+            if entry.key != ask.key or not entry.at_once or lane.is_past:
                 self._parked[ask.key] = (lane, ask)
                 return None
             self._recall(entry, ask)
@@ -315,10 +357,10 @@ class Driver:
         self._journal.log(Logged(ask.key, answer, at_once=True))
         return answer
 
-    # --- questions
+    # --- requests
 
     async def _ask(self) -> None:
-        """Put the questions that wait, once everything said before them is durable."""
+        """Put the requests that wait to the world, once every event before them is durable."""
         await self._journal.settle()
         self._put()
 
@@ -328,7 +370,7 @@ class Driver:
         for lane, ask in asked:
             reason = self._reason or self._wish
             if reason is not None:
-                # What the operator has settled is settled, whoever stops the run.
+                # A call that the operator reconciled keeps its result although the run is stopped.
                 settled = self._world.immediate(ask)
                 self._arrive(lane, ask, settled or answer_with(ask, Failure("cancelled", reason)))
                 continue
@@ -338,7 +380,7 @@ class Driver:
             task.add_done_callback(partial(self._ended, lane, ask))
 
     def _ended(self, lane: Lane, ask: Ask[Any], task: "asyncio.Task[None]") -> None:
-        """A question that was cancelled has its answer here: one that had not begun never gets to say so itself.
+        """Answer a request that was cancelled: a task that had not begun never gets to do so itself.
 
         One that was answered while it was being cancelled is not answered again.
         """
@@ -363,7 +405,7 @@ class Driver:
                 self._waiting.append((lane, ask))
                 self._arrived.set()
                 return
-            # Whoever stops a run does not wait for somebody.
+            # A run that is stopped does not wait for a person.
             answer = answer_with(ask, Failure("cancelled", reason))
         except TimeoutError as error:
             if limit is not None and limit.expired():
@@ -384,14 +426,5 @@ class Driver:
 
 
 def _lasting(answer: AnyAnswer, start: float) -> AnyAnswer:
-    """An answer that says how long it took: what was waited for, where whoever answers does not know better."""
+    """An answer that says how long it took: the time it was waited for, unless the world measured it."""
     return answer if answer.duration else msgspec.structs.replace(answer, duration=round(time.monotonic() - start, 3))
-
-
-def _require_kind(entry: Logged, ask: Ask[Any]) -> None:
-    """Refuse a log that answers a question with something else than an answer to it."""
-    if type(entry.answer) is not ANSWERS[type(ask)]:
-        raise IntegrityError(
-            f"the log answers `{entry.key}` with an answer to another kind of question",
-            hint="the log was changed, or the runbook was",
-        )

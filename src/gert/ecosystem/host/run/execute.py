@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from gert.ecosystem.approvals.port import ApprovalProvider, Channel
 from gert.ecosystem.approvals.provider import TicketApprovals
 from gert.ecosystem.approvals.terminal import TerminalApprovals
@@ -16,12 +14,12 @@ from gert.ecosystem.host.approvals.answers import tickets_for_run
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.key_files import with_key_files
 from gert.ecosystem.host.config.platform import machine_id, platform
-from gert.ecosystem.host.config.settings import secret_variables, where_recorded
+from gert.ecosystem.host.config.settings import secret_variables
 from gert.ecosystem.host.config.state_dir import new_run_id
 from gert.ecosystem.host.config.supported import TRANSPORTS, Transport, require_supported
 from gert.ecosystem.host.config.trace_keys import signing_key
 from gert.ecosystem.host.config.variables import resolve
-from gert.ecosystem.host.redrive.record import Opened, begin_record
+from gert.ecosystem.host.redrive.record import Opened, open_record
 from gert.ecosystem.host.run.call_binding import Binding
 from gert.ecosystem.host.run.console import Console
 from gert.ecosystem.host.run.evidence import EvidenceDialogue, EvidenceFile, EvidenceGiver, collect
@@ -32,7 +30,7 @@ from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.run.rate_limit import count_recent
 from gert.ecosystem.host.run.sanitize import Intake
-from gert.ecosystem.host.run.session import Cast, Stage, conduct
+from gert.ecosystem.host.run.session import LiveWorld, Session, drive_run
 from gert.ecosystem.host.run.signals import Relay
 from gert.ecosystem.host.run.worlds import DryRun, Probe, Real, World
 from gert.ecosystem.inputs import Resolvers
@@ -89,39 +87,30 @@ async def execute(
     recent = None
     if loaded is None:
         recent = await count_recent(prepared.program, prepared.floor.policies, prepared.ledger, environ, now())
-    setup = prepared.setup(inputs, redactor, played, starter, recent)
-    prepared.options = options = where_recorded(
-        options, prepared.settings, prepared.program.runbook.meta.name, setup.run_id
-    )
-    setup = with_trace(setup, options)
-    live = LiveOutput(setup.run_id)
+    run_id = prepared.begin()
+    setup = prepared.setup(inputs, redactor, played, starter, run_id=run_id, recent=recent)
+    output = LiveOutput(setup.run_id)
     if loaded is not None:
-        cast = _replay(loaded, setup)
+        live = _replay(loaded, setup, redactor)
     else:
-        cast = world_for(prepared, setup, inputs, redactor, (*observers, live), console, os.getcwd())
+        live = world_for(prepared, setup, inputs, redactor, (*observers, output), console, os.getcwd())
     recording = _recording(prepared, setup)
     key = signing_key(environ)
     async with AsyncExitStack() as held:
-        opened = await open_record(prepared, setup, held)
+        opened = await open_record(held, prepared, setup)
         if on_start is not None:
             on_start(setup)
-        journal = new_journal(prepared, setup, opened, key, observers, live)
-        return await conduct(
-            Stage(
-                options=options,
-                prepared=prepared,
-                setup=setup,
-                cast=cast,
-                ledger=opened.ledger,
-                journal=journal,
-                redactor=redactor,
-                environ=environ,
-                trace=opened.trace,
-                timeout=prepared.timeout,
-                relay=relay,
-                recording=recording,
-            )
+        session = Session(
+            prepared=prepared,
+            setup=setup,
+            live=live,
+            opened=opened,
+            journal=new_journal(prepared, setup, opened, key, observers, output),
+            timeout=prepared.timeout,
+            relay=relay,
+            recording=recording,
         )
+        return await drive_run(session)
 
 
 def run_file(file: str, inputs: Mapping[str, Any] | None = None, **options: Any) -> Executed:
@@ -143,10 +132,10 @@ def _scenario(prepared: Prepared) -> "Loaded | None":
     return load(prepared.workspace, pick(prepared.options.file, named), prepared.program)
 
 
-def _replay(loaded: "Loaded", setup: Setup) -> Cast:
+def _replay(loaded: "Loaded", setup: Setup, redactor: Redactor) -> LiveWorld:
     from gert.ecosystem.host.scenarios.replay import Replay, script_for
 
-    return Cast(world=Replay(script_for(loaded.scenario, setup)))
+    return LiveWorld(world=Replay(script_for(loaded.scenario, setup)), redactor=redactor)
 
 
 def _recording(prepared: Prepared, setup: Setup) -> "Recording | None":
@@ -168,8 +157,8 @@ def world_for(
     observers: tuple[Observer, ...],
     console: Console,
     working: str,
-) -> Cast:
-    """Who answers; tools run in the folder `working`."""
+) -> LiveWorld:
+    """The world that answers the run; tools run in the folder `working`."""
     program, options = prepared.program, prepared.options
 
     def printed(path: str, stream: str, text: str) -> None:
@@ -218,7 +207,8 @@ def world_for(
             transport.kill_all()
 
     settle = approvals.settle if isinstance(approvals, TicketApprovals) else None
-    return Cast(world=worlds.get(setup.mode, real), abort=abort, settle=settle, binding=binding)
+    world = worlds.get(setup.mode, real)
+    return LiveWorld(world=world, redactor=redactor, abort=abort, settle=settle, binding=binding)
 
 
 def _locate(program: Program, transports: Mapping[str, Transport]) -> Callable[[Subject], Place | None]:
@@ -279,20 +269,6 @@ def _ours(prepared: Prepared) -> Iterator[str]:
         yield prepared.database.variable
 
 
-async def open_record(prepared: Prepared, setup: Setup, held: AsyncExitStack) -> Opened:
-    """Open the record of a new run."""
-    return await begin_record(
-        held,
-        setup.run_id,
-        state=prepared.state,
-        database=prepared.database,
-        trace=prepared.options.trace,
-        is_real=setup.mode == "real",
-        sync=prepared.options.sync,
-        environ=prepared.environ,
-    )
-
-
 def new_journal(
     prepared: Prepared,
     setup: Setup,
@@ -314,14 +290,6 @@ def new_journal(
         private=prepared.approval_key.encode(),
         live=live if opened.ledger is not None else None,
     )
-
-
-def with_trace(setup: Setup, options: RunOptions) -> Setup:
-    """The setup of a run whose mirror is the file that settings or options name."""
-    if setup.start is None or not options.trace:
-        return setup
-    start = msgspec.structs.replace(setup.start, trace=os.path.abspath(options.trace))
-    return msgspec.structs.replace(setup, start=start)
 
 
 def resolvers(options: RunOptions, environ: Mapping[str, str], console: Console) -> Resolvers:

@@ -10,9 +10,12 @@ from gert.kernel.engine.requests import RunLanes, Steps
 
 
 class Lane:
-    """One generator that advances by itself."""
+    """One generator that advances by itself.
 
-    __slots__ = ("block", "done", "index", "result", "steps")
+    has_passed: it has passed the step up to which recorded answers are given
+    """
+
+    __slots__ = ("block", "done", "has_passed", "index", "result", "steps")
 
     def __init__(self, steps: Steps[Any], block: "Block | None" = None, index: int = 0) -> None:
         self.steps = steps
@@ -20,6 +23,12 @@ class Lane:
         self.index = index
         self.done = False
         self.result: Any = None
+        self.has_passed = False
+
+    @property
+    def is_past(self) -> bool:
+        """Whether it, or a lane that it belongs to, has passed the step."""
+        return self.has_passed or (self.block is not None and self.block.parent.is_past)
 
 
 class Block:

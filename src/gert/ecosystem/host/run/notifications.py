@@ -131,7 +131,7 @@ async def tell(
             moment=now(),
             environ=environ,
             redactor=redactor,
-            host=setup.host,
+            host=setup.started.host,
         )
     )
     # Cancelled before it began, it has nothing to say; and a bug in it is not one of the run.

@@ -1,7 +1,7 @@
 """What a run is asked to be, and what became of it."""
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import field
@@ -13,10 +13,9 @@ from gert.ecosystem.host.run.worlds import PROBED_EFFECTS
 from gert.kernel.engine.inputs import Given
 from gert.kernel.engine.run import RunResult
 from gert.kernel.events.runbook import DeniedStep, Failure, Outcome
-from gert.kernel.events.vocabulary import RunMode, RunStatus
+from gert.kernel.events.vocabulary import ApprovalMode, RunMode, RunStatus
 from gert.kernel.foundation.secret_refs import masked
 
-ApprovalMode: TypeAlias = Literal["terminal", "wait", "detach"]
 MODES: Final[tuple[RunMode, ...]] = ("real", "dry-run", "probe", "replay")
 
 

@@ -8,13 +8,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
-import msgspec
-
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.ledger_location import Database, database_for, ledger_of
 from gert.ecosystem.host.config.platform import host_name
 from gert.ecosystem.host.config.policies import Floor, floor_for, sound
-from gert.ecosystem.host.config.settings import Settings, secret_variables, settings_for
+from gert.ecosystem.host.config.settings import Settings, secret_variables, settings_for, where_recorded
 from gert.ecosystem.host.config.state_dir import new_run_id, state_dir
 from gert.ecosystem.host.config.trace_keys import SIGNING_KEY_ID
 from gert.ecosystem.host.config.version import version_line
@@ -23,10 +21,10 @@ from gert.ecosystem.host.run.journal import now
 from gert.ecosystem.host.run.options import MODES, RunOptions
 from gert.ecosystem.process.environment import OURS, PARENT_RUN
 from gert.errors import DocumentError, InputError, UsageError
-from gert.kernel.engine.frame import Recent, Setup
+from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import ResolvedInputs
 from gert.kernel.engine.run import secret_names
-from gert.kernel.events.runbook import Start
+from gert.kernel.events.runbook import Recent, RunStart, Start
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.foundation.redaction import Redactor, credentials_of, parts_of
@@ -121,16 +119,30 @@ class Prepared:
         read = [each.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for each in known]
         return Redactor([*known, *read])
 
+    def begin(self) -> str:
+        """A new run id; its trace is written where settings want it, unless the caller says where."""
+        run_id = new_run_id(now())
+        self.options = where_recorded(self.options, self.settings, self.program.runbook.meta.name, run_id)
+        return run_id
+
     def setup(
         self,
         inputs: ResolvedInputs,
         redactor: Redactor,
         scenario: str | None = None,
         actor: str | None = None,
+        *,
+        run_id: str | None = None,
         recent: Recent | None = None,
         working: str | None = None,
+        parent_run_id: str | None = None,
     ) -> Setup:
-        """The run, as the engine is given it; in a replay its scenario may say who started it."""
+        """A new run, as the engine is given it.
+
+        actor: who started the run that a scenario was recorded from
+        working: the folder tools run in, where it is not the current one
+        parent_run_id: the run that this one is a rerun of
+        """
         for name, value in inputs.values.items():
             if redactor.value(value).masked:
                 # Masked, it would be another value than was given, and a tool would be called with that.
@@ -138,27 +150,31 @@ class Prepared:
                     f"the input `{name}` holds a secret and is not declared as one",
                     hint=f"declare it with `secret: true` in `meta.inputs.{name}`",
                 )
-        return Setup(
-            program=self.program,
-            run_id=new_run_id(now()),
+        started = RunStart(
+            runbook=self.program.runbook.meta.name,
             runbook_hash=self.checked.document.digest,
-            mode=self.options.mode,
             actor=actor or self.actor,
             host=host_name(),
             gert_version=version_line(),
-            policies=tuple(self.floor.policies),
+            mode=self.options.mode,
             policy_hashes=self.floor.digests,
             inputs=inputs.values,
             input_sources=inputs.sources,
+            scenario=scenario,
+            parent_run_id=parent_run_id or self._parent_run(),
+            start=self._start(inputs, recent, working) if self.options.mode == "real" else None,
+        )
+        return Setup(
+            program=self.program,
+            run_id=run_id or new_run_id(now()),
+            started=started,
+            policies=tuple(self.floor.policies),
             secret_inputs=frozenset(inputs.secrets),
             groups=self.groups,
             explores=self.options.mode in ("dry-run", "probe"),
-            scenario=scenario,
-            parent_run_id=self._parent_run(),
             break_glass=self.options.break_glass,
-            # A replay must come to the same whatever ran today: it has no earlier runs.
+            # The result of a replay does not depend on what ran today: it has no earlier runs.
             recent=Recent() if self.options.mode == "replay" else recent,
-            start=self._start(inputs, recent, working) if self.options.mode == "real" else None,
         )
 
     def _parent_run(self) -> str | None:
@@ -184,7 +200,7 @@ class Prepared:
             timeout=options.timeout,
             trace=os.path.abspath(options.trace) if options.trace else None,
             state_dir=self.state,
-            recent=None if recent is None else msgspec.to_builtins(recent),
+            recent=recent,
         )
 
     def _require_secrets(self) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from gert.ecosystem.host.config.ledger_location import Database, masked, open_ledger
 from gert.errors import GertError
-from gert.kernel.engine.frame import Recent
+from gert.kernel.events.runbook import Recent
 from gert.kernel.governance.rules import Policy
 from gert.kernel.runbook.documents.steps import ExtensionStep, Step, ToolStep
 from gert.kernel.runbook.program import Program

@@ -19,9 +19,9 @@ from gert.ecosystem.host.config.ledger_location import (
 )
 from gert.ecosystem.host.config.state_dir import RunFolder, state_dir, words_for_state
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.run.start_record import RunState
 from gert.errors import TraceError
 from gert.kernel.events.envelope import Envelope, parse_timestamp
+from gert.kernel.events.runbook import Start
 from gert.kernel.ledger.record import Head
 from gert.kernel.ledger.runbook_fold import OpenCall
 
@@ -86,7 +86,7 @@ class Entry(msgspec.Struct, kw_only=True):
     start: Envelope | None = None
     end: Envelope | None = None
     is_driven: bool = False
-    state: RunState | None = None
+    started_with: Start | None = None
     tickets: tuple[TicketFile, ...] = ()
 
     @property
@@ -107,10 +107,10 @@ class Entry(msgspec.Struct, kw_only=True):
     @property
     def trace(self) -> str | None:
         """The file of its mirror."""
-        if self.state is None or self.kind != "runbook":
+        if self.started_with is None or self.kind != "runbook":
             return None
-        if self.state.trace is not None or self.place.database is not None:
-            return self.state.trace
+        if self.started_with.trace is not None or self.place.database is not None:
+            return self.started_with.trace
         return RunFolder(self.place.state, self.run_id).trace
 
     @property
@@ -149,7 +149,7 @@ class Entry(msgspec.Struct, kw_only=True):
     @property
     def tickets_at(self) -> str:
         """The state directory of its tickets: the one that was chosen, or the one it was started with."""
-        said = self.state.state_dir if self.state is not None else None
+        said = self.started_with.state_dir if self.started_with is not None else None
         return said if said is not None and self.place.state == self.place.here else self.place.state
 
     @property

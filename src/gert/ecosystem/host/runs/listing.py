@@ -8,8 +8,7 @@ from typing import Final, Self
 
 from gert.ecosystem.approvals.ticket_file import TicketFile
 from gert.ecosystem.host.approvals.answers import tickets_in
-from gert.ecosystem.host.redrive.record import find_run, no_such_run, require_run_id
-from gert.ecosystem.host.run.start_record import state_of
+from gert.ecosystem.host.redrive.record import find_run, no_such_run, require_run_id, start_of
 from gert.ecosystem.host.runs.entry import Entry, Place
 from gert.ecosystem.host.runs.follow import Following
 from gert.ecosystem.host.runs.ledger_reader import Archive
@@ -98,7 +97,7 @@ class Runs:
             return entry
         with suppress(GertError):
             entry.start = decode(self.archive.first_line(head.run_id))
-            entry.state = state_of(entry.start)
+            _, entry.started_with = start_of(entry.start)
         if found.ended is None:
             entry.is_driven = self.archive.is_held(head.run_id)
             open_tickets = frozenset(found.tickets)

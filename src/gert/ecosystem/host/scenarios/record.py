@@ -74,8 +74,8 @@ class Recording:
             X_RECORDED: {
                 "run_id": setup.run_id,
                 "runbook": os.path.relpath(self._runbook, self.folder),
-                "runbook_hash": setup.runbook_hash,
-                "gert_version": setup.gert_version,
+                "runbook_hash": setup.started.runbook_hash,
+                "gert_version": setup.started.gert_version,
             }
         }
         test = recorded_test(seen, f"{setup.program.runbook.meta.name}, recorded from run {setup.run_id}")
@@ -114,8 +114,9 @@ async def replay_again(folder: Folder, setup: Setup) -> Replayed:
     """Replay a scenario in place of the run it was recorded from."""
     loaded = load(Workspace(), folder, setup.program)
     inputs = replayed_inputs(setup.program.runbook.meta.inputs, loaded.scenario)
-    replaces = {"inputs": inputs.values, "input_sources": inputs.sources, "secret_inputs": frozenset(inputs.secrets)}
-    return await replay(loaded, msgspec.structs.replace(setup, mode="replay", **replaces))
+    started = msgspec.structs.replace(setup.started, mode="replay", inputs=inputs.values, input_sources=inputs.sources)
+    again = msgspec.structs.replace(setup, started=started, secret_inputs=frozenset(inputs.secrets))
+    return await replay(loaded, again)
 
 
 def write_folder(path: str, files: Mapping[str, bytes]) -> None:

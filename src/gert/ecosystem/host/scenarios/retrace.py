@@ -1,55 +1,28 @@
-"""A recorded run made into a scenario: driven again by its own answers, to hear which questions they were to."""
+"""Making a scenario of a recorded run: it is driven again on its own answers, to collect the requests they answer."""
 
 import os
 from collections.abc import Mapping
 from typing import Any, Final
-
-import msgspec
 
 from gert.ecosystem.host.config.files import is_file
 from gert.ecosystem.host.config.ledger_location import ledger_of, open_ledger
 from gert.ecosystem.host.config.state_dir import state_dir
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.redrive.record import Record, find_run, load_record, require_run_id
-from gert.ecosystem.host.run.driver import Driver
-from gert.ecosystem.host.run.journal import Logged, read_answers
+from gert.ecosystem.host.redrive.redrive import RedriveJournal, Same, Then, is_alike, redrive
 from gert.ecosystem.host.run.options import Recorded, RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
-from gert.ecosystem.host.run.start_record import RunState
 from gert.ecosystem.host.runs.traces import open_trace
 from gert.ecosystem.host.scenarios.folders import TRACE_FILE, place_of
 from gert.ecosystem.host.scenarios.record import Recording
-from gert.ecosystem.host.scenarios.replay import Tape
 from gert.ecosystem.host.scenarios.scaffold import require_free
 from gert.errors import DocumentError, GertError, IntegrityError, UsageError
 from gert.kernel.engine.frame import Setup
-from gert.kernel.engine.inputs import ResolvedInputs
-from gert.kernel.engine.requests import AnyAnswer, Ask, answer_with
-from gert.kernel.engine.run import run
-from gert.kernel.events.envelope import decode
-from gert.kernel.events.runbook import Failure
-from gert.kernel.foundation.redaction import PLACEHOLDER, Redactor
-from gert.kernel.foundation.secret_refs import secret_ref
-from gert.kernel.scenario.observed import Observed
-from gert.kernel.scenario.recording import listening
+from gert.kernel.engine.requests import Ask
+from gert.kernel.events.envelope import Envelope, decode
+from gert.kernel.foundation.redaction import PLACEHOLDER
 
 MOST_LINES: Final = 1_000_000
-
-
-class Silent:
-    """A world that knows nothing beyond the log; what it is asked, the run never heard an answer to."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def immediate(self, ask: Ask[Any]) -> AnyAnswer:
-        """Note the question."""
-        self.asked.append(ask.path)
-        return answer_with(ask, Failure("not_found", "the log has no answer"))
-
-    async def answer(self, ask: Ask[Any]) -> AnyAnswer:
-        """The same, for those who wait."""
-        return self.immediate(ask)
 
 
 async def find_record(
@@ -74,58 +47,62 @@ async def retrace(
     """Make a scenario of a run; refuse one of another runbook, unless told otherwise, and one that never ended."""
     target = place_of(runbook, name)
     require_free(target)
-    state = record.state
-    if state.mode != "real":
-        raise UsageError(f"a {state.mode} has no answers of the world to record")
+    if record.started.mode != "real":
+        raise UsageError(f"a {record.started.mode} has no answers of the world to record")
     if record.report.completion is None:
-        raise UsageError(f"run `{state.run_id}` has not ended", hint="a scenario needs to know how it ends")
-    setup = _setup(runbook, state, environ)
-    if setup.runbook_hash != state.runbook_hash and not force:
+        raise UsageError(f"run `{record.run_id}` has not ended", hint="a scenario needs to know how it ends")
+    setup = _setup(runbook, record, environ)
+    if setup.started.runbook_hash != record.started.runbook_hash and not force:
         raise UsageError(
-            f"the runbook has changed since run `{state.run_id}`",
+            f"the runbook has changed since run `{record.run_id}`",
             hint="--force makes a scenario of it all the same, where the run still goes the same way",
         )
     recording = Recording(target.path, runbook)
-    await _drive(setup, state, read_answers(record.answers), recording)
+    recording.asks = await _collect_asks(setup, record, _is_at_same_path if force else is_alike)
     recorded = await recording.write(setup, record.lines, record.answers)
     if not recording.is_written:
-        raise UsageError(f"run `{state.run_id}` makes no scenario: {recorded.differs}")
+        raise UsageError(f"run `{record.run_id}` makes no scenario: {recorded.differs}")
     return recorded
 
 
-async def _drive(setup: Setup, state: RunState, answers: list[Logged], recording: Recording) -> None:
-    world = Silent()
-    driver = Driver(world, Tape(Observed()), max_parallel=state.max_parallel, recorded=answers)
-    try:
-        await driver.drive(listening(run(setup), recording.asks))
-    except IntegrityError as problem:
-        raise UsageError(f"the run does not go the same way again: {problem.message}", hint=problem.hint) from None
-    if world.asked:
-        raise UsageError(
-            f"the run does not go the same way again: `{world.asked[0]}` was never answered",
-            hint="the runbook, its tools or its policies are not those it ran with",
+class _Refuse(Then):
+    """Refuses a run that requests more than its record answers."""
+
+    def begin(self, announced: list[Ask[Any]]) -> None:
+        """Name the first request that has no answer."""
+        missing = self.driver.unanswered[0].path if self.driver is not None else ""
+        raise IntegrityError(
+            f"`{missing}` has no recorded answer",
+            hint="the runbook, its tools or its policies are not those the run was recorded with",
         )
 
 
-def _setup(runbook: str, state: RunState, environ: Mapping[str, str]) -> Setup:
+async def _collect_asks(setup: Setup, record: Record, same: Same) -> dict[str, Ask[Any]]:
+    """The requests of a run that is driven again, by key."""
+    journal = RedriveJournal(record.run_id, record.lines, record.answers, same=same)
+    asks: dict[str, Ask[Any]] = {}
+    try:
+        await redrive(setup, record.logged, journal, _Refuse(), lanes=record.start.max_parallel, asks=asks)
+    except IntegrityError as problem:
+        raise UsageError(f"the run does not go the same way again: {problem.message}", hint=problem.hint) from None
+    return asks
+
+
+def _is_at_same_path(recorded: Envelope, again: Envelope) -> bool:
+    """Whether an event repeats another one in a run of a changed runbook, whatever its result."""
+    return (recorded.type, recorded.path) == (again.type, again.path)
+
+
+def _setup(runbook: str, record: Record, environ: Mapping[str, str]) -> Setup:
     options = RunOptions(
-        file=runbook, mode="replay", scenario=state.run_id, actor=state.actor, policies=tuple(state.policies)
+        file=runbook,
+        mode="replay",
+        scenario=record.run_id,
+        actor=record.started.actor,
+        policies=record.start.policies,
     )
-    prepared = Prepared(options, environ)
-    secrets = dict.fromkeys(state.secret_inputs, PLACEHOLDER)
-    known = {**state.inputs, **{name: secret_ref(name) for name in secrets}}
-    values = {name: known[name] for name in state.input_sources if name in known}
-    setup = prepared.setup(ResolvedInputs(values, state.input_sources, secrets), Redactor())
-    return msgspec.structs.replace(
-        setup,
-        mode="real",
-        run_id=state.run_id,
-        parent_run_id=state.parent_run_id,
-        host=state.host,
-        gert_version=state.gert_version,
-        recent=state.recent,
-        start=state.start,
-    )
+    inputs = record.resolved(dict.fromkeys(record.start.secret_inputs, PLACEHOLDER))
+    return record.setup(Prepared(options, environ), inputs)
 
 
 def _run_in(trace: str) -> str:

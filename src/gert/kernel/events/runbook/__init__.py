@@ -36,6 +36,7 @@ from gert.kernel.events.runbook.parts import (
     DeniedStep,
     Failure,
     Outcome,
+    Recent,
     Start,
 )
 from gert.kernel.events.runbook.run import (
@@ -103,6 +104,7 @@ __all__ = [
     "ParallelMerge",
     "PreviewCaptured",
     "PreviewSkipped",
+    "Recent",
     "RedactionApplied",
     "RepeatIteration",
     "RepeatStart",

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import field
 
-from gert.kernel.events.vocabulary import FailureKind, OutcomeCategory, StepStatus
+from gert.kernel.events.vocabulary import ApprovalMode, FailureKind, OutcomeCategory, StepStatus
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -46,6 +46,16 @@ class BranchOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     waited: str | None = None
 
 
+class Recent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What earlier runs executed in the hour before this one began: how often, by target.
+
+    flaw: why that cannot be said
+    """
+
+    executed: dict[str, int] = field(default_factory=dict)
+    flaw: str | None = None
+
+
 class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a run was started, so that another process can resume it.
 
@@ -68,10 +78,10 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     policies: tuple[str, ...] = ()
     config: str | None = None
     evidence: str | None = None
-    approvals: str = "terminal"
+    approvals: ApprovalMode = "terminal"
     break_glass: str | None = None
     max_parallel: int = 16
     timeout: float | None = None
     trace: str | None = None
     state_dir: str | None = None
-    recent: dict[str, Any] | None = None
+    recent: Recent | None = None

@@ -183,8 +183,17 @@ def test_a_run_of_another_runbook_is_refused_unless_forced(ran: Project) -> None
     assert "does not go the same way again" in refused.err
     ran.runbook(note("one", "{{ .word }}"), note("two"), inputs={"word": {"type": "string"}})
     refused = ran.gert("scenario", "new", "book.yaml", "y", "--run", run, "--force").ended(2)
-    assert "`two` was never answered" in refused.err
+    assert "replay diverged at event 7" in refused.err
+    assert "at `two`" in refused.err
     assert not of_book(ran, "y").exists()
+
+
+def test_a_run_whose_answers_lead_to_other_events_by_now_is_refused_and_the_first_one_is_named(ran: Project) -> None:
+    run = ran.run().folder.name
+    ran.note_tool("note", contract={"outputs": {"said": {"type": "int"}}})
+    refused = ran.gert("scenario", "new", "book.yaml", "x", "--run", run).ended(2)
+    assert "does not go the same way again: replay diverged at event 6: `step_complete` is recorded" in refused.err
+    assert not of_book(ran, "x").exists()
 
 
 @pytest.mark.parametrize(

@@ -246,7 +246,7 @@ class TestPeopleAndSecrets:
         run_id = project.exec("--json", "--as", "ann", stdin="bob\ny\n").ended(0).said["run_id"]
         forget(project)
         before = project.kept()
-        refused(project, 1, "the way to the step is not the same", again(project, run_id, "two", "--as", "bob"), before)
+        refused(project, 1, "replay diverged at event", again(project, run_id, "two", "--as", "bob"), before)
         again(project, run_id, "two", "--as", "cat").ended(0)
 
     def test_a_secret_is_found_again(self, project: Project) -> None:
@@ -272,7 +272,7 @@ class TestPeopleAndSecrets:
         forget(project)
         before = project.kept()
         run_id = project.run().folder.name
-        refused(project, 1, "say --break-glass again", again(project, run_id, "two"), before)
+        refused(project, 1, "pass --break-glass again", again(project, run_id, "two"), before)
         again(project, run_id, "two", "--break-glass", "still").ended(3)
         assert project.noted() == ["two"]
 
@@ -324,7 +324,7 @@ class TestChanges:
         project.runbook(*steps, tools=TOOLS)
         before = project.kept()
         ran = again(project, old, "two", "--allow-changed")
-        refused(project, 1, "the way to the step is not the same", ran, before)
+        refused(project, 1, "replay diverged at event", ran, before)
 
     def test_an_input_that_changes_the_way_is_refused_by_name(self, project: Project) -> None:
         project.runbook(

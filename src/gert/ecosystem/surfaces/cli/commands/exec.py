@@ -11,7 +11,7 @@ from gert.ecosystem.host.config.variables import given_values
 from gert.ecosystem.host.run.driver import MAX_PARALLEL
 from gert.ecosystem.host.run.execute import execute
 from gert.ecosystem.host.run.observer import Observer
-from gert.ecosystem.host.run.options import MODES, ApprovalMode, Executed, RunOptions
+from gert.ecosystem.host.run.options import MODES, Executed, RunOptions
 from gert.ecosystem.surfaces.cli.live.plain import PlainView
 from gert.ecosystem.surfaces.cli.live.view import make_view, writer
 from gert.ecosystem.surfaces.cli.render.dry_run_view import Rehearsal
@@ -19,6 +19,7 @@ from gert.ecosystem.surfaces.cli.render.result import show
 from gert.errors import InputError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.run import secret_names
+from gert.kernel.events.vocabulary import ApprovalMode
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.runbook.program import Program
 

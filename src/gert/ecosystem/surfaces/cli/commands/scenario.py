@@ -70,7 +70,7 @@ def new(
 
     async def make() -> tuple[str, Recorded]:
         record = await find_record(run_id, trace, runbook, state_dir, environ)
-        return record.state.run_id, await retrace(runbook, name, record, environ, force=force)
+        return record.run_id, await retrace(runbook, name, record, environ, force=force)
 
     source, made = asyncio.run(make())
     if as_json:

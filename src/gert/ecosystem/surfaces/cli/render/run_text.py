@@ -106,7 +106,7 @@ def as_document(entry: Entry) -> dict[str, Any]:
     hashes = ("runbook_hash", "tool_hashes", "policy_hashes")
     return {
         **as_row(entry),
-        "file": entry.state.file if entry.state is not None else None,
+        "file": entry.started_with.file if entry.started_with is not None else None,
         "host": start.get("host"),
         "gert_version": start.get("gert_version"),
         "parent_run_id": start.get("parent_run_id"),
@@ -185,7 +185,7 @@ def commands(entry: Entry) -> Iterator[str]:
         yield from (f"gert approve {file.id}{of_tickets}" for file in entry.tickets if file.status == "pending")
         yield f"gert resume --run {entry.run_id}{_reconciled(entry)}{where}"
         yield f"gert run abandon {entry.run_id} --reason TEXT{where}"
-    elif entry.standing != "completed" and entry.state is not None:
+    elif entry.standing != "completed" and entry.started_with is not None:
         failed = entry.head.runbook.failed_step if entry.head.runbook is not None else None
         yield f"gert rerun --run {entry.run_id} --from {failed or 'STEP'}{where}"
 

@@ -2,11 +2,13 @@
 
 import pytest
 
-from gert.ecosystem.host.run.start_record import state_of
+from gert.ecosystem.host.redrive.record import Record, start_of
 from gert.errors import UsageError
 from gert.kernel.events import runbook as says
+from gert.kernel.events.chain import read_chain
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload, to_data
+from gert.kernel.foundation.secret_refs import secret_ref
 
 START = says.Start(file="/p/book.yaml", working="/p", approvals="detach", secret_inputs=("key",), timeout=1.5)
 
@@ -29,23 +31,36 @@ def started(start: says.Start | None) -> says.RunStart:
     )  # fmt: skip
 
 
+def record() -> Record:
+    event = first(started(START))
+    said, start = start_of(event)
+    return Record(event.run_id, said, start, event.timestamp, [], [], read_chain([]), {})
+
+
 def test_the_first_event_says_how_a_run_was_started() -> None:
-    state = state_of(first(started(START)))
-    assert (state.run_id, state.started, state.file, state.working) == (
-        "run-1",
-        "2026-02-28T12:00:00.000000Z",
+    assert start_of(first(started(START))) == (started(START), START)
+
+
+def test_options_of_a_run_are_taken_from_its_record_unless_others_are_given() -> None:
+    options = record().options(actor="lou", approvals="wait")
+    assert (options.file, options.mode, options.timeout, options.approvals, options.actor) == (
         "/p/book.yaml",
-        "/p",
+        "real",
+        1.5,
+        "wait",
+        "lou",
     )
-    assert (state.approvals, state.timeout, state.start) == ("detach", 1.5, START)
 
 
-def test_what_stands_in_place_of_a_secret_is_no_input() -> None:
-    state = state_of(first(started(START)))
-    assert (state.inputs, state.secret_inputs, state.input_sources["key"]) == ({"n": 1}, ("key",), "env/KEY")
+def test_a_placeholder_of_a_secret_is_not_an_input() -> None:
+    found = record()
+    assert (found.inputs, found.start.secret_inputs) == ({"n": 1}, ("key",))
+    again = found.resolved({"key": "s3cret"})
+    assert again.values == {"n": 1, "key": secret_ref("key")}
+    assert (again.sources["key"], again.secrets) == ("env/KEY", {"key": "s3cret"})
 
 
 @pytest.mark.parametrize("payload", [started(None), says.RunCancelled(reason="x")], ids=["a trace from elsewhere", "x"])
 def test_a_run_that_does_not_say_how_it_was_started_cannot_be_driven_again(payload: Payload) -> None:
     with pytest.raises(UsageError, match="does not say how it was started"):
-        state_of(first(payload))
+        start_of(first(payload))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.memory_ledger import MemoryLedger
 
+from gert.ecosystem.host.redrive.redrive import is_alike
 from gert.ecosystem.host.run.journal import MOST_WAITING, Journal, Logged
 from gert.errors import IntegrityError
 from gert.kernel.engine.requests import Said, ToolAnswer
@@ -69,7 +70,7 @@ def test_what_is_said_again_is_not_written_again() -> None:
 )
 @pytest.mark.parametrize("loosely", [False, True], ids=["as it was", "with changes"])
 def test_what_does_not_come_again_is_refused(word: str, value: str | None, loosely: bool) -> None:
-    journal = recorded("a", "b").resumed(RUN, loosely=loosely)
+    journal = recorded("a", "b").resumed(RUN, same=is_alike if loosely else None)
     journal.say(said("a", "a"))
     if loosely:
         with pytest.raises(IntegrityError, match="replay diverged at event 2"):
@@ -90,7 +91,7 @@ def step(status: str, outputs: dict[str, Any], path: str = "s") -> Said:
 
 
 @pytest.mark.parametrize(
-    ("again", "is_alike"),
+    ("again", "repeats"),
     [
         pytest.param(step("success", {"a": 1}), True, id="the same"),
         pytest.param(step("success", {"a": 1, "more": 2}), True, id="an output more"),
@@ -101,7 +102,7 @@ def step(status: str, outputs: dict[str, Any], path: str = "s") -> Said:
         pytest.param(END, False, id="another event"),
     ],
 )
-def test_with_changes_only_the_way_has_to_be_the_same(again: Said, is_alike: bool) -> None:
+def test_with_changes_only_the_way_has_to_be_the_same(again: Said, repeats: bool) -> None:
     store = MemoryLedger()
 
     async def write() -> None:
@@ -110,8 +111,8 @@ def test_with_changes_only_the_way_has_to_be_the_same(again: Said, is_alike: boo
         await journal.settle()
 
     asyncio.run(write())
-    journal = store.resumed(RUN, loosely=True)
-    if is_alike:
+    journal = store.resumed(RUN, same=is_alike)
+    if repeats:
         journal.say(again)
         assert journal.repeats
     else:
