@@ -17,7 +17,7 @@ from gert.ecosystem.host.config.ledger_location import Database
 from gert.ecosystem.host.config.state_dir import RunFolder, state_dir
 from gert.ecosystem.host.config.trace_keys import sealing_keys, signing_key
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.redrive.record import Record, load_record, open_driven
+from gert.ecosystem.host.redrive.record import Adopt, Record, load_record, open_driven
 from gert.ecosystem.host.redrive.resume import ResumeOptions, changes, ledger_for
 from gert.ecosystem.host.redrive.resume_journal import ResumeJournal
 from gert.ecosystem.host.redrive.verify_recorded import Rehearing
@@ -35,6 +35,7 @@ from gert.kernel.engine.requests import AnyAnswer, Ask, CallExtension, CallTool,
 from gert.kernel.engine.run import run
 from gert.kernel.events.runbook import Failure, RunCancelled, RunComplete
 from gert.kernel.events.vocabulary import RunStatus
+from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.runbook_fold import ABANDONED
@@ -43,7 +44,10 @@ LONGEST_REASON: Final = 1000
 
 
 class AbandonOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which run ends, why, and who says so."""
+    """Which run ends, why, and who says so.
+
+    adopt_unsealed: why a run that is not sealed is ended with a signing key
+    """
 
     run_id: str
     reason: str
@@ -51,6 +55,7 @@ class AbandonOptions(msgspec.Struct, frozen=True, kw_only=True):
     state_dir: str | None = None
     db: str | None = None
     dsn: str | None = None
+    adopt_unsealed: str | None = None
 
 
 class Abandoned(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +86,9 @@ async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = N
     database = ledger_for(found, environ)
     async with AsyncExitStack() as held:
         ledger = await _driven(held, options.run_id, database, environ)
-        record = await load_record(ledger, options.run_id, sealing_keys(environ))
+        why = options.adopt_unsealed
+        adopt = None if why is None else Adopt(options.actor or user_name(), why)
+        record = await load_record(ledger, options.run_id, sealing_keys(environ), adopt)
         state = record.state
         if record.report.completion is not None:
             # The process that ended it may have been killed before its tickets were closed.
@@ -195,9 +202,15 @@ class _Ending:
             record.answers,
             self._ledger,
             mirror=mirror,
+            opening=self._adopted(),
+            adopt=record.adopted is not None,
             key=key,
             has_secrets=has_secrets,
         )
+
+    def _adopted(self) -> list[Said]:
+        adopted = self._record.adopted
+        return [] if adopted is None else [Said(adopted, None, Principal("human", adopted.actor))]
 
     async def close(self, key: Any) -> None:
         """End the record after everything that is on it."""

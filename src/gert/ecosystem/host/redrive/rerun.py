@@ -15,7 +15,7 @@ from gert.ecosystem.host.config.supported import require_supported
 from gert.ecosystem.host.config.trace_keys import sealing_keys, signing_key
 from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.redrive.fork import Fork, StepPlace, fork_at
-from gert.ecosystem.host.redrive.record import Record, find_run, load_record, no_such_run
+from gert.ecosystem.host.redrive.record import Adopt, Record, find_run, load_record, no_such_run
 from gert.ecosystem.host.redrive.resume import changes
 from gert.ecosystem.host.redrive.verify_recorded import Rehearing
 from gert.ecosystem.host.run.console import Console
@@ -24,7 +24,7 @@ from gert.ecosystem.host.run.journal import Journal, Logged, now, read_answers
 from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import ApprovalMode, Executed, RunOptions
-from gert.ecosystem.host.run.prepare import Prepared
+from gert.ecosystem.host.run.prepare import Prepared, user_name
 from gert.ecosystem.host.run.rate_limit import count_recent
 from gert.ecosystem.host.run.session import Stage, conduct
 from gert.ecosystem.host.run.signals import Relay
@@ -35,6 +35,7 @@ from gert.errors import GertError, InDoubt, IntegrityError, UsageError
 from gert.kernel.engine.frame import Recent, Setup
 from gert.kernel.engine.inputs import Given, ResolvedInputs
 from gert.kernel.engine.requests import Ask, CallExtension, CallTool, Said
+from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import RunForked
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.ledger.record import Head, Lease
@@ -47,6 +48,7 @@ class RerunOptions(msgspec.Struct, frozen=True, kw_only=True):
     given: secret inputs that cannot be found again, and others as long as the way to the step stays the same
     allow_changed: the runbook, a tool or a policy was changed, and the new run goes by what is there now
     break_glass: the reason for overriding governance; that of the old run is not taken over
+    adopt_unsealed: why the answers of a run that is not sealed are taken into a sealed one
     """
 
     run_id: str
@@ -59,6 +61,7 @@ class RerunOptions(msgspec.Struct, frozen=True, kw_only=True):
     allow_changed: bool = False
     approvals: ApprovalMode | None = None
     break_glass: str | None = None
+    adopt_unsealed: str | None = None
     sync: bool = True
 
 
@@ -120,6 +123,7 @@ async def rerun(
             source_chain_hash=source.report.head,
             answered=len(fork.answers),
         )
+        adopted = source.adopted and msgspec.structs.replace(source.adopted, source_run_id=state.run_id)
         return await conduct(
             Stage(
                 options=run_options,
@@ -135,7 +139,7 @@ async def rerun(
                 relay=relay,
                 # What is taken over, is taken at the beginning: this run did not wait for it.
                 recorded=[_at_beginning(entry) for entry in fork.answers],
-                on_live=_say(journal, forked, setup.actor),
+                on_live=_say(journal, [each for each in (adopted, forked) if each is not None], setup.actor),
             )
         )
 
@@ -149,7 +153,9 @@ async def _source(options: RerunOptions, environ: Mapping[str, str]) -> Record:
         async with open_ledger(place.ledger, environ, read_only=True) as ledger:
             run_id = await find_run(ledger, options.run_id, place.name)
             _require_over(await ledger.head(run_id), await ledger.lease(run_id), place.words)
-            return await load_record(ledger, run_id, sealing_keys(environ))
+            why = options.adopt_unsealed
+            adopt = None if why is None else Adopt(options.actor or user_name(), why)
+            return await load_record(ledger, run_id, sealing_keys(environ), adopt)
     except GertError as problem:
         raise masked(place.ledger, problem) from None
 
@@ -239,8 +245,9 @@ def _without(counted: Recent | None, executed: Mapping[str, int]) -> Recent | No
     return Recent({target: count for target, count in left.items() if count > 0})
 
 
-def _say(journal: Journal, forked: RunForked, actor: str) -> Callable[[list[Ask[Any]]], None]:
+def _say(journal: Journal, opening: Iterable[Payload], actor: str) -> Callable[[list[Ask[Any]]], None]:
     def go_live(_: list[Ask[Any]]) -> None:
-        journal.say(Said(forked, None, Principal("human", actor)))
+        for payload in opening:
+            journal.say(Said(payload, None, Principal("human", actor)))
 
     return go_live

@@ -8,9 +8,9 @@ from gert.ecosystem.host.run.journal import Journal, Logged
 from gert.errors import IntegrityError, TraceError
 from gert.kernel.engine.requests import Said
 from gert.kernel.events.envelope import Envelope, decode
-from gert.kernel.events.runbook import RunComplete, RunForked, RunResumed, StepReconciled
+from gert.kernel.events.runbook import RunAdopted, RunComplete, RunForked, RunResumed, StepReconciled
 
-BETWEEN: Final = frozenset({RunResumed.type, RunForked.type, StepReconciled.type})
+BETWEEN: Final = frozenset({RunResumed.type, RunAdopted.type, RunForked.type, StepReconciled.type})
 """Events that the host writes about a run: the engine does not emit them again."""
 
 _SAME: Final = ("step_id", "status", "ticket_id", "approver", "approved", "outcome")
@@ -33,7 +33,7 @@ class ResumeJournal(Journal):
         answers: Sequence[bytes],
         *args: Any,
         loosely: bool = False,
-        opening: Said | None = None,
+        opening: Sequence[Said] = (),
         **options: Any,
     ) -> None:
         super().__init__(run_id, *args, **options)
@@ -113,11 +113,11 @@ class ResumeJournal(Journal):
         super().log(entry)
 
     def _open(self) -> None:
-        """Before the first new event comes the one that says who resumed the run."""
+        """Before the first new event come those that say who adopted and resumed the run."""
         self._is_new = True
-        opening, self._opening = self._opening, None
-        if opening is not None:
-            super().say(opening)
+        opening, self._opening = self._opening, ()
+        for said in opening:
+            super().say(said)
 
     def _again(self, said: Said) -> bytes | None:
         try:
