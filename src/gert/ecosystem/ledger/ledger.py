@@ -158,11 +158,6 @@ class SqlLedger(ABC):
         if pieces:
             await self._change(run_id, lambda _: transactions.write_output(run_id, pieces))
 
-    async def claim(self, key: str, limit: int, since: datetime, run_id: str) -> int | None:
-        """Count one more use of `key`; None where `limit` were counted since that time already."""
-        check_name("key", key)
-        return await self._change(run_id, lambda _: transactions.claim(self._terms, key, limit, since, run_id))
-
     # --- leases
 
     async def acquire(self, run_id: str, worker_id: str, ttl_seconds: float) -> Lease | None:
@@ -319,10 +314,10 @@ class SqlLedger(ABC):
         )
         return [TicketRow(*row) for row in await self._read(query, *values, heavy=True)]
 
-    async def called(self, since: datetime) -> list[tuple[str, int, int | None, str]]:
-        """The calls of runbook runs since a time: run, number, number of the end and target of each."""
-        rows = await self._read(sql.CALLED, format_timestamp(since), heavy=True)
-        return [(row[0], row[1], row[2], row[3]) for row in rows]
+    async def claimed(self, since: datetime) -> dict[str, int]:
+        """How many executions were counted since a time, by key."""
+        rows = await self._read(sql.CLAIMED, format_timestamp(since), heavy=True)
+        return {row[0]: int(row[1]) for row in rows}
 
     async def holders(self, tenant: str, name: str, semantic_key: str) -> list[Call]:
         """The calls with a semantic key: first those that hold it, then those that had it, each the newest first."""

@@ -127,16 +127,25 @@ AnyAnswer: TypeAlias = ToolAnswer | EvidenceAnswer | TicketAnswer | ApprovalAnsw
 # --- questions
 
 
+class Execution(msgspec.Struct, frozen=True):
+    """What a call counts as for `max_per_hour`, and the limit that applies to it."""
+
+    target: str
+    max_per_hour: int | None = None
+
+
 class Ask(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """A question to the world; T is the type of its answer.
 
     timeout: seconds after which the driver stops waiting
+    counts: what it counts as for `max_per_hour`; None where it executes nothing
     """
 
     key: str
     path: str
     step_id: str
     timeout: float | None = None
+    counts: Execution | None = None
 
 
 class CallTool(Ask[ToolAnswer], frozen=True, kw_only=True):

@@ -74,10 +74,6 @@ class Ledger(Protocol):
         """Keep what running steps print, for others to watch: of each the last `MAX_OUTPUT` characters or more."""
         ...
 
-    async def claim(self, key: str, limit: int, since: datetime, run_id: str) -> int | None:
-        """Count one more use of `key`; None where `limit` were counted since that time already."""
-        ...
-
     # --- leases
 
     async def acquire(self, run_id: str, worker_id: str, ttl_seconds: float) -> Lease | None:
@@ -178,8 +174,8 @@ class Ledger(Protocol):
         """Tickets by status, run or beginning of their id, the oldest first."""
         ...
 
-    async def called(self, since: datetime) -> list[tuple[str, int, int | None, str]]:
-        """The calls of runbook runs since a time: run, number, number of the end and target of each."""
+    async def claimed(self, since: datetime) -> dict[str, int]:
+        """How many executions were counted since a time, by key."""
         ...
 
     async def holders(self, tenant: str, name: str, semantic_key: str) -> list[Call]:

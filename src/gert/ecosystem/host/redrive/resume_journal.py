@@ -1,7 +1,7 @@
 """The journal of a run that is driven again: it compares what is emitted with the record, and appends what is new."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from gert.ecosystem.host.run.journal import Journal, Logged
@@ -9,6 +9,7 @@ from gert.errors import IntegrityError, TraceError
 from gert.kernel.engine.requests import Said
 from gert.kernel.events.envelope import Envelope, decode
 from gert.kernel.events.runbook import RunAdopted, RunComplete, RunForked, RunResumed, StepReconciled
+from gert.kernel.ledger.record import Claim
 
 BETWEEN: Final = frozenset({RunResumed.type, RunAdopted.type, RunForked.type, StepReconciled.type})
 """Events that the host writes about a run: the engine does not emit them again."""
@@ -75,10 +76,9 @@ class ResumeJournal(Journal):
             self._take()
         self._is_live = self._is_new = True
 
-    async def settle(self) -> None:
+    async def settle(self, claims: Sequence[Claim] = ()) -> Mapping[str, int]:
         """Make everything durable that is new, once the run may go on."""
-        if self._is_live:
-            await super().settle()
+        return await super().settle(claims) if self._is_live else {}
 
     def say(self, said: Said) -> None:
         """Compare an event with the record, or append it."""

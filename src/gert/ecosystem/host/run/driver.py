@@ -8,7 +8,7 @@ order, the driver writes the same events again.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar, cast
@@ -22,8 +22,19 @@ from gert.ecosystem.host.run.lanes import Lane, Lanes
 from gert.ecosystem.host.run.worlds import Detached, World, mishap
 from gert.errors import IntegrityError, TraceError
 from gert.kernel.engine.clock import written
-from gert.kernel.engine.requests import ANSWERS, AnyAnswer, Ask, PauseAnswer, RunLanes, Said, Steps, answer_with
+from gert.kernel.engine.policy_gate import exceeded
+from gert.kernel.engine.requests import (
+    ANSWERS,
+    AnyAnswer,
+    Ask,
+    PauseAnswer,
+    RunLanes,
+    Said,
+    Steps,
+    answer_with,
+)
 from gert.kernel.events.runbook import Failure, FinallyStart, RunCancelled
+from gert.kernel.ledger.record import Claim
 
 T = TypeVar("T")
 
@@ -57,8 +68,8 @@ class Writes(Protocol):
     def log(self, entry: Logged) -> None:
         """Keep an answer."""
 
-    async def settle(self) -> None:
-        """Make everything durable that was said and answered."""
+    async def settle(self, claims: Sequence[Claim] = ()) -> Mapping[str, int]:
+        """Make everything durable that was said and answered; the requests whose claims were refused."""
 
 
 class Suspended(Exception):
@@ -76,6 +87,7 @@ class Driver:
     on_recorded: hears each of them with its question before the run does; what it raises stops the run
     on_live: called once when those are used up, with the questions that had been put before and have no answer
     clock: says when an answer is taken; without one, time passes only as answers say they took
+    claim_of: the execution that a request counts as; one that exceeds a limit is denied and not made
     """
 
     def __init__(
@@ -88,7 +100,9 @@ class Driver:
         on_recorded: Callable[[Ask[Any], AnyAnswer], object] | None = None,
         on_live: Callable[[list[Ask[Any]]], object] | None = None,
         clock: RunClock | None = None,
+        claim_of: Callable[[Ask[Any]], Claim | None] = lambda _: None,
     ) -> None:
+        self._claim_of = claim_of
         self._world = world
         self._journal = journal
         self._lanes = Lanes(max_parallel)
@@ -318,11 +332,16 @@ class Driver:
     # --- questions
 
     async def _ask(self) -> None:
-        """Put the questions that wait, once everything said before them is durable."""
-        await self._journal.settle()
-        self._put()
+        """Put the questions that wait, once everything said before them is durable and their executions are claimed."""
+        self._put(await self._journal.settle(self._claims()))
 
-    def _put(self) -> None:
+    def _claims(self) -> list[Claim]:
+        """The claims of the requests that the world would be asked; none where the run is being cancelled."""
+        if self._reason is not None or self._wish is not None:
+            return []
+        return [claim for _, ask in self._asked if (claim := self._claim_of(ask)) is not None]
+
+    def _put(self, refused: Mapping[str, int]) -> None:
         asked, self._asked = self._asked, []
         self._open += len(asked)
         for lane, ask in asked:
@@ -331,6 +350,11 @@ class Driver:
                 # What the operator has settled is settled, whoever stops the run.
                 settled = self._world.immediate(ask)
                 self._arrive(lane, ask, settled or answer_with(ask, Failure("cancelled", reason)))
+                continue
+            if ask.counts is not None and ask.key in refused:
+                # A call that the operator has reconciled is not made, so no limit applies to it.
+                settled = self._world.immediate(ask)
+                self._arrive(lane, ask, settled or answer_with(ask, exceeded(ask.counts, refused[ask.key])))
                 continue
             self._unanswered[ask.key] = time.monotonic()
             task = asyncio.create_task(self._answer(lane, ask))

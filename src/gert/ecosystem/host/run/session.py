@@ -17,6 +17,7 @@ from gert.ecosystem.host.run.driver import Driver, Suspended
 from gert.ecosystem.host.run.journal import Journal, Logged
 from gert.ecosystem.host.run.options import Executed, Pending, Recorded, RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
+from gert.ecosystem.host.run.rate_limit import claims_for
 from gert.ecosystem.host.run.signals import TIMEOUT, Relay, interruptible, limited, relayed
 from gert.ecosystem.host.run.worlds import World
 from gert.kernel.engine.frame import Setup
@@ -118,6 +119,7 @@ async def _conduct(stage: Stage, relay: Relay) -> Executed:
             on_live=gate.open if stage.on_live is not None else None,
             # In a replay and in a dry run nothing is waited for: time passes as the answers say.
             clock=stage.clock or RunClock() if stage.setup.mode in ("real", "probe") else None,
+            claim_of=claims_for(stage.setup.program) if stage.setup.mode == "real" else lambda _: None,
         )
         gate.driver = driver
         steps = run(stage.setup)
