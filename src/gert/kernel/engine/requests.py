@@ -46,7 +46,7 @@ class ToolAnswer(Answer, frozen=True, kw_only=True, tag="tool"):
     """What a tool or an extension gave.
 
     outputs: what was extracted, of the declared types where they fit; what is not declared is still in it
-    stdout, stderr: the last part of what it printed
+    stdout, stderr: what it printed; the middle of more than 1 MiB is left out
     again: the outputs of a second execution with equal inputs, where there was one
     principal: who an extension says acted
     reconciled: the operator says that it succeeded, and which outputs it gave

@@ -20,6 +20,7 @@ from gert.ecosystem.host.run.gc_tuning import settled_heap
 from gert.ecosystem.host.run.journal import Logged
 from gert.ecosystem.host.run.lanes import Lane, Lanes
 from gert.ecosystem.host.run.worlds import Detached, World, mishap
+from gert.ecosystem.tools.outputs import Interrupted
 from gert.errors import IntegrityError, TraceError
 from gert.kernel.engine.clock import written
 from gert.kernel.engine.policy_gate import exceeded
@@ -375,11 +376,17 @@ class Driver:
         start = time.monotonic()
         limit: asyncio.Timeout | None = None
         try:
-            if ask.timeout is None:
-                answer = await self._world.answer(ask)
-            else:
-                async with asyncio.timeout(ask.timeout) as limit:
+            async with asyncio.timeout(ask.timeout) as limit:
+                try:
                     answer = await self._world.answer(ask)
+                except Interrupted as cut:
+                    reason = self._reason or self._wish
+                    if limit.expired():
+                        answer = msgspec.structs.replace(cut.answer, failure=_timed_out(ask))
+                    elif reason is not None:
+                        answer = msgspec.structs.replace(cut.answer, failure=Failure("cancelled", reason))
+                    else:
+                        raise
         except Detached:
             reason = self._reason or self._wish
             if reason is None:
@@ -391,7 +398,7 @@ class Driver:
             answer = answer_with(ask, Failure("cancelled", reason))
         except TimeoutError as error:
             if limit is not None and limit.expired():
-                answer = answer_with(ask, Failure("timeout", f"no answer within {written(ask.timeout or 0.0)}"))
+                answer = answer_with(ask, _timed_out(ask))
             else:
                 answer = answer_with(
                     ask, Failure("transport", f"the world gave up: {str(error) or 'it took too long'}")
@@ -405,6 +412,10 @@ class Driver:
         self._unanswered.pop(ask.key, None)
         self._arrivals.append((lane, Logged(ask.key, answer)))
         self._arrived.set()
+
+
+def _timed_out(ask: Ask[Any]) -> Failure:
+    return Failure("timeout", f"no answer within {written(ask.timeout or 0.0)}")
 
 
 def _lasting(answer: AnyAnswer, start: float) -> AnyAnswer:
