@@ -17,7 +17,7 @@ from gert.errors import RunError, TraceError
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.ledger.append_rules import check_follows, rival, settled
-from gert.kernel.ledger.leases import IsGone, acquired, check_fence, released, renewed
+from gert.kernel.ledger.leases import IsRunning, acquired, check_fence, released, renewed
 from gert.kernel.ledger.record import (
     LIMIT_WINDOW,
     MAX_OUTPUT,
@@ -237,16 +237,16 @@ def _put(before: Head, batch: Batch, calls: Sequence[Call], ends: Sequence[CallE
 # --- leases
 
 
-def acquire(terms: Terms, wanted: Lease, is_gone: IsGone) -> Transaction[Lease | None]:
+def acquire(terms: Terms, wanted: Lease, is_running: IsRunning) -> Transaction[Lease | None]:
     """Take or renew a lease."""
     _, lease, now = yield from _lock(wanted.run_id, terms.dialect, terms.clock)
-    return (yield from _set(acquired(lease, wanted, now, is_gone)))
+    return (yield from _set(acquired(lease, wanted, now, is_running)))
 
 
-def renew(terms: Terms, run_id: str, worker_id: str, seconds: float) -> Transaction[Lease | None]:
-    """Extend a lease."""
+def renew(terms: Terms, run_id: str, worker_id: str, seconds: float, fence: int | None) -> Transaction[Lease | None]:
+    """Extend a lease; one that ran out only under its token `fence`."""
     _, lease, now = yield from _lock(run_id, terms.dialect, terms.clock)
-    return (yield from _set(renewed(lease, worker_id, seconds, now)))
+    return (yield from _set(renewed(lease, worker_id, seconds, now, fence)))
 
 
 def release(terms: Terms, run_id: str, worker_id: str, fence: int | None) -> Transaction[bool]:

@@ -80,8 +80,11 @@ class Ledger(Protocol):
         """Take the lease of a run, or renew it; None where another worker holds it."""
         ...
 
-    async def renew(self, run_id: str, worker_id: str, ttl_seconds: float) -> Lease | None:
-        """Extend a lease that is still held; None where it is not."""
+    async def renew(self, run_id: str, worker_id: str, ttl_seconds: float, *, late: bool = False) -> Lease | None:
+        """Extend a lease that is still held; None where it is not.
+
+        late: extend also one that was acquired here and ran out, where no other worker took it since
+        """
         ...
 
     async def release(self, run_id: str, worker_id: str) -> bool:

@@ -278,6 +278,7 @@ class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
     """The process that holds a lease, so that another process of the same host can tell whether it is gone.
 
     boot, namespace, started: what tells a process from another one that has the same number later
+    file: the file of the ledger, where it is one, so that a copy of it is told from the original
     """
 
     host: str
@@ -285,6 +286,7 @@ class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
     namespace: str
     pid: int
     started: str
+    file: str = ""
 
 
 class Lease(msgspec.Struct, frozen=True):
