@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 from tests.attacks.attack import Attack, table
-from tests.ecosystem.surfaces.cli.workbench import ALLOW, Project, note, of_type
+from tests.ecosystem.surfaces.cli.workbench import ALLOW, Project, call, completed, finish, note, of_type, until
 
 EVERYTHING = "limits count what is executed, retries and loop items included"
+
+
+CLAIMED = "an execution is claimed in the ledger by the append that announces it"
 
 
 def limited(**limits: int) -> dict[str, Any]:
@@ -111,7 +114,39 @@ def retried_in_a_rerun(project: Project) -> str:
     return str(ran.said["failure"]["message"])
 
 
+def overtaken(project: Project) -> str:
+    """A run counts the executions of others when it begins, and waits; another run then takes the last one."""
+    go = project.root / "go"
+    failing(project, "")
+    project.script("hold", f": > {project.root}/up; while [ ! -e {go} ]; do sleep 0.02; done")
+    steps = [call("wait", "hold"), note("late", tool="restart", retry={"max": 3}, continue_on_fail=True)]
+    project.runbook(*steps, tools=["hold", "restart"], governance=limited(max_per_hour=1))
+    project.runbook(note("soon", tool="restart"), name="soon", tools=["restart"], governance=limited(max_per_hour=1))
+    waiting = project.start("--json")
+    until((project.root / "up").exists)
+    project.exec("soon.yaml").ended(0)
+    go.touch()
+    ended = finish(waiting).ended(3)
+    assert project.noted() == ["soon"]
+    (run,) = [each for each in project.runs() if of_type(each.events(), "run_start")[0]["data"]["runbook"] == "book"]
+    assert completed(run.events(), "late")["status"] == "skipped"
+    project.verifies(run)
+    return str(ended.said["failure"]["message"])
+
+
+def at_once(project: Project) -> str:
+    """Eight runs begin together and want the last two executions."""
+    failing(project, "")
+    project.runbook(note("go", tool="restart"), tools=["restart"], governance=limited(max_per_hour=2))
+    ended = [finish(process) for process in [project.start("--json") for _ in range(8)]]
+    assert sorted(each.code for each in ended) == [0, 0, 3, 3, 3, 3, 3, 3], [each.err for each in ended]
+    assert len(project.noted()) == 2
+    return str(next(each for each in ended if each.code).said["failure"]["message"])
+
+
 ATTACKS = [
+    Attack("another run takes the last execution", CLAIMED, overtaken, "at most 1 executions"),
+    Attack("eight runs want the last two executions", CLAIMED, at_once, "at most 2 executions"),
     Attack("two items with nine retries each", EVERYTHING, retried_items, "at most 2 targets, found 3"),
     Attack("an action that retries by itself", EVERYTHING, retried_by_the_action, "at most 3 targets, found 4"),
     Attack("retries of items that run at once", EVERYTHING, retried_at_once, "at most 5 targets"),
@@ -143,3 +178,26 @@ def test_a_limit_can_be_overridden_in_an_emergency_where_its_rule_says_so(projec
     project.runbook(note("go", tool="restart", retry={"max": 3}), tools=["restart"], governance={"rules": [rule]})
     project.exec("--break-glass", "the pager does not stop").ended(3)
     assert len(project.noted()) == 4
+
+
+def test_a_call_that_was_interrupted_is_counted_once(project: Project) -> None:
+    """The resume makes the call again under the claim of the first attempt."""
+    killed = project.root / "killed"
+    failing(project, f"if ! test -e {killed}; then touch {killed}; kill -9 $PPID; fi")
+    project.runbook(note("go", tool="restart"), tools=["restart"], governance=limited(max_per_hour=1))
+    project.exec()
+    project.gert("resume", "--run", project.run().id).ended(0)
+    assert project.noted() == ["go", "go"]
+    project.exec().ended(3)
+    assert project.noted() == ["go", "go"]
+
+
+def test_a_tool_is_counted_under_its_own_name(project: Project) -> None:
+    """Another spelling of its file is the same tool."""
+    failing(project, "")
+    project.runbook(note("go", tool="restart"), tools=["restart"], governance=limited(max_per_hour=1))
+    project.exec().ended(0)
+    path = "tools/restart.tool.yaml"
+    project.runbook(note("go", tool=path), tools=[path], governance=limited(max_per_hour=1))
+    project.exec().ended(3)
+    assert project.noted() == ["go"]

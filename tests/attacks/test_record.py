@@ -2,8 +2,10 @@
 
 import json
 import signal
+import sqlite3
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -168,6 +170,62 @@ def not_taken_over(project: Project) -> str:
     return project.gert("run", "status", project.run().id).ended(0).out
 
 
+def copied(project: Project) -> str:
+    """The lease in a copy of the ledger runs out, since the driver renews that of the original."""
+    process = held(project)
+    try:
+        run, copy = project.run(), project.root / "copy.db"
+        with closing(sqlite3.connect(run.ledger)) as source, closing(sqlite3.connect(copy)) as target:
+            source.backup(target)
+            target.execute("UPDATE runs SET lease_expires = '2001-01-01T00:00:00.000000Z'")
+            target.commit()
+        said = project.gert("resume", "--run", run.id, "--db", copy, "--allow-running")
+        assert said.code not in (0, 3), said
+        assert project.noted() == []
+    finally:
+        (project.root / "go").touch()
+        finish(process).ended(0)
+    assert project.noted() == ["last"]
+    return said.err
+
+
+def exchanged(project: Project) -> str:
+    """The ledger is renamed, and a copy put in its place: the driver stops, and one resume goes on."""
+    process = held(project)
+    run = project.run()
+    away = run.ledger.with_name("away.db")
+    with closing(sqlite3.connect(run.ledger)) as source, closing(sqlite3.connect(away)) as target:
+        source.backup(target)
+    away.replace(run.ledger)
+    (project.root / "go").touch()
+    ran = finish(process)
+    assert ran.code not in (0, 3), ran
+    assert project.noted() == []
+    project.gert("resume", "--run", run.id).ended(0)
+    assert project.noted() == ["last"]
+    return ran.err
+
+
+def resumed_at_once(project: Project) -> str:
+    """Eight processes resume one killed run: one drives it."""
+    run = killed(project)
+    processes = [
+        subprocess.Popen(
+            [*GERT, "resume", "--run", run.id, "--quiet"],
+            cwd=project.root,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for _ in range(8)
+    ]
+    ended = [finish(process) for process in processes]
+    assert [each.code for each in ended].count(0) == 1, ended
+    assert project.noted() == ["one", "two", "three", "three", "four"]
+    project.verifies()
+    return "".join(each.err for each in ended)
+
+
 NAMED = "names answers that are not the stored ones"
 ATTACKS = [
     Attack("an answer is edited", IN_CHAIN, changed(edit_answer), NAMED),
@@ -221,6 +279,9 @@ ATTACKS = [
     ),
     Attack("a second process resumes a run that is driven", ONE_DRIVER, second_driver, "driven by another process"),
     Attack("a frozen driver goes on when its run was taken over", ONE_DRIVER, taken_over, "has taken over run"),
+    Attack("a copy of the ledger is driven beside the original", ONE_DRIVER, copied, "driven by another process"),
+    Attack("the ledger is exchanged for a copy while it is driven", ONE_DRIVER, exchanged, "removed or exchanged"),
+    Attack("eight processes resume one run", ONE_DRIVER, resumed_at_once, "run `"),
     Attack("a lease that ran out stops a driver that was only frozen", ONE_DRIVER, not_taken_over, "completed"),
 ]
 

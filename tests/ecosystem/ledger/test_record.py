@@ -1,6 +1,7 @@
 """What every ledger promises beside events: answers, documents, tickets, messages, output and claims."""
 
 import asyncio
+from collections.abc import Mapping
 from datetime import timedelta
 
 import pytest
@@ -27,7 +28,7 @@ from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import ApprovalResolved, ApprovalSubmitted, RunComplete, StepComplete, StepStart
 from gert.kernel.ledger.append_rules import MAX_ANSWER_BYTES
 from gert.kernel.ledger.port import Ledger
-from gert.kernel.ledger.record import Output, Written
+from gert.kernel.ledger.record import Batch, Claim, Output, Written
 
 shared = pytest.mark.parametrize("kind", sampled(SHARED, ["sqlite", "postgres"]))
 CALLS = StepStart(step_id="pay", step_type="tool", tool="bank", action="pay")
@@ -209,23 +210,39 @@ class TestOutput:
 
 
 class TestClaims:
-    @in_loop
-    async def test_are_counted_since_a_moment(self, kind: str, place: str) -> None:
-        clock = Clock()
-        async with LEDGERS[kind](place, clock=clock) as ledger:
-            for used in (1, 2):
-                assert await ledger.claim("deploys", 2, NOON - timedelta(hours=1), RUN) == used
-            assert await ledger.claim("deploys", 2, NOON - timedelta(hours=1), RUN) is None
-            assert await ledger.claim("others", 2, NOON - timedelta(hours=1), RUN) == 1
-            clock.passes(3600)
-            assert await ledger.claim("deploys", 2, NOON + timedelta(seconds=1), RUN) == 1
+    @staticmethod
+    async def claim(ledger: Ledger, *claims: Claim, run_id: str = RUN) -> Mapping[str, int]:
+        found = await ledger.append(run_id, lambda head, _: Batch(head, (), claims=claims))
+        assert isinstance(found, Written)
+        return found.refused
 
     @in_loop
-    async def test_of_many_at_once_as_many_as_the_limit_succeed(self, kind: str, place: str) -> None:
+    async def test_are_counted_for_an_hour(self, kind: str, place: str) -> None:
+        clock = Clock()
+        async with LEDGERS[kind](place, clock=clock) as ledger:
+            both = (Claim("deploys", "one", 2), Claim("deploys", "two", 2))
+            assert await self.claim(ledger, *both) == {}
+            assert await self.claim(ledger, Claim("deploys", "three", 2), Claim("others", "four", 2)) == {"three": 2}
+            assert await ledger.claimed(NOON - timedelta(hours=1)) == {"deploys": 2, "others": 1}
+            assert await self.claim(ledger, Claim("deploys", "one", 2)) == {}, "the same request is counted once"
+            assert await self.claim(ledger, Claim("deploys", "five")) == {}
+            assert await self.claim(ledger, Claim("deploys", "one", 2), run_id="other") == {"one": 3}
+            clock.passes(3601)
+            assert await self.claim(ledger, Claim("deploys", "six", 1)) == {}
+            assert await ledger.claimed(clock() - timedelta(hours=1)) == {"deploys": 1}
+
+    @in_loop
+    async def test_one_batch_does_not_exceed_a_limit(self, kind: str, place: str) -> None:
         async with LEDGERS[kind](place) as ledger:
-            since = ledger.now() - timedelta(hours=1)
-            used = await asyncio.gather(*(ledger.claim("k", 5, since, f"run-{n}") for n in range(20)))
-            assert sorted(each for each in used if each is not None) == [1, 2, 3, 4, 5]
+            claims = [Claim("k", f"r{n}", 3) for n in range(5)]
+            assert await self.claim(ledger, *claims) == {"r3": 3, "r4": 3}
+
+    @shared
+    @in_loop
+    async def test_of_many_at_once_as_many_as_the_limit_succeed(self, kind: str, place: str) -> None:
+        async with LEDGERS[kind](place) as ledger, LEDGERS[kind](place) as other:
+            asked = (self.claim((ledger, other)[n % 2], Claim("k", "r", 5), run_id=f"run-{n}") for n in range(20))
+            assert sum(not refused for refused in await asyncio.gather(*asked)) == 5
 
 
 @in_loop

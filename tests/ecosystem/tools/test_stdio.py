@@ -15,7 +15,7 @@ import pytest
 from tests.ecosystem.process.calls import PYTHON, SH, call, failed, finished, run, stdio, tool_of
 
 from gert.ecosystem.process import descriptors
-from gert.ecosystem.tools.outputs import TAIL
+from gert.ecosystem.process.capture import KEPT_IN_LOG
 from gert.kernel.engine.requests import ToolAnswer
 
 TEXT = {"it": {"from": "stdout", "trim": False}}
@@ -112,18 +112,32 @@ def test_running_out_of_descriptors_is_a_failure(monkeypatch: pytest.MonkeyPatch
     ("code", "text"),
     [
         pytest.param("os.write(1, 'é日本🦀'.encode())", "é日本🦀", id="any script"),
-        pytest.param("os.write(1, b'a\\xff\\xfeb')", "a��b", id="what is not UTF-8"),
-        pytest.param("os.write(1, b'a\\xe6\\x97')", "a�", id="half a character at the end"),
         pytest.param("os.write(1, b'\\xe6'); time.sleep(.02); os.write(1, b'\\x97\\xa5')", "日", id="one in two parts"),
         pytest.param("os.write(1, b'a\\0b\\r\\n')", "a\0b\r\n", id="NUL and carriage return stay"),
         pytest.param("os.write(1, '\\ufdd0token\\ufdd1'.encode())", "�token�", id="nobody can print a reference"),
-        pytest.param("os.write(1, b'\\xed\\xa0\\x80')", "���", id="an encoded surrogate"),
     ],
 )
 def test_what_is_printed_becomes_text(code: str, text: str) -> None:
     answer = run([*PYTHON, f"import os, time; {code}"], extract=TEXT)
     assert answer.outputs == {"it": text}
     assert answer.stdout == text
+
+
+@pytest.mark.parametrize(
+    ("printed", "text", "logged"),
+    [
+        pytest.param(r"a\xff\xfeb", "a��b", r"a\xff\xfeb", id="two bad bytes"),
+        pytest.param(r"a\xe6\x97", "a�", r"a\xe6\x97", id="half a character at the end"),
+        pytest.param(r"\xed\xa0\x80", "���", r"\xed\xa0\x80", id="an encoded surrogate"),
+        pytest.param(r"\xe6\x97\xe6\x97\xa5", "�日", r"\xe6\x97日", id="half a character before a whole one"),
+    ],
+)
+def test_bytes_that_are_not_utf_8_are_extracted_as_u_fffd_and_logged_as_they_are(
+    printed: str, text: str, logged: str
+) -> None:
+    answer = run([*PYTHON, f"import os; os.write(1, b'{printed}')"], extract=TEXT)
+    assert answer.outputs == {"it": text}
+    assert answer.stdout == logged
 
 
 def test_a_reference_spelled_in_json_is_not_one_either() -> None:
@@ -139,12 +153,21 @@ def test_a_nesting_bomb_is_a_failure() -> None:
     failed(run([*PYTHON, "print('[' * 3_000_000)"], extract=JSON), "extraction", "nested too deeply")
 
 
-def test_an_answer_holds_only_the_last_part() -> None:
-    answer = run([*PYTHON, "import sys; print('é' * 20_000 + 'end'); print('x' * 50_000 + 'end', file=sys.stderr)"])
-    for text in (answer.stdout, answer.stderr):
-        assert len(text.encode()) <= TAIL
-        assert len(text.encode()) > TAIL - 4
-        assert text.endswith("end\n")
+def test_an_answer_holds_everything_up_to_a_bound() -> None:
+    answer = run([*PYTHON, f"import sys; print('é' * 20_000); print('x' * {KEPT_IN_LOG - 1}, file=sys.stderr)"])
+    assert answer.stdout == "é" * 20_000 + "\n"
+    assert answer.stderr == "x" * (KEPT_IN_LOG - 1) + "\n"
+
+
+@pytest.mark.parametrize("limit", [3 * KEPT_IN_LOG, KEPT_IN_LOG // 4], ids=["below the limit", "above the limit"])
+def test_of_a_long_output_the_first_and_the_last_part_are_kept(limit: int) -> None:
+    code = f"import sys; sys.stdout.write('begin' + 'é' * {KEPT_IN_LOG // 2} + 'x' * 1000 + 'end'); sys.exit(3)"
+    answer = run([*PYTHON, code], limit=limit)
+    first, _, last = answer.stdout.partition("\n[1008 bytes were left out]\n")
+    assert first.startswith("beginé")
+    assert last.endswith("xend")
+    assert len(answer.stdout.encode()) < KEPT_IN_LOG + 100
+    assert answer.exit_code == 3
 
 
 # --- limits
@@ -159,7 +182,8 @@ def test_output_beyond_the_limit_is_dropped_and_the_process_is_not_held_up() -> 
     assert text.endswith("x\n[output was longer than 10 MiB; the rest was dropped]\n")
     assert text.startswith("x" * 10 * 1024 * 1024)
     assert len(text) < 10 * 1024 * 1024 + 100
-    assert answer.stdout.endswith("the rest was dropped]\n")
+    assert answer.stdout.endswith("x")
+    assert "bytes were left out]" in answer.stdout
 
 
 @pytest.mark.parametrize(

@@ -26,15 +26,20 @@ def _process(pid: int) -> Holder | None:
     return Holder(socket.gethostname(), boot, _namespace(), pid, started)
 
 
-def is_gone(holder: Holder) -> bool:
-    """Whether a process of this host has ended; False where that cannot be known.
+def is_running(holder: Holder) -> bool | None:
+    """Whether a process of this host is running; None where that cannot be known.
 
     Another boot may be another machine of the same name, so the lease of a process from before a restart runs out.
     """
     here = this_process()
     if here is None or (holder.host, holder.boot, holder.namespace) != (here.host, here.boot, here.namespace):
-        return False
-    return _started(holder.pid) != holder.started
+        return None
+    return _started(holder.pid) == holder.started
+
+
+def is_gone(holder: Holder) -> bool:
+    """Whether a process of this host is known to have ended."""
+    return is_running(holder) is False
 
 
 def _started(pid: int) -> str | None:

@@ -11,8 +11,10 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+import msgspec
+
 from gert.ecosystem.ledger import sql, transactions
-from gert.ecosystem.ledger.holder import is_gone, this_process
+from gert.ecosystem.ledger.holder import is_running, this_process
 from gert.ecosystem.ledger.ids import new_id, stamps_of, utc_now
 from gert.ecosystem.ledger.rows import head_of, lease_of
 from gert.ecosystem.ledger.transactions import Dialect, Terms, Transaction
@@ -110,6 +112,10 @@ class SqlLedger(ABC):
     async def _close(self) -> None:
         """Finish what was begun, then let go."""
 
+    def _file_id(self) -> str:
+        """What tells the file of this ledger from a copy of it; empty where it is not a file."""
+        return ""
+
     def _listen(self) -> None:  # noqa: B027 - a backend that only looks need not listen
         """Begin to hear of what other processes write."""
 
@@ -158,26 +164,26 @@ class SqlLedger(ABC):
         if pieces:
             await self._change(run_id, lambda _: transactions.write_output(run_id, pieces))
 
-    async def claim(self, key: str, limit: int, since: datetime, run_id: str) -> int | None:
-        """Count one more use of `key`; None where `limit` were counted since that time already."""
-        check_name("key", key)
-        return await self._change(run_id, lambda _: transactions.claim(self._terms, key, limit, since, run_id))
-
     # --- leases
 
     async def acquire(self, run_id: str, worker_id: str, ttl_seconds: float) -> Lease | None:
         """Take the lease of a run, or renew it; None where another worker holds it."""
         check_run_id(run_id)
-        wanted = Lease(run_id, worker_id, 0, NEVER, ttl_seconds, this_process())
-        lease = await self._change(run_id, lambda _: transactions.acquire(self._terms, wanted, is_gone))
+        process = this_process()
+        holder = None if process is None else msgspec.structs.replace(process, file=self._file_id())
+        wanted = Lease(run_id, worker_id, 0, NEVER, ttl_seconds, holder)
+        lease = await self._change(run_id, lambda _: transactions.acquire(self._terms, wanted, is_running))
         if lease is not None:
             self._fences[run_id] = lease.token
         return lease
 
-    async def renew(self, run_id: str, worker_id: str, ttl_seconds: float) -> Lease | None:
-        """Extend a lease that is still held; None where it is not."""
+    async def renew(self, run_id: str, worker_id: str, ttl_seconds: float, *, late: bool = False) -> Lease | None:
+        """Extend a lease that is still held, or that ran out and no other worker took; None where it is not."""
         check_run_id(run_id)
-        return await self._change(run_id, lambda _: transactions.renew(self._terms, run_id, worker_id, ttl_seconds))
+        fence = self._fences.get(run_id) if late else None
+        return await self._change(
+            run_id, lambda _: transactions.renew(self._terms, run_id, worker_id, ttl_seconds, fence)
+        )
 
     async def release(self, run_id: str, worker_id: str) -> bool:
         """Give a lease back; False where it was not held."""
@@ -319,10 +325,10 @@ class SqlLedger(ABC):
         )
         return [TicketRow(*row) for row in await self._read(query, *values, heavy=True)]
 
-    async def called(self, since: datetime) -> list[tuple[str, int, int | None, str]]:
-        """The calls of runbook runs since a time: run, number, number of the end and target of each."""
-        rows = await self._read(sql.CALLED, format_timestamp(since), heavy=True)
-        return [(row[0], row[1], row[2], row[3]) for row in rows]
+    async def claimed(self, since: datetime) -> dict[str, int]:
+        """How many executions were counted since a time, by key."""
+        rows = await self._read(sql.CLAIMED, format_timestamp(since), heavy=True)
+        return {row[0]: int(row[1]) for row in rows}
 
     async def holders(self, tenant: str, name: str, semantic_key: str) -> list[Call]:
         """The calls with a semantic key: first those that hold it, then those that had it, each the newest first."""

@@ -14,7 +14,7 @@ from gert.kernel.ledger.record import MOST_CALLS
 
 Backend = Literal["sqlite", "postgres"]
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 
 _TYPES: Final[Mapping[Backend, Mapping[str, str]]] = {
     "sqlite": {"bytes": "BLOB", "number": "INTEGER", "serial": "INTEGER PRIMARY KEY AUTOINCREMENT", "real": "REAL"},
@@ -70,7 +70,11 @@ _TABLES: Final = {
     "output": """CREATE TABLE output (
         id {serial}, run_id TEXT{c} NOT NULL, key TEXT{c} NOT NULL, stream TEXT NOT NULL, text TEXT NOT NULL
     )""",
-    "claims": "CREATE TABLE claims (id {serial}, key TEXT{c} NOT NULL, at TEXT{c} NOT NULL, run_id TEXT{c} NOT NULL)",
+    # What limits count. A request is found by its digest: its key may be too long for an index.
+    "claims": """CREATE TABLE claims (
+        run_id TEXT{c} NOT NULL, request TEXT{c} NOT NULL, key TEXT{c} NOT NULL, at TEXT{c} NOT NULL,
+        PRIMARY KEY (run_id, request)
+    ){keyed}""",
 }
 
 _INDEXES: Final = (
@@ -182,8 +186,12 @@ TRIM_OUTPUT: Final = (
     " AS sizes WHERE later >= $3)"
 )
 COUNT_CLAIMS: Final = "SELECT count(*) FROM claims WHERE key = $1 AND at >= $2"
-ADD_CLAIM: Final = "INSERT INTO claims (key, at, run_id) VALUES ($1, $2, $3)"
-PRUNE_CLAIMS: Final = "DELETE FROM claims WHERE key = $1 AND at < $2"
+CLAIM_OF: Final = "SELECT 1 FROM claims WHERE run_id = $1 AND request = $2 AND at >= $3"
+CLAIMED: Final = "SELECT key, count(*) FROM claims WHERE at >= $1 GROUP BY key"
+ADD_CLAIM: Final = (
+    "INSERT INTO claims (run_id, request, key, at) VALUES ($1, $2, $3, $4)"
+    " ON CONFLICT (run_id, request) DO UPDATE SET at = excluded.at"
+)
 
 # --- reading
 
@@ -193,10 +201,6 @@ EVENTS: Final = (
     "SELECT seq, type, timestamp, summary_type, line FROM events WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3"
 )
 ANSWERS: Final = "SELECT n, line FROM answers WHERE run_id = $1 AND n > $2 ORDER BY n LIMIT $3"
-CALLED: Final = (
-    "SELECT run_id, seq, done_seq, name FROM calls WHERE tenant = '' AND kind IN ('tool', 'manual')"
-    " AND timestamp >= $1 ORDER BY run_id, seq"
-)
 DOCUMENT: Final = "SELECT body FROM documents WHERE digest = $1"
 # In two steps: in one, SQLite may go through every call of the run in order.
 CALLS: Final = (

@@ -17,12 +17,14 @@ from gert.errors import RunError, TraceError
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.ledger.append_rules import check_follows, rival, settled
-from gert.kernel.ledger.leases import IsGone, acquired, check_fence, released, renewed
+from gert.kernel.ledger.leases import IsRunning, acquired, check_fence, released, renewed
 from gert.kernel.ledger.record import (
+    LIMIT_WINDOW,
     MAX_OUTPUT,
     Batch,
     Call,
     CallEnd,
+    Claim,
     Expect,
     Head,
     Held,
@@ -127,13 +129,40 @@ def append(
     other = yield from _rival(terms.dialect, run_id, calls, ends)
     if other is not None:
         return Held(other)
-    if not batch.events and not batch.answers and not batch.documents:
-        return Written(batch)
+    fitting, refused = yield from _claims(terms, run_id, batch.claims, now)
+    if not (batch.events or batch.answers or batch.documents or fitting):
+        return Written(batch, refused)
     batch = batch._replace(head=terms.sealer.seal(batch.head))
     if extended is not None:
         yield Change(sql.SET_LEASE, (lease_values(extended),))
     yield from _put(head, batch, calls, ends)
-    return Written(batch)
+    if fitting:
+        yield Change(sql.ADD_CLAIM, fitting)
+    return Written(batch, refused)
+
+
+def _claims(
+    terms: Terms, run_id: str, claims: Sequence[Claim], now: datetime
+) -> Transaction[tuple[list[tuple[str, ...]], dict[str, int]]]:
+    """The rows of the claims that fit their limits, and the requests of those that do not, with what was counted."""
+    if terms.dialect.serialize is not None:
+        for key in sorted({claim.key for claim in claims if claim.limit is not None}):
+            yield Read(terms.dialect.serialize, (key,))
+    at, begin = format_timestamp(now), format_timestamp(now - LIMIT_WINDOW)
+    fitting: list[tuple[str, ...]] = []
+    refused: dict[str, int] = {}
+    for key, request, limit in claims:
+        digest = sha256_hex(request.encode("utf-8", "surrogatepass"))
+        if limit is not None:
+            if (yield Read(sql.CLAIM_OF, (run_id, digest, begin))):
+                continue
+            [(counted,)] = yield Read(sql.COUNT_CLAIMS, (key, begin))
+            counted += sum(each[2] == key for each in fitting)
+            if counted >= limit:
+                refused[request] = counted
+                continue
+        fitting.append((run_id, digest, key, at))
+    return fitting, refused
 
 
 def _is_there(head: Head, attempted: Batch) -> Transaction[bool]:
@@ -208,16 +237,16 @@ def _put(before: Head, batch: Batch, calls: Sequence[Call], ends: Sequence[CallE
 # --- leases
 
 
-def acquire(terms: Terms, wanted: Lease, is_gone: IsGone) -> Transaction[Lease | None]:
+def acquire(terms: Terms, wanted: Lease, is_running: IsRunning) -> Transaction[Lease | None]:
     """Take or renew a lease."""
     _, lease, now = yield from _lock(wanted.run_id, terms.dialect, terms.clock)
-    return (yield from _set(acquired(lease, wanted, now, is_gone)))
+    return (yield from _set(acquired(lease, wanted, now, is_running)))
 
 
-def renew(terms: Terms, run_id: str, worker_id: str, seconds: float) -> Transaction[Lease | None]:
-    """Extend a lease."""
+def renew(terms: Terms, run_id: str, worker_id: str, seconds: float, fence: int | None) -> Transaction[Lease | None]:
+    """Extend a lease; one that ran out only under its token `fence`."""
     _, lease, now = yield from _lock(run_id, terms.dialect, terms.clock)
-    return (yield from _set(renewed(lease, worker_id, seconds, now)))
+    return (yield from _set(renewed(lease, worker_id, seconds, now, fence)))
 
 
 def release(terms: Terms, run_id: str, worker_id: str, fence: int | None) -> Transaction[bool]:
@@ -253,16 +282,3 @@ def write_output(run_id: str, pieces: Sequence[Output]) -> Transaction[None]:
     """Keep what running steps print, of each the last part."""
     yield Change(sql.ADD_OUTPUT, [(run_id, *piece) for piece in pieces])
     yield Change(sql.TRIM_OUTPUT, [(run_id, key, MAX_OUTPUT) for key in dict.fromkeys(piece.key for piece in pieces)])
-
-
-def claim(terms: Terms, key: str, limit: int, since: datetime, run_id: str) -> Transaction[int | None]:
-    """Count one more use of a key, unless as many as the limit were counted already."""
-    if terms.dialect.serialize is not None:
-        yield Read(terms.dialect.serialize, (key,))
-    begin = format_timestamp(since)
-    [(used,)] = yield Read(sql.COUNT_CLAIMS, (key, begin))
-    if used >= limit:
-        return None
-    yield Change(sql.PRUNE_CLAIMS, ((key, begin),))
-    yield Change(sql.ADD_CLAIM, ((key, format_timestamp(terms.clock()), run_id),))
-    return int(used) + 1

@@ -1,5 +1,6 @@
 """What a process that has ended comes to: an answer with outputs, without secrets."""
 
+import asyncio
 import signal
 from typing import Final
 
@@ -16,12 +17,28 @@ from gert.kernel.foundation.text import printable
 from gert.kernel.governance.contract import Contract
 from gert.kernel.runbook.documents.tool import ActionBlock
 
-TAIL: Final = 16 * 1024
-"""How much of each stream an answer holds, in bytes."""
+_LAST_LINES: Final = 16 * 1024
+"""Characters at the end of a stream that are searched for a reason."""
 
 _MAX_LAST_LINE: Final = 200
 _MAX_MESSAGE: Final = 1000
 _SIGNALLED: Final = 128
+
+
+class Interrupted(asyncio.CancelledError):
+    """A call was cancelled, by a timeout or with its run; `answer` holds what it had printed by then."""
+
+    def __init__(self, answer: ToolAnswer) -> None:
+        super().__init__("the call was cancelled")
+        self.answer = answer
+
+
+def interrupted(stdout: Capture, stderr: Capture, redactor: Redactor) -> Interrupted:
+    """The end of a call that was cancelled."""
+    for capture in (stdout, stderr):
+        capture.close()
+    printed = {"stdout": redactor.value(stdout.logged).value, "stderr": redactor.value(stderr.logged).value}
+    return Interrupted(ToolAnswer(**printed, failure=Failure("cancelled", "the call was cancelled")))
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -64,8 +81,8 @@ def answer_of(ended: Ended, action: ActionBlock, contract: Contract, redactor: R
     return ToolAnswer(
         outputs={name: defused(output.value) for name, output in outputs.items()},
         exit_code=ended.exit_code,
-        stdout=redactor.value(_tail(printed.stdout)).value,
-        stderr=redactor.value(_tail(printed.stderr)).value,
+        stdout=redactor.value(ended.stdout.logged).value,
+        stderr=redactor.value(ended.stderr.logged).value,
         failure=told(failure, redactor) if failure is not None else None,
         # The document says again what the text says, so what is masked in both counts once.
         redacted=max(ended.stdout.masked, document.masked)
@@ -119,11 +136,5 @@ def _signal_name(number: int) -> str:
 
 def _last_line(capture: Capture) -> str:
     """The last line that says something, where tools put their reason."""
-    lines = (line.strip() for line in reversed(capture.kept[-TAIL:].splitlines()))
+    lines = (line.strip() for line in reversed(capture.kept[-_LAST_LINES:].splitlines()))
     return next((line for line in lines if line), "")
-
-
-def _tail(text: str) -> str:
-    """The last part of a text, bounded in bytes."""
-    last = text[-TAIL:]
-    return last if last.isascii() else last.encode("utf-8", "replace")[-TAIL:].decode("utf-8", "ignore")

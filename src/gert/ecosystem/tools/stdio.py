@@ -19,7 +19,7 @@ from gert.ecosystem.process.find_program import shown
 from gert.ecosystem.process.own_process import prepare_for_tools
 from gert.ecosystem.process.process import Process
 from gert.ecosystem.tools.command import Surroundings, command_for
-from gert.ecosystem.tools.outputs import Ended, answer_of, reads_json, told
+from gert.ecosystem.tools.outputs import Ended, answer_of, interrupted, reads_json, told
 from gert.kernel.engine.requests import ApprovalRequest, CallPreview, CallTool, ToolAnswer
 from gert.kernel.events.runbook.parts import Failure
 from gert.kernel.foundation.redaction import Redactor, parts_of
@@ -117,7 +117,10 @@ class Stdio:
                 return ToolAnswer(failure=Failure("approval_outdated", reason))
         stdout = Capture(redactor, self._limit, self._shown(ask, "stdout"), keeps_raw=reads_json(action))
         stderr = Capture(redactor, self._limit, self._shown(ask, "stderr"))
-        status = await self._run(command, Process(stdout, stderr, self._quiet))
+        try:
+            status = await self._run(command, Process(stdout, stderr, self._quiet))
+        except asyncio.CancelledError:
+            raise interrupted(stdout, stderr, redactor) from None
         if isinstance(status, Failure):
             return ToolAnswer(failure=told(status, redactor))
         read = partial(answer_of, Ended(command.name, status, stdout, stderr), action, ask.contract, redactor)

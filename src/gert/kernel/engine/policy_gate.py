@@ -4,9 +4,9 @@ import msgspec
 
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.plan import Terms
-from gert.kernel.engine.requests import Said
+from gert.kernel.engine.requests import Execution, Said
 from gert.kernel.engine.results import Result, failed
-from gert.kernel.events.runbook import BreakGlass, GovernanceDecision, Recent
+from gert.kernel.events.runbook import BreakGlass, Failure, GovernanceDecision, Recent
 from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.documents.steps import Step
 
@@ -38,6 +38,12 @@ def permit_again(step: Step, frame: Frame, terms: Terms) -> tuple[Said | None, R
         return None, None
     denied = msgspec.structs.replace(decision_of(frame, terms), decision="deny", reasons=(breach,))
     return frame.say(denied), _denied(breach)
+
+
+def execution_of(frame: Frame, terms: Terms) -> Execution:
+    """What a call counts as; a limit that an emergency override lifts does not apply."""
+    is_lifted = frame.run.setup.break_glass is not None and terms.decision.break_glass
+    return Execution(terms.target, None if is_lifted else terms.decision.limits.max_per_hour)
 
 
 def broken_glass(frame: Frame, terms: Terms, refusal: Result | None) -> BreakGlass | None:
@@ -88,9 +94,17 @@ def _too_often(most: int, target: str, recent: Recent | None, executed: int) -> 
         why = recent.flaw if recent is not None else "nobody counted earlier runs"
         return f"`max_per_hour` cannot be checked: {why}"
     count = recent.executed.get(target, 0) + executed
-    if count <= most:
-        return None
-    return f"expected at most {most} executions of `{target}` in an hour, found {count} with this one"
+    return None if count <= most else _found(Execution(target, most), count)
+
+
+def exceeded(execution: Execution, counted: int) -> Failure:
+    """Why a call is not made: runs that began meanwhile have used up its limit."""
+    return Failure("denied", _found(execution, counted + 1))
+
+
+def _found(execution: Execution, count: int) -> str:
+    limit, target = execution.max_per_hour, execution.target
+    return f"expected at most {limit} executions of `{target}` in an hour, found {count} with this one"
 
 
 def _denied(message: str) -> Result:

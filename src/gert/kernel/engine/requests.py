@@ -46,7 +46,7 @@ class ToolAnswer(Answer, frozen=True, kw_only=True, tag="tool"):
     """What a tool or an extension gave.
 
     outputs: what was extracted, of the declared types where they fit; what is not declared is still in it
-    stdout, stderr: the last part of what it printed
+    stdout, stderr: what it printed; the middle of more than 1 MiB is left out
     again: the outputs of a second execution with equal inputs, where there was one
     principal: who an extension says acted
     reconciled: the operator says that it succeeded, and which outputs it gave
@@ -127,16 +127,25 @@ AnyAnswer: TypeAlias = ToolAnswer | EvidenceAnswer | TicketAnswer | ApprovalAnsw
 # --- questions
 
 
+class Execution(msgspec.Struct, frozen=True):
+    """What a call counts as for `max_per_hour`, and the limit that applies to it."""
+
+    target: str
+    max_per_hour: int | None = None
+
+
 class Ask(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """A question to the world; T is the type of its answer.
 
     timeout: seconds after which the driver stops waiting
+    counts: what it counts as for `max_per_hour`; None where it executes nothing
     """
 
     key: str
     path: str
     step_id: str
     timeout: float | None = None
+    counts: Execution | None = None
 
 
 class CallTool(Ask[ToolAnswer], frozen=True, kw_only=True):

@@ -12,8 +12,8 @@ from gert.kernel.ledger.record import NEVER, Head, Holder, Lease
 
 MAX_TTL: Final = timedelta(days=366).total_seconds()
 
-IsGone = Callable[[Holder], bool]
-"""Whether a process is known to have ended; only a process of the same host can tell."""
+IsRunning = Callable[[Holder], bool | None]
+"""Whether a process is running; None where that cannot be known, as of a process of another host."""
 
 
 def holds(lease: Lease | None, now: datetime) -> Lease | None:
@@ -21,7 +21,7 @@ def holds(lease: Lease | None, now: datetime) -> Lease | None:
     return lease if lease is not None and lease.worker_id is not None and lease.expires_at > now else None
 
 
-def acquired(lease: Lease | None, wanted: Lease, now: datetime, is_gone: IsGone) -> Lease | None:
+def acquired(lease: Lease | None, wanted: Lease, now: datetime, is_running: IsRunning) -> Lease | None:
     """The lease after a worker asks for it; None where another worker holds it.
 
     wanted: the run, worker, duration and process that ask; the rest is set here
@@ -30,7 +30,11 @@ def acquired(lease: Lease | None, wanted: Lease, now: datetime, is_gone: IsGone)
     if lease is None:
         return msgspec.structs.replace(wanted, token=1, expires_at=until)
     held = holds(lease, now)
-    if held is not None and held.worker_id != wanted.worker_id and not (held.holder and is_gone(held.holder)):
+    runs = is_running(lease.holder) if lease.holder is not None and lease.worker_id is not None else None
+    if held is not None and held.worker_id != wanted.worker_id and runs is not False:
+        return None
+    # A copy of the file has the lease of the original, which is renewed there and not here.
+    if runs and lease.holder and wanted.holder and lease.holder.file != wanted.holder.file:
         return None
     # A process that goes on under a lease that ran out keeps its token; another one of the same name gets a new one.
     is_same = lease.worker_id == wanted.worker_id and lease.holder == wanted.holder
@@ -38,10 +42,15 @@ def acquired(lease: Lease | None, wanted: Lease, now: datetime, is_gone: IsGone)
     return msgspec.structs.replace(wanted, token=lease.token if keeps else lease.token + 1, expires_at=until)
 
 
-def renewed(lease: Lease | None, worker_id: str, seconds: float, now: datetime) -> Lease | None:
-    """The lease after its holder extends it; None where the worker does not hold it."""
+def renewed(
+    lease: Lease | None, worker_id: str, seconds: float, now: datetime, fence: int | None = None
+) -> Lease | None:
+    """The lease after its holder extends it; None where the worker does not hold it.
+
+    fence: the token of the worker; a lease that ran out under it, and that no other worker took, is extended as well
+    """
     until = _until(worker_id, seconds, now)
-    held = holds(lease, now)
+    held = lease if lease is not None and lease.token == fence else holds(lease, now)
     if held is None or held.worker_id != worker_id:
         return None
     return msgspec.structs.replace(held, expires_at=until, seconds=seconds)

@@ -74,18 +74,17 @@ class Ledger(Protocol):
         """Keep what running steps print, for others to watch: of each the last `MAX_OUTPUT` characters or more."""
         ...
 
-    async def claim(self, key: str, limit: int, since: datetime, run_id: str) -> int | None:
-        """Count one more use of `key`; None where `limit` were counted since that time already."""
-        ...
-
     # --- leases
 
     async def acquire(self, run_id: str, worker_id: str, ttl_seconds: float) -> Lease | None:
         """Take the lease of a run, or renew it; None where another worker holds it."""
         ...
 
-    async def renew(self, run_id: str, worker_id: str, ttl_seconds: float) -> Lease | None:
-        """Extend a lease that is still held; None where it is not."""
+    async def renew(self, run_id: str, worker_id: str, ttl_seconds: float, *, late: bool = False) -> Lease | None:
+        """Extend a lease that is still held; None where it is not.
+
+        late: extend also one that was acquired here and ran out, where no other worker took it since
+        """
         ...
 
     async def release(self, run_id: str, worker_id: str) -> bool:
@@ -178,8 +177,8 @@ class Ledger(Protocol):
         """Tickets by status, run or beginning of their id, the oldest first."""
         ...
 
-    async def called(self, since: datetime) -> list[tuple[str, int, int | None, str]]:
-        """The calls of runbook runs since a time: run, number, number of the end and target of each."""
+    async def claimed(self, since: datetime) -> dict[str, int]:
+        """How many executions were counted since a time, by key."""
         ...
 
     async def holders(self, tenant: str, name: str, semantic_key: str) -> list[Call]:

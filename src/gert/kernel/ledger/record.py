@@ -1,7 +1,8 @@
 """What a ledger keeps of a run: its head, events, answers, calls, tickets, messages and lease."""
 
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -24,6 +25,9 @@ TicketStatus = Literal["pending", "approved", "rejected", "expired", "abandoned"
 MessageKind = Literal["approval", "cancel"]
 MAX_OUTPUT: Final = 256 * 1024
 """Characters that are kept of the output of a running step."""
+
+LIMIT_WINDOW: Final = timedelta(hours=1)
+"""How far back `max_per_hour` counts."""
 
 NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -188,6 +192,17 @@ class Output(NamedTuple):
     text: str
 
 
+class Claim(NamedTuple):
+    """One execution that limits count: what is executed, by which request, and how often it may be in an hour.
+
+    A request that is made again after an interruption is counted once.
+    """
+
+    key: str
+    request: str
+    limit: int | None = None
+
+
 class Batch(NamedTuple):
     """What an append writes, whole or not at all.
 
@@ -195,6 +210,7 @@ class Batch(NamedTuple):
     documents: stored bytes by digest
     finished: keys of the requests whose live output can go, since their answers are in this batch
     private: with the first append, what is kept beside the run and never exported
+    claims: executions that are counted; one that exceeds its limit is refused, and the rest is written
     """
 
     head: Head
@@ -208,6 +224,7 @@ class Batch(NamedTuple):
     documents: Sequence[tuple[str, bytes]] = ()
     finished: Sequence[str] = ()
     private: bytes | None = None
+    claims: Sequence[Claim] = ()
 
 
 class Expect(NamedTuple):
@@ -218,9 +235,13 @@ class Expect(NamedTuple):
 
 
 class Written(NamedTuple):
-    """An append that happened."""
+    """An append that happened.
+
+    refused: by request, the claims that exceed their limit, and how many were counted before them
+    """
 
     batch: Batch
+    refused: Mapping[str, int] = MappingProxyType({})
 
     @property
     def last(self) -> int:
@@ -257,6 +278,7 @@ class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
     """The process that holds a lease, so that another process of the same host can tell whether it is gone.
 
     boot, namespace, started: what tells a process from another one that has the same number later
+    file: the file of the ledger, where it is one, so that a copy of it is told from the original
     """
 
     host: str
@@ -264,6 +286,7 @@ class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
     namespace: str
     pid: int
     started: str
+    file: str = ""
 
 
 class Lease(msgspec.Struct, frozen=True):

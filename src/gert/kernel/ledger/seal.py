@@ -9,12 +9,14 @@ from typing import Final
 import msgspec
 
 from gert.errors import IntegrityError
+from gert.kernel.events.runbook import RunAdopted
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.signature import Key, Keys, Signature, sign, verify
 from gert.kernel.ledger.record import Head
 
 _ENCODER: Final = msgspec.json.Encoder()
 _NO_KEYS: Final = Keys()
+ADOPT_HINT: Final = "`--adopt-unsealed REASON` continues it; for an agent run call `store.adopt_unsealed_run`"
 
 
 def encode_snapshot(head: Head) -> bytes | None:
@@ -46,6 +48,11 @@ def read_seal(text: str) -> Signature:
         raise IntegrityError("the seal of the run cannot be read")
     alg, value, key_id = parts
     return Signature(alg, key_id or None, value)
+
+
+def adoption(head: Head, actor: str, reason: str) -> RunAdopted:
+    """The record of an adoption: who continues an unsealed run, why, and from which head on it is sealed."""
+    return RunAdopted(actor=actor, reason=reason, events=head.count, chain_hash=head.hash)
 
 
 class Sealer:
@@ -87,7 +94,7 @@ class Sealer:
                 return
             raise IntegrityError(
                 f"run `{head.run_id}` is not sealed, and a signing key is configured",
-                hint="`--adopt-unsealed REASON` continues it; for an agent run call `store.adopt_unsealed_run`",
+                hint=ADOPT_HINT,
             )
         # (3) The seal is over this very head, by a key we hold.
         verify(self._keys, read_seal(head.seal), sealed_bytes(head))

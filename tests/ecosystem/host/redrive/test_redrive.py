@@ -51,7 +51,7 @@ def test_what_is_said_again_is_not_written_again() -> None:
     lines = list(store.events(RUN))
 
     async def go_on() -> None:
-        journal = store.resumed(RUN, opening=OPENING)
+        journal = store.resumed(RUN, opening=[OPENING])
         for word in ("a", "b"):
             journal.say(said(word, word))
             assert journal.repeats
@@ -125,7 +125,7 @@ def test_before_it_is_live_nothing_is_written() -> None:
     store = recorded("a", answers=["k"])
 
     async def go_on() -> None:
-        journal = store.resumed(RUN, opening=OPENING)
+        journal = store.resumed(RUN, opening=[OPENING])
         journal.log(Logged("k", ToolAnswer()))
         journal.say(said("a", "a"))
         for number in range(MOST_WAITING + 1):
@@ -144,7 +144,7 @@ def test_who_goes_on_is_said_before_anything_new_and_once() -> None:
     store = recorded("a")
 
     async def go_on() -> None:
-        journal = store.resumed(RUN, opening=OPENING)
+        journal = store.resumed(RUN, opening=[OPENING])
         journal.say(said("a", "a"))
         journal.say(said("b"))
         journal.go_live()
@@ -159,7 +159,7 @@ def test_a_run_that_ends_by_its_record_alone_says_who_ended_it() -> None:
     store = recorded("a")
 
     async def go_on() -> None:
-        journal = store.resumed(RUN, opening=OPENING)
+        journal = store.resumed(RUN, opening=[OPENING])
         journal.say(said("a", "a"))
         journal.say(END)
         await journal.settle()
@@ -176,7 +176,7 @@ def test_a_run_that_would_end_by_its_record_alone_can_be_refused() -> None:
         raise IntegrityError("no")
 
     async def go_on() -> None:
-        journal = store.resumed(RUN, opening=OPENING)
+        journal = store.resumed(RUN, opening=[OPENING])
         journal.on_end = refuse
         journal.say(said("a", "a"))
         with pytest.raises(IntegrityError):
@@ -205,7 +205,7 @@ def test_an_answer_that_is_known_is_not_logged_again() -> None:
 
 def test_a_record_that_goes_further_than_its_answers_is_refused() -> None:
     store = recorded("a", "b", "c")
-    journal = store.resumed(RUN, opening=OPENING)
+    journal = store.resumed(RUN, opening=[OPENING])
     journal.say(said("a", "a"))
     with pytest.raises(IntegrityError, match="2 events that its answers do not lead to"):
         journal.go_live()
@@ -217,7 +217,7 @@ def test_the_first_new_event_names_the_answers_on_record() -> None:
     store = recorded("a", answers=["k"])
 
     async def go_on() -> None:
-        journal = store.resumed(RUN, opening=OPENING)
+        journal = store.resumed(RUN, opening=[OPENING])
         journal.log(Logged("k", ToolAnswer()))
         journal.say(said("a", "a"))
         journal.go_live()
@@ -244,7 +244,7 @@ def test_an_answer_without_an_event_is_named_by_the_event_of_the_resume() -> Non
         await journal.settle()
 
     async def go_on() -> None:
-        journal = store.resumed(RUN, opening=OPENING)
+        journal = store.resumed(RUN, opening=[OPENING])
         journal.say(said("a", "a"))
         journal.log(Logged("k", ToolAnswer()))
         journal.go_live()
@@ -276,7 +276,7 @@ def test_what_the_host_says_of_a_run_is_taken_as_it_is() -> None:
 
     async def twice() -> None:
         for _ in range(3):
-            journal = store.resumed(RUN, opening=OPENING)
+            journal = store.resumed(RUN, opening=[OPENING])
             journal.say(said("a", "a"))
             journal.go_live()
             await journal.settle()

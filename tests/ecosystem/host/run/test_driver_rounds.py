@@ -225,7 +225,7 @@ def resumed(store: MemoryLedger, steps: Steps[Any], world: World, most: int) -> 
 
     async def drive() -> Any:
         opening = Said(RunResumed(actor="a", host="h", gert_version="g", answered=0), None, None)
-        journal = store.resumed(RUN, opening=opening)
+        journal = store.resumed(RUN, opening=[opening])
 
         def on_live(asks: list[Ask[Any]]) -> None:
             doubted.extend(ask.key for ask in asks)

@@ -82,3 +82,32 @@ def test_a_process_that_slept_longer_than_its_lease_keeps_it_unless_another_took
             assert held.token == first.token
 
     asyncio.run(work())
+
+
+def test_a_driver_that_was_overtaken_does_not_get_the_lease_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the other driver has ended and given the lease back: the run is not where this process left it."""
+    monkeypatch.setattr(lease, "_BEATS", 3000)
+    clock = Clock()
+
+    async def work() -> None:
+        async with (
+            SqliteLedger(tmp_path / "l.db", clock=clock) as one,
+            SqliteLedger(tmp_path / "l.db", clock=clock) as two,
+        ):
+            first = await one.acquire(RUN, "one", SECONDS)
+            assert first is not None
+            clock.now += timedelta(seconds=SECONDS + 1)
+            renewed = await one.renew(RUN, "one", SECONDS, late=True)
+            assert renewed is not None, "no other process took it"
+            assert renewed.token == first.token
+            clock.now += timedelta(seconds=SECONDS + 1)
+            async with driving(two, RUN):
+                assert await one.renew(RUN, "one", SECONDS, late=True) is None
+            assert await one.renew(RUN, "one", SECONDS, late=True) is None
+            async with asyncio.timeout(30):
+                await lease._beat(one, RUN, "one")
+            assert await one.lease(RUN) is None
+
+    asyncio.run(work())

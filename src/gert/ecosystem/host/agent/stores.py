@@ -7,6 +7,8 @@ from os import PathLike, fspath
 from types import TracebackType
 from typing import Any, Self, cast
 
+import msgspec
+
 from gert.ecosystem.host.agent.listening import ListenedLedger, Listener, OnEvent
 from gert.ecosystem.host.config.trace_keys import signing_key
 from gert.errors import InputError, RunError, RunExists, RunNotFound
@@ -36,6 +38,7 @@ from gert.kernel.ledger.compose import Entry, compose
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.projection import event_id, idempotency_key
 from gert.kernel.ledger.record import Batch, Head, RunFilter, Written
+from gert.kernel.ledger.seal import adoption
 
 PAGE = 1000
 ADOPTED = "run_adopted"
@@ -103,16 +106,17 @@ class LedgerStore:
 
         return (await verify_run(self.ledger, run_id, self._keys)).holds
 
-    async def adopt_unsealed_run(self, *, run_id: str, tenant_id: str, reason: str) -> KernelEvent:
-        """Continue a run that is not sealed although this store seals runs, and record why.
+    async def adopt_unsealed_run(self, *, run_id: str, tenant_id: str, reason: str, actor: str = "") -> KernelEvent:
+        """Continue a run that is not sealed although this store seals runs, and record who did so and why.
 
         What is on record by then is sealed as it is found; nothing proves where it came from.
         """
-        note = RunSummary(summary_type=ADOPTED, summary_json=canonical_json_dumps({"reason": reason}))
 
         def write(head: Head, moment: str) -> Batch:
             if not head.count:
                 raise RunNotFound(f"run `{run_id}` has not begun")
+            facts = canonical_json_dumps(msgspec.to_builtins(adoption(head, actor, reason)))
+            note = RunSummary(summary_type=ADOPTED, summary_json=facts)
             return compose(head, moment, tenant_id, (Entry(note),))
 
         written = await self.ledger.append(run_id, write, adopt=True)

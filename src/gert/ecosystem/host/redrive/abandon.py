@@ -17,7 +17,7 @@ from gert.ecosystem.host.config.ledger_location import Database
 from gert.ecosystem.host.config.state_dir import RunFolder, state_dir
 from gert.ecosystem.host.config.trace_keys import sealing_keys, signing_key
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.redrive.record import Record, load_record, open_driven
+from gert.ecosystem.host.redrive.record import Adopt, Record, load_record, open_driven
 from gert.ecosystem.host.redrive.redrive import RedriveJournal, Then, approval_check, redrive
 from gert.ecosystem.host.redrive.resume import ResumeOptions, changes, ledger_for
 from gert.ecosystem.host.run.clock import RunClock
@@ -28,6 +28,7 @@ from gert.kernel.engine.clock import merged, written, written_wait
 from gert.kernel.engine.requests import AnyAnswer, Ask, CallExtension, CallTool, Said, answer_with
 from gert.kernel.events.runbook import Failure, RunCancelled, RunComplete
 from gert.kernel.events.vocabulary import RunStatus
+from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.runbook_fold import ABANDONED
@@ -36,7 +37,10 @@ LONGEST_REASON: Final = 1000
 
 
 class AbandonOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The run to end, the reason, and who ends it."""
+    """The run to end, the reason, and who ends it.
+
+    adopt_unsealed: why a run that is not sealed is ended with a signing key
+    """
 
     run_id: str
     reason: str
@@ -44,6 +48,7 @@ class AbandonOptions(msgspec.Struct, frozen=True, kw_only=True):
     state_dir: str | None = None
     db: str | None = None
     dsn: str | None = None
+    adopt_unsealed: str | None = None
 
 
 class Abandoned(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +79,9 @@ async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = N
     database = ledger_for(found, environ)
     async with AsyncExitStack() as held:
         ledger = await _driven(held, options.run_id, database, environ)
-        record = await load_record(ledger, options.run_id, sealing_keys(environ))
+        why = options.adopt_unsealed
+        adopt = None if why is None else Adopt(options.actor or user_name(), why)
+        record = await load_record(ledger, options.run_id, sealing_keys(environ), adopt)
         if record.report.completion is not None:
             # The process that ended it may have been killed before its tickets were closed.
             _abandon_tickets(_state_dir(options, record, environ), record.run_id, reason, environ)
@@ -162,8 +169,17 @@ def _journal(record: Record, ledger: Ledger, environ: Mapping[str, str]) -> Redr
     path = record.start.trace or RunFolder(record.start.state_dir or "", record.run_id).trace
     mirror = Mirror.complete(path, record.lines) if os.path.exists(path) else None
     key, has_secrets = signing_key(environ), bool(record.start.secret_inputs)
+    adopted = record.adopted
     return RedriveJournal(
-        record.run_id, record.lines, record.answers, ledger, mirror=mirror, key=key, has_secrets=has_secrets
+        record.run_id,
+        record.lines,
+        record.answers,
+        ledger,
+        mirror=mirror,
+        opening=[] if adopted is None else [Said(adopted, None, Principal("human", adopted.actor))],
+        adopt=adopted is not None,
+        key=key,
+        has_secrets=has_secrets,
     )
 
 

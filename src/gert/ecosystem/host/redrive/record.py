@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -20,13 +20,14 @@ from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import ResolvedInputs
 from gert.kernel.events.chain import ChainReport, read_chain
 from gert.kernel.events.envelope import Envelope, decode
-from gert.kernel.events.runbook import RunStart, Start
+from gert.kernel.events.runbook import RunAdopted, RunStart, Start
 from gert.kernel.foundation.names import is_run_id
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.foundation.signature import Keys
 from gert.kernel.foundation.text import printable
 from gert.kernel.ledger.port import Ledger
-from gert.kernel.ledger.record import RunFilter
+from gert.kernel.ledger.record import Head, RunFilter
+from gert.kernel.ledger.seal import ADOPT_HINT, adoption
 
 _PAGE: Final = 1000
 _MOST_NAMED: Final = 5
@@ -94,6 +95,7 @@ class Record(msgspec.Struct, frozen=True):
     started_at: when it began
     documents: what it was started with, by path
     private: what was kept beside the run when it began
+    adopted: the event to append first, where the run is not sealed and is adopted
     """
 
     run_id: str
@@ -105,6 +107,7 @@ class Record(msgspec.Struct, frozen=True):
     report: ChainReport
     documents: Mapping[str, bytes]
     private: bytes | None = None
+    adopted: RunAdopted | None = None
 
     @property
     def logged(self) -> list[Logged]:
@@ -154,13 +157,21 @@ def start_of(event: Envelope) -> tuple[RunStart, Start]:
     return started, started.start
 
 
-async def load_record(ledger: Ledger, run_id: str, keys: Keys = _NO_KEYS) -> Record:
+class Adopt(NamedTuple):
+    """Who continues a run that is not sealed, and why."""
+
+    actor: str
+    reason: str
+
+
+async def load_record(ledger: Ledger, run_id: str, keys: Keys = _NO_KEYS, adopt: Adopt | None = None) -> Record:
     """The whole record of a runbook run; refused where verification of the run finds it changed.
 
-    keys: where there are any, the run has to be sealed by one of them
+    keys: where there are any, the run has to be sealed by one of them, or is adopted
     """
-    await _require_runbook(ledger, run_id)
-    for check in (await verify_run(ledger, run_id, keys)).failures:
+    head = await _require_runbook(ledger, run_id)
+    adopted = _adopted(head, keys, adopt)
+    for check in (await verify_run(ledger, run_id, keys if adopted is None else _NO_KEYS)).failures:
         raise IntegrityError(
             f"the record of run `{run_id}` was changed: {check.reason}", hint="`gert run verify-ledger` says more"
         )
@@ -173,16 +184,37 @@ async def load_record(ledger: Ledger, run_id: str, keys: Keys = _NO_KEYS) -> Rec
     stored = await ledger.documents(list(start.documents.values()))
     documents = {path: stored[digest] for path, digest in start.documents.items() if digest in stored}
     private = await ledger.private(run_id)
-    return Record(run_id, started, start, first.timestamp, lines, answers, read_chain(lines), documents, private)
+    report = read_chain(lines)
+    return Record(run_id, started, start, first.timestamp, lines, answers, report, documents, private, adopted)
 
 
-async def _require_runbook(ledger: Ledger, run_id: str) -> None:
-    """Refuse a run that is not there, or not a runbook run: UsageError."""
+def _adopted(head: Head, keys: Keys, adopt: Adopt | None) -> RunAdopted | None:
+    """The adoption of an unsealed run; refused where there is nothing to adopt, and where a run needs it."""
+    if adopt is None:
+        if len(keys) and head.seal is None:
+            raise IntegrityError(f"run `{head.run_id}` is not sealed, and a signing key is configured", hint=ADOPT_HINT)
+        return None
+    reason = " ".join(adopt.reason.split())
+    if not reason:
+        raise UsageError("`--adopt-unsealed` needs a reason", hint="it is recorded in the run")
+    if not len(keys):
+        raise UsageError(
+            "`--adopt-unsealed` needs a signing key: without one, no run is sealed",
+            hint="set GERT_TRACE_SIGNING_KEY, or leave out --adopt-unsealed",
+        )
+    if head.seal is not None:
+        raise UsageError(f"run `{head.run_id}` is sealed: there is nothing to adopt", hint="leave out --adopt-unsealed")
+    return adoption(head, adopt.actor, reason)
+
+
+async def _require_runbook(ledger: Ledger, run_id: str) -> Head:
+    """The head of a runbook run; UsageError where it is not there, or is another kind of run."""
     head = await ledger.head(run_id)
     if head is None:
         raise UsageError(f"there is no run `{run_id}`", hint="`gert run list` shows the runs of this ledger")
     if head.kind != "runbook":
         raise UsageError(f"run `{run_id}` is an agent run", hint="an agent replays its own steps when it is run")
+    return head
 
 
 async def find_run(ledger: Ledger, start: str, place: str) -> str:

@@ -23,10 +23,11 @@ from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import AnyAnswer, ApprovalAnswer, Ask, AwaitApproval, Response, Said
 from gert.kernel.engine.run import RunResult, run
 from gert.kernel.events.envelope import Envelope, decode
-from gert.kernel.events.runbook import RunComplete, RunForked, RunResumed, StepReconciled
+from gert.kernel.events.runbook import RunAdopted, RunComplete, RunForked, RunResumed, StepReconciled
+from gert.kernel.ledger.record import Claim
 from gert.kernel.scenario.recording import listening
 
-HOST_EVENTS: Final = frozenset({RunResumed.type, RunForked.type, StepReconciled.type})
+HOST_EVENTS: Final = frozenset({RunResumed.type, RunAdopted.type, RunForked.type, StepReconciled.type})
 """Events that the host writes about a run: the engine does not emit them again."""
 
 _SAME: Final = ("step_id", "status", "ticket_id", "approver", "approved", "outcome")
@@ -80,6 +81,7 @@ async def redrive(
     verify: Verify | None = None,
     clock: RunClock | None = None,
     asks: dict[str, Ask[Any]] | None = None,
+    claim_of: Callable[[Ask[Any]], Claim | None] = lambda _: None,
 ) -> RunResult:
     """Drive a run on its recorded answers, and hand over to `then` where they end.
 
@@ -87,6 +89,7 @@ async def redrive(
     journal: compares each event with the record
     until: whether a path lies in the step before which the recorded answers end
     asks: the requests of the run are added to it, by key
+    claim_of: the execution that a request counts as, where policy limits executions
     """
     is_new = recorded is None
     driver = then.driver = Driver(
@@ -98,6 +101,7 @@ async def redrive(
         on_recorded=verify,
         on_live=None if is_new else then.begin,
         clock=clock,
+        claim_of=claim_of,
     )
     if is_new:
         then.begin([])
@@ -122,7 +126,7 @@ class RedriveJournal(Journal):
         answers: Sequence[bytes],
         *args: Any,
         same: Same | None = None,
-        opening: Said | None = None,
+        opening: Sequence[Said] = (),
         **options: Any,
     ) -> None:
         super().__init__(run_id, *args, **options)
@@ -166,10 +170,9 @@ class RedriveJournal(Journal):
             self._take()
         self._is_live = self._is_new = True
 
-    async def settle(self) -> None:
-        """Make everything durable that is new, once the run is live."""
-        if self._is_live:
-            await super().settle()
+    async def settle(self, claims: Sequence[Claim] = ()) -> Mapping[str, int]:
+        """Make everything durable that is new, once the run is live; gives the requests whose claims were refused."""
+        return await super().settle(claims) if self._is_live else {}
 
     def say(self, said: Said) -> None:
         """Compare an event with the record, or append it."""
@@ -209,11 +212,11 @@ class RedriveJournal(Journal):
         return "the runbook, its tools, its inputs or gert itself have changed since the run began"
 
     def _open(self) -> None:
-        """Before the first new event comes the one that says who resumed the run."""
+        """Before the first new event come those that say who adopted and resumed the run."""
         self._is_new = True
-        opening, self._opening = self._opening, None
-        if opening is not None:
-            super().say(opening)
+        opening, self._opening = self._opening, ()
+        for said in opening:
+            super().say(said)
 
     def _again(self, said: Said) -> bytes | None:
         try:

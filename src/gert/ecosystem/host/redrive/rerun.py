@@ -1,7 +1,7 @@
 """A new run that takes the recorded answers of an old one up to a step, and goes on live (DECISIONS 57)."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -14,16 +14,16 @@ from gert.ecosystem.host.config.supported import require_supported
 from gert.ecosystem.host.config.trace_keys import sealing_keys, signing_key
 from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.redrive.fork import Fork, StepPlace, fork_at
-from gert.ecosystem.host.redrive.record import Record, find_run, load_record, no_such_run, open_record
+from gert.ecosystem.host.redrive.record import Adopt, Record, find_run, load_record, no_such_run, open_record
 from gert.ecosystem.host.redrive.redrive import approval_check
 from gert.ecosystem.host.redrive.resume import changes
 from gert.ecosystem.host.run.console import Console
 from gert.ecosystem.host.run.execute import everyone, new_journal, resolvers, world_for
-from gert.ecosystem.host.run.journal import Logged, now
+from gert.ecosystem.host.run.journal import Journal, Logged, now
 from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import Executed, RunOptions
-from gert.ecosystem.host.run.prepare import Prepared
+from gert.ecosystem.host.run.prepare import Prepared, user_name
 from gert.ecosystem.host.run.rate_limit import count_recent
 from gert.ecosystem.host.run.session import Session, drive_run
 from gert.ecosystem.host.run.signals import Relay
@@ -32,7 +32,8 @@ from gert.ecosystem.ledger.holder import is_gone
 from gert.errors import GertError, InDoubt, IntegrityError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import Given, ResolvedInputs
-from gert.kernel.engine.requests import CallExtension, CallTool, Said
+from gert.kernel.engine.requests import Ask, CallExtension, CallTool, Said
+from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import Recent, RunForked
 from gert.kernel.events.vocabulary import ApprovalMode
 from gert.kernel.foundation.principal import Principal
@@ -46,6 +47,7 @@ class RerunOptions(msgspec.Struct, frozen=True, kw_only=True):
     given: secret inputs that cannot be found again, and others as long as the way to the step stays the same
     allow_changed: the runbook, a tool or a policy was changed, and the new run goes by what is there now
     break_glass: the reason for overriding governance; that of the old run is not taken over
+    adopt_unsealed: why the answers of a run that is not sealed are taken into a sealed one
     """
 
     run_id: str
@@ -58,6 +60,7 @@ class RerunOptions(msgspec.Struct, frozen=True, kw_only=True):
     allow_changed: bool = False
     approvals: ApprovalMode | None = None
     break_glass: str | None = None
+    adopt_unsealed: str | None = None
     sync: bool = True
 
 
@@ -115,6 +118,7 @@ async def rerun(
             source_chain_hash=source.report.head,
             answered=len(fork.answers),
         )
+        adopted = source.adopted and msgspec.structs.replace(source.adopted, source_run_id=source.run_id)
         session = Session(
             prepared=prepared,
             setup=setup,
@@ -125,7 +129,7 @@ async def rerun(
             relay=relay,
             # The new run takes them at its beginning: it did not wait for them.
             recorded=[_at_beginning(entry) for entry in fork.answers],
-            on_live=lambda _: journal.say(Said(forked, None, Principal("human", setup.actor))),
+            on_live=_say(journal, [each for each in (adopted, forked) if each is not None], setup.actor),
         )
         return await drive_run(session)
 
@@ -139,7 +143,9 @@ async def _source(options: RerunOptions, environ: Mapping[str, str]) -> Record:
         async with open_ledger(place.ledger, environ, read_only=True) as ledger:
             run_id = await find_run(ledger, options.run_id, place.name)
             _require_over(await ledger.head(run_id), await ledger.lease(run_id), place.words)
-            return await load_record(ledger, run_id, sealing_keys(environ))
+            why = options.adopt_unsealed
+            adopt = None if why is None else Adopt(options.actor or user_name(), why)
+            return await load_record(ledger, run_id, sealing_keys(environ), adopt)
     except GertError as problem:
         raise masked(place.ledger, problem) from None
 
@@ -212,3 +218,11 @@ def _without(counted: Recent | None, executed: Mapping[str, int]) -> Recent | No
         return counted
     left = {target: count - executed.get(target, 0) for target, count in counted.executed.items()}
     return Recent({target: count for target, count in left.items() if count > 0})
+
+
+def _say(journal: Journal, opening: Iterable[Payload], actor: str) -> Callable[[list[Ask[Any]]], None]:
+    def go_live(_: list[Ask[Any]]) -> None:
+        for payload in opening:
+            journal.say(Said(payload, None, Principal("human", actor)))
+
+    return go_live

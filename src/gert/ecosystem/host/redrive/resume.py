@@ -22,7 +22,7 @@ from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.config.version import version_line
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.redrive.reconcile import Missing, Reconciled, require_ended, settle_doubts
-from gert.ecosystem.host.redrive.record import Opened, Record, load_record, open_driven, require_own
+from gert.ecosystem.host.redrive.record import Adopt, Opened, Record, load_record, open_driven, require_own
 from gert.ecosystem.host.redrive.redrive import RedriveJournal, is_alike
 from gert.ecosystem.host.run.call_binding import Binding
 from gert.ecosystem.host.run.clock import RunClock
@@ -60,6 +60,7 @@ class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     ticket: go on only if the run waits for this one
     allow_changed: the runbook, a tool or a policy was changed, and the run goes on with what is there now
     allow_running: resume although a tool that the run started before still runs
+    adopt_unsealed: why a run that is not sealed is continued with a signing key
     """
 
     run_id: str
@@ -73,6 +74,7 @@ class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     reconcile_outputs: tuple[str, ...] = ()
     allow_changed: bool = False
     allow_running: bool = False
+    adopt_unsealed: str | None = None
     approvals: ApprovalMode | None = None
     sync: bool = True
 
@@ -125,7 +127,9 @@ async def _resume(
     database = ledger_for(options, environ)
     async with AsyncExitStack() as held:
         ledger = await open_driven(held, options.run_id, database, environ, sync=options.sync)
-        record = await load_record(ledger, options.run_id, sealing_keys(environ))
+        actor = options.actor or user_name()
+        adopt = None if options.adopt_unsealed is None else Adopt(actor, options.adopt_unsealed)
+        record = await load_record(ledger, options.run_id, sealing_keys(environ), adopt)
         _require_unfinished(record)
         run = _options(options, record)
         prepared = Prepared(run, environ, Workspace(stored=record.documents))
@@ -150,7 +154,7 @@ async def _resume(
         live = world_for(prepared, setup, inputs, redactor, (*observers, output), console, record.start.working)
         answers = record.logged
         resumed = RunResumed(
-            actor=options.actor or user_name(),
+            actor=actor,
             host=host_name(),
             gert_version=version_line(),
             answered=len(answers),
@@ -166,7 +170,12 @@ async def _resume(
             ledger,
             mirror=mirror,
             same=is_alike if changed else None,
-            opening=Said(resumed, None, Principal("human", resumed.actor)),
+            opening=[
+                Said(payload, None, Principal("human", actor))
+                for payload in (record.adopted, resumed)
+                if payload is not None
+            ],
+            adopt=record.adopted is not None,
             key=signing_key(environ),
             observers=observers,
             has_secrets=bool(inputs.secrets),

@@ -8,7 +8,7 @@ same events again.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar, cast
@@ -20,10 +20,22 @@ from gert.ecosystem.host.run.gc_tuning import settled_heap
 from gert.ecosystem.host.run.journal import Logged
 from gert.ecosystem.host.run.lanes import Lane, Lanes
 from gert.ecosystem.host.run.worlds import Detached, World, mishap
+from gert.ecosystem.tools.outputs import Interrupted
 from gert.errors import IntegrityError, TraceError
 from gert.kernel.engine.clock import written
-from gert.kernel.engine.requests import ANSWERS, AnyAnswer, Ask, PauseAnswer, RunLanes, Said, Steps, answer_with
+from gert.kernel.engine.policy_gate import exceeded
+from gert.kernel.engine.requests import (
+    ANSWERS,
+    AnyAnswer,
+    Ask,
+    PauseAnswer,
+    RunLanes,
+    Said,
+    Steps,
+    answer_with,
+)
 from gert.kernel.events.runbook import Failure, FinallyStart, RunCancelled
+from gert.kernel.ledger.record import Claim
 
 T = TypeVar("T")
 
@@ -57,8 +69,8 @@ class Writes(Protocol):
     def log(self, entry: Logged) -> None:
         """Add an answer."""
 
-    async def settle(self) -> None:
-        """Make all events and answers durable."""
+    async def settle(self, claims: Sequence[Claim] = ()) -> Mapping[str, int]:
+        """Make all events and answers durable; gives the requests whose claims were refused."""
 
 
 class Suspended(Exception):
@@ -78,6 +90,7 @@ class Driver:
     on_recorded: checks each recorded answer and its request before the run gets it; an exception stops the run
     on_live: called once when no recorded answer is left, with the requests that were announced and have no answer
     clock: tells when an answer is taken; without one, time passes only as answers say they took
+    claim_of: the execution that a request counts as; one that exceeds a limit is denied and not made
     """
 
     def __init__(
@@ -91,7 +104,9 @@ class Driver:
         on_recorded: Callable[[Ask[Any], AnyAnswer], object] | None = None,
         on_live: Callable[[list[Ask[Any]]], object] | None = None,
         clock: RunClock | None = None,
+        claim_of: Callable[[Ask[Any]], Claim | None] = lambda _: None,
     ) -> None:
+        self._claim_of = claim_of
         self._world = world
         self._journal = journal
         self._lanes = Lanes(max_parallel)
@@ -360,11 +375,16 @@ class Driver:
     # --- requests
 
     async def _ask(self) -> None:
-        """Put the requests that wait to the world, once every event before them is durable."""
-        await self._journal.settle()
-        self._put()
+        """Put the waiting requests to the world, once every event is durable and every execution claimed."""
+        self._put(await self._journal.settle(self._claims()))
 
-    def _put(self) -> None:
+    def _claims(self) -> list[Claim]:
+        """The claims of the requests that the world would be asked; none where the run is being cancelled."""
+        if self._reason is not None or self._wish is not None:
+            return []
+        return [claim for _, ask in self._asked if (claim := self._claim_of(ask)) is not None]
+
+    def _put(self, refused: Mapping[str, int]) -> None:
         asked, self._asked = self._asked, []
         self._open += len(asked)
         for lane, ask in asked:
@@ -373,6 +393,11 @@ class Driver:
                 # A call that the operator reconciled keeps its result although the run is stopped.
                 settled = self._world.immediate(ask)
                 self._arrive(lane, ask, settled or answer_with(ask, Failure("cancelled", reason)))
+                continue
+            if ask.counts is not None and ask.key in refused:
+                # A call that the operator has reconciled is not made, so no limit applies to it.
+                settled = self._world.immediate(ask)
+                self._arrive(lane, ask, settled or answer_with(ask, exceeded(ask.counts, refused[ask.key])))
                 continue
             self._unanswered[ask.key] = time.monotonic()
             task = asyncio.create_task(self._answer(lane, ask))
@@ -393,11 +418,17 @@ class Driver:
         start = time.monotonic()
         limit: asyncio.Timeout | None = None
         try:
-            if ask.timeout is None:
-                answer = await self._world.answer(ask)
-            else:
-                async with asyncio.timeout(ask.timeout) as limit:
+            async with asyncio.timeout(ask.timeout) as limit:
+                try:
                     answer = await self._world.answer(ask)
+                except Interrupted as cut:
+                    reason = self._reason or self._wish
+                    if limit.expired():
+                        answer = msgspec.structs.replace(cut.answer, failure=_timed_out(ask))
+                    elif reason is not None:
+                        answer = msgspec.structs.replace(cut.answer, failure=Failure("cancelled", reason))
+                    else:
+                        raise
         except Detached:
             reason = self._reason or self._wish
             if reason is None:
@@ -409,7 +440,7 @@ class Driver:
             answer = answer_with(ask, Failure("cancelled", reason))
         except TimeoutError as error:
             if limit is not None and limit.expired():
-                answer = answer_with(ask, Failure("timeout", f"no answer within {written(ask.timeout or 0.0)}"))
+                answer = answer_with(ask, _timed_out(ask))
             else:
                 answer = answer_with(
                     ask, Failure("transport", f"the world gave up: {str(error) or 'it took too long'}")
@@ -423,6 +454,10 @@ class Driver:
         self._unanswered.pop(ask.key, None)
         self._arrivals.append((lane, Logged(ask.key, answer)))
         self._arrived.set()
+
+
+def _timed_out(ask: Ask[Any]) -> Failure:
+    return Failure("timeout", f"no answer within {written(ask.timeout or 0.0)}")
 
 
 def _lasting(answer: AnyAnswer, start: float) -> AnyAnswer:

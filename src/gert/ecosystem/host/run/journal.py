@@ -6,7 +6,7 @@ action. Answers are appended in the same transaction as the events they lead to,
 
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -28,7 +28,7 @@ from gert.kernel.foundation.secret_refs import masked
 from gert.kernel.foundation.signature import Key
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.projection import Projection
-from gert.kernel.ledger.record import Batch, Event, Head, Written, hash_answer
+from gert.kernel.ledger.record import Batch, Claim, Event, Head, Written, hash_answer
 
 LONGEST = MAX_LINE_BYTES - 64 * 1024
 """What the data of an event may take; the rest of the line is for the envelope."""
@@ -177,15 +177,16 @@ class Journal:
             self.finished += self._live.ended(path_of(entry.key))
         self._count_answer(line)
 
-    async def settle(self) -> None:
-        """Make everything that was emitted and answered durable, then show it."""
+    async def settle(self, claims: Sequence[Claim] = ()) -> Mapping[str, int]:
+        """Make what was emitted and answered durable, then show it; the requests whose claims were refused."""
+        refused: Mapping[str, int] = {}
         if self._is_broken:
             raise TraceError(f"nothing more is written of run `{self._run_id}`: an earlier append failed")
-        if self._events or self._answers:
+        if self._events or self._answers or claims:
             self._timestamp = ""
-            batch = self._batch()
+            batch = self._batch()._replace(claims=claims)
             try:
-                await self._append(batch)
+                refused = await self._append(batch)
             except BaseException:
                 # What comes after would rest on what is lost.
                 self._is_broken = True
@@ -194,6 +195,7 @@ class Journal:
         for envelope, payload in shown:
             for observer in self._observers:
                 observer.said(envelope, payload)
+        return refused
 
     def close(self) -> None:
         """Complete the mirror, and write no more output of running steps."""
@@ -229,7 +231,8 @@ class Journal:
         self._events, self._answers, self._taken, self._documents, self.finished = [], [], [], (), []
         return batch
 
-    async def _append(self, batch: Batch) -> None:
+    async def _append(self, batch: Batch) -> Mapping[str, int]:
+        refused: Mapping[str, int] = {}
         before, self._stored = self._stored, batch.head
         if self._ledger is not None:
 
@@ -244,8 +247,10 @@ class Journal:
             written = await self._ledger.append(self._run_id, write, adopt=self._adopt)
             if not isinstance(written, Written):
                 raise TraceError(f"the ledger refused an append to run `{self._run_id}`")
+            refused = written.refused
         if self._mirror is not None:
             self._mirror.write([event.line for event in batch.events])
+        return refused
 
     def _add(self, line: bytes, payload: Payload, path: str | None, timestamp: str) -> None:
         """Take a line into the chain and the projection."""

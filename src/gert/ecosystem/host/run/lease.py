@@ -38,11 +38,11 @@ _WAIT: Final = "wait for it to end; a process that died on another host keeps it
 
 
 async def _beat(ledger: Ledger, run_id: str, worker: str) -> None:
-    """Extend the lease while the run is driven; what keeps it from that, the next append finds out."""
+    """Extend the lease while the run is driven; where another process has taken it, the next append is refused."""
     while True:
         await asyncio.sleep(SECONDS / _BEATS)
         with suppress(GertError):
-            if await ledger.acquire(run_id, worker, SECONDS) is None:
+            if await ledger.renew(run_id, worker, SECONDS, late=True) is None:
                 return
 
 

@@ -17,6 +17,7 @@ from gert.ecosystem.host.run.driver import Suspended
 from gert.ecosystem.host.run.journal import Journal, Logged
 from gert.ecosystem.host.run.options import Executed, Pending, Recorded
 from gert.ecosystem.host.run.prepare import Prepared
+from gert.ecosystem.host.run.rate_limit import claims_for
 from gert.ecosystem.host.run.signals import TIMEOUT, Relay, interruptible, limited, relayed
 from gert.ecosystem.host.run.worlds import World
 from gert.kernel.engine.frame import Setup
@@ -147,6 +148,7 @@ async def _drive(session: Session, relay: Relay) -> _Ended:
                 # In a replay and in a dry run nothing is waited for: time passes as the answers say.
                 clock=session.clock or RunClock() if setup.mode in ("real", "probe") else None,
                 asks=session.recording.asks if session.recording is not None else None,
+                claim_of=claims_for(setup.program) if setup.mode == "real" else lambda _: None,
             )
         except Suspended as suspended:
             pending = tuple(_pending(prepared, ask) for ask in suspended.asks)

@@ -16,6 +16,7 @@ from gert.ecosystem.approvals.port import ApprovalProvider, StillOpen
 from gert.ecosystem.host.config.supported import CallsTools
 from gert.ecosystem.host.run.call_binding import Binding
 from gert.ecosystem.host.run.sanitize import Intake
+from gert.ecosystem.tools.outputs import Interrupted
 from gert.errors import GertError
 from gert.kernel.engine.requests import (
     ANSWERS,
@@ -133,6 +134,8 @@ class Real:
             said = self._outdated(ask) or await self._answers[type(ask)](ask)
         except (Detached, TimeoutError):
             raise
+        except Interrupted as cut:
+            raise Interrupted(self._intake.take(cut.answer, ask)) from None
         except Exception as error:
             said = answer_with(ask, mishap(error))
         return cast("AnyAnswer", self._intake.take(said, ask))

@@ -16,6 +16,7 @@ from gert.kernel.ledger.record import Output
 _PAGE: Final = 200
 _STREAMS: Final = ("stdout", "stderr")
 _MOST_NAMED: Final = 5
+_OVERLAP: Final = 64 * 1024
 
 Stream = Literal["stdout", "stderr"]
 
@@ -110,16 +111,16 @@ def is_of(path: str, step: str) -> bool:
 
 
 def _rest(text: str, shown: str) -> str:
-    """What was not shown yet of a text; of both only the last part may be there."""
-    if not shown:
-        return text
+    """The part of a stored output that was not shown while the step ran.
+
+    Live output may lack its beginning, and the middle of a long output is not stored: the end of what was shown is
+    searched for.
+    """
     if text.startswith(shown):
         return text[len(shown) :]
-    # The beginning of a long text is gone, so what was shown may overlap it, or lie before it.
-    for size in range(min(len(text), len(shown)), 0, -1):
-        if shown.endswith(text[:size]):
-            return text[size:]
-    return text
+    end = shown[-_OVERLAP:]
+    at = text.find(end)
+    return text if at < 0 else text[at + len(end) :]
 
 
 def merged(pieces: Iterable[Piece]) -> list[Piece]:

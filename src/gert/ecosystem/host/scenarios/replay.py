@@ -1,5 +1,6 @@
 """Replaying a scenario: a world that answers from a script, and starts and opens nothing."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import AnyAnswer, Ask, Said
 from gert.kernel.engine.run import RunResult, run
 from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.ledger.record import Claim
 from gert.kernel.runbook.documents.scenario import Scenario
 from gert.kernel.scenario.observed import Observed
 from gert.kernel.scenario.script import Script
@@ -63,8 +65,9 @@ class Tape:
     def log(self, entry: Logged) -> None:
         """Answers come from the scenario, which has them already."""
 
-    async def settle(self, *, alone: bool = False) -> None:
-        """There is nothing to wait for."""
+    async def settle(self, claims: Sequence[Claim] = ()) -> Mapping[str, int]:
+        """There is nothing to wait for, and no limit to claim."""
+        return {}
 
 
 class Replayed(msgspec.Struct, frozen=True):

@@ -78,7 +78,7 @@ class Executor:
     ) -> None:
         self.path = path
         # As it is now: a change of the working folder, or of a link, does not move the file.
-        self._file = path if path == MEMORY else os.path.realpath(path)
+        self.file = path if path == MEMORY else os.path.realpath(path)
         self._patience = patience
         self._alone = read_only
         self._writing = Lock()
@@ -93,16 +93,16 @@ class Executor:
         self._queued = 0
         try:
             if read_only:
-                self._near = open_reader(self._file, alone=True, patience=patience)
+                self._near = open_reader(self.file, alone=True, patience=patience)
             else:
-                self._writer = open_writer(self._file, sync=sync, patience=patience)
+                self._writer = open_writer(self.file, sync=sync, patience=patience)
         except sqlite3.Error as error:
             raise worded(path, error) from error
         if path == MEMORY:
             self._near = self._far = self._writer
             self._reading = self._writing
         elif not read_only:
-            self._guard = FileGuard(self._file, every=look_every)
+            self._guard = FileGuard(self.file, every=look_every)
 
     # --- reading
 
@@ -110,7 +110,7 @@ class Executor:
         """The rows of a statement, on the calling thread."""
         with self._worded():
             if self._near is None:
-                self._near = open_reader(self._file, alone=self._alone)
+                self._near = open_reader(self.file, alone=self._alone)
             with self._reading if self._near is self._writer else _UNLOCKED:
                 return self._near.execute(sql.for_sqlite(statement), values).fetchall()
 
@@ -121,7 +121,7 @@ class Executor:
     def _read_far(self, statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
         with self._worded(), self._reading:
             if self._far is None:
-                self._far = open_reader(self._file, alone=self._alone, patience=self._patience)
+                self._far = open_reader(self.file, alone=self._alone, patience=self._patience)
             return self._far.execute(sql.for_sqlite(statement), values).fetchall()
 
     def version(self) -> int:

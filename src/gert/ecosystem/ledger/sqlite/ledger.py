@@ -1,5 +1,6 @@
 """The ledger in a SQLite file: durable, for many processes on one machine. `:memory:` is a ledger for tests."""
 
+import os
 from collections.abc import Callable, Hashable, Sequence
 from datetime import datetime
 from os import PathLike, fspath
@@ -58,6 +59,13 @@ class SqliteLedger(SqlLedger):
     def durable(self) -> bool:
         """Whether what was appended survives a loss of power."""
         return self._sync and self.path != MEMORY
+
+    def _file_id(self) -> str:
+        try:
+            found = os.stat(self._executor.file)
+        except OSError:
+            return ""  # in memory, or removed, which the next change refuses
+        return f"{found.st_dev}:{found.st_ino}"
 
     async def _rows(self, statement: str, *values: Any, heavy: bool = False) -> Sequence[Sequence[Any]]:
         if heavy:

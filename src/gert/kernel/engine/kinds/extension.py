@@ -6,6 +6,7 @@ from typing import Any
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.outputs import keep_declared
 from gert.kernel.engine.plan import Plan
+from gert.kernel.engine.policy_gate import execution_of
 from gert.kernel.engine.requests import ApprovalRequest, CallExtension, Steps
 from gert.kernel.engine.results import Result
 from gert.kernel.runbook.documents.steps import ExtensionStep
@@ -31,6 +32,7 @@ def run_extension(
             view=dict(frame.data),
             contract=plan.terms.contract,
             approval=approval,
+            counts=execution_of(frame, plan.terms),
         )
     )
     result, remarks = keep_declared(answer, frame, plan, inputs)

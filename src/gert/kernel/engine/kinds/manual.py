@@ -6,6 +6,7 @@ from typing import Any
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.outputs import assumed
 from gert.kernel.engine.plan import Plan
+from gert.kernel.engine.policy_gate import execution_of
 from gert.kernel.engine.requests import ApprovalRequest, CollectEvidence, EvidenceAnswer, Steps, Wanted
 from gert.kernel.engine.results import Result, failed, status_of
 from gert.kernel.events.runbook import RedactionApplied
@@ -39,6 +40,7 @@ def run_manual(
             inputs=inputs,
             contract=plan.terms.contract,
             approval=approval,
+            counts=execution_of(frame, plan.terms),
         )
     )
     if answer.redacted:

@@ -6,6 +6,7 @@ from typing import Any
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.outputs import keep_declared
 from gert.kernel.engine.plan import Plan
+from gert.kernel.engine.policy_gate import execution_of
 from gert.kernel.engine.requests import ApprovalRequest, CallTool, Steps, ToolAnswer
 from gert.kernel.engine.results import Result
 from gert.kernel.runbook.documents.steps import ToolStep
@@ -32,6 +33,7 @@ def run_tool(
             contract=plan.terms.contract,
             after_skipped_write=frame.state.skipped_write,
             approval=approval,
+            counts=execution_of(frame, plan.terms),
         )
     )
     frame.heard(answer)

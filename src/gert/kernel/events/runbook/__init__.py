@@ -43,6 +43,7 @@ from gert.kernel.events.runbook.run import (
     FinallyComplete,
     FinallyStart,
     InputResolved,
+    RunAdopted,
     RunCancelled,
     RunComplete,
     RunForked,
@@ -62,8 +63,8 @@ from gert.kernel.events.runbook.steps import (
 )
 
 EVENTS: tuple[type[Payload], ...] = (
-    RunStart, InputResolved, RunResumed, RunForked, RunCancelled, FinallyStart, FinallyComplete, RunComplete,
-    WebhookSent,
+    RunStart, InputResolved, RunResumed, RunAdopted, RunForked, RunCancelled, FinallyStart, FinallyComplete,
+    RunComplete, WebhookSent,
     StepStart, StepComplete, StepRetry, StepReconciled, RedactionApplied, VisibilityApplied, MissingKey, ScopeExport,
     BranchEnter, BranchExit, ParallelFork, ParallelMerge, ForEachStart, ForEachItem, RepeatStart,
     RepeatIteration, GroupStart, GroupComplete, NextTaken, OutcomeResolved,
@@ -108,6 +109,7 @@ __all__ = [
     "RedactionApplied",
     "RepeatIteration",
     "RepeatStart",
+    "RunAdopted",
     "RunCancelled",
     "RunComplete",
     "RunForked",

@@ -77,6 +77,24 @@ class RunResumed(Payload, frozen=True, kw_only=True):
     accepted_digests: dict[str, str] = field(default_factory=dict)
 
 
+class RunAdopted(Payload, frozen=True, kw_only=True):
+    """A run that was not sealed is continued with a signing key; nothing proves its events up to here.
+
+    actor: who adopted it
+    reason: why, in the words of the actor
+    events: how many events the run had
+    chain_hash: the head of its chain
+    source_run_id: the adopted run, where a rerun takes the answers of an unsealed run
+    """
+
+    type: ClassVar[str] = "run_adopted"
+    actor: str
+    reason: str
+    events: int
+    chain_hash: str
+    source_run_id: str | None = None
+
+
 class RunForked(Payload, frozen=True, kw_only=True):
     """This run takes the recorded answers of another one up to a step, and goes on live.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ecosystem.surfaces.cli.workbench import GERT, PATIENCE, Project, call, environment, finish, note, until
+from tests.ecosystem.surfaces.cli.workbench import GERT, PATIENCE, Project, call, completed, environment, finish, note, until
 
 SLOW = """
 printf 'begin\\n'; printf 'careful\\n' >&2
@@ -169,3 +169,40 @@ def test_secrets_are_not_shown(project: Project) -> None:
     with running(project, "hunter2secret"):
         assert b"hunter2secret" not in b"".join(path.read_bytes() for path in (project.root / "runs").glob("ledger*"))
     assert "hunter2secret" not in project.gert("logs", project.run().id).ended(0).out
+
+
+def test_what_a_failed_tool_printed_is_shown_whole(project: Project) -> None:
+    project.script("loud", "yes out | head -n 10000; yes err | head -n 10000 >&2; echo last >&2; exit 3")
+    project.runbook(call("loud", "loud"), tools=["loud"])
+    project.exec().ended(3)
+    found = {piece["stream"]: piece["text"] for piece in pieces(project, project.run().id, "loud")}
+    assert found == {"stdout": "out\n" * 10000, "stderr": "err\n" * 10000 + "last\n"}
+
+
+def test_what_a_tool_printed_before_its_timeout_is_shown(project: Project) -> None:
+    project.script("slow", "echo begun; echo why >&2; sleep 60", action={"timeout": "1s"})
+    project.runbook(call("slow", "slow"), tools=["slow"])
+    project.exec().ended(3)
+    assert completed(project.run().events(), "slow")["failure"]["kind"] == "timeout"
+    found = {piece["stream"]: piece["text"] for piece in pieces(project, project.run().id)}
+    assert found == {"stdout": "begun\n", "stderr": "why\n"}
+    project.verifies()
+
+
+def test_what_a_tool_printed_before_the_run_was_interrupted_is_shown(project: Project) -> None:
+    project.script("slow", f"echo begun; : > {project.root}/up; sleep 60")
+    project.runbook(call("slow", "slow"), tools=["slow"])
+    process = project.start()
+    until((project.root / "up").exists)
+    process.send_signal(signal.SIGTERM)
+    finish(process)
+    assert completed(project.run().events(), "slow")["failure"]["kind"] == "cancelled"
+    assert [piece["text"] for piece in pieces(project, project.run().id)] == ["begun\n"]
+
+
+def test_bytes_that_are_not_utf_8_are_shown_escaped(project: Project) -> None:
+    project.script("odd", "printf 'a\\377b\\n'")
+    project.runbook(call("odd", "odd"), tools=["odd"])
+    project.exec().ended(0)
+    assert [piece["text"] for piece in pieces(project, project.run().id)] == ["a\\xffb\n"]
+    assert "a\\xffb" in project.gert("logs", project.run().id).ended(0).out

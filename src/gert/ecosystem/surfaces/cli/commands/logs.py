@@ -35,8 +35,9 @@ def command(
     """Show what the steps of a run printed, on standard output and standard error.
 
     RUN is the id of a run; a unique prefix is enough. STEP is the id or the path of a step (default: all). Output is
-    redacted, and of each stream the last part is kept. A step that runs longer than half a second is shown while it
-    runs. With --json each piece of output is one JSON document on a line.
+    redacted; of a stream longer than 1 MiB the first and the last 512 KiB are kept. Bytes that are not UTF-8 are shown
+    as \\xNN. A step that runs longer than half a second is shown while it runs. With --json each piece of output is one
+    JSON document on a line.
     """
     with open_runs(state_dir, db, dsn) as runs:
         found = runs.find(run_id)

@@ -25,6 +25,11 @@ _OPTIONS: Final = (
     click.option("--detach", is_flag=True, help="Set it aside while it waits for approvals; `gert resume` goes on."),
     click.option("--wait", "waits", is_flag=True, help="Wait for approvals given elsewhere, with `gert approve`."),
     click.option("--as", "actor", metavar="ACTOR", help="Who goes on; the user of this machine when left out."),
+    click.option(
+        "--adopt-unsealed",
+        metavar="REASON",
+        help="Continue a run that is not sealed although a signing key is set; the reason is recorded.",
+    ),
     click.option("--allow-changed", is_flag=True, help="Although the runbook, a tool or a policy was changed since."),
 )
 

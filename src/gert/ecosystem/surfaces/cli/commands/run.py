@@ -145,12 +145,18 @@ def tail(
 @command.command("abandon", epilog='Example: gert run abandon 20260228-1430 --reason "the pod is gone"')
 @click.option("--reason", required=True, metavar="TEXT", help="Why nobody goes on with it; it is recorded.")
 @click.option("--as", "actor", metavar="ACTOR", help="Who says so; the user of this machine when left out.")
+@click.option(
+    "--adopt-unsealed",
+    metavar="REASON",
+    help="End a run that is not sealed although a signing key is set; the reason is recorded.",
+)
 @click.argument("run_id", metavar="ID")
 @kept
 def abandon_(
     run_id: str,
     reason: str,
     actor: str | None,
+    adopt_unsealed: str | None,
     state_dir: str | None,
     db: str | None,
     dsn: str | None,
@@ -167,7 +173,15 @@ def abandon_(
             raise UsageError(f"run `{found}` is an agent run", hint="its harness says when it has ended")
     # A run in a database knows itself where its tickets are.
     state = place.state if place.database is None else state_dir
-    options = AbandonOptions(run_id=found, reason=reason, actor=named(actor), state_dir=state, db=db, dsn=dsn)
+    options = AbandonOptions(
+        run_id=found,
+        reason=reason,
+        actor=named(actor),
+        state_dir=state,
+        db=db,
+        dsn=dsn,
+        adopt_unsealed=adopt_unsealed,
+    )
     ended = asyncio.run(abandon(options))
     if as_json:
         say_json(msgspec.to_builtins(ended))

@@ -35,6 +35,12 @@ def _run_resumed(run: says.RunResumed, _: Subject) -> Words:
     return Words(say.AGAIN, f"{text}, {plural(run.answered, 'recorded answer')} taken", say.LIVELY, notes)
 
 
+def _run_adopted(run: says.RunAdopted, _: Subject) -> Words:
+    source = f" of run {clip(run.source_run_id, say.LONGEST_NAME)}" if run.source_run_id else ""
+    text = f"{plural(run.events, 'unsealed event')}{source} adopted by {clip(run.actor, say.LONGEST_NAME)}"
+    return Words(say.WARNING, f"{text}: {clip(run.reason)}", say.DOUBTFUL)
+
+
 def _run_forked(run: says.RunForked, _: Subject) -> Words:
     # Whoever sees steps go by that delete something must learn that they did not run again.
     step, source = clip(run.from_step, say.LONGEST_NAME), clip(run.source_run_id, say.LONGEST_NAME)
@@ -92,6 +98,7 @@ RUN: Final[Wording] = {
     says.RunStart: _run_start,
     says.InputResolved: _input_resolved,
     says.RunResumed: _run_resumed,
+    says.RunAdopted: _run_adopted,
     says.RunForked: _run_forked,
     says.RunCancelled: _run_cancelled,
     says.FinallyStart: _finally_start,
