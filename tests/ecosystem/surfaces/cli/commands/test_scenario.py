@@ -215,7 +215,7 @@ def test_a_run_that_is_damaged_makes_no_scenario(ran: Project, damage: str, why:
         pytest.param(["book.yaml", "x", "--run", "../../x"], "is not a run id", id="a run that is a path"),
         pytest.param(["book.yaml", "x", "--run", "a", "--trace", "b"], "found both", id="two runs"),
         pytest.param(["book.yaml", "x", "--trace", "nobody"], "there is no file", id="a trace that is not there"),
-        pytest.param(["book.yaml", "x", "--force"], "about a recorded run", id="force without a run"),
+        pytest.param(["book.yaml", "x", "--force"], "require `--run` or `--trace`", id="force without a run"),
         pytest.param(["nobody.yaml", "x"], "there is no file", id="a runbook that is not there"),
         pytest.param(["book.yaml", "taken"], "already", id="a name that is taken"),
     ],
@@ -253,10 +253,10 @@ def test_a_scenario_in_its_place_is_marked_and_nothing_else_changes(ran: Project
     test.write_text("# why\n" + test.read_text().replace("golden: false", "golden: false  # not yet"))
     shutil.rmtree(ran.root / "recorded")
     text = test.read_text()
-    assert "is golden" in ran.gert("scenario", "promote", "friday").ended(0).out
+    assert "is now golden" in ran.gert("scenario", "promote", "friday").ended(0).out
     assert test.read_text() == text.replace("golden: false", "golden: true")
-    assert "golden already" in ran.gert("scenario", "promote", "friday").ended(0).out
-    assert "is archived" in ran.gert("scenario", "demote", of_book(ran)).ended(0).out
+    assert "already golden" in ran.gert("scenario", "promote", "friday").ended(0).out
+    assert "is now archived" in ran.gert("scenario", "demote", of_book(ran)).ended(0).out
     assert test.read_text() == text
 
 

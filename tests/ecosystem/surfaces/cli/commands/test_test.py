@@ -544,7 +544,7 @@ def test_a_junit_report_that_cannot_be_written_is_a_complaint(project: Project, 
     chosen(project)
     ran = project.gert("test", ".", "--junit", path).ended(2)
     assert ran.err.count("error:") == 1
-    assert "cannot be written" in ran.err
+    assert "cannot write the report" in ran.err
     assert " passed" in ran.out.splitlines()[-1]
     assert project.gert("test", ".", "--json", "--junit", path).ended(2).said["tests"]
 

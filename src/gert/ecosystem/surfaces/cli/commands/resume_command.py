@@ -1,4 +1,4 @@
-"""What `gert resume` and `gert rerun` have in common: whose answers are taken, who goes on, and how it is shown."""
+"""Options and output that `gert resume` and `gert rerun` share."""
 
 import asyncio
 import sys
@@ -16,16 +16,16 @@ from gert.ecosystem.surfaces.cli.live.view import make_view
 from gert.ecosystem.surfaces.cli.render.result import show
 
 _OPTIONS: Final = (
-    click.option("--verbose", "-v", is_flag=True, help="Print what tools print."),
-    click.option("--quiet", "-q", is_flag=True, help="Print nothing while it runs."),
+    click.option("--verbose", "-v", is_flag=True, help="Print the output of tools."),
+    click.option("--quiet", "-q", is_flag=True, help="Print no progress."),
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; progress goes to standard error."),
-    click.option("--dsn", metavar="DSN", help="The Postgres ledger of the run; env:NAME for a variable with it."),
-    click.option("--db", metavar="FILE", help="The SQLite database of the run."),
-    click.option("--state-dir", metavar="DIR", help="Where runs are kept; the project or your state folder otherwise."),
-    click.option("--detach", is_flag=True, help="Set it aside while it waits for approvals; `gert resume` goes on."),
-    click.option("--wait", "waits", is_flag=True, help="Wait for approvals given elsewhere, with `gert approve`."),
-    click.option("--as", "actor", metavar="ACTOR", help="Who goes on; the user of this machine when left out."),
-    click.option("--allow-changed", is_flag=True, help="Although the runbook, a tool or a policy was changed since."),
+    click.option("--dsn", metavar="DSN", help="Postgres ledger of the run; env:NAME reads the DSN from a variable."),
+    click.option("--db", metavar="FILE", help="SQLite ledger of the run."),
+    click.option("--state-dir", metavar="DIR", help="State directory (default: the project's, or your own)."),
+    click.option("--detach", is_flag=True, help="Exit while the run waits for approvals; `gert resume` resumes it."),
+    click.option("--wait", "waits", is_flag=True, help="Wait for approvals from elsewhere, such as `gert approve`."),
+    click.option("--as", "actor", metavar="ACTOR", help="Actor to record (default: the current user)."),
+    click.option("--allow-changed", is_flag=True, help="Continue even if the runbook, a tool or a policy has changed."),
 )
 
 
