@@ -16,7 +16,6 @@ from msgspec import field
 from gert.ecosystem.host.config.files import read_document
 from gert.ecosystem.host.config.platform import facts_for
 from gert.ecosystem.host.config.workspace import Checked, Workspace
-from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.process.own_process import hold_secrets
 from gert.errors import DocumentError, UsageError
 from gert.kernel.engine.run import RunResult
@@ -154,13 +153,6 @@ def trace_file(folder: str, runbook: str, stamp: str) -> str:
     except ValueError:
         raise UsageError(f"`{folder}` is not a path") from None
     return os.path.join(folder, f"{name}.jsonl")
-
-
-def where_recorded(options: RunOptions, settings: Settings, runbook: str, run_id: str) -> RunOptions:
-    """The options with the trace where settings want it; what the caller says goes first."""
-    if options.mode != "real" or options.trace or options.db or options.dsn or settings.traces_dir is None:
-        return options
-    return msgspec.structs.replace(options, trace=trace_file(settings.traces_dir, runbook, run_id))
 
 
 def _other_roots(workspace: Workspace, folder: str, files: Iterable[str]) -> dict[str, str]:

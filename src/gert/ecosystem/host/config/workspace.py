@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from gert.ecosystem.host.config.files import hops, is_file, is_there, read_document, runbook_of, yaml_files
+from gert.ecosystem.host.config.gc_pause import without_collector
 from gert.ecosystem.host.config.platform import facts_for
 from gert.ecosystem.host.config.policy_files import policy_files
-from gert.ecosystem.host.run.gc_tuning import without_collector
 from gert.errors import DocumentError, GertError, UsageError
 from gert.kernel.runbook.document import Document, is_foreign, load
 from gert.kernel.runbook.documents.project import CONFIG_FILES, PROJECT_FILE, Config

@@ -10,7 +10,6 @@ from msgspec import field
 
 from gert.ecosystem.host.config.key_files import with_key_files
 from gert.ecosystem.host.config.ledger_location import masked, open_ledger
-from gert.ecosystem.host.config.settings import where_recorded
 from gert.ecosystem.host.config.supported import require_supported
 from gert.ecosystem.host.config.trace_keys import sealing_keys, signing_key
 from gert.ecosystem.host.config.variables import resolve
@@ -23,7 +22,7 @@ from gert.ecosystem.host.run.execute import everyone, new_journal, open_record, 
 from gert.ecosystem.host.run.journal import Journal, Logged, now, read_answers
 from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
-from gert.ecosystem.host.run.options import ApprovalMode, Executed, RunOptions
+from gert.ecosystem.host.run.options import ApprovalMode, Executed, RunOptions, with_trace_file
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.run.rate_limit import count_recent
 from gert.ecosystem.host.run.session import Stage, conduct
@@ -109,7 +108,7 @@ async def rerun(
     live = LiveOutput(setup.run_id)
     cast = world_for(prepared, setup, inputs, redactor, (*observers, live), console, state.working)
     key = signing_key(environ)
-    prepared.options = run_options = where_recorded(run_options, prepared.settings, state.runbook, setup.run_id)
+    prepared.options = run_options = with_trace_file(run_options, prepared.settings, state.runbook, setup.run_id)
     setup = with_trace(setup, run_options)
     async with AsyncExitStack() as held:
         opened = await open_record(prepared, setup, held)

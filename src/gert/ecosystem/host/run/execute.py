@@ -16,7 +16,7 @@ from gert.ecosystem.host.approvals.answers import tickets_for_run
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.key_files import with_key_files
 from gert.ecosystem.host.config.platform import machine_id, platform
-from gert.ecosystem.host.config.settings import secret_variables, where_recorded
+from gert.ecosystem.host.config.settings import secret_variables
 from gert.ecosystem.host.config.state_dir import new_run_id
 from gert.ecosystem.host.config.supported import TRANSPORTS, Transport, require_supported
 from gert.ecosystem.host.config.trace_keys import signing_key
@@ -28,7 +28,7 @@ from gert.ecosystem.host.run.evidence import EvidenceDialogue, EvidenceFile, Evi
 from gert.ecosystem.host.run.journal import Journal, now
 from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
-from gert.ecosystem.host.run.options import Executed, RunOptions
+from gert.ecosystem.host.run.options import Executed, RunOptions, with_trace_file
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.run.rate_limit import count_recent
 from gert.ecosystem.host.run.sanitize import Intake
@@ -90,7 +90,7 @@ async def execute(
     if loaded is None:
         recent = await count_recent(prepared.program, prepared.floor.policies, prepared.ledger, environ, now())
     setup = prepared.setup(inputs, redactor, played, starter, recent)
-    prepared.options = options = where_recorded(
+    prepared.options = options = with_trace_file(
         options, prepared.settings, prepared.program.runbook.meta.name, setup.run_id
     )
     setup = with_trace(setup, options)

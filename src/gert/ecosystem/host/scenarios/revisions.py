@@ -4,9 +4,7 @@ Git is only ever asked to read, never through a shell, and for no more than a pr
 """
 
 import os
-import subprocess
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -16,6 +14,7 @@ import msgspec
 from gert.ecosystem.host.config.files import YAML_SUFFIXES
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.scenarios.folders import SCENARIO_FILE, TEST_FILE
+from gert.ecosystem.process.helper import Output, read_helper, run_helper
 from gert.errors import UsageError
 
 MOST_FILES: Final = 10_000
@@ -162,7 +161,7 @@ class _Git:
     def top(self) -> str:
         """The folder of the repository."""
         done = self._run("rev-parse", "--show-toplevel")
-        if done.returncode:
+        if done.code:
             why = done.stderr.decode(errors="replace").strip().splitlines()
             raise UsageError(
                 f"`{self._folder}` is in no git repository that can be read",
@@ -176,7 +175,7 @@ class _Git:
         if not revision.strip() or revision.startswith(("-", "^")) or not revision.isprintable():
             raise UsageError(f"`{revision}` is not a revision", hint="a commit, a branch or a tag: `main`, `HEAD~1`")
         done = self._run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-        if done.returncode:
+        if done.code:
             raise UsageError(
                 f"there is no revision `{revision}`", hint="a commit, a branch or a tag; a shallow clone has few"
             )
@@ -201,7 +200,7 @@ class _Git:
 
     def contents(self, blobs: list[_Blob]) -> Iterator[bytes]:
         """What is in them, in order."""
-        done = self._run("cat-file", "--batch", given="".join(f"{blob.name}\n" for blob in blobs).encode())
+        done = self._run("cat-file", "--batch", stdin="".join(f"{blob.name}\n" for blob in blobs).encode())
         rest = memoryview(done.stdout)
         for blob in blobs:
             head = f"{blob.name} blob {blob.size}\n".encode()
@@ -212,52 +211,31 @@ class _Git:
             rest = rest[blob.size + 1 :]
 
     def _listing(self, commit: str) -> bytes:
-        """Every file of a commit; how many there are is for others to decide, so it is read only so far."""
-        with (
-            self._asking(),
-            subprocess.Popen(  # noqa: S603  # the words are ours, and no shell reads them
-                [*self._words, "ls-tree", "-r", "-l", "-z", commit],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=self._environ,
-            ) as process,
-        ):
-            clock = threading.Timer(PATIENCE, process.kill)
-            clock.start()
-            try:
-                listing = process.stdout.read(LONGEST_LISTING + 1) if process.stdout is not None else b""
-                if len(listing) > LONGEST_LISTING:
-                    raise UsageError("the repository has too many files to be listed")
-                if process.wait():
-                    raise UsageError(f"git cannot list the files of `{commit}`")
-            finally:
-                process.kill()
-                clock.cancel()
-        return listing
+        """List every file of a commit; the listing is bounded, because a commit may hold any number of files."""
+        command = [*self._git, "ls-tree", "-r", "-l", "-z", commit]
+        with self._errors():
+            done = read_helper(command, self._environ, limit=LONGEST_LISTING + 1, timeout=PATIENCE)
+        if len(done.stdout) > LONGEST_LISTING:
+            raise UsageError("the repository has too many files to list")
+        if done.code:
+            raise UsageError(f"git cannot list the files of `{commit}`")
+        return done.stdout
 
-    def _run(self, *words: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-        with self._asking():
-            return subprocess.run(  # noqa: S603  # as above
-                [*self._words, *words],
-                input=given,
-                capture_output=True,
-                env=self._environ,
-                timeout=PATIENCE,
-                check=False,
-            )
+    def _run(self, *arguments: str, stdin: bytes = b"") -> Output:
+        with self._errors():
+            return run_helper([*self._git, *arguments], self._environ, stdin=stdin, timeout=PATIENCE)
 
     @property
-    def _words(self) -> list[str]:
+    def _git(self) -> list[str]:
         return ["git", "-C", self._folder]
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError:
-            raise UsageError("git is not installed here", hint="leave out --against") from None
-        except subprocess.TimeoutExpired:
+            raise UsageError("git is not installed", hint="install git, or omit --against") from None
+        except TimeoutError:
             raise UsageError(f"git took longer than {PATIENCE:.0f} seconds") from None
         except OSError as problem:
             raise UsageError(f"git cannot be run: {(problem.strerror or str(problem)).lower()}") from None

@@ -15,6 +15,7 @@ import msgspec
 
 import gert
 from gert.ecosystem.host.scenarios.suite import Covered, Group, SuiteOptions, Tested, broken, run_groups
+from gert.ecosystem.process.helper import start_worker
 
 _LONGEST_LINE: Final = 64 * 1024 * 1024
 
@@ -77,12 +78,7 @@ async def _work(groups: Sequence[Group], options: SuiteOptions, found: "asyncio.
     process: asyncio.subprocess.Process | None = None
     left = list(groups)
     try:
-        process = await asyncio.create_subprocess_exec(
-            *_command(),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=_LONGEST_LINE,
-        )
+        process = await start_worker(_command(), limit=_LONGEST_LINE)
         if process.stdin is None or process.stdout is None:
             return
         process.stdin.write(msgspec.json.encode(Task(tuple(groups), options)) + b"\n")

@@ -14,12 +14,10 @@ def run() -> None:
         return
     # Garbage collection during imports finds nothing and takes a tenth of the time; `main` enables it again.
     gc.disable()
-    from gert.ecosystem.process.descriptors import keep_private
-    from gert.ecosystem.process.own_process import take_over
+    from gert.ecosystem.host.config.process_setup import set_up_process
     from gert.ecosystem.surfaces.cli.main import main
 
-    keep_private()
-    take_over(os.environ)
+    set_up_process(os.environ)
     code = main()
     # The process exits now: keep the interpreter from collecting everything once more.
     gc.freeze()
