@@ -21,7 +21,7 @@ _SINGLE: Final[Mapping[str, Use]] = {
 _NAMED: Final[Mapping[str, Use]] = {trace_keys.NAMED_KEY: "traces", approval_keys.NAMED_KEY: "approvals"}
 
 
-class Held(Struct, frozen=True, kw_only=True):
+class ListedKey(Struct, frozen=True, kw_only=True):
     """A variable that should hold a key; where it does not, why."""
 
     variable: str
@@ -30,7 +30,7 @@ class Held(Struct, frozen=True, kw_only=True):
     flaw: str | None = None
 
 
-def held_keys(environ: Mapping[str, str]) -> list[Held]:
+def list_keys(environ: Mapping[str, str]) -> list[ListedKey]:
     """All keys of an environment, for traces first."""
     environ = with_key_files(environ)
     found = sorted(_variables(environ), key=lambda each: (each[1] != "traces", each[0]))
@@ -50,8 +50,8 @@ def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, Use, str | Non
                 yield name, use, name.removeprefix(start).lower()
 
 
-def _held(environ: Mapping[str, str], name: str, use: Use, key_id: str | None) -> Held:
+def _held(environ: Mapping[str, str], name: str, use: Use, key_id: str | None) -> ListedKey:
     try:
-        return Held(variable=name, use=use, key=parse_key(environ[name], key_id or None))
+        return ListedKey(variable=name, use=use, key=parse_key(environ[name], key_id or None))
     except IntegrityError as problem:
-        return Held(variable=name, use=use, flaw=problem.message)
+        return ListedKey(variable=name, use=use, flaw=problem.message)

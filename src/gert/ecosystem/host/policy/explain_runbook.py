@@ -87,11 +87,11 @@ def explain_runbook(
     file: str, step_id: str | None = None, policy_files: Iterable[str] = ()
 ) -> tuple[Program, list[ExplainedStep]]:
     """Explain the steps of a sound runbook, or one of them."""
-    explained = explain_whole(file, step_id, policy_files)
+    explained = explain_file(file, step_id, policy_files)
     return explained.program, explained.steps
 
 
-def explain_whole(file: str, step_id: str | None = None, policy_files: Iterable[str] = ()) -> Explained:
+def explain_file(file: str, step_id: str | None = None, policy_files: Iterable[str] = ()) -> Explained:
     """Explain a sound runbook, or one step of it, under its own policy and any external ones."""
     workspace = Workspace()
     checked = workspace.program(file)

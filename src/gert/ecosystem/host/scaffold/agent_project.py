@@ -4,11 +4,13 @@ import os
 
 from gert.ecosystem.host.scaffold.agent_files import Profile, agent_files
 from gert.ecosystem.host.scaffold.starter_files import name_from
-from gert.ecosystem.host.scaffold.write_files import Placed, place
+from gert.ecosystem.host.scaffold.write_files import WrittenFiles, place
 from gert.errors import UsageError
 
 
-def begin_agent_project(folder: str, profile: Profile, *, name: str | None = None, force: bool = False) -> Placed:
+def create_agent_project(
+    folder: str, profile: Profile, *, name: str | None = None, force: bool = False
+) -> WrittenFiles:
     """Write an agent project; a folder that is not empty is refused unless forced, and nothing in it is lost then.
 
     With `force`, only files of the same name are replaced.

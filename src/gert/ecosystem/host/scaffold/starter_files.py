@@ -33,7 +33,7 @@ STARTER: Final[Mapping[str, str]] = {
 }
 """Where each file goes, and what it is made of."""
 
-COURTESY: Final = frozenset({"README.md", ".gitignore"})
+OPTIONAL_FILES: Final = frozenset({"README.md", ".gitignore"})
 """Files that are nobody's but the user's: where there are some already, those stay."""
 
 

@@ -14,7 +14,7 @@ _MAX_LISTED: Final = 20
 _NEW: Final = "new-"
 
 
-class Placed(msgspec.Struct, frozen=True):
+class WrittenFiles(msgspec.Struct, frozen=True):
     """What became of the files: written anew, put in place of others, or left out for what was there."""
 
     written: list[str]
@@ -22,7 +22,7 @@ class Placed(msgspec.Struct, frozen=True):
     kept: list[str]
 
 
-def place(root: str, contents: Mapping[str, bytes], *, yields: frozenset[str], force: bool = False) -> Placed:
+def place(root: str, contents: Mapping[str, bytes], *, yields: frozenset[str], force: bool = False) -> WrittenFiles:
     """Write files below a folder, which is made if it is not there.
 
     yields: those that are left out where something has their name
@@ -35,11 +35,11 @@ def place(root: str, contents: Mapping[str, bytes], *, yields: frozenset[str], f
     if blocked or (taken and not force):
         raise _in_the_way(root, blocked or taken, can_force=not blocked)
     try:
-        _Placing(root).place(wanted, force=force)
+        _Transaction(root).place(wanted, force=force)
     except OSError as problem:
         reason = (problem.strerror or str(problem)).lower()
         raise UsageError(f"the project cannot be written to `{root}`: {reason}", hint="nothing was changed") from None
-    return Placed([path for path in wanted if path not in taken], taken, kept)
+    return WrittenFiles([path for path in wanted if path not in taken], taken, kept)
 
 
 def _blocked(root: str, paths: Iterable[str]) -> Iterable[str]:
@@ -65,7 +65,7 @@ def _in_the_way(root: str, paths: list[str], *, can_force: bool) -> UsageError:
     return UsageError(f"in `{root}` something is in the way: {listed}{more}; nothing was written", hint=hint)
 
 
-class _Placing:
+class _Transaction:
     """One attempt: every change is noted, so that it can be taken back."""
 
     def __init__(self, root: str) -> None:

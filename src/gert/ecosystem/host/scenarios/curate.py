@@ -32,7 +32,7 @@ LONGEST_TRACE: Final = 256 * 1024 * 1024
 _IMPLIED: Final = {"expected_status": "completed"}
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class ScenarioInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What there is to say of a scenario without running it.
 
     kind: promoted, archived, or written by hand and so run anyway
@@ -66,14 +66,14 @@ class Curated(msgspec.Struct, frozen=True, kw_only=True):
     rewritten: bool = False
 
 
-def entries(names: Iterable[str]) -> list[Entry]:
+def list_scenarios(names: Iterable[str]) -> list[ScenarioInfo]:
     """Every scenario of runbooks and below folders, as its files tell."""
-    return [entry_of(folder) for folder in find(names)]
+    return [scenario_info(folder) for folder in find(names)]
 
 
-def entry_of(folder: Folder) -> Entry:
+def scenario_info(folder: Folder) -> ScenarioInfo:
     """One scenario, as its files tell, whether or not it fits its runbook."""
-    entry = Entry(runbook=folder.runbook, scenario=folder.name, folder=folder.path)
+    entry = ScenarioInfo(runbook=folder.runbook, scenario=folder.name, folder=folder.path)
     try:
         scenario = read_map(folder.scenario, "answers")
         test: Mapping[str, Any] = read_map(folder.test, "expectations") if folder.has_test else {}

@@ -11,12 +11,12 @@ from gert.kernel.runbook.reader import read
 from gert.kernel.runbook.tree import Map, Seq, Tree
 from gert.kernel.runbook.writer import to_yaml
 
-Span = tuple[int, int]
+CharRange = tuple[int, int]
 _KEY: Final = re.compile(r" *")
 _DASH: Final = re.compile(r" *- +")
 
 
-def changed_entries(tree: Tree, key: str, block: Span, value: Any) -> str | None:
+def changed_entries(tree: Tree, key: str, block: CharRange, value: Any) -> str | None:
     """The lines of a key with its entries changed; None where they do not have lines of their own."""
     node = tree.root[key]
     spans = _spans(tree, node, block)
@@ -35,7 +35,9 @@ def changed_entries(tree: Tree, key: str, block: Span, value: Any) -> str | None
     return "".join(_joined(text, block, spans, kept, added))
 
 
-def _joined(text: str, block: Span, spans: list[Span], kept: list[str | None], added: Iterator[str]) -> Iterator[str]:
+def _joined(
+    text: str, block: CharRange, spans: list[CharRange], kept: list[str | None], added: Iterator[str]
+) -> Iterator[str]:
     """What stands before and between entries stays, also where an entry goes: it may be about another."""
     done = block[0]
     for (begin, end), entry in zip(spans, kept, strict=True):
@@ -49,7 +51,7 @@ def _joined(text: str, block: Span, spans: list[Span], kept: list[str | None], a
     yield text[done : block[1]]
 
 
-def _spans(tree: Tree, node: Any, block: Span) -> list[Span] | None:
+def _spans(tree: Tree, node: Any, block: CharRange) -> list[CharRange] | None:
     """The lines of each entry; comments and empty lines before the next are not among them."""
     if isinstance(node, Map):
         places, head = [node.at[name][0] for name in node if name in node.at], _KEY
@@ -86,7 +88,7 @@ def _is_between(line: str, column: int) -> bool:
     return not line.strip() or (line.lstrip(" ").startswith("#") and _indent(line) <= column)
 
 
-def _kept_of_map(tree: Tree, node: Map, spans: list[Span], value: Mapping[str, Any]) -> list[str | None]:
+def _kept_of_map(tree: Tree, node: Map, spans: list[CharRange], value: Mapping[str, Any]) -> list[str | None]:
     kept: list[str | None] = []
     for name, (begin, end) in zip(node, spans, strict=True):
         lines = tree.text[begin:end]
@@ -101,7 +103,9 @@ def _kept_of_map(tree: Tree, node: Map, spans: list[Span], value: Mapping[str, A
     return kept
 
 
-def _kept_of_list(tree: Tree, node: Seq, spans: list[Span], value: list[Any]) -> tuple[list[str | None], list[Any]]:
+def _kept_of_list(
+    tree: Tree, node: Seq, spans: list[CharRange], value: list[Any]
+) -> tuple[list[str | None], list[Any]]:
     """The items that stay in their order, and the new ones after them."""
     left = list(value)
     kept: list[str | None] = []

@@ -103,7 +103,7 @@ def run_groups(
     environ = dict(os.environ) if environ is None else environ
     with asyncio.Runner() as runner:
         for group in groups:
-            yield from _Book(group, options, environ, runner).test()
+            yield from _RunbookTest(group, options, environ, runner).test()
 
 
 def run_suite(names: Iterable[str] | str = ".", **options: Any) -> list[Tested]:
@@ -128,7 +128,7 @@ def untested(names: Iterable[str], tested: Collection[str | None]) -> Iterator[C
                 yield Covered(file, Coverage(program).report())
 
 
-class _Book:
+class _RunbookTest:
     """One runbook under test."""
 
     def __init__(self, group: Group, options: SuiteOptions, environ: Mapping[str, str], runner: asyncio.Runner) -> None:

@@ -27,7 +27,7 @@ class Task(msgspec.Struct, frozen=True):
     options: SuiteOptions
 
 
-class Book(msgspec.Struct, frozen=True):
+class RunbookResult(msgspec.Struct, frozen=True):
     """What was found out about one runbook."""
 
     tested: list[Tested]
@@ -40,7 +40,7 @@ def main() -> None:
     threading.Thread(target=_end_with_suite, daemon=True).start()
     for group in task.groups:
         found = list(run_groups([group], task.options))
-        book = Book(
+        book = RunbookResult(
             [each for each in found if isinstance(each, Tested)],
             next((each for each in found if isinstance(each, Covered)), None),
         )
@@ -55,9 +55,11 @@ def _end_with_suite() -> None:
     os._exit(1)
 
 
-async def side_by_side(groups: Sequence[Group], options: SuiteOptions, jobs: int) -> AsyncGenerator[Book, None]:
+async def run_parallel(
+    groups: Sequence[Group], options: SuiteOptions, jobs: int
+) -> AsyncGenerator[RunbookResult, None]:
     """Test runbooks in several processes; they come as they are done."""
-    found: asyncio.Queue[Book | None] = asyncio.Queue()
+    found: asyncio.Queue[RunbookResult | None] = asyncio.Queue()
     workers = [asyncio.create_task(_work(groups[index::jobs], options, found)) for index in range(jobs)]
     try:
         left = jobs
@@ -74,7 +76,7 @@ async def side_by_side(groups: Sequence[Group], options: SuiteOptions, jobs: int
         await asyncio.gather(*workers, return_exceptions=True)
 
 
-async def _work(groups: Sequence[Group], options: SuiteOptions, found: "asyncio.Queue[Book | None]") -> None:
+async def _work(groups: Sequence[Group], options: SuiteOptions, found: "asyncio.Queue[RunbookResult | None]") -> None:
     process: asyncio.subprocess.Process | None = None
     left = list(groups)
     try:
@@ -86,7 +88,7 @@ async def _work(groups: Sequence[Group], options: SuiteOptions, found: "asyncio.
             if not line.endswith(b"\n"):
                 break  # it was ended in the middle of a line
             # A worker takes its runbooks in order, so what comes is always about the first that is left.
-            await found.put(msgspec.json.decode(line, type=Book))
+            await found.put(msgspec.json.decode(line, type=RunbookResult))
             del left[:1]
         await process.wait()
         for group in left:
@@ -109,7 +111,7 @@ def _command() -> list[str]:
     return [sys.executable, "-P", "-c", f"{deaf}; {start}"]
 
 
-def _lost(group: Group) -> Book:
+def _lost(group: Group) -> RunbookResult:
     """A worker that ended before its time leaves nothing untold."""
     message = "the process that tested it ended before it was done"
-    return Book([broken(folder, message, None) for folder in group.folders], None)
+    return RunbookResult([broken(folder, message, None) for folder in group.folders], None)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from gert.ecosystem.host.config.version import version_line
-from gert.ecosystem.surfaces.cli.render.output import complain, no_more_output, speak_anyway
+from gert.ecosystem.surfaces.cli.render.output import complain, discard_output, escape_unencodable
 from gert.errors import Busy, DocumentError, GertError, InDoubt, InputError, IntegrityError, UsageError
 
 # DECISIONS 46.
@@ -118,7 +118,7 @@ def group() -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and return the exit code of the process."""
     try:
-        speak_anyway()
+        escape_unencodable()
         given = sys.argv[1:] if arguments is None else arguments
         # Not `group.main`: it would exit the process itself when the reader of its output has exited.
         with group.make_context("gert", list(given)) as running:
@@ -144,11 +144,11 @@ def main(arguments: list[str] | None = None) -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has exited (`gert schema | head`): not an error, but not a result either.
-        no_more_output()
+        discard_output()
         return EXIT_READER_GONE
     except OSError as problem:
         complain(*_system_error(problem))
-        no_more_output()
+        discard_output()
         return EXIT_ENGINE
     except Exception as problem:
         if os.environ.get("GERT_DEBUG"):

@@ -14,7 +14,7 @@ import yaml
 from tests.ecosystem.surfaces.cli.workbench import Ran, called, environment, snapshot
 
 from gert.ecosystem.host.scaffold import write_files
-from gert.ecosystem.host.scaffold.starter_files import COURTESY, FALLBACK_NAME, STARTER, name_from, starter_files
+from gert.ecosystem.host.scaffold.starter_files import FALLBACK_NAME, OPTIONAL_FILES, STARTER, name_from, starter_files
 from gert.ecosystem.host.scaffold.write_files import place
 from gert.errors import UsageError
 from gert.kernel.foundation.names import is_safe_name
@@ -195,11 +195,11 @@ def test_a_repository_keeps_its_own_readme_and_gitignore(tmp_path: Path) -> None
     assert "add `runs/` and `approvals/` to it" in ran.out
     after = snapshot(tmp_path)
     assert {path: after[path] for path in before} == before
-    assert set(after) - set(before) == set(STARTER) - COURTESY
+    assert set(after) - set(before) == set(STARTER) - OPTIONAL_FILES
     gert(tmp_path, "validate", ".", "--strict").ended(0)
 
 
-@pytest.mark.parametrize("path", sorted(set(STARTER) - COURTESY))
+@pytest.mark.parametrize("path", sorted(set(STARTER) - OPTIONAL_FILES))
 def test_anything_in_the_way_is_named_and_nothing_is_written(tmp_path: Path, path: str) -> None:
     (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / path).write_text("mine")
@@ -217,7 +217,7 @@ def test_a_second_time_names_everything_and_changes_nothing(tmp_path: Path) -> N
     (tmp_path / RUNBOOK).write_text("changed\n")
     before = snapshot(tmp_path)
     ran = gert(tmp_path, "init", ".").ended(2)
-    assert all(f"`{path}`" in ran.err for path in set(STARTER) - COURTESY)
+    assert all(f"`{path}`" in ran.err for path in set(STARTER) - OPTIONAL_FILES)
     assert snapshot(tmp_path) == before
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from gert.ecosystem.surfaces.cli.render.output import no_more_output, speak_anyway
+from gert.ecosystem.surfaces.cli.render.output import discard_output, escape_unencodable
 from gert.errors import GertError, UsageError
 from gert.kernel.foundation.text import printable
 
@@ -138,9 +138,9 @@ def artifacts(run_id: str, db: str | None, dsn: str | None, as_json: bool) -> No
 @click.option("--force", is_flag=True, help="Write into a folder that is not empty.")
 def init(path: str, profile: Any, force: bool) -> None:
     """Create an agent project in PATH (default: the current folder)."""
-    from gert.ecosystem.host.scaffold.agent_project import begin_agent_project
+    from gert.ecosystem.host.scaffold.agent_project import create_agent_project
 
-    placed = begin_agent_project(path, profile, force=force)
+    placed = create_agent_project(path, profile, force=force)
     for name in sorted((*placed.written, *placed.replaced)):
         click.echo(printable(os.path.join(path, name)))
 
@@ -154,7 +154,7 @@ def _place(db: str | None, dsn: str | None) -> tuple[str, str | None]:
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and return the exit code of the process."""
     try:
-        speak_anyway()
+        escape_unencodable()
         given = sys.argv[1:] if arguments is None else arguments
         with group.make_context("artana", list(given)) as running:
             result: Any = group.invoke(running)
@@ -171,10 +171,10 @@ def main(arguments: list[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        no_more_output()
+        discard_output()
         return EXIT_READER_GONE
     except OSError as problem:
-        no_more_output()
+        discard_output()
         return _complain((problem.strerror or str(problem)).lower(), EXIT_ERROR)
     except Exception as problem:
         if os.environ.get("GERT_DEBUG"):

@@ -7,7 +7,7 @@ import msgspec
 
 from gert.ecosystem.host.scenarios.compare import Compared, Comparison, chosen, compare
 from gert.ecosystem.surfaces.cli.render.diff_markdown import markdown
-from gert.ecosystem.surfaces.cli.render.diff_text import say_comparison
+from gert.ecosystem.surfaces.cli.render.diff_text import print_comparison
 from gert.ecosystem.surfaces.cli.render.output import say, say_json
 from gert.errors import UsageError
 
@@ -46,7 +46,7 @@ def command(
     elif as_markdown:
         say(markdown(found))
     else:
-        say_comparison(found)
+        print_comparison(found)
     return 1 if exit_code and found.changed else 0
 
 

@@ -14,7 +14,7 @@ from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import MODES, ApprovalMode, Executed, RunOptions
 from gert.ecosystem.surfaces.cli.live.plain import PlainView
 from gert.ecosystem.surfaces.cli.live.view import make_view, writer
-from gert.ecosystem.surfaces.cli.render.dry_run_view import Rehearsal
+from gert.ecosystem.surfaces.cli.render.dry_run_view import DryRunView
 from gert.ecosystem.surfaces.cli.render.result import show
 from gert.errors import InputError, UsageError
 from gert.kernel.engine.frame import Setup
@@ -150,7 +150,7 @@ def _execute(options: RunOptions, stream: TextIO | None, *, verbose: bool, quiet
         observers += [view for view in (make_view(stream=stream, verbose=verbose, quiet=quiet),) if view is not None]
     elif not quiet:
         # These runs are short and print more than a live view can show.
-        rehearsal = Rehearsal(writer(stream), options.probe_effects)
+        rehearsal = DryRunView(writer(stream), options.probe_effects)
         observers += [PlainView(writer(stream), verbose=verbose, colour=stream.isatty()), rehearsal]
         begin = rehearsal.begin
     try:

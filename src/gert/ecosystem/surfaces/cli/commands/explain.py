@@ -7,7 +7,7 @@ from typing import Final
 import click
 import msgspec
 
-from gert.ecosystem.host.policy.explain_runbook import ExplainedPreview, ExplainedStep, explain_whole
+from gert.ecosystem.host.policy.explain_runbook import ExplainedPreview, ExplainedStep, explain_file
 from gert.ecosystem.host.run.boundary import Crossing
 from gert.ecosystem.surfaces.cli.render.output import say, say_json, say_pair, say_table
 from gert.kernel.foundation.duration import format_duration
@@ -33,7 +33,7 @@ def command(runbook: str, step: str | None, policies: tuple[str, ...], as_json: 
     With STEP, show that step in full: its inputs and outputs, and every rule that was considered.
     The project's `policies` apply as well. No step is executed.
     """
-    found = explain_whole(runbook, step, policies)
+    found = explain_file(runbook, step, policies)
     if as_json:
         crossings = {"crossings": [msgspec.to_builtins(each) for each in found.crossings]} if step is None else {}
         name = found.program.runbook.meta.name

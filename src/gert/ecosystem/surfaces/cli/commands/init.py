@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import click
 
 from gert.ecosystem.host.scaffold.agent_files import PROFILES, Profile
-from gert.ecosystem.host.scaffold.agent_project import begin_agent_project
-from gert.ecosystem.host.scaffold.starter_files import COURTESY, RUNBOOK, name_from, starter_files
-from gert.ecosystem.host.scaffold.write_files import Placed, place
+from gert.ecosystem.host.scaffold.agent_project import create_agent_project
+from gert.ecosystem.host.scaffold.starter_files import OPTIONAL_FILES, RUNBOOK, name_from, starter_files
+from gert.ecosystem.host.scaffold.write_files import WrittenFiles, place
 from gert.ecosystem.surfaces.cli.render.output import plural, say, say_json
 from gert.errors import UsageError
 from gert.kernel.foundation.names import is_safe_name
@@ -39,9 +39,9 @@ def command(folder: str | None, profile: Profile | None, name: str | None, force
     _require_text(folder)
     chosen = _name(name, folder)
     if profile is not None:
-        placed = begin_agent_project(folder, profile, name=chosen, force=force)
+        placed = create_agent_project(folder, profile, name=chosen, force=force)
     else:
-        placed = place(os.path.normpath(folder), starter_files(chosen), yields=COURTESY, force=force)
+        placed = place(os.path.normpath(folder), starter_files(chosen), yields=OPTIONAL_FILES, force=force)
     if as_json:
         say_json(
             {
@@ -77,7 +77,7 @@ def _name(name: str | None, folder: str) -> str:
     return name
 
 
-def _lines(folder: str, name: str, placed: Placed, profile: Profile | None) -> Iterator[str]:
+def _lines(folder: str, name: str, placed: WrittenFiles, profile: Profile | None) -> Iterator[str]:
     count = plural(len(placed.written) + len(placed.replaced), "file")
     yield f"{click.style('✓', fg='green')} project {printable(name)} in {printable(folder)}: {count}"
     for path in placed.written:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from gert.ecosystem.host.config.approval_keys import NAMED_KEY, OWNER, named_key
-from gert.ecosystem.host.config.key_list import Held, held_keys
+from gert.ecosystem.host.config.key_list import ListedKey, list_keys
 from gert.ecosystem.surfaces.cli.render.output import complain, say, say_json, say_pair, say_table
 from gert.errors import UsageError
 from gert.kernel.foundation.signature import (
@@ -81,7 +81,7 @@ def show(named: str, as_json: bool) -> int:
 @_as_json
 def list_(as_json: bool) -> int:
     """List the keys in the environment; exit with 1 if one of them is invalid."""
-    held = held_keys(os.environ)
+    held = list_keys(os.environ)
     if as_json:
         say_json([{"variable": each.variable, "use": each.use, **_held(each.key, each.flaw)} for each in held])
     elif held:
@@ -102,7 +102,7 @@ def list_(as_json: bool) -> int:
     return 1 if any(each.key is None for each in held) else 0
 
 
-def _remark(held: Held) -> tuple[str, str | None]:
+def _remark(held: ListedKey) -> tuple[str, str | None]:
     """What is wrong with a key, or the owner of a key for approvals."""
     if held.key is None:
         return held.flaw or "", "red"

@@ -11,7 +11,7 @@ from gert.ecosystem.host.runs.outcome_scan import Scan
 from gert.ecosystem.host.runs.outcomes import Places, places_for
 from gert.ecosystem.surfaces.cli.live.progress import progress
 from gert.ecosystem.surfaces.cli.render.outcome_rows import write_rows
-from gert.ecosystem.surfaces.cli.render.outcome_text import say_runbooks
+from gert.ecosystem.surfaces.cli.render.outcome_text import print_runbooks
 from gert.ecosystem.surfaces.cli.render.output import plural, say
 from gert.errors import InputError, UsageError
 from gert.kernel.events.envelope import format_timestamp
@@ -87,7 +87,7 @@ def command(
         _say_json(_document(report, scan, places, selection))
         return 0
     if report.runs:
-        say_runbooks(report.runbooks, _duration(since) if until is None else None)
+        print_runbooks(report.runbooks, _duration(since) if until is None else None)
     elif not as_csv:
         _say_nothing(scan, places, runbook)
     _note(scan)

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from gert.ecosystem.host.redrive.rerun import RerunOptions, rerun
-from gert.ecosystem.surfaces.cli.commands.resume_command import Going, going_on
+from gert.ecosystem.surfaces.cli.commands.resume_command import Redrive, redrive_command
 
 
 @click.command(name="rerun", epilog="Example: gert rerun --run 20260228-143000-123-k3v9qz --from restart")
@@ -22,8 +22,8 @@ from gert.ecosystem.surfaces.cli.commands.resume_command import Going, going_on
 )
 @click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="Set an input to a new value.")
 @click.option("--break-glass", metavar="REASON", help="Override governance in an emergency, if its rules allow it.")
-@going_on
-def command(run_id: str, step: str, break_glass: str | None, **shared: Any) -> Going:
+@redrive_command
+def command(run_id: str, step: str, break_glass: str | None, **shared: Any) -> Redrive:
     """Start a new run from a step of an earlier run; steps before it use their recorded answers and do not run again.
 
     The earlier run must have ended; gert does not change it. The new run is recorded in the same ledger, and its

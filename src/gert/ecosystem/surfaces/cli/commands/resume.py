@@ -6,7 +6,7 @@ from typing import Any, cast, get_args
 import click
 
 from gert.ecosystem.host.redrive.resume import ResumeOptions, resume
-from gert.ecosystem.surfaces.cli.commands.resume_command import Going, going_on
+from gert.ecosystem.surfaces.cli.commands.resume_command import Redrive, redrive_command
 from gert.errors import UsageError
 from gert.kernel.events.vocabulary import Reconciliation
 
@@ -34,7 +34,7 @@ CHOICES = get_args(Reconciliation)
     "--input", "inputs", multiple=True, metavar="NAME=VALUE", help="Set a secret input, which is never recorded."
 )
 @click.option("--allow-running", is_flag=True, help="Resume even if a tool of the run is still running.")
-@going_on
+@redrive_command
 def command(
     run_id: str,
     ticket: str | None,
@@ -42,7 +42,7 @@ def command(
     outputs: tuple[str, ...],
     allow_running: bool,
     **shared: Any,
-) -> Going:
+) -> Redrive:
     """Resume a waiting or interrupted run: completed steps use their recorded answers, the rest runs live.
 
     If gert stopped before recording the result of a call, it makes the call again only if its contract is idempotent;

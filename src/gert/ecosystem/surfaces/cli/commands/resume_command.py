@@ -29,7 +29,7 @@ _OPTIONS: Final = (
 )
 
 
-class Going(Protocol):
+class Redrive(Protocol):
     """A run that goes on as soon as somebody watches."""
 
     def __call__(self, *, observers: list[Observer]) -> Coroutine[Any, Any, Executed]:
@@ -37,7 +37,7 @@ class Going(Protocol):
         ...
 
 
-def going_on(words: Callable[..., Going]) -> Callable[..., int]:
+def redrive_command(words: Callable[..., Redrive]) -> Callable[..., int]:
     """A command that goes on with what is on record; `words` is told what both share as options of the host."""
 
     @wraps(words)
@@ -64,7 +64,7 @@ def going_on(words: Callable[..., Going]) -> Callable[..., int]:
     return command
 
 
-def _watched(going: Going, *, as_json: bool, quiet: bool, verbose: bool) -> Executed:
+def _watched(going: Redrive, *, as_json: bool, quiet: bool, verbose: bool) -> Executed:
     stream = sys.stderr if as_json else sys.stdout
     view = make_view(stream=stream, verbose=verbose, quiet=quiet) if stream is not None else None
     observers = [view] if view is not None else []

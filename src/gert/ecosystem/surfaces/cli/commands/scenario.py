@@ -7,12 +7,20 @@ import click
 import msgspec
 
 from gert.ecosystem.host.run.options import Recorded
-from gert.ecosystem.host.scenarios.curate import Curated, Entry, demote, entries, entry_of, locate, promote
+from gert.ecosystem.host.scenarios.curate import (
+    Curated,
+    ScenarioInfo,
+    demote,
+    list_scenarios,
+    locate,
+    promote,
+    scenario_info,
+)
 from gert.ecosystem.host.scenarios.folders import Folder
 from gert.ecosystem.host.scenarios.retrace import find_record, retrace
 from gert.ecosystem.host.scenarios.scaffold import scaffold
 from gert.ecosystem.surfaces.cli.render.output import plural, say, say_json, say_table
-from gert.ecosystem.surfaces.cli.render.scenario_text import documents, say_scenario
+from gert.ecosystem.surfaces.cli.render.scenario_text import documents, print_scenario
 from gert.ecosystem.surfaces.cli.render.text import DOUBTFUL, GOOD, QUIET, clip
 from gert.errors import UsageError
 from gert.kernel.foundation.text import printable
@@ -112,7 +120,7 @@ def demote_command(named: str, runbook: str | None, as_json: bool) -> int:
 @_as_json
 def list_command(names: tuple[str, ...], golden: bool, as_json: bool) -> int:
     """List the scenarios of runbooks or folders (default: the current folder)."""
-    found = [each for each in entries(names or (".",)) if not (golden and each.kind == "archived")]
+    found = [each for each in list_scenarios(names or (".",)) if not (golden and each.kind == "archived")]
     if as_json:
         say_json([msgspec.to_builtins(each) for each in found])
         return 0
@@ -133,12 +141,12 @@ def list_command(names: tuple[str, ...], golden: bool, as_json: bool) -> int:
 def show_command(named: str, runbook: str | None, as_json: bool) -> int:
     """Show the answers and expectations of a scenario."""
     folder = locate(named, runbook)
-    entry = entry_of(folder)
+    entry = scenario_info(folder)
     if as_json:
         scenario, test = documents(folder)
         say_json({**msgspec.to_builtins(entry), "answers": scenario, "expectations": test})
     else:
-        say_scenario(folder, entry)
+        print_scenario(folder, entry)
     return 0
 
 
@@ -161,7 +169,7 @@ def _say_curated(done: Curated, *, as_json: bool) -> int:
     return 0
 
 
-def _row(each: Entry) -> list[tuple[str, str | None]]:
+def _row(each: ScenarioInfo) -> list[tuple[str, str | None]]:
     if each.problem is not None:
         status: tuple[str, str | None] = ("unreadable", DOUBTFUL)
     else:

@@ -115,12 +115,12 @@ def _found(groups: list[Group], options: SuiteOptions, jobs: int) -> Iterator[Te
     if jobs < 2 or len(groups) < 2:
         yield from run_groups(groups, options)
         return
-    from gert.ecosystem.host.scenarios.worker import Book, side_by_side
+    from gert.ecosystem.host.scenarios.worker import RunbookResult, run_parallel
 
     with asyncio.Runner() as runner:
-        books = side_by_side(groups, options, min(jobs, len(groups)))
+        books = run_parallel(groups, options, min(jobs, len(groups)))
 
-        async def next_book() -> Book | None:
+        async def next_book() -> RunbookResult | None:
             return await anext(books, None)
 
         try:

@@ -3,7 +3,7 @@
 from collections import deque
 from typing import Final
 
-from gert.ecosystem.surfaces.cli.render.event_lines import Line, Span
+from gert.ecosystem.surfaces.cli.render.event_lines import Line, StyledText
 from gert.ecosystem.surfaces.cli.render.text import QUIET
 
 MOST_HELD: Final = 10_000
@@ -28,7 +28,7 @@ class Backlog:
         """Take all lines, in order."""
         lines = list(self._lines)
         if self._forgotten:
-            lines.insert(0, (Span(f"… {self._forgotten} earlier lines are only in the trace", QUIET),))
+            lines.insert(0, (StyledText(f"… {self._forgotten} earlier lines are only in the trace", QUIET),))
         self._lines.clear()
         self._forgotten = 0
         return lines

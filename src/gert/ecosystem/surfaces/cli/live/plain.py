@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import click
 
 from gert.ecosystem.surfaces.cli.live.backlog import Backlog
-from gert.ecosystem.surfaces.cli.render.event_lines import Line, Record
+from gert.ecosystem.surfaces.cli.render.event_lines import Line, LineRenderer
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 
@@ -20,7 +20,7 @@ class PlainView:
     def __init__(self, write: Callable[[str], None], *, verbose: bool = False, colour: bool = False) -> None:
         self._write = write
         self._colour = colour
-        self._record = Record(verbose=verbose)
+        self._record = LineRenderer(verbose=verbose)
         self._held = Backlog()
         self._questions = 0
 

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from gert.ecosystem.surfaces.cli.live.output_lines import Tail
 from gert.ecosystem.surfaces.cli.render.event_position import DEEPEST, ancestors, last_segment, shown
+from gert.ecosystem.surfaces.cli.render.events.steps import does_text
 from gert.ecosystem.surfaces.cli.render.output import plural
 from gert.ecosystem.surfaces.cli.render.text import LONGEST_NAME, clip
-from gert.ecosystem.surfaces.cli.render.wording.steps import does_text
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
@@ -38,7 +38,7 @@ class Node:
         return self.note if self.total is None else f"{self.done} of {self.total}"
 
 
-class Running:
+class RunningSteps:
     """Follows the events; holds only what has begun and not ended, and counts the rest."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -176,15 +176,15 @@ def _below(node: Node) -> Iterator[Node]:
         waiting += each.children.values()
 
 
-_FOLLOW: Final[dict[type[Payload], Callable[[Running, str, Any], None]]] = {
-    says.StepStart: Running._step_start,
-    says.StepComplete: Running._step_complete,
-    says.StepRetry: Running._step_retry,
-    says.ApprovalSubmitted: Running._approval_submitted,
-    says.ApprovalResolved: Running._approval_closed,
-    says.ApprovalOutdated: Running._approval_closed,
-    says.ParallelFork: Running._parallel_fork,
-    says.ForEachStart: Running._for_each_start,
-    says.RepeatStart: Running._repeat_start,
-    says.RepeatIteration: Running._repeat_iteration,
+_FOLLOW: Final[dict[type[Payload], Callable[[RunningSteps, str, Any], None]]] = {
+    says.StepStart: RunningSteps._step_start,
+    says.StepComplete: RunningSteps._step_complete,
+    says.StepRetry: RunningSteps._step_retry,
+    says.ApprovalSubmitted: RunningSteps._approval_submitted,
+    says.ApprovalResolved: RunningSteps._approval_closed,
+    says.ApprovalOutdated: RunningSteps._approval_closed,
+    says.ParallelFork: RunningSteps._parallel_fork,
+    says.ForEachStart: RunningSteps._for_each_start,
+    says.RepeatStart: RunningSteps._repeat_start,
+    says.RepeatIteration: RunningSteps._repeat_iteration,
 }

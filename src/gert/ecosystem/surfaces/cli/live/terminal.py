@@ -16,8 +16,8 @@ from rich.live import Live
 from rich.text import Text
 
 from gert.ecosystem.surfaces.cli.live.backlog import Backlog
-from gert.ecosystem.surfaces.cli.live.running_steps import TAIL, Node, Running
-from gert.ecosystem.surfaces.cli.render.event_lines import INDENT, Line, Record, Span
+from gert.ecosystem.surfaces.cli.live.running_steps import TAIL, Node, RunningSteps
+from gert.ecosystem.surfaces.cli.render.event_lines import INDENT, Line, LineRenderer, StyledText
 from gert.ecosystem.surfaces.cli.render.text import ASKED, BAD, DOUBTFUL, LIVELY, QUIET, QUOTED, clip, elapsed
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
@@ -64,8 +64,8 @@ class LiveView:
         # `_lock` guards what both threads know, `_drawing` the terminal; who holds the first never takes the second.
         self._lock = Lock()
         self._drawing = Lock()
-        self._record = Record(starts=False, verbose=verbose)
-        self._running = Running(clock)
+        self._record = LineRenderer(starts=False, verbose=verbose)
+        self._running = RunningSteps(clock)
         self._backlog = Backlog()
         self._questions = 0
         self._live: Live | None = None
@@ -190,31 +190,37 @@ class LiveView:
             yield self._row(self._node_line(node))
             if node.tail is not None:
                 for line in node.tail.last(tail):
-                    yield self._row((Span(f"{INDENT * (node.depth + 1)}{QUOTED}{line}", QUIET),))
+                    yield self._row((StyledText(f"{INDENT * (node.depth + 1)}{QUOTED}{line}", QUIET),))
         if shown < many:
             more = sum(node.began is not None for node in nodes)
-            yield self._row((Span(f"{INDENT}… and {more} more running", QUIET),))
+            yield self._row((StyledText(f"{INDENT}… and {more} more running", QUIET),))
         yield self._row(self._summary())
 
     def _node_line(self, node: Node) -> Line:
-        indent = Span(INDENT * node.depth)
+        indent = StyledText(INDENT * node.depth)
         if node.began is None:
-            return indent, Span(node.name, QUIET)
-        icon = Span(ASKED, DOUBTFUL) if node.waits else Span(self._spin(), LIVELY)
-        does = Span(f"  {node.does}" if node.does else "", QUIET)
-        progress = Span(f"  {node.progress}" if node.progress else "", DOUBTFUL)
+            return indent, StyledText(node.name, QUIET)
+        icon = StyledText(ASKED, DOUBTFUL) if node.waits else StyledText(self._spin(), LIVELY)
+        does = StyledText(f"  {node.does}" if node.does else "", QUIET)
+        progress = StyledText(f"  {node.progress}" if node.progress else "", DOUBTFUL)
         # The time stands before what may be long and cut off.
         name = clip(node.name, LONGEST_SHOWN)
-        return indent, icon, Span(f" {name}  "), Span(self._since(node.began)), progress, does
+        return indent, icon, StyledText(f" {name}  "), StyledText(self._since(node.began)), progress, does
 
     def _summary(self) -> Line:
         running = self._running
         if running.began is None:
-            return (Span(""),)
-        time = Span(f"  {self._since(running.began)}")
-        ended = Span(f"  {running.ended} done", QUIET)
-        failed = Span(f", {running.failed} failed" if running.failed else "", BAD)
-        return Span(self._spin(), LIVELY), Span(f" {clip(running.runbook, LONGEST_SHOWN)}"), time, ended, failed
+            return (StyledText(""),)
+        time = StyledText(f"  {self._since(running.began)}")
+        ended = StyledText(f"  {running.ended} done", QUIET)
+        failed = StyledText(f", {running.failed} failed" if running.failed else "", BAD)
+        return (
+            StyledText(self._spin(), LIVELY),
+            StyledText(f" {clip(running.runbook, LONGEST_SHOWN)}"),
+            time,
+            ended,
+            failed,
+        )
 
     def _row(self, line: Line) -> Text:
         """A line that takes exactly one row."""

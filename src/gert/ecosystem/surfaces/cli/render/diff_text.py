@@ -17,7 +17,7 @@ GAP: Final = 5
 FAILURE: Final = "Failure changed"
 
 
-def say_comparison(found: Comparison) -> None:
+def print_comparison(found: Comparison) -> None:
     """Print everything, and how many changed."""
     say()
     since = f" (against {clip(found.against, 80)})" if found.against is not None else ""

@@ -7,7 +7,7 @@ from typing import Any
 from gert.ecosystem.host.config.platform import platform
 from gert.ecosystem.host.run.worlds import left_out
 from gert.ecosystem.surfaces.cli.render.event_lines import INDENT
-from gert.ecosystem.surfaces.cli.render.event_position import Places
+from gert.ecosystem.surfaces.cli.render.event_position import Positions
 from gert.ecosystem.surfaces.cli.render.text import clip
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
@@ -17,7 +17,7 @@ from gert.kernel.runbook.program import Program
 from gert.kernel.template import render_text
 
 
-class Rehearsal:
+class DryRunView:
     """Adds lines to those of the plain view.
 
     allowed: the effects a tool may have to be called by a probe
@@ -26,7 +26,7 @@ class Rehearsal:
     def __init__(self, write: Callable[[str], None], allowed: Set[str] = frozenset()) -> None:
         self._write = write
         self._allowed = allowed
-        self._places = Places()
+        self._places = Positions()
         self._begun: dict[str | None, StepStart] = {}
         self._program: Program | None = None
         self._rules: dict[str, str] = {}

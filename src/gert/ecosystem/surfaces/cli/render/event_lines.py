@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from gert.ecosystem.surfaces.cli.live.output_lines import LineFeed
-from gert.ecosystem.surfaces.cli.render.event_position import Places
-from gert.ecosystem.surfaces.cli.render.text import BAD, QUIET, QUOTED, Subject, Words
-from gert.ecosystem.surfaces.cli.render.wording import words_of
-from gert.ecosystem.surfaces.cli.render.wording.steps import does_text
+from gert.ecosystem.surfaces.cli.render.event_position import Positions
+from gert.ecosystem.surfaces.cli.render.events import describe
+from gert.ecosystem.surfaces.cli.render.events.steps import does_text
+from gert.ecosystem.surfaces.cli.render.text import BAD, QUIET, QUOTED, Description, Subject
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
@@ -19,17 +19,17 @@ AT_ONCE: Final = ("assert", "end")
 """Kinds of steps that take no time: how they ended says that they began."""
 
 
-class Span(NamedTuple):
+class StyledText(NamedTuple):
     """A piece of a line, and its colour."""
 
     text: str
     colour: str | None = None
 
 
-Line = tuple[Span, ...]
+Line = tuple[StyledText, ...]
 
 
-class Record:
+class LineRenderer:
     """Turns what a run says into lines; holds only what is running.
 
     starts: whether a line says that a step begins, or whoever asks shows that in another way
@@ -39,7 +39,7 @@ class Record:
     def __init__(self, *, starts: bool = True, verbose: bool = False) -> None:
         self._starts = starts
         self._verbose = verbose
-        self._places = Places()
+        self._places = Positions()
         self._running: dict[str, says.StepStart] = {}
         self._feeds: dict[str, dict[str, LineFeed]] = {}
 
@@ -56,9 +56,9 @@ class Record:
         place = self._places.of(event, payload)
         if self._is_worth(payload, begun):
             does = does_text(begun) if begun is not None and begun.step_type not in AT_ONCE else ""
-            words = words_of(payload, Subject(place.name, does))
+            words = describe(payload, Subject(place.name, does))
             if words.news:
-                yield from word_lines(words, place.depth)
+                yield from description_lines(words, place.depth)
 
     def printed(self, path: str, stream: str, text: str) -> Iterator[Line]:
         """Give the lines that what a tool printed completes."""
@@ -81,7 +81,7 @@ class Record:
             # Among lanes, a line must say whose it is.
             whose = f"{place.name} {QUOTED}" if self._places.is_in_lanes(path) else QUOTED
             for line in lines:
-                yield Span(INDENT * (place.depth + 1)), Span(whose, QUIET), Span(line)
+                yield StyledText(INDENT * (place.depth + 1)), StyledText(whose, QUIET), StyledText(line)
 
     def _is_worth(self, payload: Payload, begun: says.StepStart | None) -> bool:
         if isinstance(payload, says.StepStart):
@@ -91,10 +91,10 @@ class Record:
         return True
 
 
-def word_lines(words: Words, depth: int) -> Iterator[Line]:
+def description_lines(words: Description, depth: int) -> Iterator[Line]:
     """Lay words out: the icon, the text, and the notes beneath the text."""
-    yield Span(INDENT * depth), Span(words.icon, words.colour), Span(f" {words.text}")
+    yield StyledText(INDENT * depth), StyledText(words.icon, words.colour), StyledText(f" {words.text}")
     # What went wrong is read first, so it has the colour; a note to something good has none.
     colour = BAD if words.colour == BAD else QUIET
     for note in words.notes:
-        yield Span(INDENT * (depth + 1)), Span(note, colour)
+        yield StyledText(INDENT * (depth + 1)), StyledText(note, colour)

@@ -29,20 +29,20 @@ _BENEATH: Final = (
 )  # fmt: skip
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """A depth and a name that is safe to print."""
 
     depth: int
     name: str
 
 
-class Places:
+class Positions:
     """Finds the place of each event, told them in order."""
 
     def __init__(self) -> None:
         self._lanes: dict[str, None] = {}
 
-    def of(self, event: Envelope, payload: Payload) -> Place:
+    def of(self, event: Envelope, payload: Payload) -> Position:
         """Find the place of an event."""
         path = event.path
         if isinstance(payload, says.ParallelFork) or (isinstance(payload, says.ForEachStart) and payload.parallel):
@@ -51,19 +51,19 @@ class Places:
             self._lanes.pop(path, None)
         step_id = getattr(payload, "step_id", None)
         if path is None:
-            place = Place(0, clip(event.run_id if step_id is None else step_id, LONGEST_NAME))
+            place = Position(0, clip(event.run_id if step_id is None else step_id, LONGEST_NAME))
         else:
             place = self.of_path(_own_path(path, step_id))
         return place._replace(depth=place.depth + 1) if isinstance(payload, _BENEATH) else place
 
-    def of_path(self, path: str) -> Place:
+    def of_path(self, path: str) -> Position:
         """Find the place of a step, or of what it prints."""
         fork = self._fork_around(path) if self._lanes else None
         if fork is None:
-            return Place(min(depth_of(path), DEEPEST), shown(last_segment(path)))
+            return Position(min(depth_of(path), DEEPEST), shown(last_segment(path)))
         inside = path[len(fork) :]
         name = inside[1:] if inside.startswith("/") else last_segment(fork) + inside
-        return Place(min(depth_of(fork) + 1, DEEPEST), shown(name))
+        return Position(min(depth_of(fork) + 1, DEEPEST), shown(name))
 
     def is_in_lanes(self, path: str) -> bool:
         """Tell whether other lanes may say something at the same time."""

@@ -23,7 +23,7 @@ UNITS: Final = {"d": "day", "h": "hour", "m": "minute", "s": "second"}
 _NAME: Final = 60
 
 
-def say_runbooks(runbooks: Sequence[RunbookOutcomes], since: str | None) -> None:
+def print_runbooks(runbooks: Sequence[RunbookOutcomes], since: str | None) -> None:
     """Print each runbook; `since` is the duration people asked for, if it was one."""
     full, empty = bar_characters()
     for each in runbooks[:MOST_RUNBOOKS]:

@@ -47,7 +47,7 @@ def complain(message: str, hint: str | None = None) -> None:
             click.echo(f"  {click.style('hint:', fg='cyan')} {printable(hint)}", err=True)
 
 
-def speak_anyway() -> None:
+def escape_unencodable() -> None:
     """Where the terminal or locale has no `✓`, write an escape instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and not _is_utf8(stream):
@@ -58,7 +58,7 @@ def _is_utf8(stream: Any) -> bool:
     return str(getattr(stream, "encoding", "utf-8")).lower().replace("-", "") == "utf8"
 
 
-def no_more_output() -> None:
+def discard_output() -> None:
     """Let the interpreter shut down quietly after its reader has gone."""
     try:
         devnull = os.open(os.devnull, os.O_WRONLY)

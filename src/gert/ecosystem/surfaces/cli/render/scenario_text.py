@@ -6,7 +6,7 @@ from typing import Any, Final
 import click
 
 from gert.ecosystem.host.config.files import read_map
-from gert.ecosystem.host.scenarios.curate import Entry
+from gert.ecosystem.host.scenarios.curate import ScenarioInfo
 from gert.ecosystem.host.scenarios.folders import Folder
 from gert.ecosystem.surfaces.cli.render.output import plural, say
 from gert.ecosystem.surfaces.cli.render.text import LONGEST_NAME, clip, value_text
@@ -31,7 +31,7 @@ def documents(folder: Folder) -> tuple[Map, Map | None]:
     return read_map(folder.scenario, "answers"), test
 
 
-def say_scenario(folder: Folder, entry: Entry) -> None:
+def print_scenario(folder: Folder, entry: ScenarioInfo) -> None:
     """Print a scenario in brief."""
     scenario, test = documents(folder)
     say(f"{click.style(clip(entry.scenario), bold=True)} ({entry.kind})")

@@ -42,7 +42,7 @@ MOST_LINES: Final = 8
 _CONTROL_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
-class Words(NamedTuple):
+class Description(NamedTuple):
     """An event in words.
 
     text: one line, beginning with the name of the step
@@ -64,7 +64,7 @@ class Subject(NamedTuple):
     does: str = ""
 
 
-Wording: TypeAlias = Mapping[type[Payload], Callable[[Any, Subject], Words]]
+Describers: TypeAlias = Mapping[type[Payload], Callable[[Any, Subject], Description]]
 """For each class of event, what puts it into words."""
 
 STATUS: Final[Mapping[str, tuple[str, str]]] = {

@@ -7,8 +7,10 @@ from typing import Any, Final
 
 import click
 
-from gert.ecosystem.surfaces.cli.render.event_lines import INDENT, Line, Span, word_lines
-from gert.ecosystem.surfaces.cli.render.event_position import Places
+from gert.ecosystem.surfaces.cli.render.event_lines import INDENT, Line, StyledText, description_lines
+from gert.ecosystem.surfaces.cli.render.event_position import Positions
+from gert.ecosystem.surfaces.cli.render.events import describe
+from gert.ecosystem.surfaces.cli.render.events.agent import is_agent
 from gert.ecosystem.surfaces.cli.render.output import plural, say, say_pair
 from gert.ecosystem.surfaces.cli.render.text import (
     BAD,
@@ -22,8 +24,6 @@ from gert.ecosystem.surfaces.cli.render.text import (
     outcome_text,
     value_text,
 )
-from gert.ecosystem.surfaces.cli.render.wording import words_of
-from gert.ecosystem.surfaces.cli.render.wording.agent import is_agent
 from gert.errors import TraceError
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope, parse_timestamp
@@ -51,7 +51,7 @@ class _Timeline:
 
     def __init__(self, *, verbose: bool) -> None:
         self._verbose = verbose
-        self._places = Places()
+        self._places = Positions()
         self._began: datetime | None = None
         self._count = 0
         self._after = 0
@@ -74,13 +74,15 @@ class _Timeline:
         place = self._places.of(event, payload)
         if isinstance(payload, says.ContractEvaluated) and not self._verbose:
             return  # without the contract itself it says nothing, and every step has one
-        first, *notes = word_lines(words_of(payload, Subject(place.name)), place.depth)
+        first, *notes = description_lines(describe(payload, Subject(place.name)), place.depth)
         _say_line(self._offset(event), first)
         for note in notes:
             _say_line("", note)
         if self._verbose:
             for title, text in _details(event):
-                _say_line("", (Span(INDENT * (place.depth + 2)), Span(f"{title}: ", QUIET), Span(text)))
+                _say_line(
+                    "", (StyledText(INDENT * (place.depth + 2)), StyledText(f"{title}: ", QUIET), StyledText(text))
+                )
 
     def say_end(self) -> None:
         if not self._count:
