@@ -174,7 +174,7 @@ def test_without_a_trace_the_test_is_held_against(recorded: Project) -> None:
     (scenario(recorded) / "trace.jsonl").unlink()
     out = recorded.gert("diff", "book.yaml").ended(0).out
     assert "✓ same" in out
-    assert "held against `test.yaml`" in out
+    assert "compared with `test.yaml`" in out
     book(recorded, NEVER)
     answer(recorded, dns_repair={"stdout": "noted x"})
     out = recorded.gert("diff", "book.yaml").ended(0).out

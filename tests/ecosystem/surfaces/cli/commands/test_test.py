@@ -620,7 +620,7 @@ def test_an_update_makes_the_next_test_pass_and_says_nothing_new(project: Projec
     folder = scenario(project, tool_responses=BAD, test=test)
     report_of(project, code=1)
     ran = project.gert("test", ".", "--update").ended(0)
-    assert "0 passed, 1 brought up to date in" in ran.out
+    assert "0 passed, 1 updated in" in ran.out
     report = report_of(project)
     assert report["passed"] == 1
     text = (folder / "test.yaml").read_text()

@@ -193,7 +193,7 @@ def test_what_is_worth_a_line(payload: Payload, line: str | None) -> None:
 def test_a_dry_run_claims_no_outcome_and_lists_what_can_be_reached() -> None:
     reachable = tuple(Outcome("resolved", f"o{n}") for n in range(10))
     log = Log().say(says.RunComplete(status="completed", mode="dry-run", duration="1s", reachable_outcomes=reachable))
-    assert log.lines[:2] == ["✓ dry-run run completed  1.0s", "  can reach resolved: o0"]
+    assert log.lines[:2] == ["✓ dry-run run completed  1.0s", "  reachable: resolved: o0"]
     assert log.lines[-1] == "  … and 2 more"
 
 

@@ -30,17 +30,17 @@ _OPTIONS: Final = (
 
 
 class Redrive(Protocol):
-    """A run that goes on as soon as somebody watches."""
+    """A resume or rerun that is ready to start."""
 
     def __call__(self, *, observers: list[Observer]) -> Coroutine[Any, Any, Executed]:
-        """Go on."""
+        """Drive the run and notify `observers`."""
         ...
 
 
-def redrive_command(words: Callable[..., Redrive]) -> Callable[..., int]:
-    """A command that goes on with what is on record; `words` is told what both share as options of the host."""
+def redrive_command(prepare: Callable[..., Redrive]) -> Callable[..., int]:
+    """Make a command of a function that prepares a redrive; the shared options reach it as options of the host."""
 
-    @wraps(words)
+    @wraps(prepare)
     def command(
         inputs: tuple[str, ...],
         actor: str | None,
@@ -51,25 +51,25 @@ def redrive_command(words: Callable[..., Redrive]) -> Callable[..., int]:
         verbose: bool,
         **own: Any,
     ) -> int:
-        going = words(
+        redrive = prepare(
             given=given_values((), inputs, ()),
             actor=named(actor),
             approvals=approval_mode(waits=waits, detach=detach),
             **own,
         )
-        return show(_watched(going, as_json=as_json, quiet=quiet, verbose=verbose), as_json=as_json, quiet=quiet)
+        return show(_drive(redrive, as_json=as_json, quiet=quiet, verbose=verbose), as_json=as_json, quiet=quiet)
 
     for option in _OPTIONS:
         command = option(command)
     return command
 
 
-def _watched(going: Redrive, *, as_json: bool, quiet: bool, verbose: bool) -> Executed:
+def _drive(redrive: Redrive, *, as_json: bool, quiet: bool, verbose: bool) -> Executed:
     stream = sys.stderr if as_json else sys.stdout
     view = make_view(stream=stream, verbose=verbose, quiet=quiet) if stream is not None else None
     observers = [view] if view is not None else []
     try:
-        return asyncio.run(going(observers=observers))
+        return asyncio.run(redrive(observers=observers))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     finally:

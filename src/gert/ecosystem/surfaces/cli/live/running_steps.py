@@ -1,4 +1,4 @@
-"""What is running right now, as a tree: the steps, the lanes and arms around them, and what they print."""
+"""The steps that run now, as a tree, with the lanes and arms around them and their output."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -16,7 +16,7 @@ TAIL: Final = 5
 
 
 class Node:
-    """Something that runs; without a beginning it is only what others run in, a lane or an arm."""
+    """A running step; a node without a start time is only a lane or an arm around steps."""
 
     def __init__(self, path: str, parent: "Node | None") -> None:
         self.path = path
@@ -34,12 +34,12 @@ class Node:
 
     @property
     def progress(self) -> str:
-        """How far it is: of a loop, which item; otherwise what is known."""
+        """The progress: the item of a loop, otherwise the note."""
         return self.note if self.total is None else f"{self.done} of {self.total}"
 
 
 class RunningSteps:
-    """Follows the events; holds only what has begun and not ended, and counts the rest."""
+    """Follows the events; keeps only steps that run, and counts the others."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -63,18 +63,18 @@ class RunningSteps:
         elif isinstance(payload, says.RunStart):
             self.runbook, self.began = clip(payload.runbook, LONGEST_NAME), self._clock()
         elif isinstance(payload, says.RunResumed):
-            # Its beginning was said in another process.
+            # Another process emitted `run_start`.
             self.runbook, self.began = self.runbook or clip(event.run_id, LONGEST_NAME), self._clock()
 
     def printed(self, path: str, stream: str, text: str) -> None:
-        """Keep the last lines of a step that runs."""
+        """Keep the last lines of a running step."""
         node = self._nodes.get(path)
         if node is not None:
             node.tail = node.tail or Tail(TAIL)
             node.tail.feed(stream, text)
 
     def walk(self) -> Iterator[Node]:
-        """Give what runs, the outer before the inner, in the order it began."""
+        """Iterate over running steps, outer before inner, in the order they started."""
         waiting = [iter(self._root.children.values())]
         while waiting:
             node = next(waiting[-1], None)
@@ -168,7 +168,7 @@ class RunningSteps:
 
 
 def _below(node: Node) -> Iterator[Node]:
-    """Whatever is left inside a step that ended: a lane that was cancelled says nothing more."""
+    """The nodes below a step that ended: a cancelled lane emits no further events."""
     waiting = list(node.children.values())
     while waiting:
         each = waiting.pop()

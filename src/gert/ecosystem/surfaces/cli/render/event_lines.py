@@ -1,4 +1,4 @@
-"""The record of a run as it happens: for each event worth knowing, the lines to show."""
+"""The lines to show for each event of a running run."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ INDENT: Final = "  "
 
 BLOCKS: Final = ("branch", "parallel", "repeat", "group")
 AT_ONCE: Final = ("assert", "end")
-"""Kinds of steps that take no time: how they ended says that they began."""
+"""Step types that take no time: their end implies their start."""
 
 
 class StyledText(NamedTuple):
@@ -30,10 +30,10 @@ Line = tuple[StyledText, ...]
 
 
 class LineRenderer:
-    """Turns what a run says into lines; holds only what is running.
+    """Renders events and output as lines; keeps only running steps.
 
-    starts: whether a line says that a step begins, or whoever asks shows that in another way
-    verbose: whether everything tools print is in it
+    starts: emit a line when a step starts; the live view shows that differently
+    verbose: include all output of tools
     """
 
     def __init__(self, *, starts: bool = True, verbose: bool = False) -> None:
@@ -44,7 +44,7 @@ class LineRenderer:
         self._feeds: dict[str, dict[str, LineFeed]] = {}
 
     def said(self, event: Envelope, payload: Payload) -> Iterator[Line]:
-        """Give the lines of an event, if it is worth any."""
+        """Yield the lines of an event, if it is shown."""
         path = event.path or ""
         begun = self._running.get(path)
         if isinstance(payload, says.StepStart):
@@ -52,22 +52,22 @@ class LineRenderer:
         elif isinstance(payload, says.StepComplete):
             self._running.pop(path, None)
             yield from self._rest(path)
-        # Before anything is left out: places are found from all events.
+        # Before anything is filtered: positions depend on all events.
         place = self._places.of(event, payload)
-        if self._is_worth(payload, begun):
+        if self._is_shown(payload, begun):
             does = does_text(begun) if begun is not None and begun.step_type not in AT_ONCE else ""
             words = describe(payload, Subject(place.name, does))
             if words.news:
                 yield from description_lines(words, place.depth)
 
     def printed(self, path: str, stream: str, text: str) -> Iterator[Line]:
-        """Give the lines that what a tool printed completes."""
+        """Yield the lines that this output completes."""
         if self._verbose:
             feed = self._feeds.setdefault(path, {}).setdefault(stream, LineFeed())
             yield from self._quote(path, feed.feed(text))
 
     def rest(self) -> Iterator[Line]:
-        """Give the lines that tools began and never completed."""
+        """Yield lines that tools never completed."""
         for path in list(self._feeds):
             yield from self._rest(path)
 
@@ -78,12 +78,12 @@ class LineRenderer:
     def _quote(self, path: str, lines: list[str]) -> Iterator[Line]:
         if lines:
             place = self._places.of_path(path)
-            # Among lanes, a line must say whose it is.
+            # Among lanes, each line names its step.
             whose = f"{place.name} {QUOTED}" if self._places.is_in_lanes(path) else QUOTED
             for line in lines:
                 yield StyledText(INDENT * (place.depth + 1)), StyledText(whose, QUIET), StyledText(line)
 
-    def _is_worth(self, payload: Payload, begun: says.StepStart | None) -> bool:
+    def _is_shown(self, payload: Payload, begun: says.StepStart | None) -> bool:
         if isinstance(payload, says.StepStart):
             return payload.step_type not in AT_ONCE and (self._starts or payload.step_type in BLOCKS)
         if isinstance(payload, says.StepComplete) and begun is not None and begun.step_type == "end":
@@ -92,9 +92,9 @@ class LineRenderer:
 
 
 def description_lines(words: Description, depth: int) -> Iterator[Line]:
-    """Lay words out: the icon, the text, and the notes beneath the text."""
+    """Lay out a description: the icon, the text, and the notes below."""
     yield StyledText(INDENT * depth), StyledText(words.icon, words.colour), StyledText(f" {words.text}")
-    # What went wrong is read first, so it has the colour; a note to something good has none.
+    # Notes of a failure are coloured, because they are read first.
     colour = BAD if words.colour == BAD else QUIET
     for note in words.notes:
         yield StyledText(INDENT * (depth + 1)), StyledText(note, colour)

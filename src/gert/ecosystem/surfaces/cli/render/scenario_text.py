@@ -1,4 +1,4 @@
-"""A scenario in text: what it is, what goes in, what is answered, and what is expected."""
+"""A scenario as text: its inputs, answers and expectations."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -16,7 +16,7 @@ MOST_SHOWN: Final = 30
 WIDEST: Final = 100
 SECTIONS: Final = {
     "inputs": "Inputs",
-    "input_answers": "Found out",
+    "input_answers": "Resolved inputs",
     "tool_responses": "Tools answer",
     "extension_responses": "Extensions answer",
     "evidence": "Evidence",
@@ -26,7 +26,7 @@ _NOT_EXPECTED: Final = frozenset({"description", "golden", "extensions", "tags"}
 
 
 def documents(folder: Folder) -> tuple[Map, Map | None]:
-    """What stands in the files of a scenario."""
+    """Read the files of a scenario."""
     test = read_map(folder.test, "expectations") if folder.has_test else None
     return read_map(folder.scenario, "answers"), test
 
@@ -67,7 +67,7 @@ def _lines(section: str, given: Mapping[str, Any]) -> list[str]:
 
 
 def _brief(answers: Any) -> str:
-    """One answer in a few words, or how many there are and the first of them."""
+    """Summarize an answer, or the number of answers and the first of them."""
     if isinstance(answers, list):
         first = f", first {_brief(answers[0])}" if answers else ""
         return plural(len(answers), "answer") + first if len(answers) != 1 else _brief(answers[0])

@@ -1,4 +1,4 @@
-"""The timeline of a recorded run: one line per event, read and printed one after the other."""
+"""The timeline of a recorded run: one line per event."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
@@ -36,9 +36,9 @@ LONGEST_DETAIL: Final = 400
 
 
 def say_timeline(events: Iterable[Envelope], *, verbose: bool = False) -> None:
-    """Print the timeline of one run; with `verbose`, also contracts, everything an event holds, and who acted.
+    """Print the timeline of one run; with `verbose`, also contracts, all data of an event, and the actor.
 
-    Nothing is verified here: the last lines say what the trace claims, and how to check it.
+    The trace is not verified here: the last lines name the command that verifies it.
     """
     timeline = _Timeline(verbose=verbose)
     for event in events:
@@ -47,7 +47,7 @@ def say_timeline(events: Iterable[Envelope], *, verbose: bool = False) -> None:
 
 
 class _Timeline:
-    """What must be remembered between two events: when it began, where we are, and how it ended."""
+    """The state between two events: the start time, the position, and the end of the run."""
 
     def __init__(self, *, verbose: bool) -> None:
         self._verbose = verbose
@@ -73,7 +73,7 @@ class _Timeline:
             self._agent = fold(self._agent or Snapshot(), payload, event.seq)
         place = self._places.of(event, payload)
         if isinstance(payload, says.ContractEvaluated) and not self._verbose:
-            return  # without the contract itself it says nothing, and every step has one
+            return  # every step has one, and without details the line has no content
         first, *notes = description_lines(describe(payload, Subject(place.name)), place.depth)
         _say_line(self._offset(event), first)
         for note in notes:
@@ -118,7 +118,7 @@ class _Timeline:
 
 
 def _say_agent_end(snapshot: Snapshot) -> None:
-    """How an agent run stands after the events that were shown; it may go on."""
+    """Print the status of an agent run after the events shown; more may follow."""
     status = snapshot.status
     say_pair("status", status, {"completed": GOOD, "failed": BAD, "paused": DOUBTFUL}.get(status))
     if snapshot.failure_reason is not None and status == "failed":
@@ -135,7 +135,7 @@ def _say_line(time: str, line: Line) -> None:
 
 
 def _details(event: Envelope) -> Iterator[tuple[str, str]]:
-    """Everything an event holds, one line per value; an object one level deep is taken apart."""
+    """All data of an event, one line per value; objects are expanded one level."""
     yield from islice(_fields(event.data), MOST_FIELDS)
     if event.by != KERNEL:
         by = event.by
@@ -163,4 +163,4 @@ def _seal_text(end: says.RunComplete, after: int) -> str:
         return f"not signed{later}"
     key = f" by key `{clip(end.signing_key_id, LONGEST_NAME)}`" if end.signing_key_id else ""
     alg = f" ({clip(end.signature_alg, 40)})" if end.signature_alg else ""
-    return f"signed{key}{alg}, not verified here: `gert trace verify` does{later}"
+    return f"signed{key}{alg}, not verified: run `gert trace verify`{later}"

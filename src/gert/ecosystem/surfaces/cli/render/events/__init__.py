@@ -1,4 +1,4 @@
-"""What each event says to a person; the views of a running run and the timeline of a recorded one share it."""
+"""The description of each event; the live views and the timeline share it."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ DESCRIBERS: Final[Describers] = {**RUN, **STEPS, **FLOW, **GOVERNANCE, **AGENT}
 
 
 def describe(payload: Payload, about: Subject) -> Description:
-    """Put an event into words; one that is not known is named, with its data."""
+    """Describe an event; an unknown one is shown by name, with its data."""
     return DESCRIBERS.get(type(payload), _unknown)(payload, about)
 
 

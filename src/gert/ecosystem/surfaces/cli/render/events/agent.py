@@ -1,4 +1,4 @@
-"""The words of events of an agent run."""
+"""Descriptions of the events of an agent run."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -66,7 +66,7 @@ def _tool_requested(step: says.ToolRequested, _: Subject) -> Description:
 
 def _tool_completed(step: says.ToolCompleted, _: Subject) -> Description:
     icon, colour = OUTCOMES[step.outcome]
-    by = f"settled by {clip(step.reconciled_by, style.LONGEST_NAME)}" if step.reconciled_by else ""
+    by = f"reconciled by {clip(step.reconciled_by, style.LONGEST_NAME)}" if step.reconciled_by else ""
     outcome = "" if step.outcome == "success" else step.outcome
     text = columns(clip(step.tool_name, style.LONGEST_NAME), outcome, by, f"answers event {step.request_seq}")
     note = step.error_message or (step.result_json if step.outcome == "success" else "")

@@ -1,4 +1,4 @@
-"""The words of events about which step comes next."""
+"""Descriptions of events about branches, loops, lanes and jumps."""
 
 from typing import Final
 
@@ -25,7 +25,8 @@ def _branch_exit(arm: says.BranchExit, about: Subject) -> Description:
 def _parallel_fork(fork: says.ParallelFork, about: Subject) -> Description:
     lanes = f" ({style.listed(fork.branches)})" if fork.branches else ""
     notes = tuple(
-        f"take turns, because they conflict: {_lanes(fork, group)}" for group in fork.serialized[: style.MOST_LINES]
+        f"run one at a time, because their contracts conflict: {_lanes(fork, group)}"
+        for group in fork.serialized[: style.MOST_LINES]
     )
     return Description(style.WENT, f"{about.name}: {plural(fork.branch_count, 'lane')}{lanes}", style.LIVELY, notes)
 
@@ -49,7 +50,7 @@ def _parallel_merge(merge: says.ParallelMerge, about: Subject) -> Description:
 
 
 def _for_each_start(loop: says.ForEachStart, about: Subject) -> Description:
-    how = ", side by side" if loop.parallel else ""
+    how = ", in parallel" if loop.parallel else ""
     return Description(style.AGAIN, f"{about.name}: {plural(loop.item_count, 'item')}{how}", style.LIVELY)
 
 

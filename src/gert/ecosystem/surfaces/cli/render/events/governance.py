@@ -1,4 +1,4 @@
-"""The words of events about contracts, decisions and approvals."""
+"""Descriptions of events about contracts, decisions and approvals."""
 
 import shlex
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ def _governance_decision(step: says.GovernanceDecision, about: Subject) -> Descr
     rule = f", rule {clip(step.rule, style.LONGEST_VALUE)}" if step.rule else ""
     why = f"{step.risk_level} risk{rule}"
     if step.approval_result is not None:
-        # The approval itself has been shown already; this only repeats how it ended.
+        # The approval itself is already shown; this only repeats its result.
         icon, colour, _ = APPROVAL[step.approval_result]
         return Description(icon, f"{about.name}: {step.approval_result}, {why}", colour, news=False)
     if step.decision == "allow":
@@ -64,11 +64,10 @@ def _break_glass(step: says.BreakGlass, about: Subject) -> Description:
 
 def _approval_submitted(ticket: says.ApprovalSubmitted, about: Subject) -> Description:
     who = style.listed(ticket.approvers)
-    asked = f" of {who}" if who else ""
+    asked = f" from {who}" if who else ""
     until = f", until {clip(ticket.expires_at, 40)}" if ticket.expires_at else ""
-    how = (
-        f"approval asked{asked} ({clip(ticket.method, 40)}, ticket {clip(ticket.ticket_id, style.LONGEST_NAME)}{until})"
-    )
+    ticket_id = clip(ticket.ticket_id, style.LONGEST_NAME)
+    how = f"approval requested{asked} ({clip(ticket.method, 40)}, ticket {ticket_id}{until})"
     return Description(style.ASKED, f"{about.name}: {how}", style.DOUBTFUL)
 
 
@@ -87,12 +86,14 @@ def _approval_response(answer: says.ApprovalResponse | says.ApprovalRefused, abo
 
 def _approval_escalated(ticket: says.ApprovalEscalated, about: Subject) -> Description:
     return Description(
-        style.WARNING, f"{about.name}: nobody answered, now asked: {style.listed(ticket.escalated_to)}", style.DOUBTFUL
+        style.WARNING,
+        f"{about.name}: no answer in time, escalated to {style.listed(ticket.escalated_to)}",
+        style.DOUBTFUL,
     )
 
 
 def _approval_outdated(ticket: says.ApprovalOutdated, about: Subject) -> Description:
-    text = f"{about.name}: the approval asked for in ticket {clip(ticket.ticket_id, style.LONGEST_NAME)} is outdated"
+    text = f"{about.name}: approval ticket {clip(ticket.ticket_id, style.LONGEST_NAME)} is outdated"
     return Description(style.WARNING, text, style.DOUBTFUL, style.lines_of(ticket.reason))
 
 

@@ -1,4 +1,4 @@
-"""The words of events about a run as a whole."""
+"""Descriptions of events about a run as a whole."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -41,14 +41,14 @@ def _input_resolved(given: says.InputResolved, _: Subject) -> Description:
 def _run_resumed(run: says.RunResumed, _: Subject) -> Description:
     notes = (f"accepted changes: {style.listed(run.accepted_changes)}",) if run.accepted_changes else ()
     text = f"resumed by {clip(run.actor, style.LONGEST_NAME)} on {clip(run.host, style.LONGEST_NAME)}"
-    return Description(style.AGAIN, f"{text}, {plural(run.answered, 'recorded answer')} taken", style.LIVELY, notes)
+    return Description(style.AGAIN, f"{text}, {plural(run.answered, 'recorded answer')} used", style.LIVELY, notes)
 
 
 def _run_forked(run: says.RunForked, _: Subject) -> Description:
-    # Whoever sees steps go by that delete something must learn that they did not run again.
+    # A reader who sees recorded steps that delete something must know that they did not run again.
     step, source = clip(run.from_step, style.LONGEST_NAME), clip(run.source_run_id, style.LONGEST_NAME)
-    text = f"live from {step} on; what stands above was recorded in run {source} and not done again"
-    return Description(style.AGAIN, text, style.LIVELY, (f"{plural(run.answered, 'recorded answer')} taken",))
+    text = f"live from {step} on; the steps above were recorded in run {source} and did not run again"
+    return Description(style.AGAIN, text, style.LIVELY, (f"{plural(run.answered, 'recorded answer')} used",))
 
 
 def _run_cancelled(run: says.RunCancelled, _: Subject) -> Description:
@@ -69,15 +69,15 @@ def _finally_complete(block: says.FinallyComplete, _: Subject) -> Description:
 def _run_complete(run: says.RunComplete, _: Subject) -> Description:
     icon, colour = RUN_STATUS[run.status]
     notes: list[str] = []
-    came_to = ""
+    outcome = ""
     if run.outcome is not None:
-        came_to = style.outcome_text(run.outcome)
+        outcome = style.outcome_text(run.outcome)
         colour = CATEGORY.get(run.outcome.category, colour)
         notes += style.pairs(run.outcome.meta)
     if run.failed_step is not None:
         notes.append(f"failed step: {clip(run.failed_step, style.LONGEST_NAME)}")
     notes += style.failure_lines(run.failure)
-    notes += [f"can reach {style.outcome_text(each)}" for each in run.reachable_outcomes[: style.MOST_LINES]]
+    notes += [f"reachable: {style.outcome_text(each)}" for each in run.reachable_outcomes[: style.MOST_LINES]]
     if len(run.reachable_outcomes) > style.MOST_LINES:
         notes.append(f"… and {len(run.reachable_outcomes) - style.MOST_LINES} more")
     notes += [f"policy denies `{clip(each.path)}`: {clip(each.message)}" for each in run.denied[: style.MOST_LINES]]
@@ -88,7 +88,7 @@ def _run_complete(run: says.RunComplete, _: Subject) -> Description:
         notes.append(f"break glass: {plural(run.break_glass, 'decision')} overridden")
     what = "run" if run.mode == "real" else f"{run.mode} run"
     took = took_text(run.duration, run.waited)
-    return Description(icon, columns(f"{what} {run.status}", came_to, took), colour, tuple(notes))
+    return Description(icon, columns(f"{what} {run.status}", outcome, took), colour, tuple(notes))
 
 
 def _webhook_sent(sent: says.WebhookSent, _: Subject) -> Description:

@@ -1,4 +1,4 @@
-"""The words of events about one step."""
+"""Descriptions of events about one step."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -23,7 +23,7 @@ SKIPPED_BECAUSE: Final[Mapping[str, str]] = {
     "approval_rejected": "approval rejected",
     "dry_run": "not run: dry-run",
     "probe": "not run: probe",
-    "after_skipped_write": "not run: after a write that was left out",
+    "after_skipped_write": "not run: an earlier write was skipped",
 }
 
 REFUSALS: Final = ("governance_denied", "approval_rejected")
@@ -42,7 +42,7 @@ def _step_complete(step: says.StepComplete, about: Subject) -> Description:
     took = "" if step.status == "skipped" else took_text(step.duration, step.waited)
     notes = style.failure_lines(step.failure)
     if step.continued:
-        notes = (*notes, "the run goes on: `continue_on_fail`")
+        notes = (*notes, "the run continues: `continue_on_fail`")
     return Description(icon, columns(about.name, about.does, why, took, tries), colour, notes)
 
 
@@ -54,7 +54,7 @@ def _step_retry(step: says.StepRetry, about: Subject) -> Description:
 def _step_reconciled(step: says.StepReconciled, about: Subject) -> Description:
     who = "its contract is idempotent" if step.automatic else "the operator decided"
     return Description(
-        style.AGAIN, f"{about.name}: a call without a result counts as {step.choice}: {who}", style.DOUBTFUL
+        style.AGAIN, f"{about.name}: call without a result reconciled as {step.choice}: {who}", style.DOUBTFUL
     )
 
 
@@ -64,7 +64,7 @@ def _redaction_applied(step: says.RedactionApplied, about: Subject) -> Descripti
 
 def _visibility_applied(step: says.VisibilityApplied, about: Subject) -> Description:
     allow = "all" if step.allow is None else style.listed(step.allow) or "nothing"
-    deny = f", but not {style.listed(step.deny)}" if step.deny else ""
+    deny = f", except {style.listed(step.deny)}" if step.deny else ""
     return Description(style.NOTED, f"{about.name}: may see {allow}{deny}", style.QUIET, news=False)
 
 
