@@ -68,7 +68,7 @@ def test_a_scenario_is_found_by_folder_by_file_and_by_name(place: Place) -> None
         (".", None, "there is no `scenario.yaml` in `.`"),
         ("..", None, "there is no `scenario.yaml`"),
         ("", None, "there is no"),
-        ("same", None, "several scenarios are called `same`"),
+        ("same", None, "several scenarios are named `same`"),
         ("one", "nobody.yaml", "there is no file `nobody.yaml`"),
         ("onne", "book.yaml", "there is no scenario `onne`"),
         ("\0", None, "there is no"),
@@ -216,6 +216,6 @@ def test_a_name_that_is_taken_is_left_alone(place: Place) -> None:
     with pytest.raises(UsageError, match="already"):
         scaffold("book.yaml", "stub")
     shutil.rmtree("scenarios")
-    with pytest.raises(UsageError, match="not a name"):
+    with pytest.raises(UsageError, match="invalid scenario name"):
         scaffold("book.yaml", "../stub")
     assert not os.path.exists("scenarios")

@@ -8,7 +8,7 @@ Profile = Literal["enforced", "dev"]
 PROFILES: Final[tuple[Profile, ...]] = ("enforced", "dev")
 
 FILES: Final[Mapping[str, str]] = {"app.py": "app.py.txt", "README.md": "readme.md"}
-"""Where each file goes, and what it is made of."""
+"""The path of each file and its template."""
 
 
 class _Parts(NamedTuple):

@@ -15,7 +15,7 @@ from tests.ecosystem.surfaces.cli.workbench import Ran, called, environment, sna
 
 from gert.ecosystem.host.scaffold import write_files
 from gert.ecosystem.host.scaffold.starter_files import FALLBACK_NAME, OPTIONAL_FILES, STARTER, name_from, starter_files
-from gert.ecosystem.host.scaffold.write_files import place
+from gert.ecosystem.host.scaffold.write_files import write_all
 from gert.errors import UsageError
 from gert.kernel.foundation.names import is_safe_name
 
@@ -334,7 +334,7 @@ def test_a_failure_half_way_leaves_nothing_behind(
 
     monkeypatch.setattr(write_files, "_name", fails)
     with pytest.raises(UsageError if isinstance(problem, OSError) else KeyboardInterrupt):
-        place(str(root), CONTENTS, yields=frozenset(), force=True)
+        write_all(str(root), CONTENTS, yields=frozenset(), force=True)
     assert {path: path.read_text() if path.is_file() else None for path in tmp_path.rglob("*")} == before
 
 
@@ -348,7 +348,7 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path: Path, monkey
 
     monkeypatch.setattr(write_files, "_name", races)
     with pytest.raises(UsageError):
-        place(str(tmp_path), CONTENTS, yields=frozenset())
+        write_all(str(tmp_path), CONTENTS, yields=frozenset())
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("last", "somebody else's")]
 
 
@@ -357,7 +357,7 @@ def test_a_file_system_without_links_is_good_enough(tmp_path: Path, monkeypatch:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", no_links)
-    place(str(tmp_path), CONTENTS, yields=frozenset())
+    write_all(str(tmp_path), CONTENTS, yields=frozenset())
     assert {path: (tmp_path / path).read_bytes() for path in CONTENTS} == CONTENTS
     assert len(list(tmp_path.iterdir())) == 3
 

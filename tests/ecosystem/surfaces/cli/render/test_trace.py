@@ -198,7 +198,7 @@ class TestVerify:
         monkeypatch.setenv("GERT_TRACE_SIGNING_KEY", secret)
         assert main(["trace", "verify", "sealed.jsonl"]) == 1
         said = capsys.readouterr()
-        assert "`GERT_TRACE_SIGNING_KEY` holds no key" in said.err
+        assert "`GERT_TRACE_SIGNING_KEY` does not hold a valid key" in said.err
         assert secret not in said.out + said.err
 
 

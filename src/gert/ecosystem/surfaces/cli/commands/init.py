@@ -9,7 +9,7 @@ import click
 from gert.ecosystem.host.scaffold.agent_files import PROFILES, Profile
 from gert.ecosystem.host.scaffold.agent_project import create_agent_project
 from gert.ecosystem.host.scaffold.starter_files import OPTIONAL_FILES, RUNBOOK, name_from, starter_files
-from gert.ecosystem.host.scaffold.write_files import WrittenFiles, place
+from gert.ecosystem.host.scaffold.write_files import WrittenFiles, write_all
 from gert.ecosystem.surfaces.cli.render.output import plural, say, say_json
 from gert.errors import UsageError
 from gert.kernel.foundation.names import is_safe_name
@@ -41,7 +41,7 @@ def command(folder: str | None, profile: Profile | None, name: str | None, force
     if profile is not None:
         placed = create_agent_project(folder, profile, name=chosen, force=force)
     else:
-        placed = place(os.path.normpath(folder), starter_files(chosen), yields=OPTIONAL_FILES, force=force)
+        placed = write_all(os.path.normpath(folder), starter_files(chosen), yields=OPTIONAL_FILES, force=force)
     if as_json:
         say_json(
             {
