@@ -365,7 +365,7 @@ class TestPlaces:
 
     def test_a_variable_that_holds_nothing(self, out: Out) -> None:
         out.of("list", "--dsn", "env:GERT_NO_DSN", code=2)
-        assert "`GERT_NO_DSN` holds no address" in out.err
+        assert "`GERT_NO_DSN` does not hold a DSN" in out.err
 
     def test_a_database_without_a_ledger_is_left_alone(self, dsn: str, out: Out) -> None:
         assert main(["run", "list", "--dsn", dsn]) != 0

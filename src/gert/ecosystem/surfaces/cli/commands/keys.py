@@ -35,7 +35,7 @@ def command() -> None:
 @click.option(
     "--alg", type=click.Choice((ED25519, HMAC_SHA256)), default=ED25519, show_default=True, help="Signature algorithm."
 )
-@click.option("--id", "key_id", metavar="ID", help="Id of the key (default: the name of the file, or a digest).")
+@click.option("--id", "key_id", metavar="ID", help="Id of the key (default: the name of the file, or `default`).")
 @click.option("--out", metavar="FILE", help="Write the secret to this new file instead of standard output.")
 @_as_json
 def new(alg: str, key_id: str | None, out: str | None, as_json: bool) -> int:
