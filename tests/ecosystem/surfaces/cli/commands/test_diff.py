@@ -244,7 +244,7 @@ def test_scenarios_can_be_chosen(recorded: Project) -> None:
         pytest.param(["nobody.yaml"], 2, "there is no file", id="a runbook that is not there"),
         pytest.param(["tools/note.tool.yaml"], 1, "tool/v0", id="no runbook"),
         pytest.param(["book.yaml", "--json", "--markdown"], 2, "found both", id="two formats"),
-        pytest.param(["book.yaml", "--against", "main"], 2, "no git repository", id="no repository"),
+        pytest.param(["book.yaml", "--against", "main"], 2, "not in a readable git repository", id="no repository"),
         pytest.param([], 2, "RUNBOOK", id="nothing named"),
     ],
 )  # fmt: skip

@@ -257,7 +257,7 @@ class TestWhichRuns:
     def test_a_folder_is_no_ledger(self, tmp_path: Path, capsys: Output) -> None:
         (tmp_path / "plain").mkdir()
         assert main(["outcomes", "--db", "plain"]) == 2
-        assert "`plain` is a folder" in capsys.readouterr().err
+        assert "found the folder `plain`" in capsys.readouterr().err
 
 
 class TestNothing:

@@ -381,7 +381,7 @@ class TestPlaces:
 @pytest.mark.parametrize("command", [["list"], ["show", "x"], ["verify", "x"], ["export", "x"]], ids=" ".join)
 def test_a_folder_is_no_ledger(command: list[str], folder: Path, out: Out) -> None:
     out.of(*command, "--db", str(folder), code=2)
-    assert f"`{folder}` is a folder" in out.err
+    assert f"found the folder `{folder}`" in out.err
     assert paths_below(folder) == set()
 
 
