@@ -74,7 +74,7 @@ def test_it_works_and_leaves_nothing_behind(stage: Stage) -> None:
     code, printed = stage.run(GERT_TRACE_SIGNING_KEY_ID="prod-2026", GERT_STATE_DIR=str(stage.root / "state"))
     assert (code, printed[-4000:] if code else "") == (0, "")
     for expected in (
-        "can reach escalated: restart_did_not_help\n",
+        "reachable: escalated: restart_did_not_help\n",
         "back to look_again (jump 1 of 5)",
         "after 2 attempts",
         "oncall@example.com approved",

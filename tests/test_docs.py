@@ -242,3 +242,38 @@ def _anchors(page: Path) -> set[str]:
     text = BLOCK.sub("", page.read_text(encoding="utf-8"))
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+# --- the architecture
+
+
+def test_every_module_that_the_architecture_names_exists() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(src/gert/[\w./-]+|(?:tests|conformance|examples|bench|docs)/[\w./-]*)`", text)
+    assert len(named) > 40
+    assert [path for path in named if not (ROOT / path).exists()] == []
+    rooms = re.findall(r"`((?:kernel|ecosystem|host)/[\w/]*)`", text)
+    assert [
+        room
+        for room in rooms
+        if not any((ROOT / "src" / "gert" / above / room).is_dir() for above in ("", "ecosystem"))
+    ] == []
+
+
+def test_every_room_is_in_the_architecture() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    source = ROOT / "src" / "gert"
+    folders = [path for above in ("kernel", "ecosystem", "ecosystem/host") for path in (source / above).iterdir()]
+    rooms = [path.name for path in folders if (path / "__init__.py").exists()]
+    assert [room for room in rooms if f" {room}/" not in text] == []
+
+
+GLOSSARY = (
+    "run, step, request, answer, event, trace, ledger, mirror, lease, fence, seal, witness, ticket, response, inbox, "
+    "outcome, verdict, contract, policy, floor, lane, scope, world, scenario, golden, skill, plan, runner, redrive"
+)
+
+
+def test_the_glossary_defines_every_word_once() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^\| \*\*(\w+)\*\* \| \S", text, re.MULTILINE)) == sorted(GLOSSARY.split(", "))

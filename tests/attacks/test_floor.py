@@ -275,37 +275,37 @@ ROW: list[tuple[str, Callable[[Project], str], str]] = [
     ("a hidden policy", hidden("policies/.deny.yaml"), "denied by floor rule 1"),
     ("a policy in a hidden folder", hidden("policies/.more/deny.yaml"), "denied by floor rule 1"),
     ("a policy in a folder that searches pass over", hidden("policies/node_modules/deny.yaml"), "denied by"),
-    ("a policy with another ending", hidden("policies/deny.json"), "is in a folder of policies and is not one"),
-    ("a policy without an ending", hidden("policies/deny"), "is in a folder of policies and is not one"),
+    ("a policy with another ending", hidden("policies/deny.json"), "is in a policy folder but is not a policy"),
+    ("a policy without an ending", hidden("policies/deny"), "is in a policy folder but is not a policy"),
     ("a policy in a folder called like a text", hidden("policies/notes.md/deny.yaml"), "denied by floor rule 1"),
     ("a policy behind a link, and a link that goes round", linked, "denied by floor rule 1"),
     ("an empty policy", broken(lambda at: (at / "deny.yaml").write_text("")), "deny.yaml:1:1"),
     ("a folder of policies that was removed", broken(shutil.rmtree), "there is no file"),
     ("a policy that leads nowhere", broken(lambda at: (at / "deny.yaml").symlink_to("gone")), "there is no file"),
-    ("a folder that leads nowhere", broken(lambda at: (at / "more").symlink_to("gone")), "and is not one"),
+    ("a folder that leads nowhere", broken(lambda at: (at / "more").symlink_to("gone")), "but is not a policy"),
     ("a link to itself", broken(lambda at: (at / "deny.yaml").symlink_to("deny.yaml")), "cannot be read"),
     ("a policy that is a pipe", broken(lambda at: os.mkfifo(at / "deny.yaml")), "is not a regular file"),
-    ("a pipe of any name", broken(lambda at: os.mkfifo(at / "deny")), "and is not one"),
-    ("a policy that was disabled", broken(lambda at: (at / "deny.yaml~").write_text(DENY)), "and is not one"),
+    ("a pipe of any name", broken(lambda at: os.mkfifo(at / "deny")), "but is not a policy"),
+    ("a policy that was disabled", broken(lambda at: (at / "deny.yaml~").write_text(DENY)), "but is not a policy"),
     ("a project file that leads nowhere", project_file(lambda at: at.symlink_to("gone")), "there is no file"),
     ("a project file that is a folder", project_file(lambda at: at.mkdir()), "is not a regular file"),
     ("a project file that is a pipe", project_file(os.mkfifo), "is not a regular file"),
     ("a project file that is empty", project_file(lambda at: at.touch()), "gert-project.yaml:1:1"),
-    ("a project file called .yml", project_file(lambda at: at.with_suffix(".yml").touch()), "is called"),
+    ("a project file called .yml", project_file(lambda at: at.with_suffix(".yml").touch()), "rename it to"),
     ("a configuration that leads nowhere", config_gone, "there is no file"),
-    ("--policy with a file that is not understood", named("--policy", "floor"), "and is not one"),
-    ("GERT_POLICY with a file that is not understood", named(GERT_POLICY="floor"), "and is not one"),
+    ("--policy with a file that is not understood", named("--policy", "floor"), "but is not a policy"),
+    ("GERT_POLICY with a file that is not understood", named(GERT_POLICY="floor"), "but is not a policy"),
     ("GERT_POLICY through a link and up again", dots_in_the_environment, "denied by floor rule 1"),
     ("a dry run by a linked folder", judged_by("exec", "--mode", "dry-run"), "denied by floor rule 1"),
     ("a probe by a linked folder", judged_by("exec", "--mode", "probe"), "denied by floor rule 1"),
     ("a watch by a linked folder", judged_by("watch", "--count", "1", "--interval", "1s"), "denied by floor rule 1"),
     ("an explanation by a linked folder", judged_by("explain"), "floor rule 1"),
-    ("a resume after a policy was disabled", resumed, "and is not one"),
+    ("a resume after a policy was disabled", resumed, "but is not a policy"),
     ("a rerun after a policy was renamed", rerun, "nothing is asked from `go` on"),
     ("a group that an inner project changes", regrouped("team/gert-project.yaml", "mallory"), "team/gert-project"),
     ("a group that an inner project adds to", regrouped("team/gert-project.yaml", "alice", "mallory"), "other people"),
     ("a group that an inner configuration changes", regrouped("team/gert-config.yaml", "mallory"), "other people"),
-    ("a policy test of a folder with more in it", in_a_policy_test, "and is not one"),
+    ("a policy test of a folder with more in it", in_a_policy_test, "but is not a policy"),
 ]
 
 ATTACKS = [Attack(what, NEVER_MISSING, attempt, reason) for what, attempt, reason in ROW]
@@ -327,7 +327,7 @@ def test_a_folder_that_cannot_be_read_stops_the_command(project: Project, monkey
 
     # As root, who reads everything, no mode of a folder would do.
     monkeypatch.setattr(os, "listdir", no_more)
-    with pytest.raises(DocumentError, match="more` cannot be read: permission denied"):
+    with pytest.raises(DocumentError, match=r"cannot read the policies in `.*more`: permission denied"):
         read_policies(Workspace(), [str(project.root / "policies")])
 
 
@@ -371,7 +371,7 @@ def test_a_project_inside_another_knows_its_groups_and_may_repeat_them(project: 
 @pytest.mark.parametrize(
     ("file", "text", "why"),
     [
-        pytest.param("policies/base.yaml.bak", DENY, "is in a folder of policies and is not one", id="a backup"),
+        pytest.param("policies/base.yaml.bak", DENY, "is in a policy folder but is not a policy", id="a backup"),
         pytest.param("policies/notes.yaml", "a: 1", "`policies/notes.yaml` is not a valid policy", id="no policy"),
         pytest.param("policies/broken.yaml", "{", "`policies/broken.yaml` is not a valid policy", id="a broken policy"),
         pytest.param("policies/.git/config", "", None, id="what version control leaves"),

@@ -4,13 +4,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import jsonschema_rs
 import pytest
 
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.surfaces.cli.main import COMMANDS, main
+from gert.ecosystem.surfaces.cli.main import COMMANDS, group, main
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -361,7 +363,7 @@ class TestSchema:
         with open("/dev/full", "wb") as full:
             done = subprocess.run([*GERT, "schema"], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
         assert done.returncode == 4
-        assert done.stderr == b"error: the system refused: no space left on device\n"
+        assert done.stderr == b"error: system error: no space left on device\n"
 
     def test_no_output_at_all_is_no_error(self) -> None:
         command = f"{' '.join(GERT)} schema >&-"
@@ -386,6 +388,23 @@ class TestVersion:
 def test_every_command_helps_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--help"]) == 0
     assert f"Example: gert {name}" in capsys.readouterr().out
+
+
+def pages(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from pages(below, f"{path} {name}")
+
+
+@pytest.mark.parametrize("command", [pytest.param(each, id=path) for path, each in pages(group, "gert")])
+def test_every_help_page_has_an_example_and_explains_its_options(command: click.Command) -> None:
+    assert (command.epilog or "").startswith("Example: ")
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    assert [each.name for each in options if not each.help] == []
 
 
 @pytest.mark.parametrize(

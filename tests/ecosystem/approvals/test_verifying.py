@@ -146,7 +146,7 @@ def test_which_key_of_an_environment_answers_for_an_id(environ: dict[str, str], 
 @pytest.mark.parametrize("name", ["VERIFY_KEY", "SIGNING_KEY", "KEY_BOB"])
 @pytest.mark.parametrize("text", ["", " ", "tiny", "ed25519:AAAA", "base64:!", "-----BEGIN X", "ssh-ed25519 AAAA"])
 def test_a_variable_that_holds_no_key_is_an_error_that_does_not_repeat_it(name: str, text: str) -> None:
-    with pytest.raises(IntegrityError, match=f"`GERT_APPROVAL_{name}` holds no key") as problem:
+    with pytest.raises(IntegrityError, match=f"`GERT_APPROVAL_{name}` does not hold a valid key") as problem:
         ApprovalKeys(env(**{name: text}))
     assert not text.strip() or text not in problem.value.message
 

@@ -147,7 +147,7 @@ def test_it_loosens_nothing_either(place: Place, book: str) -> None:
 @pytest.mark.parametrize(
     ("demanded", "error", "message"),
     [
-        pytest.param("", UsageError, "GERT_POLICY names nothing", id="set to nothing"),
+        pytest.param("", UsageError, "GERT_POLICY is empty", id="set to nothing"),
         pytest.param("one.yaml:", UsageError, "an entry of GERT_POLICY is empty", id="an empty entry at the end"),
         pytest.param(":one.yaml", UsageError, "an entry of GERT_POLICY is empty", id="an empty entry at the start"),
         pytest.param("one.yaml::one.yaml", UsageError, "an entry of GERT_POLICY is empty", id="an empty entry between"),

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from gert.ecosystem.host.config.policies import floor_for, sound
-from gert.ecosystem.host.config.settings import Settings, settings_for, trace_file, where_recorded
+from gert.ecosystem.host.config.settings import Settings, settings_for, trace_file
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.run.options import RunOptions
+from gert.ecosystem.host.run.options import RunOptions, with_trace_file
 from gert.errors import DocumentError, GertError, UsageError
 
 BOOK = """
@@ -191,7 +191,7 @@ def test_the_environment_says_where_traces_are_kept(place: Place, value: str, ex
 )
 def test_which_runs_are_recorded_there(tmp_path: Path, more: dict[str, str], is_there: bool) -> None:
     options = RunOptions(file="x", **more)  # type: ignore[arg-type]
-    found = where_recorded(options, Settings(traces_dir=str(tmp_path / "t")), "book", "run-1")
+    found = with_trace_file(options, Settings(traces_dir=str(tmp_path / "t")), "book", "run-1")
     assert found.trace == (str(tmp_path / "t/book-run-1.jsonl") if is_there else more.get("trace"))
     assert (tmp_path / "t").exists() == is_there
 

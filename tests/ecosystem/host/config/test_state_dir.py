@@ -124,7 +124,7 @@ def test_a_folder_is_where_it_is_said_to_be(tmp_path: Path) -> None:
 
 def test_a_folder_that_exists_belongs_to_another_run(tmp_path: Path) -> None:
     RunFolder(str(tmp_path), "run-1").create()
-    with pytest.raises(TraceError, match=r"cannot be recorded in .*: file exists"):
+    with pytest.raises(TraceError, match=r"cannot record the run in .*: file exists"):
         RunFolder(str(tmp_path), "run-1").create()
 
 
@@ -142,7 +142,7 @@ def test_a_file_in_the_place_of(obstacle: str, tmp_path: Path) -> None:
     place = state / obstacle
     place.parent.mkdir(exist_ok=True)
     place.write_text("")
-    with pytest.raises(TraceError, match="cannot be recorded") as caught:
+    with pytest.raises(TraceError, match="cannot record the run") as caught:
         RunFolder(str(state), "run-1").create()
     assert "--state-dir" in (caught.value.hint or "")
 

@@ -54,7 +54,9 @@ def test_which_key_signs(environ: dict[str, str], key_id: str | None, text: str 
             {NAMED: PUBLIC, SIGNING: PRIVATE, LABEL: "prod-2026"}, "cannot sign", id="the named one is public"
         ),
         pytest.param({NAMED: "pssst", SIGNING: PRIVATE, LABEL: "prod-2026"}, NAMED, id="the named one is bad"),
-        pytest.param({LABEL: "prod-2026"}, "names the key `prod-2026`, and no key is set", id="a label without a key"),
+        pytest.param(
+            {LABEL: "prod-2026"}, "names the key `prod-2026`, but that key is not set", id="a label without a key"
+        ),
         pytest.param({SIGNING: PRIVATE, LABEL: "x" * 129}, "a key id is", id="a label that is too long"),
         pytest.param({SIGNING: PRIVATE, LABEL: "a\x1b[31m"}, "a key id is", id="a label that steers a terminal"),
     ],
@@ -106,7 +108,7 @@ class TestOneKeyByName:
         assert list(verification_keys(environ, key_id)) == []
 
     def test_is_refused_if_it_is_bad(self) -> None:
-        with pytest.raises(IntegrityError, match=f"`{NAMED}` holds no key"):
+        with pytest.raises(IntegrityError, match=f"`{NAMED}` does not hold a valid key"):
             verification_keys({NAMED: "short", SIGNING: SECRET}, "prod-2026")
 
 
@@ -137,7 +139,7 @@ class TestAllKeys:
 
     @pytest.mark.parametrize("name", [NAMED, SIGNING])
     def test_are_refused_if_one_is_bad(self, name: str) -> None:
-        with pytest.raises(IntegrityError, match=f"`{name}` holds no key") as refusal:
+        with pytest.raises(IntegrityError, match=f"`{name}` does not hold a valid key") as refusal:
             verification_keys({SIGNING: SECRET, name: "pssst"}, None)
         assert "pssst" not in refusal.value.message
 

@@ -80,9 +80,9 @@ def test_the_command_line_wins_over_files_and_later_files_over_earlier_ones(tmp_
 @pytest.mark.parametrize(
     ("variables", "inputs", "message"),
     [
-        pytest.param(["hunter2"], [], "`--var` takes name=value, and there is no `=`", id="a var without a name"),
-        pytest.param([], ["hunter2"], "`--input` takes name=value, and there is no `=`", id="an input without one"),
-        pytest.param(["=hunter2"], [], "`--var` takes name=value, and there is no name", id="an empty name"),
+        pytest.param(["hunter2"], [], "`--var` expects name=value, found no `=`", id="a var without a name"),
+        pytest.param([], ["hunter2"], "`--input` expects name=value, found no `=`", id="an input without one"),
+        pytest.param(["=hunter2"], [], "`--var` expects name=value, found no name", id="an empty name"),
         pytest.param(["a=1", "a=1"], [], "`a` is given twice", id="twice, even if alike"),
         pytest.param(["a=1"], ["a=2"], "`a` is given twice", id="once each way"),
         pytest.param([], ["a=[hunter2"], "the value of input `a` is not valid YAML or JSON", id="not YAML"),

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.scenarios.curate import demote, entries, entry_of, locate, promote
+from gert.ecosystem.host.scenarios.curate import demote, list_scenarios, locate, promote, scenario_info
 from gert.ecosystem.host.scenarios.folders import Folder
 from gert.ecosystem.host.scenarios.scaffold import expectations_text, scaffold, scenario_text
 from gert.errors import DocumentError, UsageError
@@ -68,7 +68,7 @@ def test_a_scenario_is_found_by_folder_by_file_and_by_name(place: Place) -> None
         (".", None, "there is no `scenario.yaml` in `.`"),
         ("..", None, "there is no `scenario.yaml`"),
         ("", None, "there is no"),
-        ("same", None, "several scenarios are called `same`"),
+        ("same", None, "several scenarios are named `same`"),
         ("one", "nobody.yaml", "there is no file `nobody.yaml`"),
         ("onne", "book.yaml", "there is no scenario `onne`"),
         ("\0", None, "there is no"),
@@ -92,7 +92,7 @@ def test_what_is_not_found_is_told(place: Place, named: str, runbook: str | None
     ],
 )
 def test_what_a_scenario_is_stands_in_its_files(place: Place, test: str | None, kind: str, expects: str | None) -> None:
-    entry = entry_of(place.scenario("scenarios/book/one", test))
+    entry = scenario_info(place.scenario("scenarios/book/one", test))
     assert (entry.kind, entry.expects, entry.problem) == (kind, expects, None)
 
 
@@ -100,18 +100,18 @@ def test_what_a_scenario_is_stands_in_its_files(place: Place, test: str | None, 
 def test_a_scenario_that_cannot_be_read_is_listed_all_the_same(place: Place, text: str) -> None:
     place.scenario("scenarios/book/bad", text=text)
     place.scenario("scenarios/book/good")
-    found = entries(["."])
+    found = list_scenarios(["."])
     assert [(each.scenario, each.problem is None) for each in found] == [("bad", False), ("good", True)]
 
 
 def test_when_it_was_recorded_is_told_by_its_trace_or_its_run(place: Place) -> None:
     text = "extensions: {x-recorded: {run_id: run-1}}\n"
-    assert entry_of(place.scenario("scenarios/book/one", text=text)).recorded == "run-1"
+    assert scenario_info(place.scenario("scenarios/book/one", text=text)).recorded == "run-1"
     place.write("scenarios/book/one/trace.jsonl", "{\n")
-    assert entry_of(locate("one")).recorded == "run-1"
+    assert scenario_info(locate("one")).recorded == "run-1"
     event = '{"run_id":"r","type":"x","timestamp":"2026-02-28T12:00:00.000Z","prev_hash":"' + "0" * 64 + '","data":{}}'
     place.write("scenarios/book/one/trace.jsonl", event + "\n")
-    assert entry_of(locate("one")).recorded == "2026-02-28T12:00:00.000Z"
+    assert scenario_info(locate("one")).recorded == "2026-02-28T12:00:00.000Z"
 
 
 def test_only_the_mark_changes(place: Place) -> None:
@@ -216,6 +216,6 @@ def test_a_name_that_is_taken_is_left_alone(place: Place) -> None:
     with pytest.raises(UsageError, match="already"):
         scaffold("book.yaml", "stub")
     shutil.rmtree("scenarios")
-    with pytest.raises(UsageError, match="not a name"):
+    with pytest.raises(UsageError, match="invalid scenario name"):
         scaffold("book.yaml", "../stub")
     assert not os.path.exists("scenarios")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gert.ecosystem.host.config.workspace import Workspace
-from gert.ecosystem.host.scenarios.curate import entry_of
+from gert.ecosystem.host.scenarios.curate import scenario_info
 from gert.ecosystem.host.scenarios.folders import Folder, find, load, pick, place_of, scenarios_of
 from gert.errors import DocumentError, UsageError
 
@@ -191,7 +191,7 @@ def test_expectations_that_cannot_be_read_are_not_taken_for_none(project: Path, 
     assert program is not None
     with pytest.raises((DocumentError, UsageError)):
         load(workspace, Folder("scenarios/one/a", "one.yaml"), program)
-    assert entry_of(Folder("scenarios/one/a", "one.yaml")).problem is not None
+    assert scenario_info(Folder("scenarios/one/a", "one.yaml")).problem is not None
 
 
 def test_a_scenario_file_that_is_a_pipe_is_not_passed_over(project: Path) -> None:

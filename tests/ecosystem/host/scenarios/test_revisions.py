@@ -190,7 +190,7 @@ def test_no_more_is_taken_than_a_project_can_hold(
         ("a.yaml", "HEAD\0", "is not a revision"),
         ("b.yaml", "HEAD", "there is no `b.yaml` at `HEAD`"),
         ("no/folder/a.yaml", "HEAD", "there is no file"),
-        ("../elsewhere.yaml", "HEAD", "in no git repository"),
+        ("../elsewhere.yaml", "HEAD", "not in a readable git repository"),
     ],
 )
 def test_what_is_not_there_is_told(repository: Repository, file: str, revision: str, why: str) -> None:
@@ -216,6 +216,6 @@ def test_a_project_around_the_temporary_folder_is_nobodys_floor(
     place.mkdir()
     (place / "gert-project.yaml").write_text("name: evil\n")
     monkeypatch.setattr("tempfile.tempdir", str(place))
-    with pytest.raises(UsageError, match="part of the project"), snapshot("a.yaml", "HEAD", ENVIRON):
+    with pytest.raises(UsageError, match="inside the project"), snapshot("a.yaml", "HEAD", ENVIRON):
         pass
     assert [each.name for each in place.iterdir()] == ["gert-project.yaml"]

@@ -17,7 +17,7 @@ from tests.ecosystem.host.scenarios.test_replay import book, call
 from gert.ecosystem.host.scenarios import suite, worker
 from gert.ecosystem.host.scenarios.folders import Folder, find
 from gert.ecosystem.host.scenarios.suite import Covered, Group, SuiteOptions, broken, groups_of, run_groups
-from gert.ecosystem.host.scenarios.worker import Book, _command, _lost
+from gert.ecosystem.host.scenarios.worker import RunbookResult, _command, _lost
 
 GOOD = {"a": {"stdout": "x=1"}}
 
@@ -115,13 +115,13 @@ def test_what_a_lost_worker_had_to_do_is_told() -> None:
     assert broken(Folder("x", None), "m", None).runbook == ""
 
 
-def work(monkeypatch: pytest.MonkeyPatch, script: str) -> list[Book]:
+def work(monkeypatch: pytest.MonkeyPatch, script: str) -> list[RunbookResult]:
     """What comes of two runbooks, each in a worker that is this shell script."""
     monkeypatch.setattr(worker, "_command", lambda: ["sh", "-c", script])
     groups = [Group(name, (Folder(f"x/{name}", name),)) for name in ("a", "b")]
 
-    async def all_of_them() -> list[Book]:
-        return [book async for book in worker.side_by_side(groups, SuiteOptions(), 2)]
+    async def all_of_them() -> list[RunbookResult]:
+        return [book async for book in worker.run_parallel(groups, SuiteOptions(), 2)]
 
     return asyncio.run(all_of_them())
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.ecosystem.surfaces.cli.runs.ledgers import Place, fill
 from tests.ecosystem.surfaces.cli.workbench import Project
 
 
@@ -10,3 +11,9 @@ from tests.ecosystem.surfaces.cli.workbench import Project
 def project(tmp_path: Path) -> Project:
     """An empty project."""
     return Project(tmp_path / "project")
+
+
+@pytest.fixture
+def sqlite_ledger(tmp_path: Path) -> Place:
+    """A ledger in a file, with runs."""
+    return fill(Place(str(tmp_path / "runs.db")))

@@ -1,4 +1,4 @@
-"""Keys for approvals: one to sign an answer with, those to check answers with, and whom each speaks for."""
+"""Keys for approvals: the key to sign a response with, the keys to verify responses with, and their owners."""
 
 import os
 import stat
@@ -21,13 +21,13 @@ class ApprovalKeys(Keys):
     """The keys of an environment (DECISIONS 44).
 
     `GERT_APPROVAL_KEY_<ID>` holds the key of that id, `GERT_APPROVAL_VERIFY_KEY` (or else the signing key) the one
-    for every other. `GERT_APPROVAL_OWNER_<ID>` and `GERT_APPROVAL_OWNER` name the people such a key speaks for.
+    for every other. `GERT_APPROVAL_OWNER_<ID>` and `GERT_APPROVAL_OWNER` name the owners of such a key.
     """
 
     __slots__ = ("_environ", "_named")
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        # All are read at once: what is no key is said now, and not when an answer happens to name it.
+        # All keys are parsed now, so that an invalid one is reported before a response names it.
         self._environ = environ = with_key_files(environ)
         self._named = {
             name: environment_key(environ, name)
@@ -42,26 +42,26 @@ class ApprovalKeys(Keys):
         yield from super().__iter__()
 
     def lists(self, key_id: str) -> bool:
-        """Tell whether a key of this very id is held."""
+        """Whether there is a key with exactly this id."""
         return _variable(key_id) in self._named
 
     def find(self, key_id: str | None) -> Key:
-        """Find the key an id leads to."""
+        """Find the key for an id."""
         return self._named[_variable(key_id)] if key_id and self.lists(key_id) else super().find(key_id)
 
     def owners(self, key_id: str | None) -> list[str] | None:
-        """The people the key for an id speaks for; none are named where it may speak for anybody."""
+        """The owners of the key for an id; None if the key has no owner and may approve as anyone."""
         suffix = _variable(key_id).removeprefix(NAMED_KEY) if key_id and self.lists(key_id) else None
         said = self._environ.get(OWNER if suffix is None else f"{OWNER}_{suffix}")
         return None if said is None else [each.strip() for each in said.split(",") if each.strip()]
 
 
 def approval_verifier(environ: Mapping[str, str], own: Key | None = None, *, is_strict: bool = False) -> KeyVerifier:
-    """Checks answers with the keys of an environment.
+    """A verifier with the keys of an environment.
 
-    is_strict: whether only keys with an owner approve
-    own: the key somebody signs with just now; it holds where the environment has none for its id, because whether
-    the run knows it, only the run can say
+    is_strict: accept only keys with an owner
+    own: the key that signs now; it is used if the environment has no key for its id, because only the run knows
+    whether it accepts that key
     """
     keys = ApprovalKeys(environ)
     if own is None or is_checked(own, environ):
@@ -70,13 +70,13 @@ def approval_verifier(environ: Mapping[str, str], own: Key | None = None, *, is_
 
 
 def is_checked(own: Key, environ: Mapping[str, str]) -> bool:
-    """Whether the environment has a key to check a signature by this one with."""
+    """Whether the environment has a key that verifies signatures of this one."""
     environ = with_key_files(environ)
     return _variable(own.id) in environ or VERIFY_KEY in environ
 
 
 def key_to_sign_with(named: str, environ: Mapping[str, str], key_id: str | None = None) -> Key:
-    """The key in an environment variable or a file; one that cannot sign is refused."""
+    """Read a key from an environment variable or a file; refuse a key that cannot sign."""
     key = named_key(named, environ, key_id)
     if not key.can_sign:
         raise UsageError(f"the key `{key.id}` is public and cannot sign", hint="name the private key")
@@ -84,7 +84,7 @@ def key_to_sign_with(named: str, environ: Mapping[str, str], key_id: str | None 
 
 
 def named_key(named: str, environ: Mapping[str, str], key_id: str | None = None) -> Key:
-    """The key in an environment variable or a file; what is named is not repeated, since it may be the key itself."""
+    """Read a key from an environment variable or a file; errors do not repeat the name, which may be the key itself."""
     try:
         environ = with_key_files(environ)
         if named in environ:
@@ -95,13 +95,13 @@ def named_key(named: str, environ: Mapping[str, str], key_id: str | None = None)
 
 
 def environment_key(environ: Mapping[str, str], name: str, key_id: str | None = None) -> Key:
-    """The key in an environment variable; its name says which id it is for."""
+    """Read the key in an environment variable; the name of the variable holds the id."""
     if key_id is None and name.startswith(NAMED_KEY):
         key_id = name.removeprefix(NAMED_KEY).lower()
     try:
         return parse_key(environ[name], key_id)
     except IntegrityError as problem:
-        raise IntegrityError(f"`{name}` holds no key: {problem.message}", hint=problem.hint) from None
+        raise IntegrityError(f"`{name}` does not hold a valid key: {problem.message}", hint=problem.hint) from None
 
 
 def _variable(key_id: str | None) -> str:
@@ -117,18 +117,18 @@ def _id_of_file(path: str) -> str:
 def _read(path: str) -> str:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise UsageError("what `--key` names is not a regular file")
+            raise UsageError("the key file is not a regular file")
         with open(path, "rb") as file:
             data = file.read(MAX_KEY_BYTES + 1)
     except UsageError:
         raise
     except (FileNotFoundError, NotADirectoryError, ValueError):
         raise UsageError(
-            "there is neither a variable nor a file of the name given for the key",
-            hint=f"name an environment variable such as {SIGNING_KEY}, or a file; never write the key itself",
+            "no variable or file has the name given for the key",
+            hint=f"name an environment variable such as {SIGNING_KEY}, or a file; never pass the key itself",
         ) from None
     except OSError as problem:
-        raise UsageError(f"the key cannot be read: {(problem.strerror or str(problem)).lower()}") from None
+        raise UsageError(f"cannot read the key file: {(problem.strerror or str(problem)).lower()}") from None
     if len(data) > MAX_KEY_BYTES:
-        raise UsageError(f"the file is too large for a key: expected at most {MAX_KEY_BYTES} bytes")
+        raise UsageError(f"the key file is too large: expected at most {MAX_KEY_BYTES} bytes")
     return data.decode("utf-8", "surrogateescape")

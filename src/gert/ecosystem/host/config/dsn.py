@@ -1,4 +1,4 @@
-"""Where a shared ledger is: an address that may hold a password, which nobody is shown."""
+"""The DSN of a Postgres ledger; its password is never shown."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -10,16 +10,16 @@ from gert.kernel.foundation.redaction import Redactor
 FROM_ENVIRONMENT: Final = "env:"
 _SCHEMES: Final = ("postgres", "postgresql")
 _SHOWN: Final = ("host", "port", "dbname")
-"""What of the settings behind an address may be shown."""
+"""The parameters of a DSN that may be shown."""
 
 
 class Dsn:
-    """An address, and what may be said of it.
+    """A DSN and its parts that may be shown.
 
-    value: the address itself, for whoever connects
-    given: how it can be named again on a command line, without its password
-    name: the address as people may see it
-    passwords: what nobody is shown of it
+    value: the DSN itself, for connecting
+    given: the command-line argument that names it again, without its password
+    name: the DSN without its password
+    passwords: the parts that are never shown
     """
 
     def __init__(self, value: str, given: str | None = None) -> None:
@@ -32,11 +32,11 @@ class Dsn:
 
     @property
     def variable(self) -> str | None:
-        """The environment variable that holds it, where one does."""
+        """The environment variable that holds it, if there is one."""
         return self.given.removeprefix(FROM_ENVIRONMENT) if self.given.startswith(FROM_ENVIRONMENT) else None
 
     def masked(self, text: str) -> str:
-        """A text in which the password does not stand."""
+        """Remove the password from a text."""
         return str(self._redactor.text(text).value)
 
     def __repr__(self) -> str:
@@ -44,15 +44,15 @@ class Dsn:
 
 
 def read_dsn(text: str, environ: Mapping[str, str]) -> Dsn:
-    """The address somebody gave: itself, or `env:NAME` for a variable that holds it.
+    """Read a DSN: the text itself, or `env:NAME` for a variable that holds it.
 
-    Everybody on a machine can read the words of a command; a variable only its owner can.
+    Every user of a machine can read command lines; only the owner can read the variables of a process.
     """
     if not text.startswith(FROM_ENVIRONMENT):
         return Dsn(text)
     name = text.removeprefix(FROM_ENVIRONMENT)
     if not environ.get(name):
-        raise UsageError(f"`{name}` holds no address of a database", hint="set it to postgresql://user@host/database")
+        raise UsageError(f"`{name}` does not hold a DSN", hint="set it to postgresql://user@host/database")
     return Dsn(environ[name], text)
 
 
@@ -63,9 +63,9 @@ def _split(value: str) -> SplitResult:
     except ValueError:
         known = False
     if not known:
-        # Nothing of it is repeated: nobody knows where in it the password stands.
+        # The text is not repeated: any part of it may be the password.
         raise UsageError(
-            "the address of the database cannot be read",
+            "invalid DSN",
             hint="expected postgresql://user@host:5432/database, or env:NAME for a variable that holds it",
         )
     return parts

@@ -1,4 +1,4 @@
-"""Reading the files people name: bounded, regular files only, with errors that say what to do."""
+"""Reading documents and other files: regular files only, up to a size limit, with errors that say what to do."""
 
 import os
 import stat
@@ -18,7 +18,7 @@ SKIPPED_FOLDERS: Final = frozenset({"node_modules", "__pycache__", "venv", "site
 
 
 def read_document(path: str) -> bytes:
-    """The bytes of a document; of one that is too large only enough to say so."""
+    """Read a document; of one that is too large, only enough to report it."""
     try:
         # A pipe or device would block or never end.
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -26,15 +26,15 @@ def read_document(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read(DEFAULT_LIMITS.size + 1)
     except FileNotFoundError:
-        raise UsageError(f"there is no file `{path}`", hint=_meant(path)) from None
+        raise UsageError(f"there is no file `{path}`", hint=_suggestion(path)) from None
     except OSError as problem:
         raise DocumentError(f"`{path}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
     except ValueError:
         raise UsageError(f"`{path}` is not a path") from None
 
 
-def _meant(path: str) -> str | None:
-    """The document beside a file that is not there, which may be the one that was meant."""
+def _suggestion(path: str) -> str | None:
+    """A document in the same folder whose name is similar to a missing one."""
     folder, name = os.path.split(path)
     try:
         beside = [entry for entry in os.listdir(folder or os.curdir) if entry.endswith(YAML_SUFFIXES)]
@@ -45,7 +45,7 @@ def _meant(path: str) -> str | None:
 
 
 def read_bounded(path: str, most: int) -> bytes:
-    """The bytes of a regular file that is not too large."""
+    """Read a regular file up to a size limit."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise DocumentError(f"`{path}` is not a regular file")
@@ -61,20 +61,20 @@ def read_bounded(path: str, most: int) -> bytes:
 
 
 def read_map(path: str, what: str) -> Map:
-    """A YAML or JSON file that holds a map of something by name; of anything else nothing is repeated."""
+    """Read a YAML or JSON file that holds a map of `what`."""
     reading = read(read_document(path))
     if reading.findings:
         finding = reading.findings[0]
         raise DocumentError(f"{path}:{finding.line}:{finding.column}: {finding.message}", hint=finding.hint)
     root = reading.tree.root
     if not isinstance(root, Map):
-        # What was found is not said: somebody may have named the file of a token.
+        # The content is not repeated: the file may hold a token.
         raise DocumentError(f"{path}: expected a map of {what}")
     return root
 
 
 def is_file(path: str) -> bool:
-    """Whether a regular file is there."""
+    """Whether a regular file exists."""
     try:
         return os.path.isfile(path)
     except ValueError:
@@ -82,9 +82,9 @@ def is_file(path: str) -> bool:
 
 
 def is_there(path: str) -> bool:
-    """Whether anything has this name, be it a link that leads nowhere or what cannot be read.
+    """Whether anything has this name, including a broken link or an unreadable file.
 
-    A file that sets the floor must not be passed over because it is broken: whoever reads it says so.
+    A file that sets the floor must not be skipped because it is broken: the code that reads it reports the error.
     """
     try:
         os.lstat(path)
@@ -99,7 +99,7 @@ def is_there(path: str) -> bool:
 
 
 def hops(path: str) -> Iterator[str]:
-    """Where a path leads: the path as it is named, every link on the way, and the real path."""
+    """Resolve a path step by step: the path as given, every link on the way, and the real path."""
     yield os.path.abspath(path)
     for _ in range(MAX_LINKS):
         link, rest = _first_link(path)
@@ -108,11 +108,11 @@ def hops(path: str) -> Iterator[str]:
             return
         yield link
         path = os.path.join(os.path.dirname(link), os.readlink(link), *rest)
-    raise DocumentError(f"`{path}` cannot be read: more than {MAX_LINKS} links lead there")
+    raise DocumentError(f"`{path}` cannot be read: more than {MAX_LINKS} symbolic links")
 
 
 def _first_link(path: str) -> tuple[str | None, list[str]]:
-    """The first link in a path and what follows it; `..` is above where the links before it lead."""
+    """The first link in a path and the parts after it; `..` applies to the target of the links before it."""
     drive, *parts = os.path.join(os.getcwd(), path).replace(os.altsep or os.sep, os.sep).split(os.sep)
     at = drive + os.sep
     for index, part in enumerate(parts):
@@ -125,12 +125,12 @@ def _first_link(path: str) -> tuple[str | None, list[str]]:
 
 
 def is_searched(name: str) -> bool:
-    """Whether a search goes into a folder of this name."""
+    """Whether a search descends into a folder with this name."""
     return name == OUR_FOLDER or not (name.startswith(".") or name in SKIPPED_FOLDERS)
 
 
 def yaml_files(folder: str) -> Iterator[str]:
-    """Every YAML file below a folder in a stable order; hidden folders and dependencies are passed over."""
+    """Find every YAML file below a folder in a stable order; skip hidden folders and dependencies."""
     for where, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if is_searched(name))
         for name in sorted(files):
@@ -139,7 +139,7 @@ def yaml_files(folder: str) -> Iterator[str]:
 
 
 def runbook_of(folder: str) -> str | None:
-    """The runbook a scenario lies beside: `<dir>/scenarios/<stem>/<scenario>` is for `<dir>/<stem>.yaml`."""
+    """The runbook of a scenario folder: `<dir>/scenarios/<stem>/<scenario>` belongs to `<dir>/<stem>.yaml`."""
     path = os.path.abspath(folder)
     stem = os.path.dirname(path)
     scenarios = os.path.dirname(stem)

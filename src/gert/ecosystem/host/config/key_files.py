@@ -1,6 +1,6 @@
-"""Keys that are given as files: a variable that ends in `_FILE` names the file with the key of the variable before it.
+"""Keys in files: the variable `NAME_FILE` names the file that holds the key of `NAME`.
 
-A file keeps a key out of the environment, which wrappers, crash reports and other processes may see.
+A file keeps a key out of the environment, which wrappers, crash reports and other processes may read.
 """
 
 import os
@@ -21,7 +21,7 @@ _WRITE_BITS: Final = 0o022
 
 
 def with_key_files(environ: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which keys given as files stand under the variables without `_FILE`."""
+    """Copy an environment and replace each `NAME_FILE` by `NAME` with the content of the file."""
     found = dict(environ)
     for variable in environ:
         match = _VARIABLE.fullmatch(variable)
@@ -35,17 +35,17 @@ def with_key_files(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _read(variable: str, path: str) -> str:
-    """The text of a key file; the path is not repeated before a file is found there, since it may be the key itself."""
+    """Read a key file; errors repeat the path only once a file is open, since the text may be the key itself."""
     if not path.strip():
         raise IntegrityError(f"`{variable}` is empty", hint="name a file, or unset the variable")
     try:
-        # Without waiting: a pipe is not a file, and must not hold up the run.
+        # Without blocking: a pipe must not stop the run.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except (OSError, ValueError) as problem:
         why = problem.strerror if isinstance(problem, OSError) and problem.strerror else "it is not a path"
         raise IntegrityError(
-            f"the file that `{variable}` names cannot be opened: {why.lower()}",
-            hint="write the path of the file there, not the key",
+            f"cannot open the file that `{variable}` names: {why.lower()}",
+            hint="set the variable to the path of the file, not to the key",
         ) from None
     try:
         found = os.fstat(descriptor)
@@ -55,7 +55,7 @@ def _read(variable: str, path: str) -> str:
     finally:
         os.close(descriptor)
     if len(data) > MAX_KEY_BYTES:
-        raise IntegrityError(f"`{variable}`: `{path}` is larger than {MAX_KEY_BYTES} bytes, and no key")
+        raise IntegrityError(f"`{variable}`: `{path}` is larger than {MAX_KEY_BYTES} bytes, so it is not a key")
     text = data.decode("utf-8", "surrogateescape")
     if os.name == "posix":
         _require_private(variable, path, found, may_be_read=_is_public(text))
@@ -63,7 +63,7 @@ def _read(variable: str, path: str) -> str:
 
 
 def _require_private(variable: str, path: str, found: os.stat_result, *, may_be_read: bool) -> None:
-    """Refuse a key that other users can change, and a secret one that they can read."""
+    """Refuse a key that other users can change, and a secret key that they can read."""
     if found.st_uid not in (0, os.geteuid()):
         raise IntegrityError(
             f"`{variable}`: `{path}` belongs to another user, who can change the key",

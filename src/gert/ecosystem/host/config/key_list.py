@@ -1,4 +1,4 @@
-"""The keys an environment holds, whatever they are for, with what is wrong with each."""
+"""The keys in an environment, for traces and approvals, with the error of each invalid one."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal
@@ -12,7 +12,7 @@ from gert.kernel.foundation.signature import Key, parse_key
 
 Use = Literal["traces", "approvals"]
 
-# The variables that hold one key each, and how those begin that hold one per id.
+# The variables that hold one key each, and the prefixes of those that hold one per id.
 _SINGLE: Final[Mapping[str, Use]] = {
     trace_keys.SIGNING_KEY: "traces",
     approval_keys.VERIFY_KEY: "approvals",
@@ -21,8 +21,8 @@ _SINGLE: Final[Mapping[str, Use]] = {
 _NAMED: Final[Mapping[str, Use]] = {trace_keys.NAMED_KEY: "traces", approval_keys.NAMED_KEY: "approvals"}
 
 
-class Held(Struct, frozen=True, kw_only=True):
-    """A variable that should hold a key; where it does not, why."""
+class ListedKey(Struct, frozen=True, kw_only=True):
+    """A variable that should hold a key; `flaw` says why it does not."""
 
     variable: str
     use: Use
@@ -30,8 +30,8 @@ class Held(Struct, frozen=True, kw_only=True):
     flaw: str | None = None
 
 
-def held_keys(environ: Mapping[str, str]) -> list[Held]:
-    """All keys of an environment, for traces first."""
+def list_keys(environ: Mapping[str, str]) -> list[ListedKey]:
+    """List the keys of an environment, those for traces first."""
     environ = with_key_files(environ)
     found = sorted(_variables(environ), key=lambda each: (each[1] != "traces", each[0]))
     return [_held(environ, name, use, key_id) for name, use, key_id in found]
@@ -50,8 +50,8 @@ def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, Use, str | Non
                 yield name, use, name.removeprefix(start).lower()
 
 
-def _held(environ: Mapping[str, str], name: str, use: Use, key_id: str | None) -> Held:
+def _held(environ: Mapping[str, str], name: str, use: Use, key_id: str | None) -> ListedKey:
     try:
-        return Held(variable=name, use=use, key=parse_key(environ[name], key_id or None))
+        return ListedKey(variable=name, use=use, key=parse_key(environ[name], key_id or None))
     except IntegrityError as problem:
-        return Held(variable=name, use=use, flaw=problem.message)
+        return ListedKey(variable=name, use=use, flaw=problem.message)

@@ -1,4 +1,4 @@
-"""The ledgers of runs: the file of a state directory, another SQLite file, or one on Postgres."""
+"""The location of a ledger: the file of a state directory, another SQLite file, or Postgres."""
 
 import os
 import shlex
@@ -15,15 +15,15 @@ from gert.kernel.foundation.signature import Keys
 from gert.kernel.ledger.port import Ledger
 
 Database: TypeAlias = str | Dsn
-"""A SQLite file by its path, or a ledger on Postgres by its address."""
+"""The path of a SQLite file, or the DSN of a Postgres ledger."""
 
 LEDGER_FILE: Final = "ledger.db"
 
 
 def database_for(db: str | None, dsn: str | None, environ: Mapping[str, str]) -> Database | None:
-    """The ledger that was named, if one was."""
+    """The ledger that --db or --dsn names, if any."""
     if db is not None and dsn is not None:
-        raise UsageError("expected one ledger, found two", hint="leave out --db or --dsn")
+        raise UsageError("expected `--db` or `--dsn`, found both", hint="pass only one of them")
     return read_dsn(dsn, environ) if dsn is not None else db
 
 
@@ -33,11 +33,11 @@ def ledger_of(state: str) -> str:
 
 
 def require_ledger(path: str) -> None:
-    """Refuse what cannot be a ledger to look at: a file that is not there, a pipe, a folder."""
+    """Refuse a path that cannot be an existing ledger: a missing file, a pipe, a folder."""
     if os.path.isdir(path):
         raise UsageError(
-            f"`{path}` is a folder, and a ledger is a file",
-            hint="`--state-dir` takes a folder; `gert outcomes` and `gert trace` read JSONL files",
+            f"expected a ledger file, found the folder `{path}`",
+            hint="pass a folder with --state-dir; `gert outcomes` and `gert trace` read JSONL files",
         )
     if not is_file(path):
         raise UsageError(f"there is no file `{path}`")
@@ -46,13 +46,13 @@ def require_ledger(path: str) -> None:
 def open_ledger(
     database: Database, environ: Mapping[str, str], *, sync: bool = True, read_only: bool = False
 ) -> Ledger:
-    """Open a ledger; it is made if it is not there, unless it is only to be read.
+    """Open a ledger; create it if it does not exist, unless `read_only`.
 
-    sync: whether to wait for the disk; a server always does, since it keeps the runs of others as well
+    sync: wait for the disk at every commit; Postgres always does
     """
     key, keys = (None, Keys()) if read_only else (signing_key(environ), verification_keys(environ, None))
     if isinstance(database, Dsn):
-        from gert.ecosystem.ledger.postgres.ledger import PostgresLedger  # seldom needed, and not small
+        from gert.ecosystem.ledger.postgres.ledger import PostgresLedger  # rarely needed, and slow to import
 
         return PostgresLedger(
             database.value,
@@ -65,25 +65,25 @@ def open_ledger(
         )
     from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 
-    # A tool of the run may remove the ledger: no step after it is started.
+    # A tool of the run may remove the ledger: then no further step starts.
     return SqliteLedger(database, sync=sync, read_only=read_only, key=key, keys=keys, look_every=0.0)
 
 
 def make_ledger_folder(state: str) -> None:
-    """Make the folder of a state directory's ledger, for its owner alone."""
+    """Create the folder of a state directory's ledger, readable only by its owner."""
     folder = os.path.join(state, RUNS)
     try:
         make_folder(folder)
     except OSError as problem:
         why = (problem.strerror or str(problem)).lower()
         raise TraceError(
-            f"the run cannot be recorded in `{folder}`: {why}",
-            hint="choose another place with --state-dir or GERT_STATE_DIR, or a ledger with --db or --dsn",
+            f"cannot record the run in `{folder}`: {why}",
+            hint="choose another directory with --state-dir or GERT_STATE_DIR, or a ledger with --db or --dsn",
         ) from None
 
 
 def masked(database: Database | None, problem: GertError) -> GertError:
-    """An error without the password of the database's address."""
+    """Remove the password of a DSN from an error."""
     if isinstance(database, Dsn):
         problem.message = database.masked(problem.message)
         problem.hint = None if problem.hint is None else database.masked(problem.hint)
@@ -92,12 +92,12 @@ def masked(database: Database | None, problem: GertError) -> GertError:
 
 
 def name_of(database: Database) -> str:
-    """A ledger as people know it; never a password."""
+    """The name of a ledger, without a password."""
     return database.name if isinstance(database, Dsn) else database
 
 
 def words_for(database: Database | None) -> str:
-    """The words that name this ledger on a command line; never a password."""
+    """The command-line arguments that name a ledger, without a password."""
     if isinstance(database, Dsn):
         return f" --dsn {shlex.quote(database.given)}"
     return f" --db {shlex.quote(database)}" if database else ""

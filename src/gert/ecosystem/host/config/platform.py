@@ -1,4 +1,4 @@
-"""What the kernel may know of this machine, gathered here because the kernel does not look."""
+"""Facts about this machine for the kernel, which performs no I/O."""
 
 import os
 import socket
@@ -16,18 +16,18 @@ GOOS: Final = {"win32": "windows", "cygwin": "windows", "sunos5": "solaris"}
 
 
 def platform() -> str:
-    """The running system by its GOOS name."""
+    """The operating system by its GOOS name."""
     name = GOOS.get(sys.platform, sys.platform)
     return name.rstrip("0123456789") or name
 
 
 def host_name() -> str:
-    """What this machine is called."""
+    """The host name of this machine."""
     return socket.gethostname()
 
 
 def machine_id() -> str:
-    """What tells this machine from others, whatever it is called; its name where the system has no id."""
+    """An id of this machine that does not depend on its name; the host name if the system has no id."""
     for path in _MACHINE_IDS:
         try:
             with open(path) as file:
@@ -43,9 +43,9 @@ _MACHINE_IDS: Final = ("/etc/machine-id", "/var/lib/dbus/machine-id", "/proc/sys
 
 
 def facts_for(configs: Iterable[Config] | None, outer: Iterable[Config] = ()) -> Facts:
-    """Facts about this machine, and about the project and configuration that hold for a document, weakest first.
+    """Facts about this machine, and the project and configuration that apply to a document, weakest first.
 
-    outer: the projects around that project; their groups are known as well
+    outer: the enclosing projects, whose groups are known as well
     """
     if configs is None:
         return Facts(platform=platform(), environment=os.environ)

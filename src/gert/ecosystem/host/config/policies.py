@@ -1,4 +1,4 @@
-"""The policies a runbook runs under: its own, and the floor that settings, `GERT_POLICY` and the command line set."""
+"""The policies of a run: the runbook's own, and the floor from settings, `GERT_POLICY` and the command line."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -17,9 +17,10 @@ __all__ = ["Floor", "PolicySource", "floor_for", "policies_for", "read_policies"
 
 
 class Floor(msgspec.Struct, frozen=True):
-    """The policies of a run, the runbook's own first, and the files the others come from.
+    """The policies of a run, the runbook's own first, and the files of the others.
 
-    digests, documents: by the name of the policy, and by path
+    digests: by the name of the policy
+    documents: by path
     """
 
     policies: list[Policy]
@@ -28,14 +29,14 @@ class Floor(msgspec.Struct, frozen=True):
 
 
 class PolicySource(msgspec.Struct, frozen=True):
-    """A policy and the file it was read from."""
+    """A policy and its file."""
 
     checked: Checked
     policy: Policy
 
 
 def policies_for(workspace: Workspace, file: str, program: Program, named: Iterable[str] = ()) -> list[Policy]:
-    """The runbook's own policy, those of its project, and those named; the strictest decides."""
+    """The runbook's own policy, those of its project, and those in `named`; the strictest verdict applies."""
     return floor_for(workspace, file, program, named).policies
 
 
@@ -46,7 +47,7 @@ def floor_for(
     named: Iterable[str] = (),
     settings: Settings | None = None,
 ) -> Floor:
-    """The policies, and what was read; without settings, those that hold for the runbook's folder."""
+    """The floor of a runbook; without `settings`, with the settings of the runbook's folder."""
     if settings is None:
         settings = settings_for(
             workspace, os.path.dirname(os.path.abspath(file)), files=workspace.files_of(file, program)
@@ -54,7 +55,7 @@ def floor_for(
     sources = read_policies(workspace, (*settings.policies, *_demanded(settings), *named))
     digests: dict[str, str] = {}
     for source in sources:
-        # Two files may call themselves alike, and both hold.
+        # Two files may have the same name; both apply.
         name = source.policy.name
         alike = sum(1 for each in digests if each.partition("#")[0] == name)
         digests[f"{name}#{alike + 1}" if alike else name] = source.checked.document.digest
@@ -64,25 +65,25 @@ def floor_for(
 
 
 def read_policies(workspace: Workspace, paths: Iterable[str]) -> list[PolicySource]:
-    """The policies in files and folders, each file once; one that is not there or not sound is an error."""
-    # One file may be named from here and from a setting; by where it really is, it is one.
+    """Read the policies in files and folders, each file once; a missing or invalid file is an error."""
+    # The command line and a setting may name the same file; its real path identifies it.
     files: dict[str, str] = {}
     for path in policy_files(paths):
-        # What is no path at all, whoever reads it says.
+        # An invalid path is reported when the file is read.
         files.setdefault(path if "\0" in path else os.path.realpath(path), path)
     checked = [sound(workspace.check(path, kind="policy")) for path in files.values()]
     return [PolicySource(each, policy_file(each.document.model)) for each in checked]
 
 
 def _demanded(settings: Settings) -> Iterator[str]:
-    """What the environment names: relative to where gert was called, whichever folder is looked at."""
+    """The policies of GERT_POLICY, relative to the working directory."""
     for path in settings.demanded:
         if not path:
-            message = f"{POLICY} names nothing" if len(settings.demanded) == 1 else f"an entry of {POLICY} is empty"
-            hint = f"policy files and folders, separated by `{os.pathsep}`; unset it to do without"
+            message = f"{POLICY} is empty" if len(settings.demanded) == 1 else f"an entry of {POLICY} is empty"
+            hint = f"set it to policy files and folders, separated by `{os.pathsep}`, or unset it"
             raise UsageError(message, hint=hint)
         if not os.path.exists(path):
             raise UsageError(
-                f"{POLICY} names `{path}`, and there is nothing", hint=f"paths are relative to `{os.getcwd()}`"
+                f"{POLICY} names `{path}`, which does not exist", hint=f"paths are relative to `{os.getcwd()}`"
             )
         yield os.path.realpath(path)

@@ -1,4 +1,4 @@
-"""The files that a folder of policies holds."""
+"""Finding the policy files in folders."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -12,23 +12,23 @@ from gert.kernel.runbook.reader import read
 
 
 def policy_files(paths: Iterable[str]) -> Iterator[str]:
-    """The files that paths name, and every policy in the folders that they name; an error for what is not one."""
+    """The files among paths, and every policy in the folders among them; any other file there is an error."""
     for path in paths:
         if not os.path.isdir(path):
             yield path
             continue
         found = [file for file in _below(path, set()) if not _is_test(file)]
         if not found:
-            # An empty floor would let everything through without a word.
+            # An empty floor would silently allow everything.
             raise UsageError(f"there are no policies in `{path}`")
         yield from found
 
 
 def _below(folder: str, seen: set[str]) -> Iterator[str]:
-    """Every file in a folder of policies, hidden ones and those behind links included, in a stable order.
+    """Every file in a folder of policies, including hidden and linked ones, in a stable order.
 
-    What cannot be read or is not understood may have been meant as a policy, so it is an error. A folder that was
-    read before, which a link leads back to, adds nothing.
+    A file that cannot be read or is not a policy may have been meant as one, so it is an error. A folder that a link
+    leads back to is read once.
     """
     real = os.path.realpath(folder)
     if real in seen:
@@ -38,7 +38,7 @@ def _below(folder: str, seen: set[str]) -> Iterator[str]:
         names = sorted(os.listdir(folder))
     except OSError as problem:
         why = (problem.strerror or str(problem)).lower()
-        raise DocumentError(f"the policies in `{folder}` cannot be read: {why}", hint=_FLOOR) from None
+        raise DocumentError(f"cannot read the policies in `{folder}`: {why}", hint=_FLOOR) from None
     for name in names:
         path = os.path.join(folder, name)
         if os.path.isdir(path) and name != ".git":
@@ -46,18 +46,18 @@ def _below(folder: str, seen: set[str]) -> Iterator[str]:
         elif name.lower().endswith(YAML_SUFFIXES):
             yield path
         elif not (name in _NO_POLICIES or name.lower().endswith(_TEXTS)):
-            raise DocumentError(f"`{path}` is in a folder of policies and is not one", hint=_FLOOR)
+            raise DocumentError(f"`{path}` is in a policy folder but is not a policy", hint=_FLOOR)
 
 
-_FLOOR: Final = "every file in a folder of policies is one, or a test of one: move or rename it, so that none is missed"
+_FLOOR: Final = "a policy folder holds only policies and policy tests, so that none is missed: move or rename the file"
 _TEXTS: Final = (".md", ".txt")
 _NO_POLICIES: Final = frozenset({".git", ".gitignore", ".gitattributes", ".gitkeep", ".DS_Store"})
-"""What version control and file managers leave in a folder."""
+"""Files of version control and file managers."""
 
 
 def _is_test(file: str) -> bool:
-    """Whether a file is a test that lies beside its policy, by its name *and* by what it says.
+    """Whether a file is a policy test, by its name *and* its content.
 
-    By one alone, a policy would be lost that is called wrongly, or whose first line was changed.
+    With only one of the two, a misnamed policy or one whose first line was changed would be skipped.
     """
     return file.endswith(FILE_SUFFIXES) and detect(read(read_document(file)).tree.root) == "policy-test"

@@ -1,9 +1,8 @@
-"""Settings: what the project, the configuration beside it and the command line say about every run, merged.
+"""Settings: the project file, the configuration files and the command line, merged.
 
-Weakest first: `gert-project.yaml`, `gert-config.yaml`, `.gert/config.yaml`, and the file somebody names. A stronger
-file replaces what a weaker one says about a thing of the same name: a provider, a group, an outcome category, a channel
-for approvals. Policies are never replaced: a floor can only grow. What `GERT_POLICY` names comes on top, and no file
-takes it away.
+Weakest first: `gert-project.yaml`, `gert-config.yaml`, `.gert/config.yaml`, and the file of --config. A stronger file
+replaces entries of a weaker one with the same name: a provider, a group, an outcome category, an approval channel.
+Policies are never replaced: a floor can only grow. The policies of `GERT_POLICY` are added, and no file removes them.
 """
 
 import os
@@ -16,7 +15,6 @@ from msgspec import field
 from gert.ecosystem.host.config.files import read_document
 from gert.ecosystem.host.config.platform import facts_for
 from gert.ecosystem.host.config.workspace import Checked, Workspace
-from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.process.own_process import hold_secrets
 from gert.errors import DocumentError, UsageError
 from gert.kernel.engine.run import RunResult
@@ -34,15 +32,15 @@ POLICY: Final = "GERT_POLICY"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for every run here; paths are absolute.
+    """The settings of a folder; paths are absolute.
 
-    on_outcome: whom to tell, by outcome category
-    policies: files and folders that are the floor
-    webhook_hosts: where runbooks may send webhooks of their own
-    outer_hosts: the same of every other project around the runbook, by its file; each of them has to allow a host
-    group_files: the file that each group is from
-    demanded: further ones that the environment names, as they are written there
-    files: what was read, weakest first
+    on_outcome: whom to notify, by outcome category
+    policies: files and folders of the floor
+    webhook_hosts: hosts that a runbook's own webhooks may use
+    outer_hosts: the same for every enclosing project, by its file; each of them must allow a host
+    group_files: the file that defines each group
+    demanded: the entries of GERT_POLICY, as written
+    files: the files that were read, weakest first
     """
 
     traces_dir: str | None = None
@@ -66,18 +64,18 @@ def settings_for(
     *,
     files: Sequence[str] = (),
 ) -> Settings:
-    """The settings for a folder; what cannot be read might have set a floor, so it is an error.
+    """Read the settings of a folder; an unreadable file might set a floor, so it is an error.
 
-    files: a runbook in the folder and after it its tools, wherever they are: the projects around them hold as well
+    files: a runbook in the folder, then its tools; the projects that enclose them apply as well
     """
     settings = _read(_files(workspace, folder, config))
-    # The webhooks are the runbook's: a project that only lends it tools has no say in where they go.
+    # Webhooks belong to the runbook: a project that only provides tools does not restrict their hosts.
     around = _other_roots(workspace, folder, files[:1])
     for place, root in _other_roots(workspace, folder, files).items():
         outer = _read(workspace.config_files(root))
         hosts = {os.path.join(root, PROJECT_FILE): outer.webhook_hosts} if place in around else {}
         settings = _under(settings, outer, hosts)
-    # Set to nothing is not the same as not set: somebody meant a floor, and it is missing.
+    # Set but empty differs from not set: a floor was intended and is missing.
     demanded = tuple(environ[POLICY].split(os.pathsep)) if POLICY in environ else ()
     chosen = environ.get(TRACES_DIR)
     traces = _path(workspace.working, chosen) if chosen else settings.traces_dir
@@ -87,7 +85,7 @@ def settings_for(
 
 
 def notices_for(meta: RunbookMeta, settings: Settings, result: RunResult) -> list[OutcomeNotice]:
-    """Whom a runbook and the settings want to be told of this result; the runbook's own first."""
+    """The notices that a runbook and the settings define for this result, the runbook's own first."""
     if result.outcome is None:
         return []
     places = (notices_of(meta.on_outcome), settings.on_outcome)
@@ -95,13 +93,13 @@ def notices_for(meta: RunbookMeta, settings: Settings, result: RunResult) -> lis
 
 
 def secret_variables(meta: RunbookMeta, settings: Settings) -> Iterator[str]:
-    """The variables that addresses and keys of channels and notices come from.
+    """The variables that hold addresses and keys of channels and notices.
 
-    They are nobody's but ours: whoever has the secret that answers are signed with could approve what it does itself.
+    Tools never receive them: a tool with the signing secret of a channel could approve its own calls.
     """
     texts = [text for text in _addresses(settings, meta.on_outcome) if text is not None and "${" in text]
     if texts:
-        from gert.ecosystem.notify.addresses import secret_references  # most runs tell nobody
+        from gert.ecosystem.notify.addresses import secret_references  # most runs have no notices
 
         for text in texts:
             yield from secret_references(text)
@@ -122,49 +120,43 @@ def _addresses(settings: Settings, own: OnOutcome | None = None) -> Iterator[str
 
 
 def notices_of(block: OnOutcome | None) -> dict[str, OutcomeNotice]:
-    """Whom to tell, by the categories that are mentioned."""
+    """The notices of a block, by outcome category."""
     named = {category: getattr(block, category) for category in OUTCOME_CATEGORIES} if block is not None else {}
     return {category: notice for category, notice in named.items() if notice is not None}
 
 
 def sound(checked: Checked) -> Checked:
-    """A document that may be acted on; its first error where it may not."""
+    """Return a document without errors, or raise its first error."""
     for finding in checked.findings:
         if finding.severity is Severity.ERROR:
             where = f"{checked.file}:{finding.line}:{finding.column}"
             raise DocumentError(
-                f"{where}: {finding.message}", hint=finding.hint or f"`gert validate {checked.file}` shows everything"
+                f"{where}: {finding.message}",
+                hint=finding.hint or f"run `gert validate {checked.file}` for all findings",
             )
     return checked
 
 
 def trace_file(folder: str, runbook: str, stamp: str) -> str:
-    """A new file for the trace of a run in a folder that holds many; the folder is made if it is not there."""
+    """The path of a new trace file in a folder of traces; the folder is created if needed."""
     name = f"{runbook}-{stamp}"
     if not is_safe_name(name):
-        # Whatever the runbook calls itself, the stamp tells runs apart.
+        # The name of the runbook is not a safe file name; the stamp identifies the run.
         name = f"run-{stamp}"
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
     except OSError as problem:
         why = (problem.strerror or str(problem)).lower()
         raise UsageError(
-            f"traces cannot be kept in `{folder}`: {why}", hint=f"set `traces.dir` or {TRACES_DIR} to another folder"
+            f"cannot write traces to `{folder}`: {why}", hint=f"set `traces.dir` or {TRACES_DIR} to another folder"
         ) from None
     except ValueError:
         raise UsageError(f"`{folder}` is not a path") from None
     return os.path.join(folder, f"{name}.jsonl")
 
 
-def where_recorded(options: RunOptions, settings: Settings, runbook: str, run_id: str) -> RunOptions:
-    """The options with the trace where settings want it; what the caller says goes first."""
-    if options.mode != "real" or options.trace or options.db or options.dsn or settings.traces_dir is None:
-        return options
-    return msgspec.structs.replace(options, trace=trace_file(settings.traces_dir, runbook, run_id))
-
-
 def _other_roots(workspace: Workspace, folder: str, files: Iterable[str]) -> dict[str, str]:
-    """The projects around a folder and around files, by their real path, without the nearest one of the folder."""
+    """The projects that enclose a folder and files, by real path, without the nearest one of the folder."""
     nearest = workspace.project_root(folder)
     found = (root for place in (folder, *files) for root in workspace.project_roots(place))
     # Links give one project several names.
@@ -175,14 +167,14 @@ def _other_roots(workspace: Workspace, folder: str, files: Iterable[str]) -> dic
 
 
 def _under(inner: Settings, outer: Settings, hosts: Mapping[str, tuple[str, ...]]) -> Settings:
-    """Settings with what another project around says: an inner project, or a link into it, takes nothing away."""
+    """Merge the settings of an enclosing project: an inner project, or a link into it, removes nothing."""
     for name in sorted(inner.groups.keys() & outer.groups.keys()):
         if set(inner.groups[name]) != set(outer.groups[name]):
-            # A policy asks the people that its own project means, not those that another puts in their place.
+            # A policy refers to the group of its own project; another project must not replace its members.
             raise DocumentError(
                 f"the group `{name}` is defined in `{outer.group_files[name]}` and, with other people, in "
                 f"`{inner.group_files[name]}`",
-                hint="a project inside another may add groups and not change them; rename one of the two",
+                hint="an inner project may add groups but not change them; rename one of the two",
             )
     return msgspec.structs.replace(
         inner,
@@ -203,7 +195,7 @@ def _read(files: Iterable[tuple[str, str]]) -> Settings:
 def _files(workspace: Workspace, folder: str, config: str | None) -> Iterator[tuple[str, str]]:
     yield from workspace.config_files(folder)
     if config is not None:
-        # Somebody may name the file of the project, or a project of its own.
+        # --config may name a project file.
         kind = "project" if os.path.basename(config) == PROJECT_FILE else "config"
         yield os.path.normpath(os.path.join(workspace.working, config)), kind
 
@@ -232,7 +224,7 @@ def _with(weaker: Settings, file: str, stronger: Config) -> Settings:
 
 
 def _merged(weaker: ApprovalsBlock | None, stronger: ApprovalsBlock | None) -> ApprovalsBlock | None:
-    """What is said about asking for approval, channel by channel."""
+    """Merge the approval settings, channel by channel."""
     if weaker is None or stronger is None:
         return stronger if weaker is None else weaker
     said = {name: getattr(stronger, name) for name in ApprovalsBlock.fields if getattr(stronger, name) is not None}

@@ -1,4 +1,4 @@
-"""Where runs are kept: the state directory, and the folder that holds the mirror of a run."""
+"""The state directory, and the folder that holds the mirror of a run."""
 
 import os
 import secrets
@@ -25,7 +25,7 @@ def new_run_id(moment: datetime) -> str:
 
 
 def state_dir(chosen: str | None, project_root: str | None, environ: Mapping[str, str]) -> str:
-    """The state directory: chosen, or the project's root, or the user's own (XDG)."""
+    """The state directory: the chosen one, the project's root, or the user's own (XDG)."""
     if chosen:
         return os.path.abspath(chosen)
     if environ.get("GERT_STATE_DIR"):
@@ -40,7 +40,7 @@ def state_dir(chosen: str | None, project_root: str | None, environ: Mapping[str
 
 
 def words_for_state(state: str, here: str) -> str:
-    """What says on a command line that a state directory is meant, where without a word another would be found."""
+    """The --state-dir argument that names a state directory; empty if it is the default one."""
     return "" if state == here else f" --state-dir {shlex.quote(state)}"
 
 
@@ -54,11 +54,11 @@ class RunFolder:
 
     @property
     def trace(self) -> str:
-        """The trace, unless it is kept elsewhere."""
+        """The default path of the trace."""
         return os.path.join(self.path, TRACE_FILE)
 
     def create(self) -> None:
-        """Make the folder; one that exists belongs to another run."""
+        """Create the folder; an existing one belongs to another run."""
         try:
             make_folder(os.path.dirname(self.path))
             os.mkdir(self.path, 0o700)
@@ -66,6 +66,6 @@ class RunFolder:
         except OSError as problem:
             why = (problem.strerror or str(problem)).lower()
             raise TraceError(
-                f"the run cannot be recorded in `{self.path}`: {why}",
-                hint="choose another place with --state-dir or GERT_STATE_DIR, or with --trace, --db or --dsn",
+                f"cannot record the run in `{self.path}`: {why}",
+                hint="choose another directory with --state-dir or GERT_STATE_DIR, or use --trace, --db or --dsn",
             ) from None

@@ -1,6 +1,6 @@
-"""What this installation can run: one row for each transport, extension runner and input provider.
+"""The transports, extension runners and input providers of this installation, one row each.
 
-Validation gets the names as a fact and warns; a run is refused before its first step.
+Validation warns about others; a run that needs them is refused before its first step.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,17 +25,17 @@ class CallsTools(Protocol):
 
 
 class Transport(CallsTools, Protocol):
-    """A way to call tools that can be stopped."""
+    """A transport: it calls tools and can be stopped."""
 
     def locate(self, tool: Tool, action: ActionBlock, inputs: Mapping[str, Any]) -> "Place | None":
-        """The file that an action would run, and where; None where there is none."""
+        """The file that an action would run, and its folder; None if there is none."""
 
     def kill_all(self) -> None:
-        """End everything that runs, at once."""
+        """Kill all running calls."""
 
 
 def _stdio(**given: Any) -> Transport:
-    from gert.ecosystem.tools.stdio import Stdio  # validation asks for names alone, and this is not small
+    from gert.ecosystem.tools.stdio import Stdio  # slow to import, and validation needs only the names
 
     return Stdio(**given)
 
@@ -46,10 +46,10 @@ SUPPORTED: Final = Supported(transports=frozenset(TRANSPORTS), extensions=frozen
 
 
 def require_supported(program: Program) -> None:
-    """Refuse a program with a step that cannot run here, before anything has run."""
+    """Refuse a program with a step that this installation cannot run."""
     needs = list(unsupported(program, SUPPORTED))
     if needs:
         more = f" (and {len(needs) - 1} more)" if len(needs) > 1 else ""
         raise DocumentError(
-            f"{needs[0].message}{more}", hint="`gert validate` lists everything this installation cannot run"
+            f"{needs[0].message}{more}", hint="run `gert validate` to list everything that this installation cannot run"
         )

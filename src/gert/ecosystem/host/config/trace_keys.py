@@ -1,4 +1,4 @@
-"""Keys for traces, as the environment holds them: one to sign with, and all to verify with."""
+"""Keys for traces in the environment: the signing key, and all verification keys."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -15,10 +15,10 @@ _FORMS: Final = "write `base64:…`, `ed25519:…`, `ed25519-public:…`, a PEM 
 
 
 def signing_key(environ: Mapping[str, str]) -> Key | None:
-    """The key this environment signs with, or none if it has none; one that cannot sign is refused.
+    """The signing key of an environment, if any; refuse a key that cannot sign.
 
-    A variable that is there and empty is refused, too: a secret that a pipeline failed to fill in must not
-    turn signed traces into unsigned ones.
+    An empty variable is refused as well: a secret that a pipeline failed to fill in must not turn signed traces into
+    unsigned ones.
     """
     environ = with_key_files(environ)
     key_id = environ.get(SIGNING_KEY_ID) or None
@@ -30,43 +30,45 @@ def signing_key(environ: Mapping[str, str]) -> Key | None:
                 raise IntegrityError(f"the key in `{name}` is public and cannot sign", hint="set the private key")
             return key
     if key_id is not None:
-        raise IntegrityError(f"`{SIGNING_KEY_ID}` names the key `{key_id}`, and no key is set", hint=where(key_id))
+        raise IntegrityError(
+            f"`{SIGNING_KEY_ID}` names the key `{key_id}`, but that key is not set", hint=where(key_id)
+        )
     return None
 
 
 def verification_keys(environ: Mapping[str, str], key_id: str | None) -> Keys:
-    """The keys this environment verifies with: the one of that id alone, or all of them."""
+    """The verification keys of an environment: the one with this id, or all."""
     environ = with_key_files(environ)
     if key_id is None:
         return _EnvironmentKeys(environ)
     for name in find_key_names(key_id):
-        # The signing key has one id: another demand is not met by it.
+        # The signing key counts only under its own id.
         if name in environ and (name != SIGNING_KEY or (environ.get(SIGNING_KEY_ID) or DEFAULT_KEY_ID) == key_id):
             return Keys([_parse(environ, name, key_id)])
     return Keys()
 
 
 def sealing_keys(environ: Mapping[str, str]) -> Keys:
-    """The keys one of which has sealed a run that is to be continued; none where this environment does not sign."""
+    """The keys that may have sealed a run to resume; none if this environment does not sign."""
     return verification_keys(environ, None) if signing_key(environ) is not None else Keys()
 
 
 def where(key_id: str | None) -> str:
-    """Say where a key is looked for."""
+    """A hint that names the variable of a key."""
     return f"set `{find_key_names(key_id)[0]}`"
 
 
 class _EnvironmentKeys(Keys):
     """All keys of an environment.
 
-    The name of a variable tells only roughly which id it is for: `PROD_2026` is `prod-2026` and
-    `prod_2026`. So a key is found by the name its id leads to, and goes by the id it was asked for.
+    The name of a variable is ambiguous: `PROD_2026` stands for `prod-2026` and `prod_2026`. So a key is found by the
+    variable for an id, and carries the id that was asked for.
     """
 
     __slots__ = ("_environ", "_named")
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        # All are read at once: a key that is no key is said now, and not when a trace happens to name it.
+        # All keys are parsed now, so that an invalid one is reported before a trace names it.
         self._environ = environ
         self._named = {
             name: _parse(environ, name, name.removeprefix(NAMED_KEY).lower())
@@ -82,11 +84,11 @@ class _EnvironmentKeys(Keys):
         yield from super().__iter__()
 
     def lists(self, key_id: str) -> bool:
-        """Tell whether a key of this very id is held."""
+        """Whether there is a key with exactly this id."""
         return find_key_names(key_id)[0] in self._named or super().lists(key_id)
 
     def find(self, key_id: str | None) -> Key:
-        """Find the key an id leads to."""
+        """Find the key for an id."""
         name = find_key_names(key_id)[0]
         return _parse(self._environ, name, key_id) if name in self._named else super().find(key_id)
 
@@ -95,4 +97,6 @@ def _parse(environ: Mapping[str, str], name: str, key_id: str | None) -> Key:
     try:
         return parse_key(environ[name], key_id)
     except IntegrityError as error:
-        raise IntegrityError(f"`{name}` holds no key: {error.message}", hint=error.hint or _FORMS) from None
+        raise IntegrityError(
+            f"`{name}` does not hold a valid key: {error.message}", hint=error.hint or _FORMS
+        ) from None

@@ -1,4 +1,4 @@
-"""The values a caller gives: `--var`, `--input` and `--vars-file`, and the drive of their resolution."""
+"""Input values from `--var`, `--input` and `--vars-file`, and the resolution of a runbook's inputs."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,22 +23,22 @@ _EXAMPLES: Final = {
 def given_values(
     variables: Iterable[str] = (), inputs: Iterable[str] = (), vars_files: Iterable[str] = ()
 ) -> dict[str, Given]:
-    """Everything the caller gave, by name; the command line wins over files, and later files over earlier ones."""
+    """The given values by name; the command line overrides files, and later files override earlier ones."""
     given: dict[str, Given] = {}
     for path in vars_files:
         given.update(read_vars_file(path))
     said: set[str] = set()
     for name, value in (*map(_variable, variables), *map(_input, inputs)):
         if name in said:
-            # Whichever won would surprise somebody.
-            raise UsageError(f"`{shorten(name)}` is given twice", hint="keep one --var or --input for each name")
+            # Either choice would be a surprise.
+            raise UsageError(f"`{shorten(name)}` is given twice", hint="pass one --var or --input per name")
         said.add(name)
         given[name] = value
     return given
 
 
 def read_vars_file(path: str) -> dict[str, Given]:
-    """The values in a YAML or JSON file, native at every depth."""
+    """The values in a YAML or JSON file, as native values at every depth."""
     root = read_map(path, "values by name")
     source = f"file:{printable(os.path.basename(path))}"
     return {name: Given(value, source, root.texts.get(name)) for name, value in root.items()}
@@ -50,7 +50,7 @@ async def resolve(
     resolvers: Resolvers,
     policies: Sequence[Policy] = (),
 ) -> ResolvedInputs:
-    """Drive the resolution of a runbook's inputs, under the policies of the run."""
+    """Resolve a runbook's inputs under the policies of the run."""
     resolution = resolve_inputs(inputs, given, policies)
     answer: BatchAnswer | None = None
     while True:
@@ -77,12 +77,12 @@ def _input(text: str) -> tuple[str, Given]:
 
 
 def _split(text: str, option: str) -> tuple[str, str]:
-    # What was written is not repeated: somebody who forgot the name has written only a value, maybe a secret.
+    # The text is not repeated: without a name it may be only a value, and that may be a secret.
     name, equals, value = text.partition("=")
     if not equals:
-        raise UsageError(f"`{option}` takes name=value, and there is no `=`", hint=_EXAMPLES[option])
+        raise UsageError(f"`{option}` expects name=value, found no `=`", hint=_EXAMPLES[option])
     if not name.strip():
-        raise UsageError(f"`{option}` takes name=value, and there is no name", hint=_EXAMPLES[option])
+        raise UsageError(f"`{option}` expects name=value, found no name", hint=_EXAMPLES[option])
     return name.strip(), value
 
 
@@ -98,7 +98,7 @@ def _from_file(name: str, path: str) -> Given:
 def _native(name: str, text: str) -> Any:
     reading = read(text.encode("utf-8", "surrogatepass"))
     if reading.findings:
-        # Only where, not what: it may be a secret.
+        # Only the position: the value may be a secret.
         column = reading.findings[0].column
         raise UsageError(
             f"the value of input `{shorten(name)}` is not valid YAML or JSON at character {column}",

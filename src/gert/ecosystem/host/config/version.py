@@ -1,4 +1,4 @@
-"""Which gert this is: its version, and the commit it was built from."""
+"""The version of gert and the commit it was built from."""
 
 import os
 

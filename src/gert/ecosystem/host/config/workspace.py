@@ -1,4 +1,4 @@
-"""Loading documents with everything they refer to: projects, tools, the runbook a scenario belongs to."""
+"""Loading documents with everything they refer to: projects, tools, the runbook of a scenario."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from gert.ecosystem.host.config.files import hops, is_file, is_there, read_document, runbook_of, yaml_files
+from gert.ecosystem.host.config.gc_pause import without_collector
 from gert.ecosystem.host.config.platform import facts_for
 from gert.ecosystem.host.config.policy_files import policy_files
-from gert.ecosystem.host.run.gc_tuning import without_collector
 from gert.errors import DocumentError, GertError, UsageError
 from gert.kernel.runbook.document import Document, is_foreign, load
 from gert.kernel.runbook.documents.project import CONFIG_FILES, PROJECT_FILE, Config
@@ -22,7 +22,7 @@ from gert.kernel.runbook.validate.domain.environment import SecretNeed, secrets_
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """A file that was validated: the document with its findings, and for a runbook the whole program."""
+    """A validated file: the document with its findings, and the program of a runbook."""
 
     file: str
     document: Document
@@ -31,14 +31,14 @@ class Checked(msgspec.Struct, frozen=True):
 
     @property
     def findings(self) -> list[Finding]:
-        """What validation has to say."""
+        """The findings of validation."""
         return self.document.findings
 
 
 class Workspace:
     """Loads and validates files, reading each project and tool once.
 
-    stored: documents of a run that is resumed, by path; they stand in for files that are gone
+    stored: documents of a resumed run, by path; they replace files that no longer exist
     """
 
     def __init__(self, working: str | None = None, stored: Mapping[str, bytes] | None = None) -> None:
@@ -53,7 +53,7 @@ class Workspace:
     def check(
         self, file: str, *, source: bytes | None = None, kind: str | None = None, runbook: Program | None = None
     ) -> Checked:
-        """Validate one file; a scenario against the runbook given, or else the one it lies beside."""
+        """Validate one file; a scenario against `runbook`, or the runbook it belongs to."""
         source = self._source(file) if source is None else source
         document = load(source, kind=kind, file_name=file)
         folder = os.path.dirname(os.path.abspath(file))
@@ -72,7 +72,7 @@ class Workspace:
         return Checked(file, validate(document, program, facts), program, secrets)
 
     def check_all(self, names: Iterable[str]) -> Iterator[Checked]:
-        """Validate files and folders; in a folder, files that are no gert documents are passed over."""
+        """Validate files and folders; in a folder, skip files that are not gert documents."""
         for name in names:
             if os.path.isdir(name):
                 yield from self._folder(name)
@@ -80,7 +80,7 @@ class Workspace:
                 yield self.check(name)
 
     def _refused(self, config: Config, folder: str) -> Iterator[tuple[str, str]]:
-        """The policies of a project or configuration that every run would stop at, and why."""
+        """The policies of a project or configuration that would fail every run, and why."""
         for path in config.policies:
             named = os.path.join(folder, path)
             if os.path.exists(named):
@@ -94,7 +94,7 @@ class Workspace:
                     yield path, f"`{self._shown(wrong.file)}` is not a valid policy"
 
     def program(self, file: str) -> Checked:
-        """A runbook with its tools, validated once however often it is asked for."""
+        """A runbook with its tools; validated once and cached."""
         key = os.path.abspath(file)
         if key not in self._programs:
             self._programs[key] = self.check(file, kind="runbook")
@@ -116,7 +116,7 @@ class Workspace:
             raise UsageError(f"there are no gert documents in `{folder}`")
 
     def _check_found(self, file: str) -> Checked:
-        """Validate a file found in a folder; that it cannot be read must not keep others from being checked."""
+        """Validate a file found in a folder; an unreadable file must not stop the others."""
         try:
             return self.check(file)
         except GertError as problem:
@@ -132,9 +132,9 @@ class Workspace:
             return Checked(file, Document("unreadable", None, Tree(None, ""), [finding]))
 
     def configs(self, folder: str) -> list[Config] | None:
-        """What the project of a folder and the configuration beside it say, weakest first.
+        """The project and configuration of a folder, weakest first.
 
-        None where there is neither, and where one of them cannot be understood: then nothing is known of them.
+        None if there is neither, or if one of them is invalid.
         """
         checked = [self._config(file, kind) for file, kind in self.config_files(folder)]
         if not checked or any(each.document.model is None for each in checked):
@@ -142,12 +142,12 @@ class Workspace:
         return [each.document.model for each in checked]
 
     def _outer_configs(self, folder: str) -> Iterator[Config]:
-        """What the projects around the project of a folder say, as far as it can be understood, nearest first."""
+        """The valid configurations of the projects that enclose the project of a folder, nearest first."""
         for root in self.project_roots(folder)[1:]:
             yield from self.configs(root) or ()
 
     def config_files(self, folder: str) -> Iterator[tuple[str, str]]:
-        """The files that hold for a folder, with their kind, weakest first: the project's, and configuration."""
+        """The project and configuration files of a folder with their kind, weakest first."""
         root = self.project_root(folder)
         if root is not None:
             yield os.path.join(root, PROJECT_FILE), "project"
@@ -162,18 +162,18 @@ class Workspace:
         return self._configs[file]
 
     def project_file(self, folder: str) -> "Checked | None":
-        """The file of the project a folder belongs to, with what is wrong with it."""
+        """The project file of a folder, with its findings."""
         root = self.project_root(folder)
         return self._config(os.path.join(root, PROJECT_FILE), "project") if root is not None else None
 
     def project_root(self, folder: str) -> str | None:
-        """The nearest folder, this one or above, that holds a project file."""
+        """The nearest folder, this one or above, with a project file."""
         return next(iter(self.project_roots(folder)), None)
 
     def project_roots(self, path: str) -> tuple[str, ...]:
-        """Every folder, this one or above, that holds a project file, nearest first; of a file, those around it.
+        """Every folder, this one or above, with a project file, nearest first; for a file, the folders that hold it.
 
-        Above a path is what its name says, and what is above each link on the way: a link leads out of no project.
+        The folders above each link on the path count as well: a link leads out of no project.
         """
         if path not in self._roots:
             above = dict.fromkeys(each for hop in hops(path) for each in _above(hop))
@@ -210,7 +210,7 @@ class Workspace:
         return self._tools[file]
 
     def _runbook_of(self, file: str) -> Program | None:
-        """The runbook a scenario lies beside."""
+        """The runbook that a scenario belongs to."""
         runbook = runbook_of(os.path.dirname(os.path.abspath(file)))
         return self.program(runbook).program if runbook is not None else None
 
@@ -218,11 +218,11 @@ class Workspace:
         return self._stored[os.path.abspath(file)] if self._is_stored(file) else read_document(file)
 
     def _is_stored(self, file: str) -> bool:
-        """Whether a file is gone and its bytes are on record; one that is there is read, and compared."""
+        """Whether a file no longer exists and its bytes are on record; an existing file is read and compared."""
         return os.path.abspath(file) in self._stored and not os.path.lexists(file)
 
     def _shown(self, file: str) -> str:
-        """A path as people like to read it: relative where that is shorter."""
+        """A path in readable form: relative if that is shorter."""
         relative = os.path.relpath(file, self.working)
         return relative if len(relative) < len(file) and not relative.startswith(os.path.join("..", "..")) else file
 
@@ -238,10 +238,10 @@ def _above(folder: str) -> Iterator[str]:
 
 
 def _is_root(folder: str) -> bool:
-    """Whether a folder holds a project file; one that is broken or spelled wrongly is not passed over."""
+    """Whether a folder has a project file, even a broken one; a misspelt one is an error."""
     other = os.path.join(folder, os.path.splitext(PROJECT_FILE)[0] + ".yml")
     if os.path.lexists(other):
-        raise DocumentError(f"`{other}` is not read: the file of a project is called `{PROJECT_FILE}`")
+        raise DocumentError(f"`{other}` is not read: rename it to `{PROJECT_FILE}`")
     return is_there(os.path.join(folder, PROJECT_FILE))
 
 

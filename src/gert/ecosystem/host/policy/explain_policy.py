@@ -1,4 +1,4 @@
-"""Explaining policies: what they decide about the steps of a runbook, the actions of a tool, or one contract."""
+"""Explaining policies: their decisions about the steps of a runbook, the actions of a tool, or one contract."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -26,9 +26,9 @@ from gert.kernel.runbook.validate import validate
 
 
 class Ruling(msgspec.Struct, frozen=True):
-    """What policies say about one thing, and how each came to it.
+    """The decision about one subject, and how each policy matched.
 
-    within: it adds to the contract of its tool, so the second half of the matches is about that
+    within: the subject adds to the contract of its tool, so the policies match the tool's contract as well
     """
 
     subject: str
@@ -38,25 +38,25 @@ class Ruling(msgspec.Struct, frozen=True):
 
     @property
     def winners(self) -> list[str]:
-        """The policies that made the verdict."""
+        """The policies that decided."""
         return sorted({ref.policy for ref in self.explanation.decision.rules})
 
     @property
     def matches(self) -> tuple[PolicyMatch, ...]:
-        """How each policy judges the contract itself."""
+        """How each policy matches the contract itself."""
         return tuple(match for match in self.explanation.policies if not match.of_tool)
 
     @property
     def matches_within(self) -> tuple[PolicyMatch, ...]:
-        """How each policy judges the contract of the tool behind it, where that is another."""
+        """How each policy matches the contract of the tool, if it differs."""
         return tuple(match for match in self.explanation.policies if match.of_tool)
 
     def decides(self, match: PolicyMatch) -> bool:
-        """Whether the rule a policy came to is one of those that made the verdict."""
+        """Whether the matching rule is one of those that decided."""
         return match.rule in self.explanation.decision.rules
 
     def as_json(self) -> dict[str, Any]:
-        """The ruling as machines read it."""
+        """The ruling as JSON."""
         explanation = self.explanation
         return {
             "subject": self.subject,
@@ -83,12 +83,12 @@ class Ruling(msgspec.Struct, frozen=True):
 
 
 def policies_named(names: Iterable[str]) -> list[PolicySource]:
-    """The policies in files and folders, with what validation has to say about them."""
+    """The policies in files and folders, with their findings."""
     return read_policies(Workspace(), names)
 
 
 def rulings_on_runbook(runbook: str, names: Iterable[str]) -> list[Ruling]:
-    """What these policies, the runbook's own and the rest of its floor say about each of its steps."""
+    """The decisions of these policies, the runbook's own and the rest of its floor about each step."""
     program, explained = explain_runbook(runbook, None, names)
     return [
         Ruling(
@@ -102,7 +102,7 @@ def rulings_on_runbook(runbook: str, names: Iterable[str]) -> list[Ruling]:
 
 
 def rulings_on_tool(file: str, sources: Iterable[PolicySource]) -> list[Ruling]:
-    """What policies say about each action of a tool."""
+    """The decisions about each action of a tool."""
     tool: Tool = sound(Workspace().check(file, kind="tool")).document.model
     policies = _policies(sources)
     return [
@@ -112,7 +112,7 @@ def rulings_on_tool(file: str, sources: Iterable[PolicySource]) -> list[Ruling]:
 
 
 def ruling_on_contract(text: str, sources: Iterable[PolicySource]) -> Ruling:
-    """What policies say about a contract somebody writes down in YAML."""
+    """The decision about a contract in YAML."""
     return _ruling("the contract", resolve(_contract(text).declared()), _policies(sources))
 
 
@@ -125,7 +125,7 @@ def _policies(sources: Iterable[PolicySource]) -> list[Policy]:
 
 
 def _contract(text: str) -> ContractBlock:
-    """A contract, checked as one in a policy test would be; the first error at its place."""
+    """Parse and check a contract as in a policy test; raise the first error with its position."""
     reading = read(text.encode("utf-8", "replace"))
     if reading.findings:
         raise _refused(reading.findings[0])
@@ -145,7 +145,7 @@ _AROUND: Final = ("cases", 0, "contract")
 
 
 def _around(contract: Any) -> Map:
-    """The policy test whose only case has this contract."""
+    """A policy test whose only case has this contract."""
     case, cases, test = Map(0), Seq(0), Map(0)
     case.update(name="x", contract=contract)
     cases.append(case)
@@ -154,5 +154,5 @@ def _around(contract: Any) -> Map:
 
 
 def _refused(finding: Finding) -> UsageError:
-    hint = finding.hint or "a contract such as `{effects: [network], writes: []}`"
+    hint = finding.hint or "for example `{effects: [network], writes: []}`"
     return UsageError(f"--contract:{finding.line}:{finding.column}: {finding.message}", hint=hint)

@@ -1,4 +1,4 @@
-"""Explaining a runbook before it runs: for each step its contract, its risk, and the rule that would decide."""
+"""Explaining a runbook before it runs: the contract and risk of each step, and the rule that decides."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -23,19 +23,19 @@ from gert.kernel.runbook.program import Program
 
 
 class ExplainedPreview(msgspec.Struct, frozen=True):
-    """The preview of a step: its command as the tool writes it, its contract, and why policy keeps it from running."""
+    """The preview of a step: its command as in the tool file, its contract, and why a policy forbids it."""
 
     command: tuple[str, ...]
     contract: Contract
     refusal: str | None
 
     def as_json(self) -> dict[str, Any]:
-        """The preview as machines read it."""
+        """The preview as JSON."""
         return {"command": list(self.command), "contract": self.contract.full(), "not_run": self.refusal}
 
 
 class ExplainedStep(msgspec.Struct, frozen=True):
-    """A step with a contract, and the decision of governance about it."""
+    """A step with its contract and the decision about it."""
 
     step: Step
     target: str
@@ -45,11 +45,11 @@ class ExplainedStep(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The step's id, or where it stands."""
+        """The step's id, or its path."""
         return self.step.id or path_text(self.step.path)
 
     def as_json(self) -> dict[str, Any]:
-        """The step as machines read it."""
+        """The step as JSON."""
         verdict = self.explanation.decision
         return {
             "step": self.name,
@@ -76,7 +76,7 @@ class ExplainedStep(msgspec.Struct, frozen=True):
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """A runbook, its steps, and what enters and leaves without one."""
+    """A runbook, its steps, and inputs and webhooks that need no step."""
 
     program: Program
     steps: list[ExplainedStep]
@@ -87,11 +87,11 @@ def explain_runbook(
     file: str, step_id: str | None = None, policy_files: Iterable[str] = ()
 ) -> tuple[Program, list[ExplainedStep]]:
     """Explain the steps of a sound runbook, or one of them."""
-    explained = explain_whole(file, step_id, policy_files)
+    explained = explain_file(file, step_id, policy_files)
     return explained.program, explained.steps
 
 
-def explain_whole(file: str, step_id: str | None = None, policy_files: Iterable[str] = ()) -> Explained:
+def explain_file(file: str, step_id: str | None = None, policy_files: Iterable[str] = ()) -> Explained:
     """Explain a sound runbook, or one step of it, under its own policy and any external ones."""
     workspace = Workspace()
     checked = workspace.program(file)
@@ -111,7 +111,7 @@ def explain_whole(file: str, step_id: str | None = None, policy_files: Iterable[
 
 
 def explained_steps(program: Program, policies: list[Policy]) -> Iterator[ExplainedStep]:
-    """Every step that has a contract or an outcome that a rule names, and what governance makes of it."""
+    """Explain every step that has a contract, or an outcome that a rule names."""
     for step in program.steps:
         if isinstance(step, EndStep):
             category = step.outcome.category
@@ -149,7 +149,7 @@ def _target(program: Program, step: Step) -> str:
 def _missing(program: Program, step_id: str) -> str:
     step = program.by_id.get(step_id)
     if step is not None:
-        return f"`{step_id}` is a `{step.type}` step: it only directs flow and has no contract"
+        return f"`{step_id}` is a `{step.type}` step, which has no contract"
     return f"the runbook has no step `{step_id}`"
 
 

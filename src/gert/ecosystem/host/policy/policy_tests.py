@@ -1,7 +1,7 @@
-"""Testing policies: every case of a policy test judged, and held against what it expects.
+"""Testing policies: decide every case of a policy test and compare the decision with the expected one.
 
-A test looks at the policies it names and those named in the call, and at nothing else: neither settings nor
-`GERT_POLICY` have a say, so that it ends the same everywhere.
+Only the policies that a test names and those of the call apply. Settings and `GERT_POLICY` do not, so a test has the
+same result everywhere.
 """
 
 import os
@@ -29,7 +29,7 @@ from gert.kernel.scenario.policy_cases import Judged, RuleCoverage, case_differe
 
 
 class JudgedCase(msgspec.Struct, frozen=True):
-    """What became of one case; in `tested` the file stands for the runbook, and the case for the scenario."""
+    """The result of one case; in `tested`, `runbook` is the file and `scenario` is the case."""
 
     tested: Tested
     line: int
@@ -37,7 +37,7 @@ class JudgedCase(msgspec.Struct, frozen=True):
 
 
 class CoveredPolicy(msgspec.Struct, frozen=True):
-    """How much of a policy all cases together reach."""
+    """The rules of a policy that all cases together reach."""
 
     policy: str
     file: str
@@ -45,7 +45,7 @@ class CoveredPolicy(msgspec.Struct, frozen=True):
 
 
 def find_policy_tests(names: Iterable[str]) -> list[str]:
-    """The policy tests among files and below folders, each once."""
+    """Find the policy tests among files and below folders, each once."""
     found: dict[str, str] = {}
     for name in names:
         if os.path.isdir(name):
@@ -59,7 +59,7 @@ def find_policy_tests(names: Iterable[str]) -> list[str]:
 
 
 class PolicySuite:
-    """Policy tests, and the policies they are held to on top of their own."""
+    """Policy tests, and policies that apply in addition to those they name."""
 
     def __init__(self, files: Sequence[str], named: Iterable[str] = (), workspace: Workspace | None = None) -> None:
         self._workspace = workspace or Workspace()
@@ -69,7 +69,7 @@ class PolicySuite:
         self._coverage: dict[str, tuple[PolicySource, RuleCoverage]] = {}
 
     def run(self) -> Iterator[JudgedCase]:
-        """Test one case after the other; a file that cannot be tested is told in place of its cases."""
+        """Test one case after the other; a file that cannot be read is one error in place of its cases."""
         for file in self._files:
             started = time.perf_counter()
             try:
@@ -91,7 +91,7 @@ class PolicySuite:
     def _sources(self, file: str, test: PolicyTest) -> list[PolicySource]:
         folder = os.path.dirname(file)
         own = read_policies(self._workspace, (os.path.join(folder, path) for path in test.policies))
-        # One that is named twice is judged once; joined with itself it would decide the same.
+        # A policy that is named twice applies once.
         sources = {os.path.abspath(each.checked.file): each for each in (*own, *self._named)}
         if not sources:
             hint = "name them under `policies` in the file, or with --policy"
@@ -120,12 +120,12 @@ class PolicySuite:
             seconds=round(time.perf_counter() - started, 4),
             outcome=_ended(judged, policies),
             differences=differences,
-            notes=[] if case.expect or case.may_approve else ["nothing is expected, so it cannot fail"],
+            notes=[] if case.expect or case.may_approve else ["the case expects nothing, so it cannot fail"],
         )
         return JudgedCase(tested, line, judged)
 
     def _cover(self, judged: Judged, sources: list[PolicySource]) -> None:
-        # A step that adds to its tool is judged by both contracts, so every policy may come twice.
+        # A step that adds to its tool is matched by both contracts, so every policy may appear twice.
         for index, match in enumerate(judged.explanation.policies):
             source = sources[index % len(sources)]
             self._coverage[os.path.abspath(source.checked.file)][1].add(match.rule)

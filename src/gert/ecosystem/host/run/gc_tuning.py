@@ -1,33 +1,8 @@
-"""The cyclic garbage collector, told to wait while a large tree is built that will be kept anyway."""
+"""The cyclic garbage collector during a run."""
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import wraps
-from typing import ParamSpec, TypeVar
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def without_collector(work: Callable[P, T]) -> Callable[P, T]:
-    """Run a function without the collector.
-
-    Reading and checking make no cycles, but many objects; scanning them again and again as the tree grows
-    costs a quarter of the time. Size limits on documents bound what can pile up.
-    """
-
-    @wraps(work)
-    def paused(*args: P.args, **kwargs: P.kwargs) -> T:
-        if not gc.isenabled():
-            return work(*args, **kwargs)
-        gc.disable()
-        try:
-            return work(*args, **kwargs)
-        finally:
-            gc.enable()
-
-    return paused
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from msgspec import field
 
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.ledger_location import Database
+from gert.ecosystem.host.config.settings import Settings, trace_file
 from gert.ecosystem.host.run.driver import MAX_PARALLEL
 from gert.ecosystem.host.run.worlds import PROBED_EFFECTS
 from gert.kernel.engine.inputs import Given
@@ -52,6 +53,13 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_parallel: int = MAX_PARALLEL
     timeout: float | None = None
     probe_effects: frozenset[str] = PROBED_EFFECTS
+
+
+def with_trace_file(options: RunOptions, settings: Settings, runbook: str, run_id: str) -> RunOptions:
+    """Set the trace file to one in the configured folder, unless the caller chose where to record the run."""
+    if options.mode != "real" or options.trace or options.db or options.dsn or settings.traces_dir is None:
+        return options
+    return msgspec.structs.replace(options, trace=trace_file(settings.traces_dir, runbook, run_id))
 
 
 class Pending(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.ledger_location import Database, database_for, ledger_of
 from gert.ecosystem.host.config.platform import host_name
 from gert.ecosystem.host.config.policies import Floor, floor_for, sound
-from gert.ecosystem.host.config.settings import Settings, secret_variables, settings_for, where_recorded
+from gert.ecosystem.host.config.settings import Settings, secret_variables, settings_for
 from gert.ecosystem.host.config.state_dir import new_run_id, state_dir
 from gert.ecosystem.host.config.trace_keys import SIGNING_KEY_ID
 from gert.ecosystem.host.config.version import version_line
@@ -122,7 +122,7 @@ class Prepared:
     def begin(self) -> str:
         """A new run id; its trace is written where settings want it, unless the caller says where."""
         run_id = new_run_id(now())
-        self.options = where_recorded(self.options, self.settings, self.program.runbook.meta.name, run_id)
+        self.options = with_trace_file(self.options, self.settings, self.program.runbook.meta.name, run_id)
         return run_id
 
     def setup(

@@ -1,4 +1,4 @@
-"""The files an agent project begins with: an agent that runs at once, and says what to do next."""
+"""The files of a new agent project: an agent that runs as it is, and a README."""
 
 from collections.abc import Mapping
 from importlib.resources import files
@@ -8,7 +8,7 @@ Profile = Literal["enforced", "dev"]
 PROFILES: Final[tuple[Profile, ...]] = ("enforced", "dev")
 
 FILES: Final[Mapping[str, str]] = {"app.py": "app.py.txt", "README.md": "readme.md"}
-"""Where each file goes, and what it is made of."""
+"""The path of each file and its template."""
 
 
 class _Parts(NamedTuple):
@@ -24,17 +24,17 @@ _PARTS: Final[Mapping[Profile, _Parts]] = {
     "enforced": _Parts(
         "    KernelPolicy,\n",
         "        middleware=ArtanaKernel.default_middleware_stack(),\n        policy=KernelPolicy.enforced(),\n",
-        "Without the capability the tool is refused; beyond the budget no model is asked.",
-        "The kernel is **enforced**: personal data never reaches the model, which sees `[EMAIL_1]` where the tool has"
-        "\nthe real thing; the budget of the tenant holds over the run and everything begun from it; tools need"
-        "\ncapabilities. A kernel that lacks one of these guards does not start.",
+        "Without the capability the tool is refused; beyond the budget no model is called.",
+        "The kernel is **enforced**: personal data never reaches the model, which sees `[EMAIL_1]` where the tool sees"
+        "\nthe address; the budget of the tenant applies to the run and to every run started from it; tools need"
+        "\ncapabilities. A kernel without one of these guards does not start.",
     ),
     "dev": _Parts(
         "",
         "",
-        "A permissive kernel still asks for the capability of a tool; nobody watches the budget.",
-        "The kernel is **permissive**: what the model is shown is what you wrote, and nobody watches the budget. Before"
-        "\nothers use it, see what `gert init --profile enforced` makes.",
+        "A permissive kernel still requires the capability of a tool; it enforces no budget.",
+        "The kernel is **permissive**: the model sees exactly what you wrote, and no budget is enforced. Before others"
+        "\nuse it, look at the project that `gert init --profile enforced` creates.",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""The files a project begins with: a runbook that works, its tool, a policy, scenarios, and what runs them in CI."""
+"""The files of a new project: a working runbook, its tool, a policy, scenarios, and a CI workflow."""
 
 import unicodedata
 from collections.abc import Mapping
@@ -24,17 +24,17 @@ STARTER: Final[Mapping[str, str]] = {
     "tools/disk.tool.yaml": "disk.tool.yaml",
     RUNBOOK: "runbook.yaml",
     **{
-        f"{_BELOW}/{case}/{file}": f"{case}.{file}"  # answers, and what must come of them
+        f"{_BELOW}/{case}/{file}": f"{case}.{file}"  # answers and expectations
         for case in _CASES
         for file in (SCENARIO_FILE, TEST_FILE)
     },
-    # Last: a folder is a project only once everything else is in it.
+    # Last: a folder becomes a project only when everything else is in it.
     PROJECT_FILE: "project.yaml",
 }
-"""Where each file goes, and what it is made of."""
+"""The path of each file and its template."""
 
-COURTESY: Final = frozenset({"README.md", ".gitignore"})
-"""Files that are nobody's but the user's: where there are some already, those stay."""
+OPTIONAL_FILES: Final = frozenset({"README.md", ".gitignore"})
+"""Files that are never replaced: an existing one is kept."""
 
 
 def starter_files(name: str) -> dict[str, bytes]:
@@ -45,7 +45,7 @@ def starter_files(name: str) -> dict[str, bytes]:
 
 
 def name_from(folder: str) -> str:
-    """A name for the project in a folder: the folder's, as far as a name can have its letters."""
+    """Derive a project name from the name of a folder."""
     plain = unicodedata.normalize("NFKD", folder).encode("ascii", "ignore").decode()
     words = "".join(char if char.isalnum() or char in "._" else "-" for char in plain)
     parts = [part for part in words.split("-") if part]

@@ -1,4 +1,4 @@
-"""Putting new files into a folder: all of them or none, and nothing that is there is lost."""
+"""Writing new files to a folder: all of them or none, without losing existing files."""
 
 import os
 import secrets
@@ -14,19 +14,19 @@ _MAX_LISTED: Final = 20
 _NEW: Final = "new-"
 
 
-class Placed(msgspec.Struct, frozen=True):
-    """What became of the files: written anew, put in place of others, or left out for what was there."""
+class WrittenFiles(msgspec.Struct, frozen=True):
+    """The files that were written, that replaced others, and that were kept as they were."""
 
     written: list[str]
     replaced: list[str]
     kept: list[str]
 
 
-def place(root: str, contents: Mapping[str, bytes], *, yields: frozenset[str], force: bool = False) -> Placed:
-    """Write files below a folder, which is made if it is not there.
+def write_all(root: str, contents: Mapping[str, bytes], *, yields: frozenset[str], force: bool = False) -> WrittenFiles:
+    """Write files below a folder, which is created if needed.
 
-    yields: those that are left out where something has their name
-    force: put the others in place of the files that have theirs; folders are never replaced
+    yields: files that are skipped if they exist
+    force: replace existing files; folders are never replaced
     """
     kept = [path for path in contents if path in yields and os.path.lexists(os.path.join(root, path))]
     wanted = {path: data for path, data in contents.items() if path not in kept}
@@ -35,15 +35,15 @@ def place(root: str, contents: Mapping[str, bytes], *, yields: frozenset[str], f
     if blocked or (taken and not force):
         raise _in_the_way(root, blocked or taken, can_force=not blocked)
     try:
-        _Placing(root).place(wanted, force=force)
+        _Transaction(root).write(wanted, force=force)
     except OSError as problem:
         reason = (problem.strerror or str(problem)).lower()
-        raise UsageError(f"the project cannot be written to `{root}`: {reason}", hint="nothing was changed") from None
-    return Placed([path for path in wanted if path not in taken], taken, kept)
+        raise UsageError(f"cannot write the project to `{root}`: {reason}", hint="no file was changed") from None
+    return WrittenFiles([path for path in wanted if path not in taken], taken, kept)
 
 
 def _blocked(root: str, paths: Iterable[str]) -> Iterable[str]:
-    """What even force does not move: files where folders have to be, and folders where files have to be."""
+    """What `force` does not replace: files in place of folders, and folders in place of files."""
     if os.path.lexists(root) and not os.path.isdir(root):
         yield root
         return
@@ -61,27 +61,27 @@ def _blocked(root: str, paths: Iterable[str]) -> Iterable[str]:
 def _in_the_way(root: str, paths: list[str], *, can_force: bool) -> UsageError:
     listed = ", ".join(f"`{path}`" for path in paths[:_MAX_LISTED])
     more = f" and {len(paths) - _MAX_LISTED} more" if len(paths) > _MAX_LISTED else ""
-    hint = "--force replaces files that are in the way" if can_force else "move them, or choose another folder"
-    return UsageError(f"in `{root}` something is in the way: {listed}{more}; nothing was written", hint=hint)
+    hint = "pass --force to replace them" if can_force else "move them, or choose another folder"
+    return UsageError(f"these files already exist in `{root}`: {listed}{more}; nothing was written", hint=hint)
 
 
-class _Placing:
-    """One attempt: every change is noted, so that it can be taken back."""
+class _Transaction:
+    """One attempt: every change can be undone."""
 
     def __init__(self, root: str) -> None:
         self._root = root
         self._undo: list[Callable[[], object]] = []
 
-    def place(self, contents: Mapping[str, bytes], *, force: bool) -> None:
+    def write(self, contents: Mapping[str, bytes], *, force: bool) -> None:
         try:
             self._folder(self._root)
-            # Everything is on this disk before anything has its name.
+            # Every file is on this disk before the first one gets its name.
             stage = os.path.join(self._root, f".gert-init-{secrets.token_hex(6)}")
             os.mkdir(stage, 0o700)
             self._undo.append(lambda: _clear(stage))
             self._move_in(stage, contents, force=force)
         except BaseException:
-            self._take_back()
+            self._roll_back()
             raise
         shutil.rmtree(stage, ignore_errors=True)
 
@@ -100,12 +100,12 @@ class _Placing:
             _name(staged[path], target)
             self._undo.append(lambda target=target: os.unlink(target))  # type: ignore[misc]
 
-    def _set_aside(self, target: str, place: str) -> None:
-        os.rename(target, place)
-        self._undo.append(lambda: os.rename(place, target))
+    def _set_aside(self, target: str, backup: str) -> None:
+        os.rename(target, backup)
+        self._undo.append(lambda: os.rename(backup, target))
 
     def _folder(self, path: str) -> None:
-        """Make a folder and those above it that are not there."""
+        """Create a folder and its missing parents."""
         missing = []
         while path and not os.path.isdir(path):
             missing.append(path)
@@ -114,16 +114,16 @@ class _Placing:
             os.mkdir(each)
             self._undo.append(lambda each=each: os.rmdir(each))  # type: ignore[misc]
 
-    def _take_back(self) -> None:
+    def _roll_back(self) -> None:
         while self._undo:
             try:
                 self._undo.pop()()
             except OSError:
-                continue  # somebody else was here meanwhile; the rest can still be taken back
+                continue  # another process changed it meanwhile; the rest can still be undone
 
 
 def _clear(stage: str) -> None:
-    """Remove what was never used; a file of the user's that could not be put back is better here than nowhere."""
+    """Remove unused files; a file of the user that could not be restored stays here."""
     for name in os.listdir(stage):
         if name.startswith(_NEW):
             os.unlink(os.path.join(stage, name))
@@ -131,13 +131,13 @@ def _clear(stage: str) -> None:
 
 
 def _name(staged: str, target: str) -> None:
-    """Give a file its name, without taking it from another that came meanwhile."""
+    """Give a file its name without replacing one that was created meanwhile."""
     try:
         os.link(staged, target)
     except FileExistsError:
         raise
     except OSError:
-        # Not every file system has links.
+        # Not every file system supports links.
         if os.path.lexists(target):
             raise
         os.rename(staged, target)

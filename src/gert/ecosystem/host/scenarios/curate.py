@@ -1,4 +1,4 @@
-"""Curating scenarios: finding them by name, telling what they are, and saying which of them are golden."""
+"""Curating scenarios: find them by name, list them, promote and demote them."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -28,16 +28,16 @@ from gert.kernel.scenario.changes import Ending
 
 Kind = Literal["golden", "archived", "by hand"]
 LONGEST_TRACE: Final = 256 * 1024 * 1024
-# What a scenario without a test is held to.
+# The expectations of a scenario without a test.
 _IMPLIED: Final = {"expected_status": "completed"}
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to say of a scenario without running it.
+class ScenarioInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A scenario as its files describe it.
 
-    kind: promoted, archived, or written by hand and so run anyway
-    expects: the outcome, or the status, its test expects
-    recorded: when it was recorded, or as which run
+    kind: promoted, archived, or written by hand (which runs by default)
+    expects: the outcome or status that its test expects
+    recorded: when it was recorded, or from which run
     problem: why its files cannot be read
     """
 
@@ -52,10 +52,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Curated(msgspec.Struct, frozen=True, kw_only=True):
-    """A scenario whose standing was changed.
+    """A scenario that was promoted or demoted.
 
-    moved_from: where it lay before; a copy stays there where it was outside the layout
-    rewritten: whether its test had to be written anew, without comments
+    moved_from: its folder before; a scenario outside the layout is copied and stays there
+    rewritten: whether its test was rewritten, without comments
     """
 
     folder: str
@@ -66,14 +66,14 @@ class Curated(msgspec.Struct, frozen=True, kw_only=True):
     rewritten: bool = False
 
 
-def entries(names: Iterable[str]) -> list[Entry]:
-    """Every scenario of runbooks and below folders, as its files tell."""
-    return [entry_of(folder) for folder in find(names)]
+def list_scenarios(names: Iterable[str]) -> list[ScenarioInfo]:
+    """List the scenarios of runbooks and below folders."""
+    return [scenario_info(folder) for folder in find(names)]
 
 
-def entry_of(folder: Folder) -> Entry:
-    """One scenario, as its files tell, whether or not it fits its runbook."""
-    entry = Entry(runbook=folder.runbook, scenario=folder.name, folder=folder.path)
+def scenario_info(folder: Folder) -> ScenarioInfo:
+    """Describe a scenario by its files, whether or not it fits its runbook."""
+    entry = ScenarioInfo(runbook=folder.runbook, scenario=folder.name, folder=folder.path)
     try:
         scenario = read_map(folder.scenario, "answers")
         test: Mapping[str, Any] = read_map(folder.test, "expectations") if folder.has_test else {}
@@ -92,7 +92,7 @@ def entry_of(folder: Folder) -> Entry:
 
 
 def locate(named: str, runbook: str | None = None) -> Folder:
-    """The scenario somebody means: a folder, or a name among those of the runbook or below the working folder."""
+    """Find a scenario: a folder, or a name among those of the runbook or below the working directory."""
     if runbook is not None:
         if not is_file(runbook):
             raise UsageError(f"there is no file `{runbook}`")
@@ -106,28 +106,28 @@ def locate(named: str, runbook: str | None = None) -> Folder:
     known = [each for each in find(["."]) if each.name == named]
     if not known:
         raise UsageError(
-            f"there is no scenario `{named}` below this folder", hint="`gert scenario list` shows those there are"
+            f"there is no scenario `{named}` below this folder", hint="list the scenarios with `gert scenario list`"
         )
     if len(known) > 1:
         listed = ", ".join(f"`{each.path}`" for each in known[:10])
-        raise UsageError(f"several scenarios are called `{named}`", hint=f"name the folder: {listed}")
+        raise UsageError(f"several scenarios are named `{named}`", hint=f"pass the folder: {listed}")
     return known[0]
 
 
 def promote(folder: Folder, *, name: str | None = None, runbook: str | None = None) -> Curated:
-    """Make a scenario golden; one that lies elsewhere is copied to its runbook, one with another name is renamed."""
+    """Make a scenario golden; copy it to its runbook if it is elsewhere, and rename it if `name` differs."""
     target_book = runbook or runbook_of(folder.path) or _recorded_for(folder)
     workspace = Workspace()
     program = sound(workspace.program(target_book)).program
     if program is None:
         raise DocumentError(f"`{target_book}` is not a runbook")
-    # What does not fit the runbook would only be a test that cannot run.
+    # A scenario that does not fit the runbook cannot run as a test.
     load(workspace, folder, program)
     target = place_of(target_book, name or folder.name)
     if _is_same_folder(target.path, folder.path):
         return _mark(msgspec.structs.replace(folder, runbook=target_book), golden=True)
     if os.path.lexists(target.path):
-        raise UsageError(f"there is a scenario `{target.name}` already", hint="choose another name with --name")
+        raise UsageError(f"scenario `{target.name}` already exists", hint="choose another name with --name")
     if os.path.dirname(os.path.realpath(folder.path)) == os.path.realpath(os.path.dirname(target.path)):
         _rename(folder.path, target.path)
         marked = _mark(target, golden=True)
@@ -136,7 +136,7 @@ def promote(folder: Folder, *, name: str | None = None, runbook: str | None = No
 
 
 def demote(folder: Folder) -> Curated:
-    """Archive a scenario: it stays, and runs only where somebody asks for all."""
+    """Archive a scenario: it runs only with --all."""
     return _mark(folder, golden=False)
 
 
@@ -153,7 +153,7 @@ def _mark(folder: Folder, *, golden: bool) -> Curated:
 
 
 def _copy(folder: Folder, target: Folder) -> Curated:
-    """The files of a scenario, golden and beside its runbook; they appear there together."""
+    """Copy a scenario to its runbook and make it golden; all files appear at once."""
     scenario = _changed(folder.scenario, _extensions(folder, target))
     rewritten = False
     if is_file(folder.test):
@@ -176,7 +176,7 @@ def _copy(folder: Folder, target: Folder) -> Curated:
 
 
 def _extensions(folder: Folder, target: Folder) -> dict[str, Any]:
-    """What was recorded names the runbook from where it lies; from there on, it lies elsewhere."""
+    """The recorded path of the runbook, relative to the new folder."""
     extensions = read_map(folder.scenario, "answers").get("extensions")
     said = recorded_from(extensions) if isinstance(extensions, Mapping) else {}
     if "runbook" not in said or target.runbook is None or not isinstance(extensions, Mapping):
@@ -186,17 +186,17 @@ def _extensions(folder: Folder, target: Folder) -> dict[str, Any]:
 
 
 def _recorded_for(folder: Folder) -> str:
-    """The runbook a scenario was recorded from, as it says itself."""
+    """The runbook that a scenario was recorded from, by its own record."""
     extensions = read_map(folder.scenario, "answers").get("extensions")
     said = recorded_from(extensions).get("runbook") if isinstance(extensions, Mapping) else None
     if not isinstance(said, str):
         raise UsageError(
-            f"`{folder.path}` does not lie beside a runbook, and does not say which it is for",
+            f"`{folder.path}` is not in the scenario folder of a runbook and does not name its runbook",
             hint="name the runbook with --runbook",
         )
     path = os.path.normpath(os.path.join(folder.path, said))
     if not is_file(path):
-        raise UsageError(f"the runbook `{path}` is not there any more", hint="name it with --runbook")
+        raise UsageError(f"the runbook `{path}` no longer exists", hint="name the runbook with --runbook")
     relative = os.path.relpath(path)
     return path if relative.startswith(os.pardir) else relative
 
@@ -228,7 +228,9 @@ def _trace(path: str) -> bytes:
     except OSError as problem:
         raise DocumentError(f"`{path}` cannot be read: {(problem.strerror or str(problem)).lower()}") from None
     if len(data) > LONGEST_TRACE:
-        raise UsageError(f"`{path}` is larger than {LONGEST_TRACE // (1024 * 1024)} MiB", hint="leave it out")
+        raise UsageError(
+            f"`{path}` is larger than {LONGEST_TRACE // (1024 * 1024)} MiB", hint="remove the trace from the folder"
+        )
     return data
 
 
@@ -237,7 +239,7 @@ def _is_same_folder(one: str, other: str) -> bool:
 
 
 def _recorded(folder: Folder, scenario: Mapping[str, Any]) -> str | None:
-    """When the run began, by its trace; otherwise which run it was."""
+    """The start time of the run by its trace, otherwise its id."""
     if is_file(folder.trace):
         try:
             first = next(iter(events_of(open_trace(folder.trace, None, None))), None)

@@ -1,7 +1,7 @@
-"""Changing a few keys of a YAML document somebody wrote, and nothing else of it: comments and order stay as they are.
+"""Editing keys of a YAML document in place: comments and order are kept.
 
-What cannot be changed in place is written anew, and said to be: a document in flow style, or one whose anchors reach
-from a key that changes to one that stays. Either way the result is read back and must hold exactly what was meant.
+A document that cannot be edited in place is rewritten, and the result says so: one in flow style, or one whose anchors
+connect a changed key to another. Either way the result is read back and must hold exactly the wanted values.
 """
 
 import os
@@ -23,14 +23,14 @@ _NEW_MODE: Final = 0o666
 
 
 class Edited(msgspec.Struct, frozen=True):
-    """A document with its changes; `rewritten` where comments and layout could not be kept."""
+    """An edited document; `rewritten` if comments and layout were lost."""
 
     text: str
     rewritten: bool = False
 
 
 def edited(source: str, changes: Mapping[str, Any]) -> Edited:
-    """Set top-level keys of a document; a key whose value is None is removed, one that is new comes last."""
+    """Set top-level keys of a document; None removes a key, and a new key is added at the end."""
     tree = _tree(source)
     changes = {key: value for key, value in changes.items() if not _is_already(tree.root, key, value)}
     wanted = {key: changes.get(key, value) for key, value in tree.root.items()} | changes
@@ -42,12 +42,12 @@ def edited(source: str, changes: Mapping[str, Any]) -> Edited:
             return Edited(text)
     text = ended_like(source, to_yaml(wanted))
     if not _holds(text, wanted):
-        raise DocumentError("the document cannot be changed without changing what else it says", hint="edit it by hand")
+        raise DocumentError("the document cannot be edited without changing other keys", hint="edit it by hand")
     return Edited(text, rewritten=True)
 
 
 def edit_file(path: str, changes: Mapping[str, Any]) -> bool:
-    """Change a file in place, whole or not at all; tell whether comments and layout were kept."""
+    """Edit a file atomically; return whether comments and layout were kept."""
     try:
         source = read_document(path).decode()
     except UnicodeDecodeError:
@@ -62,7 +62,7 @@ def edit_file(path: str, changes: Mapping[str, Any]) -> bool:
 
 
 def write_atomically(path: str, text: str) -> None:
-    """Write a file so that everybody sees the old or the new one; its permissions stay, and so does a link to it."""
+    """Replace a file atomically; keep its permissions, and a link to it."""
     target = os.path.realpath(path)
     temporary: str | None = None
     try:
@@ -83,7 +83,7 @@ def write_atomically(path: str, text: str) -> None:
 
 
 def _mode(target: str) -> int:
-    """The permissions a file has, or would get."""
+    """The permissions of a file, or the default ones."""
     try:
         found = os.stat(target).st_mode
     except FileNotFoundError:
@@ -112,7 +112,7 @@ def _is_already(root: Map, key: str, value: Any) -> bool:
 
 
 def _holds(text: str, wanted: Mapping[str, Any]) -> bool:
-    """Whether a text reads as exactly this."""
+    """Whether a text parses to exactly these values."""
     reading = read(text.encode())
     root = reading.tree.root
     if reading.findings or not isinstance(root, Map):
@@ -121,7 +121,7 @@ def _holds(text: str, wanted: Mapping[str, Any]) -> bool:
 
 
 def _attempts(tree: Tree, changes: Mapping[str, Any]) -> Iterator[str]:
-    """The document changed in place, the most careful way first; which of them is right is for the reader to say."""
+    """Candidate edits in place, the most conservative first; the caller checks each by reading it back."""
     blocks = _blocks(tree)
     if blocks is None:
         return
@@ -132,7 +132,7 @@ def _attempts(tree: Tree, changes: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _blocks(tree: Tree) -> dict[str, tuple[int, int]] | None:
-    """Where the lines of each key begin and end, unless the keys do not have lines of their own."""
+    """The range of each key's lines; None if keys share lines."""
     root: Map = tree.root
     text, starts = tree.text, tree.line_starts()
     begins = sorted((index, key) for key, (index, _) in root.at.items())
@@ -141,7 +141,7 @@ def _blocks(tree: Tree) -> dict[str, tuple[int, int]] | None:
     blocks: dict[str, tuple[int, int]] = {}
     for (begin, key), (after, _) in zip(begins, [*begins[1:], (len(text), "")], strict=True):
         line = tree.line_column(after)[0] - 1 if after < len(text) else len(starts)
-        # Empty lines and comments before the next key are about that key, or about nothing.
+        # Empty lines and comments before the next key belong to that key.
         while starts[line - 1] > begin and _is_between(tree.source_line(line)):
             line -= 1
         blocks[key] = (begin, starts[line] if line < len(starts) else len(text))
@@ -160,7 +160,7 @@ def _replaced(
     *,
     keeps_notes: bool,
 ) -> str:
-    """The text with the lines of each key that changes; `inner` where only some of them do."""
+    """Replace the lines of each changed key; `inner` holds the lines of keys of which only some entries change."""
     text = tree.text
     parts: list[str] = []
     done = 0
@@ -174,7 +174,7 @@ def _replaced(
     added = "".join(_written(key, value, text) for key, value in changes.items() if key not in blocks)
     if not added:
         return "".join((*parts, rest))
-    # A document may be ended by three dots; nothing comes after them.
+    # Three dots may end a document; nothing may follow them.
     before, dots, after = _split_end(rest)
     whole = "".join((*parts, before))
     gap = "" if whole.endswith(("\n", "\r")) or not whole else line_break(text)

@@ -1,6 +1,6 @@
-"""Changing entries of a map or list within a document, line by line: those that stay keep their comments.
+"""Editing entries of a map or list in a document, line by line: unchanged entries keep their comments.
 
-Whether the result says what was meant is for whoever reads it back; here only lines are moved.
+This module only moves lines; the caller reads the result back and checks it.
 """
 
 import re
@@ -11,13 +11,13 @@ from gert.kernel.runbook.reader import read
 from gert.kernel.runbook.tree import Map, Seq, Tree
 from gert.kernel.runbook.writer import to_yaml
 
-Span = tuple[int, int]
+CharRange = tuple[int, int]
 _KEY: Final = re.compile(r" *")
 _DASH: Final = re.compile(r" *- +")
 
 
-def changed_entries(tree: Tree, key: str, block: Span, value: Any) -> str | None:
-    """The lines of a key with its entries changed; None where they do not have lines of their own."""
+def changed_entries(tree: Tree, key: str, block: CharRange, value: Any) -> str | None:
+    """The lines of a key with its entries changed; None if entries share lines."""
     node = tree.root[key]
     spans = _spans(tree, node, block)
     if spans is None:
@@ -35,8 +35,10 @@ def changed_entries(tree: Tree, key: str, block: Span, value: Any) -> str | None
     return "".join(_joined(text, block, spans, kept, added))
 
 
-def _joined(text: str, block: Span, spans: list[Span], kept: list[str | None], added: Iterator[str]) -> Iterator[str]:
-    """What stands before and between entries stays, also where an entry goes: it may be about another."""
+def _joined(
+    text: str, block: CharRange, spans: list[CharRange], kept: list[str | None], added: Iterator[str]
+) -> Iterator[str]:
+    """Join the lines; text before and between entries is kept even if an entry is removed."""
     done = block[0]
     for (begin, end), entry in zip(spans, kept, strict=True):
         yield text[done:begin]
@@ -49,8 +51,8 @@ def _joined(text: str, block: Span, spans: list[Span], kept: list[str | None], a
     yield text[done : block[1]]
 
 
-def _spans(tree: Tree, node: Any, block: Span) -> list[Span] | None:
-    """The lines of each entry; comments and empty lines before the next are not among them."""
+def _spans(tree: Tree, node: Any, block: CharRange) -> list[CharRange] | None:
+    """The range of each entry's lines, without comments and empty lines before the next one."""
     if isinstance(node, Map):
         places, head = [node.at[name][0] for name in node if name in node.at], _KEY
     elif isinstance(node, Seq):
@@ -60,7 +62,7 @@ def _spans(tree: Tree, node: Any, block: Span) -> list[Span] | None:
     starts = tree.line_starts()
     lines = [tree.line_column(place)[0] for place in places]
     inside = all(block[0] < place < block[1] for place in places)
-    # Not in flow style, not behind the key, and one below the other.
+    # Not in flow style, not on the line of the key, and one entry per line.
     if not lines or len(lines) != len(node) or not inside or lines[0] == tree.line_column(block[0])[0]:
         return None
     heads = [tree.text[starts[line - 1] : place] for line, place in zip(lines, places, strict=True)]
@@ -74,7 +76,7 @@ def _spans(tree: Tree, node: Any, block: Span) -> list[Span] | None:
 
 
 def _end(tree: Tree, line: int, stop: int, column: int) -> int:
-    """Where the lines of an entry end, of those before another."""
+    """The end of an entry's lines."""
     while stop - 1 > line and _is_between(tree.source_line(stop - 1), column):
         stop -= 1
     starts = tree.line_starts()
@@ -82,11 +84,11 @@ def _end(tree: Tree, line: int, stop: int, column: int) -> int:
 
 
 def _is_between(line: str, column: int) -> bool:
-    """Whether a line is about no entry, or the next; what is indented further may be somebody's text."""
+    """Whether a line is empty or a comment of the next entry; deeper comments may be part of a text."""
     return not line.strip() or (line.lstrip(" ").startswith("#") and _indent(line) <= column)
 
 
-def _kept_of_map(tree: Tree, node: Map, spans: list[Span], value: Mapping[str, Any]) -> list[str | None]:
+def _kept_of_map(tree: Tree, node: Map, spans: list[CharRange], value: Mapping[str, Any]) -> list[str | None]:
     kept: list[str | None] = []
     for name, (begin, end) in zip(node, spans, strict=True):
         lines = tree.text[begin:end]
@@ -101,8 +103,10 @@ def _kept_of_map(tree: Tree, node: Map, spans: list[Span], value: Mapping[str, A
     return kept
 
 
-def _kept_of_list(tree: Tree, node: Seq, spans: list[Span], value: list[Any]) -> tuple[list[str | None], list[Any]]:
-    """The items that stay in their order, and the new ones after them."""
+def _kept_of_list(
+    tree: Tree, node: Seq, spans: list[CharRange], value: list[Any]
+) -> tuple[list[str | None], list[Any]]:
+    """The unchanged items in their order, and the new items."""
     left = list(value)
     kept: list[str | None] = []
     for item, (begin, end) in zip(node, spans, strict=True):
@@ -115,12 +119,12 @@ def _kept_of_list(tree: Tree, node: Seq, spans: list[Span], value: list[Any]) ->
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are written alike: `1` is not `true`, and another order is meant to be one."""
+    """Whether two values have the same YAML: `1` differs from `true`, and the order counts."""
     return to_yaml({"": one}) == to_yaml({"": other})
 
 
 def note_of(block: str, value: Any) -> str:
-    """The comment behind a key, with the space before it: what can be cut off its line without changing the value."""
+    """The comment on a key's line, with the space before it: removing it does not change the value."""
     line = block.splitlines()[0] if block else ""
     rest = block[len(line) :]
     at = line.find("#")
@@ -154,15 +158,15 @@ def _indent(line: str) -> int:
 
 
 def text_of_line(tree: Tree, index: int) -> str:
-    """The text of the line a character is in."""
+    """The line that contains a character."""
     return tree.source_line(tree.line_column(index)[0])
 
 
 def line_break(text: str) -> str:
-    """How a text ends its lines."""
+    """The line ending of a text."""
     return "\r\n" if "\r\n" in text else "\n"
 
 
 def ended_like(text: str, written: str) -> str:
-    """What is written, with the line ends of a text."""
+    """`written` with the line endings of `text`."""
     return written.replace("\n", line_break(text))

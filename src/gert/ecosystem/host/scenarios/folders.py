@@ -1,4 +1,4 @@
-"""Where scenarios are kept: `<runbook dir>/scenarios/<runbook file stem>/<scenario>/` (DECISIONS 14)."""
+"""Scenario folders: `<runbook dir>/scenarios/<runbook file stem>/<scenario>/` (DECISIONS 14)."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ TRACE_FILE: Final = "trace.jsonl"
 
 
 class Folder(msgspec.Struct, frozen=True):
-    """One scenario: its folder, and the runbook it is for, where that is known."""
+    """One scenario: its folder, and its runbook if known."""
 
     path: str
     runbook: str | None = None
@@ -40,22 +40,22 @@ class Folder(msgspec.Struct, frozen=True):
 
     @property
     def test(self) -> str:
-        """The file with the expectations, if there is one."""
+        """The file with the expectations; it may not exist."""
         return os.path.join(self.path, TEST_FILE)
 
     @property
     def has_test(self) -> bool:
-        """Whether there is one, and be it a link that leads nowhere: that expects something nobody can read."""
+        """Whether the file exists; a broken link counts, because its expectations are missing."""
         return os.path.lexists(self.test)
 
     @property
     def trace(self) -> str:
-        """The trace of the run it was recorded from, if it was."""
+        """The trace of the recorded run; it may not exist."""
         return os.path.join(self.path, TRACE_FILE)
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """A scenario that was read and is sound."""
+    """A valid scenario."""
 
     folder: Folder
     scenario: Scenario
@@ -63,12 +63,12 @@ class Loaded(msgspec.Struct, frozen=True):
 
     @property
     def runs_by_default(self) -> bool:
-        """Whether it is golden: a recorded one once it is promoted, one written by hand always."""
+        """Whether it is golden: promoted, or written by hand."""
         return self.expected is None or self.expected.golden is not False
 
 
 def load(workspace: Workspace, folder: Folder, program: Program) -> Loaded:
-    """Read a scenario and its expectations, or say the first thing that is wrong with them."""
+    """Read a scenario and its expectations, or raise their first error."""
     if not is_file(folder.scenario):
         raise UsageError(f"there is no `{SCENARIO_FILE}` in `{folder.path}`")
     scenario = sound(workspace.check(folder.scenario, kind="scenario", runbook=program)).document.model
@@ -79,7 +79,7 @@ def load(workspace: Workspace, folder: Folder, program: Program) -> Loaded:
 
 
 def is_archived(folder: Folder) -> bool:
-    """Whether a scenario was recorded and never promoted, or demoted; even where it no longer loads."""
+    """Whether a scenario is archived, even if it no longer loads."""
     if not is_file(folder.test):
         return False
     try:
@@ -91,9 +91,9 @@ def is_archived(folder: Folder) -> bool:
 
 
 def place_of(runbook: str, name: str) -> Folder:
-    """Where a scenario of a runbook belongs."""
+    """The folder of a runbook's scenario."""
     if not is_safe_name(name):
-        raise UsageError(f"`{name}` is not a name for a scenario", hint="letters, digits, `-`, `_` and `.`")
+        raise UsageError(f"invalid scenario name `{name}`", hint="use letters, digits, `-`, `_` and `.`")
     return Folder(os.path.join(_all_of(runbook), name), runbook)
 
 
@@ -111,7 +111,7 @@ def scenarios_of(runbook: str) -> list[Folder]:
 
 
 def pick(runbook: str, named: str) -> Folder:
-    """The scenario somebody means by its name or its folder."""
+    """Find a scenario of a runbook by its name or its folder."""
     known = {folder.name: folder for folder in scenarios_of(runbook)}
     if named in known:
         return known[named]
@@ -124,7 +124,7 @@ def pick(runbook: str, named: str) -> Folder:
 
 
 def find(names: Iterable[str]) -> list[Folder]:
-    """The scenarios of runbooks, folders of scenarios, and everything below other folders; each once."""
+    """Find the scenarios of runbooks, scenario folders, and everything below other folders, each once."""
     found: dict[str, Folder] = {}
     for name in names:
         for folder in _named(name):
@@ -146,7 +146,7 @@ def _named(name: str) -> list[Folder]:
 
 
 def _text(path: str) -> str:
-    """A path that can be reported; what is no text would break a report half-way."""
+    """Refuse a path that is not UTF-8: it would break a report half-way."""
     shown = path.encode("utf-8", "replace").decode()
     if shown != path:
         raise UsageError(f"the name of the folder `{shown}` is not UTF-8 text", hint="rename it")
@@ -160,13 +160,13 @@ def _below(top: str) -> Iterator[Folder]:
             path = os.path.normpath(where)
             yield Folder(path, runbook_of(path))
         for path in (os.path.normpath(os.path.join(where, name)) for name in folders):
-            # A scenario may be a link, beside its runbook; whatever else is linked may lead in circles.
+            # A scenario of a runbook may be a link; other links may form cycles.
             if os.path.islink(path) and (runbook := runbook_of(path)) and is_file(os.path.join(path, SCENARIO_FILE)):
                 yield Folder(path, runbook)
 
 
 def _unreadable(problem: OSError) -> None:
-    """Scenarios in a folder that cannot be read would pass for tested; any other folder is nobody's business here."""
+    """Report an unreadable scenario folder, whose scenarios would otherwise count as tested; ignore other folders."""
     folder = os.fsdecode(problem.filename)
     if SCENARIOS in os.path.abspath(folder).split(os.sep):
         raise DocumentError(f"`{folder}` cannot be read: {(problem.strerror or str(problem)).lower()}")

@@ -1,12 +1,10 @@
-"""A runbook as it was: the documents of a revision, taken from git into a folder of their own that goes away again.
+"""The documents of a git revision, extracted to a temporary folder.
 
-Git is only ever asked to read, never through a shell, and for no more than a project can sensibly hold.
+gert only reads from git, never through a shell, and with limits on the number and size of files.
 """
 
 import os
-import subprocess
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -16,6 +14,7 @@ import msgspec
 from gert.ecosystem.host.config.files import YAML_SUFFIXES
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.scenarios.folders import SCENARIO_FILE, TEST_FILE
+from gert.ecosystem.process.helper import Output, read_helper, run_helper
 from gert.errors import UsageError
 
 MOST_FILES: Final = 10_000
@@ -27,7 +26,7 @@ PATIENCE: Final = 60.0
 _REGULAR: Final = ("100644", "100755")
 _LINK: Final = "120000"
 _LONGEST_LINK: Final = 4096
-# Where git looks is for us to say: a hook has set these for the repository it runs in.
+# A git hook sets these variables for its own repository; they must not redirect git here.
 _WITHHELD: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_NAMESPACE", "GIT_COMMON_DIR")
 _QUIETLY: Final = {
     "LC_ALL": "C",
@@ -39,7 +38,7 @@ _QUIETLY: Final = {
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """A revision on disk: the runbook in it, the folder one would work in, and the commit."""
+    """A revision on disk: its runbook, its working directory, and the commit."""
 
     runbook: str
     working: str
@@ -57,7 +56,7 @@ class _Blob(msgspec.Struct, frozen=True):
 
 @contextmanager
 def snapshot(file: str, revision: str, environ: Mapping[str, str]) -> Iterator[Snapshot]:
-    """Every document of the project a runbook belongs to, as it was; gone when the caller is done."""
+    """Extract every document of the project of a runbook; the folder is deleted on exit."""
     folder = os.path.dirname(os.path.realpath(file))
     if not os.path.isdir(folder):
         raise UsageError(f"there is no file `{file}`")
@@ -70,14 +69,14 @@ def snapshot(file: str, revision: str, environ: Mapping[str, str]) -> Iterator[S
         _write(_Git(base, environ), commit, target)
         runbook = os.path.join(target, os.path.relpath(os.path.realpath(file), base))
         if not os.path.isfile(runbook):
-            raise UsageError(f"there is no `{file}` at `{revision}`", hint="name a revision that has it")
+            raise UsageError(f"there is no `{file}` at `{revision}`", hint="name a revision that contains it")
         working = os.path.normpath(os.path.join(target, os.path.relpath(_working(base), base)))
         _require_apart(runbook, target)
         yield Snapshot(runbook, working, commit)
 
 
 def _base(folder: str, top: str) -> str:
-    """What is taken: the project, or without one what lies around the runbook and the folder one works in."""
+    """The folder to extract: the project, or else the common parent of the runbook and the working directory."""
     root = Workspace().project_root(folder)
     if root is not None:
         return root if _is_inside(root, top) else top
@@ -95,10 +94,10 @@ def _is_inside(path: str, folder: str) -> bool:
 
 
 def _require_apart(runbook: str, target: str) -> None:
-    """A project file above the temporary folder is somebody else's, and would decide what is allowed."""
+    """Refuse a project file above the temporary folder: its policies would apply to the revision."""
     root = Workspace().project_root(os.path.dirname(runbook))
     if root is not None and not _is_inside(root, target):
-        raise UsageError(f"the folder for temporary files is part of the project in `{root}`", hint="set TMPDIR")
+        raise UsageError(f"the temporary folder is inside the project `{root}`", hint="set TMPDIR to another folder")
 
 
 def _write(git: "_Git", commit: str, target: str) -> None:
@@ -110,7 +109,7 @@ def _write(git: "_Git", commit: str, target: str) -> None:
         if len(blobs) > MOST_FILES or total > MOST_BYTES:
             raise UsageError(
                 f"the revision has more than {MOST_FILES} documents or {MOST_BYTES // (1024 * 1024)} MiB of them",
-                hint="put a `gert-project.yaml` into the folder of the runbook, so that only what is below it counts",
+                hint="add a `gert-project.yaml` to the folder of the runbook, so that only that folder is extracted",
             )
     links: dict[str, bytes] = {}
     try:
@@ -125,24 +124,24 @@ def _write(git: "_Git", commit: str, target: str) -> None:
         _link(links, target)
     except (OSError, ValueError) as problem:
         why = getattr(problem, "strerror", None) or str(problem)
-        raise UsageError(f"the revision cannot be taken out of git: {why.lower()}") from None
+        raise UsageError(f"cannot extract the revision from git: {why.lower()}") from None
 
 
 def _link(links: Mapping[str, bytes], target: str) -> None:
-    """Make links that stay within; after all files, so that none is written through one."""
+    """Create links that stay inside the target; after all files, so that no file is written through a link."""
     made: list[str] = []
     for path, goal in links.items():
         with suppress(OSError, ValueError):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             os.symlink(os.fsdecode(goal), path)
             made.append(path)
-    # Only now is it known where each leads, by way of others.
+    # Links may lead through other links, so they are checked after all exist.
     for path in [path for path in made if not _stays(path, target)]:
         os.unlink(path)
 
 
 def _stays(link: str, target: str) -> bool:
-    """Whether a link can be followed, if only to something that is not there, and never out of the target."""
+    """Whether a link resolves inside the target; its destination may be missing."""
     try:
         os.stat(link)
     except FileNotFoundError:
@@ -153,7 +152,7 @@ def _stays(link: str, target: str) -> bool:
 
 
 class _Git:
-    """Git, asked to read in one folder."""
+    """Reads from git in one folder."""
 
     def __init__(self, folder: str, environ: Mapping[str, str]) -> None:
         self._folder = folder
@@ -162,31 +161,28 @@ class _Git:
     def top(self) -> str:
         """The folder of the repository."""
         done = self._run("rev-parse", "--show-toplevel")
-        if done.returncode:
+        if done.code:
             why = done.stderr.decode(errors="replace").strip().splitlines()
             raise UsageError(
-                f"`{self._folder}` is in no git repository that can be read",
+                f"`{self._folder}` is not in a readable git repository",
                 hint=why[0].removeprefix("fatal: ") if why else None,
             )
         return os.fsdecode(done.stdout.rstrip(b"\n"))
 
     def commit(self, revision: str) -> str:
-        """The commit somebody means."""
-        # What begins with a dash is no name of a revision, whatever git would make of it.
+        """Resolve a revision to a commit."""
+        # git would read a leading dash as an option.
         if not revision.strip() or revision.startswith(("-", "^")) or not revision.isprintable():
-            raise UsageError(f"`{revision}` is not a revision", hint="a commit, a branch or a tag: `main`, `HEAD~1`")
+            raise UsageError(f"`{revision}` is not a revision", hint="name a commit, branch or tag: `main`, `HEAD~1`")
         done = self._run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-        if done.returncode:
+        if done.code:
             raise UsageError(
-                f"there is no revision `{revision}`", hint="a commit, a branch or a tag; a shallow clone has few"
+                f"there is no revision `{revision}`", hint="name a commit, branch or tag; a shallow clone has few"
             )
         return done.stdout.decode().strip()
 
     def documents(self, commit: str) -> Iterator[_Blob]:
-        """The YAML files below the folder, and links: to such files, or to folders of them.
-
-        Scenarios are taken as they are today.
-        """
+        """The YAML files and links below the folder, without scenarios, which are read from the working tree."""
         suffixes = tuple(suffix.encode() for suffix in YAML_SUFFIXES)
         for line in self._listing(commit).split(b"\0"):
             described, tab, path = line.partition(b"\t")
@@ -200,71 +196,50 @@ class _Git:
                 yield _Blob(shown, name, int(size), is_link=True)
 
     def contents(self, blobs: list[_Blob]) -> Iterator[bytes]:
-        """What is in them, in order."""
-        done = self._run("cat-file", "--batch", given="".join(f"{blob.name}\n" for blob in blobs).encode())
+        """The contents of blobs, in order."""
+        done = self._run("cat-file", "--batch", stdin="".join(f"{blob.name}\n" for blob in blobs).encode())
         rest = memoryview(done.stdout)
         for blob in blobs:
             head = f"{blob.name} blob {blob.size}\n".encode()
             if bytes(rest[: len(head)]) != head:
-                raise ValueError(f"git does not give `{blob.path}`: {_last_line(done.stderr) or 'it is not there'}")
+                raise ValueError(f"git returned no `{blob.path}`: {_last_line(done.stderr) or 'it does not exist'}")
             rest = rest[len(head) :]
             yield bytes(rest[: blob.size])
             rest = rest[blob.size + 1 :]
 
     def _listing(self, commit: str) -> bytes:
-        """Every file of a commit; how many there are is for others to decide, so it is read only so far."""
-        with (
-            self._asking(),
-            subprocess.Popen(  # noqa: S603  # the words are ours, and no shell reads them
-                [*self._words, "ls-tree", "-r", "-l", "-z", commit],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=self._environ,
-            ) as process,
-        ):
-            clock = threading.Timer(PATIENCE, process.kill)
-            clock.start()
-            try:
-                listing = process.stdout.read(LONGEST_LISTING + 1) if process.stdout is not None else b""
-                if len(listing) > LONGEST_LISTING:
-                    raise UsageError("the repository has too many files to be listed")
-                if process.wait():
-                    raise UsageError(f"git cannot list the files of `{commit}`")
-            finally:
-                process.kill()
-                clock.cancel()
-        return listing
+        """List every file of a commit; the listing is bounded, because a commit may hold any number of files."""
+        command = [*self._git, "ls-tree", "-r", "-l", "-z", commit]
+        with self._errors():
+            done = read_helper(command, self._environ, limit=LONGEST_LISTING + 1, timeout=PATIENCE)
+        if len(done.stdout) > LONGEST_LISTING:
+            raise UsageError("the repository has too many files to list")
+        if done.code:
+            raise UsageError(f"git cannot list the files of `{commit}`")
+        return done.stdout
 
-    def _run(self, *words: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-        with self._asking():
-            return subprocess.run(  # noqa: S603  # as above
-                [*self._words, *words],
-                input=given,
-                capture_output=True,
-                env=self._environ,
-                timeout=PATIENCE,
-                check=False,
-            )
+    def _run(self, *arguments: str, stdin: bytes = b"") -> Output:
+        with self._errors():
+            return run_helper([*self._git, *arguments], self._environ, stdin=stdin, timeout=PATIENCE)
 
     @property
-    def _words(self) -> list[str]:
+    def _git(self) -> list[str]:
         return ["git", "-C", self._folder]
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError:
-            raise UsageError("git is not installed here", hint="leave out --against") from None
-        except subprocess.TimeoutExpired:
+            raise UsageError("git is not installed", hint="install git, or omit --against") from None
+        except TimeoutError:
             raise UsageError(f"git took longer than {PATIENCE:.0f} seconds") from None
         except OSError as problem:
             raise UsageError(f"git cannot be run: {(problem.strerror or str(problem)).lower()}") from None
 
 
 def _is_plain(path: str) -> bool:
-    """Whether a path leads down and nowhere else: a tree may be made by anybody."""
+    """Whether a path only descends; a crafted git tree may hold any name."""
     return not any(each in ("", ".", "..", ".git") for each in path.split("/")) and "\\" not in path
 
 

@@ -1,4 +1,4 @@
-"""A scenario to begin with: every input, a stub for every question a runbook may ask, and a test to fill in."""
+"""Creating a scenario of stubs: every input, an answer for every request of a runbook, and a test to fill in."""
 
 import os
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ _EVIDENCE: Final[dict[str, Any]] = {
 
 
 def scaffold(runbook: str, name: str) -> Folder:
-    """Write a scenario of stubs beside a runbook; it is valid, and waits for its answers."""
+    """Write a valid scenario of stubs for a runbook."""
     folder = place_of(runbook, name)
     checked = sound(Workspace().program(runbook))
     if checked.program is None:
@@ -42,36 +42,36 @@ def scaffold(runbook: str, name: str) -> Folder:
 
 
 def require_free(folder: Folder) -> None:
-    """Refuse a name that is taken."""
+    """Refuse the name of an existing scenario."""
     if os.path.lexists(folder.path):
-        raise UsageError(f"there is a scenario `{folder.name}` already", hint=f"it is in `{folder.path}`")
+        raise UsageError(f"scenario `{folder.name}` already exists", hint=f"it is in `{folder.path}`")
 
 
 def scenario_text(program: Program) -> str:
-    """The answers, as far as they can be guessed, with what is asked for beside them."""
+    """The answers, as far as they can be derived, with comments."""
     lines = [
-        f"# What the world answers in a replay of {_said(program.runbook.meta.name)}.",
-        "# One answer stands for every call; a list is used up. A key may also be the id of a step.",
+        f"# The answers for a replay of {_said(program.runbook.meta.name)}.",
+        "# A single answer serves every call; each entry of a list serves one. A key may also be the id of a step.",
         'description: ""',
         *_inputs(program),
         *_tools(program),
         *_extensions(program),
         *_evidence(program),
-        "# Approvals are given unless it says otherwise here:",
+        "# Every approval is granted unless you list it here:",
         "# approvals:",
-        "#   step_id: {approved: false, approver: somebody@example.com, reason: too risky}",
+        "#   step_id: {approved: false, approver: ann@example.com, reason: too risky}",
     ]
     return "".join(f"{line}\n" for line in lines)
 
 
 def expectations_text(program: Program, name: str) -> str:
-    """What is expected: that the run completes; the rest is there to be uncommented."""
+    """The expectations: the run completes; the others are comments to edit."""
     ends = [step for step in program.steps if isinstance(step, EndStep)]
     categories = list(dict.fromkeys(step.outcome.category for step in ends))
     codes = list(dict.fromkeys(_said(step.outcome.code.source) for step in ends))
     steps = [step.id for step in program.steps if step.id is not None]
     lines = [
-        f"# What `gert test` expects of this replay of {_said(program.runbook.meta.name)}.",
+        f"# The expectations of `gert test` for this replay of {_said(program.runbook.meta.name)}.",
         *to_yaml({"description": name, "expected_status": "completed"}).splitlines(),
         f"# expected_outcome: {categories[0] if categories else 'resolved'}  # {_few(categories)}",
         f"# expected_code: …  # {_few(codes)}",
@@ -98,10 +98,10 @@ def _inputs(program: Program) -> Iterator[str]:
 
 
 def _example(block: InputBlock) -> tuple[bool, Any]:
-    """A value, and whether it would do."""
+    """An example value, and whether it is valid."""
     parameter = block.parameter()
     if block.secret:
-        return True, "[REDACTED]"  # a replay needs no secret, only that there is one
+        return True, "[REDACTED]"  # a replay needs only some value
     if block.has_default:
         return True, block.default
     value = block.enum[0] if block.enum else _EXAMPLES[block.type]
@@ -115,7 +115,7 @@ def _about(block: InputBlock) -> str:
     if block.required and not block.has_default:
         words.append("required")
     if block.secret:
-        words.append("secret: its value is never needed")
+        words.append("secret: a replay does not need its value")
     if block.enum:
         words.append(f"one of {_few([str(each) for each in block.enum])}")
     if block.pattern:
@@ -172,6 +172,6 @@ def _few(words: list[str]) -> str:
 
 
 def _said(text: str) -> str:
-    """Somebody's words in a comment: one line, and not too long a one."""
+    """Text for a comment: one line of limited length."""
     line = printable(" ".join(text[: 4 * _MOST_WORDS].split()))
     return line if len(line) <= _MOST_WORDS else line[:_MOST_WORDS] + "…"

@@ -1,4 +1,4 @@
-"""Testing runbooks: every scenario replayed, and held against what its test expects."""
+"""Testing runbooks: replay every scenario and check its expectations."""
 
 import asyncio
 import fnmatch
@@ -25,20 +25,20 @@ from gert.kernel.scenario.recording import recorded_test
 from gert.kernel.scenario.update import updates
 
 TESTER = "tester@gert"
-"""Who runs a test: the same person on every machine, so that a test ends the same everywhere."""
+"""The actor of a test: the same on every machine, so that a test has the same result everywhere."""
 
 _HEAD = 64 * 1024
 
 Verdict = Literal["passed", "failed", "error", "skipped", "updated"]
-"""`updated`: it failed, and its test was brought up to date."""
+"""`updated`: it failed, and its expectations were updated."""
 
 
 class SuiteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which scenarios are tested, and how; times are in seconds.
+    """Which scenarios to test, and how; times are in seconds.
 
-    named: files and folders somebody asked for by name: a recording there is tested, though nobody has promoted it
-    scenarios: patterns of names; everything, where there are none
-    include_archived: those that are not golden, too
+    named: files and folders that the caller named: a recording there is tested even if it is not promoted
+    scenarios: patterns of names; empty for all
+    include_archived: also test scenarios that are not golden
     """
 
     named: tuple[str, ...] = ()
@@ -52,11 +52,11 @@ class SuiteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tested(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one scenario.
+    """The result of one scenario.
 
-    message: why it could not be run, or was passed over
-    notes: what is worth knowing and no failure
-    updates: the keys of its test file that would have to change for it to pass
+    message: why it could not run, or was skipped
+    notes: remarks that are not failures
+    updates: the keys of its test file that must change for it to pass
     """
 
     runbook: str
@@ -82,7 +82,7 @@ class Covered(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """A runbook and the scenarios of it that are to be tested."""
+    """A runbook and its scenarios to test."""
 
     runbook: str | None
     folders: tuple[Folder, ...]
@@ -99,11 +99,11 @@ def groups_of(folders: Iterable[Folder]) -> list[Group]:
 def run_groups(
     groups: Sequence[Group], options: SuiteOptions, environ: Mapping[str, str] | None = None
 ) -> Iterator[Tested | Covered]:
-    """Test one scenario after the other, and tell the coverage of each runbook after its last."""
+    """Test one scenario after the other; the coverage of a runbook follows its last scenario."""
     environ = dict(os.environ) if environ is None else environ
     with asyncio.Runner() as runner:
         for group in groups:
-            yield from _Book(group, options, environ, runner).test()
+            yield from _RunbookTest(group, options, environ, runner).test()
 
 
 def run_suite(names: Iterable[str] | str = ".", **options: Any) -> list[Tested]:
@@ -113,7 +113,7 @@ def run_suite(names: Iterable[str] | str = ".", **options: Any) -> list[Tested]:
 
 
 def untested(names: Iterable[str], tested: Collection[str | None]) -> Iterator[Covered]:
-    """The runbooks in folders that have no scenario at all, with everything they miss."""
+    """The runbooks in folders that have no scenario, with their missing coverage."""
     known = {os.path.abspath(runbook) for runbook in tested if runbook is not None}
     workspace = Workspace()
     for name in names:
@@ -123,12 +123,12 @@ def untested(names: Iterable[str], tested: Collection[str | None]) -> Iterator[C
             try:
                 program = workspace.check(file).program if b"kernel/v0" in read_document(file)[:_HEAD] else None
             except GertError:
-                continue  # what cannot be read is for `gert validate` to say, and no runbook that could be covered
+                continue  # `gert validate` reports files that cannot be read
             if program is not None:
                 yield Covered(file, Coverage(program).report())
 
 
-class _Book:
+class _RunbookTest:
     """One runbook under test."""
 
     def __init__(self, group: Group, options: SuiteOptions, environ: Mapping[str, str], runner: asyncio.Runner) -> None:
@@ -139,7 +139,7 @@ class _Book:
         self._workspace = Workspace()
 
     def test(self) -> Iterator[Tested | Covered]:
-        """Test the scenarios that are wanted."""
+        """Test the selected scenarios."""
         folders = [folder for folder in self._group.folders if self._is_wanted(folder)]
         if not folders:
             return
@@ -164,7 +164,7 @@ class _Book:
         return not patterns or any(fnmatch.fnmatchcase(folder.name, pattern) for pattern in patterns)
 
     def _stray(self, folder: Folder) -> Tested:
-        """A scenario beside no runbook: a mistake, unless it is a recording that nobody has promoted yet."""
+        """A scenario without a runbook: an error, unless it is a recording that is not promoted yet."""
         asked = (
             self._options.include_archived
             or self._options.scenarios
@@ -197,7 +197,7 @@ class _Book:
             inputs = replayed_inputs(prepared.program.runbook.meta.inputs, loaded.scenario)
             setup = prepared.setup(inputs, Redactor(), folder.name, loaded.scenario.actor)
             ran = self._runner.run(replay(loaded, setup, self._options.timeout))
-            # Within: what is expected may turn out to be no expectation, and that is a matter of this scenario alone.
+            # Inside `try`: an invalid expectation is an error of this scenario only.
             judged = self._judged(loaded, ran, time.perf_counter() - started)
         except GertError as problem:
             return broken(folder, problem.message, problem.hint, time.perf_counter() - started)
@@ -220,9 +220,9 @@ class _Book:
 
 
 _ARCHIVED = "archived: `golden: false`"
-_STRAY = "there is no runbook beside it"
+_STRAY = "the scenario has no runbook"
 _STRAY_HINT = (
-    "scenarios of `check.yaml` lie in `scenarios/check/<name>/` next to it; promoted, a recording is copied there"
+    "the scenarios of `check.yaml` are in `scenarios/check/<name>/` next to it; promote a recording to copy it there"
 )
 
 
@@ -252,18 +252,20 @@ def broken(folder: Folder, message: str, hint: str | None, seconds: float = 0.0)
 
 
 def _late(ran: Replayed) -> Iterator[Difference]:
-    """A run that was cut short is none to judge, whatever its test expects of one that is cancelled."""
+    """A timeout is always a difference, even if the test expects a cancelled run."""
     if ran.timed_out:
-        yield Difference("scenario", "an end in time", "that it took longer than the timeout", "`--timeout` sets it")
+        yield Difference(
+            "scenario", "an end in time", "that it took longer than the timeout", "raise it with --timeout"
+        )
 
 
 def _notes(loaded: Loaded, ran: Replayed) -> Iterator[str]:
     if loaded.expected is None:
-        yield f"there is no `{os.path.basename(loaded.folder.test)}`: it was only seen to complete"
+        yield f"there is no `{os.path.basename(loaded.folder.test)}`: only checked that the run completes"
     if ran.approved_by_default:
-        yield f"approved, because the scenario does not say otherwise: {_listed(ran.approved_by_default)}"
+        yield f"approved by default, because the scenario has no answer: {_listed(ran.approved_by_default)}"
     if ran.unused:
-        yield f"answers nobody asked for: {_listed(ran.unused)}"
+        yield f"unused answers: {_listed(ran.unused)}"
 
 
 def _listed(names: list[str]) -> str:
@@ -273,7 +275,7 @@ def _listed(names: list[str]) -> str:
 
 def _updates(loaded: Loaded, ran: Replayed) -> dict[str, Any]:
     if ran.missing or ran.timed_out:
-        return {}  # it is the scenario that has to be mended, not what is expected of it
+        return {}  # the scenario must be fixed, not its expectations
     if loaded.expected is None:
         fresh = recorded_test(ran.seen, loaded.scenario.description or loaded.folder.name)
         return {name: value for name, value in fresh.items() if name != "golden"}

@@ -1,7 +1,6 @@
-"""A process that tests some runbooks of a suite: told which on standard input, it tells what it found line by line.
+"""A worker process of `gert test`: it reads a task on standard input and writes one JSON line per runbook.
 
-It is started by `gert test` itself, and speaks nothing but JSON. Standard input stays open for as long as somebody
-wants to know: when it ends, so does the worker, in whichever way its suite came to an end.
+Standard input stays open while the suite runs: when it closes, the worker exits, however the suite ended.
 """
 
 import asyncio
@@ -15,31 +14,32 @@ import msgspec
 
 import gert
 from gert.ecosystem.host.scenarios.suite import Covered, Group, SuiteOptions, Tested, broken, run_groups
+from gert.ecosystem.process.helper import start_worker
 
 _LONGEST_LINE: Final = 64 * 1024 * 1024
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What one worker does."""
+    """The task of one worker."""
 
     groups: tuple[Group, ...]
     options: SuiteOptions
 
 
-class Book(msgspec.Struct, frozen=True):
-    """What was found out about one runbook."""
+class RunbookResult(msgspec.Struct, frozen=True):
+    """The results of one runbook."""
 
     tested: list[Tested]
     covered: Covered | None
 
 
 def main() -> None:
-    """Do what standard input says, while somebody is there to be told."""
+    """Read the task and write its results until standard input closes."""
     task = msgspec.json.decode(sys.stdin.buffer.readline(), type=Task)
     threading.Thread(target=_end_with_suite, daemon=True).start()
     for group in task.groups:
         found = list(run_groups([group], task.options))
-        book = Book(
+        book = RunbookResult(
             [each for each in found if isinstance(each, Tested)],
             next((each for each in found if isinstance(each, Covered)), None),
         )
@@ -48,15 +48,17 @@ def main() -> None:
 
 
 def _end_with_suite() -> None:
-    # Not through a buffer: its lock would still be held when this process ends by itself.
+    # Unbuffered: a buffer's lock would still be held when the process exits normally.
     while os.read(0, 1):
         pass
     os._exit(1)
 
 
-async def side_by_side(groups: Sequence[Group], options: SuiteOptions, jobs: int) -> AsyncGenerator[Book, None]:
-    """Test runbooks in several processes; they come as they are done."""
-    found: asyncio.Queue[Book | None] = asyncio.Queue()
+async def run_parallel(
+    groups: Sequence[Group], options: SuiteOptions, jobs: int
+) -> AsyncGenerator[RunbookResult, None]:
+    """Test runbooks in several processes; yield results as they complete."""
+    found: asyncio.Queue[RunbookResult | None] = asyncio.Queue()
     workers = [asyncio.create_task(_work(groups[index::jobs], options, found)) for index in range(jobs)]
     try:
         left = jobs
@@ -73,24 +75,19 @@ async def side_by_side(groups: Sequence[Group], options: SuiteOptions, jobs: int
         await asyncio.gather(*workers, return_exceptions=True)
 
 
-async def _work(groups: Sequence[Group], options: SuiteOptions, found: "asyncio.Queue[Book | None]") -> None:
+async def _work(groups: Sequence[Group], options: SuiteOptions, found: "asyncio.Queue[RunbookResult | None]") -> None:
     process: asyncio.subprocess.Process | None = None
     left = list(groups)
     try:
-        process = await asyncio.create_subprocess_exec(
-            *_command(),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=_LONGEST_LINE,
-        )
+        process = await start_worker(_command(), limit=_LONGEST_LINE)
         if process.stdin is None or process.stdout is None:
             return
         process.stdin.write(msgspec.json.encode(Task(tuple(groups), options)) + b"\n")
         async for line in process.stdout:
             if not line.endswith(b"\n"):
-                break  # it was ended in the middle of a line
-            # A worker takes its runbooks in order, so what comes is always about the first that is left.
-            await found.put(msgspec.json.decode(line, type=Book))
+                break  # the worker was killed in the middle of a line
+            # A worker tests its runbooks in order, so each result is for the first one left.
+            await found.put(msgspec.json.decode(line, type=RunbookResult))
             del left[:1]
         await process.wait()
         for group in left:
@@ -105,15 +102,15 @@ async def _work(groups: Sequence[Group], options: SuiteOptions, found: "asyncio.
 
 
 def _command() -> list[str]:
-    """A worker is this gert, never a module that lies in the working folder: that is whoever's runbooks are tested."""
+    """Start this gert, never a module from the working directory, which belongs to the runbooks under test."""
     where = os.path.dirname(os.path.dirname(os.path.abspath(gert.__file__)))
-    # Ctrl-C reaches every process of a terminal; whoever started this one ends it, and says so once.
-    deaf = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    # Ctrl-C reaches every process of a terminal; the parent ends its workers and reports it once.
+    ignore_interrupt = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
     start = f"import sys; sys.path.append({where!r}); from gert.ecosystem.host.scenarios.worker import main; main()"
-    return [sys.executable, "-P", "-c", f"{deaf}; {start}"]
+    return [sys.executable, "-P", "-c", f"{ignore_interrupt}; {start}"]
 
 
-def _lost(group: Group) -> Book:
-    """A worker that ended before its time leaves nothing untold."""
-    message = "the process that tested it ended before it was done"
-    return Book([broken(folder, message, None) for folder in group.folders], None)
+def _lost(group: Group) -> RunbookResult:
+    """The result of a runbook whose worker exited early."""
+    message = "the worker process exited before it finished"
+    return RunbookResult([broken(folder, message, None) for folder in group.folders], None)

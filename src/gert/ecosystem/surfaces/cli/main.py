@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from gert.ecosystem.host.config.version import version_line
-from gert.ecosystem.surfaces.cli.render.output import complain, no_more_output, speak_anyway
+from gert.ecosystem.surfaces.cli.render.output import complain, discard_output, escape_unencodable
 from gert.errors import Busy, DocumentError, GertError, InDoubt, InputError, IntegrityError, UsageError
 
 # DECISIONS 46.
@@ -33,29 +33,26 @@ EXIT_CODES: Final[Mapping[type[GertError], int]] = {
 
 # Name, module, and the line `gert --help` shows without loading it.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "init": ("gert.ecosystem.surfaces.cli.commands.init", "Begin a project that validates, tests and runs."),
-    "exec": ("gert.ecosystem.surfaces.cli.commands.exec", "Run a runbook, governed and recorded."),
-    "watch": ("gert.ecosystem.surfaces.cli.commands.watch", "Run a runbook again and again, one line for each run."),
-    "resume": ("gert.ecosystem.surfaces.cli.commands.resume", "Go on with a run that waits or was cut off."),
-    "rerun": (
-        "gert.ecosystem.surfaces.cli.commands.rerun",
-        "Run again from a step on, with recorded answers up to it.",
-    ),
-    "run": ("gert.ecosystem.surfaces.cli.commands.run", "List, show, follow and abandon runs."),
-    "logs": ("gert.ecosystem.surfaces.cli.commands.logs", "Show what the steps of a run printed."),
-    "approvals": ("gert.ecosystem.surfaces.cli.commands.approvals", "List and show requests for approval."),
-    "approve": ("gert.ecosystem.surfaces.cli.commands.approve", "Approve what a run asks for."),
-    "reject": ("gert.ecosystem.surfaces.cli.commands.reject", "Reject what a run asks for."),
-    "test": ("gert.ecosystem.surfaces.cli.commands.test", "Replay scenarios and check what they lead to."),
-    "diff": ("gert.ecosystem.surfaces.cli.commands.diff", "Show which scenarios no longer come to the same."),
-    "scenario": ("gert.ecosystem.surfaces.cli.commands.scenario", "Make, list, promote and demote scenarios."),
-    "validate": ("gert.ecosystem.surfaces.cli.commands.validate", "Check runbooks, tools, policies and scenarios."),
-    "explain": ("gert.ecosystem.surfaces.cli.commands.explain", "Show contracts, risk and the rule that decides."),
-    "policy": ("gert.ecosystem.surfaces.cli.commands.policy", "Test policies against cases, and explain them."),
+    "init": ("gert.ecosystem.surfaces.cli.commands.init", "Create a project: a runbook, its tool, a policy and tests."),
+    "exec": ("gert.ecosystem.surfaces.cli.commands.exec", "Run a runbook."),
+    "watch": ("gert.ecosystem.surfaces.cli.commands.watch", "Run a runbook at an interval; print one line per run."),
+    "resume": ("gert.ecosystem.surfaces.cli.commands.resume", "Resume a waiting or interrupted run."),
+    "rerun": ("gert.ecosystem.surfaces.cli.commands.rerun", "Start a new run from a step of an earlier run."),
+    "run": ("gert.ecosystem.surfaces.cli.commands.run", "List, show, follow, verify and abandon runs."),
+    "logs": ("gert.ecosystem.surfaces.cli.commands.logs", "Show the output of a run's steps."),
+    "approvals": ("gert.ecosystem.surfaces.cli.commands.approvals", "List, show and serve approval tickets."),
+    "approve": ("gert.ecosystem.surfaces.cli.commands.approve", "Approve a ticket."),
+    "reject": ("gert.ecosystem.surfaces.cli.commands.reject", "Reject a ticket."),
+    "test": ("gert.ecosystem.surfaces.cli.commands.test", "Replay scenarios and check their expectations."),
+    "diff": ("gert.ecosystem.surfaces.cli.commands.diff", "Show scenarios whose result changed."),
+    "scenario": ("gert.ecosystem.surfaces.cli.commands.scenario", "Create, list, show, promote and demote scenarios."),
+    "validate": ("gert.ecosystem.surfaces.cli.commands.validate", "Validate runbooks, tools, policies and scenarios."),
+    "explain": ("gert.ecosystem.surfaces.cli.commands.explain", "Show the contract, risk and decision of each step."),
+    "policy": ("gert.ecosystem.surfaces.cli.commands.policy", "Test and explain policies."),
     "trace": ("gert.ecosystem.surfaces.cli.commands.trace", "Verify, show and export the trace of a run."),
-    "outcomes": ("gert.ecosystem.surfaces.cli.commands.outcomes", "Show what runs came to, by runbook."),
-    "keys": ("gert.ecosystem.surfaces.cli.commands.keys", "Make keys for traces and approvals, and list them."),
-    "schema": ("gert.ecosystem.surfaces.cli.commands.schema", "Print the JSON Schema of a document."),
+    "outcomes": ("gert.ecosystem.surfaces.cli.commands.outcomes", "Show run outcomes by runbook."),
+    "keys": ("gert.ecosystem.surfaces.cli.commands.keys", "Create, show and list signing keys."),
+    "schema": ("gert.ecosystem.surfaces.cli.commands.schema", "Print the JSON Schema of a document kind."),
     "version": ("gert.ecosystem.surfaces.cli.commands.version", "Print the version and the commit."),
 }
 
@@ -64,7 +61,7 @@ class LazyGroup(click.Group):
     """A group that imports a command only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order of the table."""
+        """List the names in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -83,14 +80,14 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find a command, guessing at a misspelt one."""
+        """Find a command; suggest one for a misspelt name."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError:
             from gert.kernel.foundation.names import did_you_mean
 
             guess = did_you_mean(args[0], COMMANDS)
-            hint = f"did you mean `{guess}`?" if guess else "`gert --help` lists the commands"
+            hint = f"did you mean `{guess}`?" if guess else "run `gert --help` to list the commands"
             raise UsageError(f"there is no command `{args[0]}`", hint=hint) from None
 
 
@@ -121,9 +118,9 @@ def group() -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and return the exit code of the process."""
     try:
-        speak_anyway()
+        escape_unencodable()
         given = sys.argv[1:] if arguments is None else arguments
-        # Not `group.main`: it would end the process by itself when a reader has gone.
+        # Not `group.main`: it would exit the process itself when the reader of its output has exited.
         with group.make_context("gert", list(given)) as running:
             result: Any = group.invoke(running)
         _flush()
@@ -138,7 +135,7 @@ def main(arguments: list[str] | None = None) -> int:
         return EXIT_USAGE
     except click.ClickException as problem:
         context = getattr(problem, "ctx", None)
-        hint = f"`{context.command_path} --help` shows how it is used" if context is not None else None
+        hint = f"run `{context.command_path} --help` for usage" if context is not None else None
         message = problem.format_message().rstrip(".").replace("'", "`")
         complain(message[:1].lower() + message[1:], hint)
         return EXIT_USAGE
@@ -146,29 +143,29 @@ def main(arguments: list[str] | None = None) -> int:
         complain("interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone (`gert schema | head`): nothing is wrong, but nothing was settled either.
-        no_more_output()
+        # The reader of our output has exited (`gert schema | head`): not an error, but not a result either.
+        discard_output()
         return EXIT_READER_GONE
     except OSError as problem:
-        complain(*_refused(problem))
-        no_more_output()
+        complain(*_system_error(problem))
+        discard_output()
         return EXIT_ENGINE
     except Exception as problem:
         if os.environ.get("GERT_DEBUG"):
             raise
         complain(
             f"internal error: {type(problem).__name__}: {problem}",
-            "this is a bug in gert; set GERT_DEBUG=1 to see where, and please report it",
+            "this is a bug in gert: set GERT_DEBUG=1 for the traceback, and please report it",
         )
         return EXIT_ENGINE
 
 
-def _refused(problem: OSError) -> tuple[str, str | None]:
+def _system_error(problem: OSError) -> tuple[str, str | None]:
     try:
         os.getcwd()
     except OSError:
-        return "the working folder is not there any more", "change to one that is"
-    return f"the system refused: {(problem.strerror or str(problem)).lower()}", None
+        return "the working directory no longer exists", "change to a directory that exists"
+    return f"system error: {(problem.strerror or str(problem)).lower()}", None
 
 
 def _flush() -> None:

@@ -174,7 +174,7 @@ def test_without_a_trace_the_test_is_held_against(recorded: Project) -> None:
     (scenario(recorded) / "trace.jsonl").unlink()
     out = recorded.gert("diff", "book.yaml").ended(0).out
     assert "✓ same" in out
-    assert "held against `test.yaml`" in out
+    assert "compared with `test.yaml`" in out
     book(recorded, NEVER)
     answer(recorded, dns_repair={"stdout": "noted x"})
     out = recorded.gert("diff", "book.yaml").ended(0).out
@@ -244,7 +244,7 @@ def test_scenarios_can_be_chosen(recorded: Project) -> None:
         pytest.param(["nobody.yaml"], 2, "there is no file", id="a runbook that is not there"),
         pytest.param(["tools/note.tool.yaml"], 1, "tool/v0", id="no runbook"),
         pytest.param(["book.yaml", "--json", "--markdown"], 2, "found both", id="two formats"),
-        pytest.param(["book.yaml", "--against", "main"], 2, "no git repository", id="no repository"),
+        pytest.param(["book.yaml", "--against", "main"], 2, "not in a readable git repository", id="no repository"),
         pytest.param([], 2, "RUNBOOK", id="nothing named"),
     ],
 )  # fmt: skip

@@ -14,8 +14,8 @@ import yaml
 from tests.ecosystem.surfaces.cli.workbench import Ran, called, environment, snapshot
 
 from gert.ecosystem.host.scaffold import write_files
-from gert.ecosystem.host.scaffold.starter_files import COURTESY, FALLBACK_NAME, STARTER, name_from, starter_files
-from gert.ecosystem.host.scaffold.write_files import place
+from gert.ecosystem.host.scaffold.starter_files import FALLBACK_NAME, OPTIONAL_FILES, STARTER, name_from, starter_files
+from gert.ecosystem.host.scaffold.write_files import write_all
 from gert.errors import UsageError
 from gert.kernel.foundation.names import is_safe_name
 
@@ -175,7 +175,7 @@ def test_a_project_is_named_after_its_folder(folder: str, name: str) -> None:
 @pytest.mark.parametrize("name", ["", " ", "a b", "a/b", "../x", "-x", ".x", "a: b", "nul", "x" * 129, "\x1b[2J"])
 def test_a_name_that_is_none_is_refused_before_anything_is_written(tmp_path: Path, name: str) -> None:
     ran = gert(tmp_path, "init", "new", f"--name={name}").ended(2)
-    assert "is not a name for a project" in ran.err
+    assert "invalid project name" in ran.err
     assert "\x1b[2J" not in ran.err
     assert list(tmp_path.iterdir()) == []
 
@@ -195,11 +195,11 @@ def test_a_repository_keeps_its_own_readme_and_gitignore(tmp_path: Path) -> None
     assert "add `runs/` and `approvals/` to it" in ran.out
     after = snapshot(tmp_path)
     assert {path: after[path] for path in before} == before
-    assert set(after) - set(before) == set(STARTER) - COURTESY
+    assert set(after) - set(before) == set(STARTER) - OPTIONAL_FILES
     gert(tmp_path, "validate", ".", "--strict").ended(0)
 
 
-@pytest.mark.parametrize("path", sorted(set(STARTER) - COURTESY))
+@pytest.mark.parametrize("path", sorted(set(STARTER) - OPTIONAL_FILES))
 def test_anything_in_the_way_is_named_and_nothing_is_written(tmp_path: Path, path: str) -> None:
     (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / path).write_text("mine")
@@ -217,7 +217,7 @@ def test_a_second_time_names_everything_and_changes_nothing(tmp_path: Path) -> N
     (tmp_path / RUNBOOK).write_text("changed\n")
     before = snapshot(tmp_path)
     ran = gert(tmp_path, "init", ".").ended(2)
-    assert all(f"`{path}`" in ran.err for path in set(STARTER) - COURTESY)
+    assert all(f"`{path}`" in ran.err for path in set(STARTER) - OPTIONAL_FILES)
     assert snapshot(tmp_path) == before
 
 
@@ -334,7 +334,7 @@ def test_a_failure_half_way_leaves_nothing_behind(
 
     monkeypatch.setattr(write_files, "_name", fails)
     with pytest.raises(UsageError if isinstance(problem, OSError) else KeyboardInterrupt):
-        place(str(root), CONTENTS, yields=frozenset(), force=True)
+        write_all(str(root), CONTENTS, yields=frozenset(), force=True)
     assert {path: path.read_text() if path.is_file() else None for path in tmp_path.rglob("*")} == before
 
 
@@ -348,7 +348,7 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path: Path, monkey
 
     monkeypatch.setattr(write_files, "_name", races)
     with pytest.raises(UsageError):
-        place(str(tmp_path), CONTENTS, yields=frozenset())
+        write_all(str(tmp_path), CONTENTS, yields=frozenset())
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("last", "somebody else's")]
 
 
@@ -357,7 +357,7 @@ def test_a_file_system_without_links_is_good_enough(tmp_path: Path, monkeypatch:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", no_links)
-    place(str(tmp_path), CONTENTS, yields=frozenset())
+    write_all(str(tmp_path), CONTENTS, yields=frozenset())
     assert {path: (tmp_path / path).read_bytes() for path in CONTENTS} == CONTENTS
     assert len(list(tmp_path.iterdir())) == 3
 

@@ -45,7 +45,7 @@ def test_a_key_in_a_file_is_only_for_its_owner_and_is_not_shown(project: Project
 def test_a_file_that_is_there_is_not_written_over(project: Project) -> None:
     file = project.root / "ann.key"
     file.write_text("precious")
-    assert "exists already" in project.gert("keys", "new", "--out", file).ended(2).err
+    assert "already exists" in project.gert("keys", "new", "--out", file).ended(2).err
     assert file.read_text() == "precious"
 
 
@@ -128,9 +128,9 @@ def test_a_key_made_here_verifies_an_approval(project: Project, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("owner", "remark"),
     [
-        pytest.param({"GERT_APPROVAL_OWNER_ANN": "ann@example.com"}, "speaks for ann@example.com", id="with an owner"),
-        pytest.param({"GERT_APPROVAL_OWNER_BOB": "bob@example.com"}, "it has no owner", id="another's owner"),
-        pytest.param({}, "speaks for anybody: it has no owner", id="without one"),
+        pytest.param({"GERT_APPROVAL_OWNER_ANN": "ann@example.com"}, "owner ann@example.com", id="with an owner"),
+        pytest.param({"GERT_APPROVAL_OWNER_BOB": "bob@example.com"}, "no owner", id="another's owner"),
+        pytest.param({}, "no owner: it can approve as anyone", id="without one"),
     ],
 )
 def test_whom_a_key_for_approvals_speaks_for_is_said(project: Project, owner: dict[str, str], remark: str) -> None:

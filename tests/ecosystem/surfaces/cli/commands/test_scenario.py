@@ -219,12 +219,12 @@ def test_a_run_that_is_damaged_makes_no_scenario(ran: Project, damage: str, why:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        pytest.param(["book.yaml", "../evil"], "is not a name for a scenario", id="a name that leads elsewhere"),
+        pytest.param(["book.yaml", "../evil"], "invalid scenario name", id="a name that leads elsewhere"),
         pytest.param(["book.yaml", "x", "--run", "nobody"], "there is no run `nobody`", id="a run that is not there"),
         pytest.param(["book.yaml", "x", "--run", "../../x"], "is not a run id", id="a run that is a path"),
         pytest.param(["book.yaml", "x", "--run", "a", "--trace", "b"], "found both", id="two runs"),
         pytest.param(["book.yaml", "x", "--trace", "nobody"], "there is no file", id="a trace that is not there"),
-        pytest.param(["book.yaml", "x", "--force"], "about a recorded run", id="force without a run"),
+        pytest.param(["book.yaml", "x", "--force"], "require `--run` or `--trace`", id="force without a run"),
         pytest.param(["nobody.yaml", "x"], "there is no file", id="a runbook that is not there"),
         pytest.param(["book.yaml", "taken"], "already", id="a name that is taken"),
     ],
@@ -262,10 +262,10 @@ def test_a_scenario_in_its_place_is_marked_and_nothing_else_changes(ran: Project
     test.write_text("# why\n" + test.read_text().replace("golden: false", "golden: false  # not yet"))
     shutil.rmtree(ran.root / "recorded")
     text = test.read_text()
-    assert "is golden" in ran.gert("scenario", "promote", "friday").ended(0).out
+    assert "is now golden" in ran.gert("scenario", "promote", "friday").ended(0).out
     assert test.read_text() == text.replace("golden: false", "golden: true")
-    assert "golden already" in ran.gert("scenario", "promote", "friday").ended(0).out
-    assert "is archived" in ran.gert("scenario", "demote", of_book(ran)).ended(0).out
+    assert "already golden" in ran.gert("scenario", "promote", "friday").ended(0).out
+    assert "is now archived" in ran.gert("scenario", "demote", of_book(ran)).ended(0).out
     assert test.read_text() == text
 
 
@@ -293,14 +293,14 @@ def test_a_test_that_had_to_be_written_anew_is_told(ran: Project) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "why"),
     [
-        pytest.param(["recorded/friday", "--name", "../x"], 2, "is not a name for", id="a name that leads out"),
+        pytest.param(["recorded/friday", "--name", "../x"], 2, "invalid scenario name", id="a name that leads out"),
         pytest.param(["recorded/friday", "--runbook", "nobody.yaml"], 2, "there is no file", id="no such runbook"),
         pytest.param(["recorded/friday", "--runbook", "other.yaml"], 1, "has no input `word`", id="another runbook"),
         pytest.param(["nobody"], 2, "no scenario `nobody` below this folder", id="a name nobody has"),
         pytest.param(["no/body"], 2, "there is no `scenario.yaml` in `no/body`", id="a folder that is none"),
         pytest.param(["stray"], 2, "name the runbook with --runbook", id="a scenario of nobody knows what"),
-        pytest.param(["lost"], 2, "is not there any more", id="a runbook that is gone"),
-        pytest.param(["twice"], 2, "several scenarios are called `twice`", id="a name two have"),
+        pytest.param(["lost"], 2, "no longer exists", id="a runbook that is gone"),
+        pytest.param(["twice"], 2, "several scenarios are named `twice`", id="a name two have"),
         pytest.param(["taken"], 2, "already", id="a name that is taken"),
     ],
 )  # fmt: skip

@@ -92,7 +92,7 @@ def lines(ran: Ran) -> list[tuple[str, str, str, str | None]]:
 def said_last(process: "subprocess.Popen[bytes]") -> None:
     """Wait until it says that this run is the last."""
     assert process.stderr is not None
-    assert process.stderr.readline() == b"stopping after this run; Ctrl-C again cancels it\n"
+    assert process.stderr.readline() == b"stopping after this run; press Ctrl-C again to cancel it\n"
 
 
 # --- lines
@@ -201,7 +201,7 @@ def test_a_run_that_cannot_be_recorded_ends_it(project: Project) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        pytest.param(["--interval", "0s"], "`0s` is no time at all", id="no interval"),
+        pytest.param(["--interval", "0s"], "the duration must be greater than zero", id="no interval"),
         pytest.param(["--interval", "5"], "it has no unit", id="an interval without a unit"),
         pytest.param(["--interval", "-5m"], "it is negative", id="a negative interval"),
         pytest.param(["--stop-on", "failed"], "`failed` is not an outcome category", id="a category that is none"),

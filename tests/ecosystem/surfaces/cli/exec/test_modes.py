@@ -269,7 +269,7 @@ def test_a_probe_says_why_it_leaves_a_step_out(project: Project) -> None:
         "files": "a probe may not have the effect files, unless: --probe-allow-effects network,files",
         "writes": "it writes disk",
         "silent": "its contract does not say what it touches",
-        "look": "a probe calls nothing but tools, and asks nobody",
+        "look": "a probe calls only tools and prompts no one",
     }
 
 

@@ -322,7 +322,7 @@ class TestMistakes:
     )
     def test_a_run_is_looked_for_in_one_ledger(self, command: tuple[str, ...], project: Project) -> None:
         ran = project.gert(*command, "--db", "runs.db", "--dsn", "postgresql://h/d").ended(2)
-        assert "expected one ledger, found two" in ran.err
+        assert "expected `--db` or `--dsn`, found both" in ran.err
 
     def test_a_database_that_is_not_there(self, ledger: Ledger, dsn: str) -> None:
         ledger.runbook(note("one"), tools=TOOLS)

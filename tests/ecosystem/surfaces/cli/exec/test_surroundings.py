@@ -344,4 +344,4 @@ def test_a_working_folder_that_was_removed_is_named_as_the_reason(project: Proje
         env=environment(),
     )
     assert (ran.returncode, project.noted()) == (4, [])
-    assert ran.stderr == "error: the working folder is not there any more\n  hint: change to one that is\n"
+    assert ran.stderr == "error: the working directory no longer exists\n  hint: change to a directory that exists\n"

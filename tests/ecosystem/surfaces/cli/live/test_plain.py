@@ -15,10 +15,10 @@ from gert.ecosystem.surfaces.cli.live.backlog import Backlog
 from gert.ecosystem.surfaces.cli.live.output_lines import LineFeed, Tail
 from gert.ecosystem.surfaces.cli.live.plain import PlainView
 from gert.ecosystem.surfaces.cli.live.view import make_view, writer
-from gert.ecosystem.surfaces.cli.render.event_lines import Span
-from gert.ecosystem.surfaces.cli.render.event_position import DEEPEST, Places
+from gert.ecosystem.surfaces.cli.render.event_lines import StyledText
+from gert.ecosystem.surfaces.cli.render.event_position import DEEPEST, Positions
+from gert.ecosystem.surfaces.cli.render.events import DESCRIBERS, describe
 from gert.ecosystem.surfaces.cli.render.text import LONGEST_LINE, SKIPPED, Subject, duration_text, tidy, value_text
-from gert.ecosystem.surfaces.cli.render.wording import WORDING, words_of
 from gert.kernel.events import agent
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
@@ -193,7 +193,7 @@ def test_what_is_worth_a_line(payload: Payload, line: str | None) -> None:
 def test_a_dry_run_claims_no_outcome_and_lists_what_can_be_reached() -> None:
     reachable = tuple(Outcome("resolved", f"o{n}") for n in range(10))
     log = Log().say(says.RunComplete(status="completed", mode="dry-run", duration="1s", reachable_outcomes=reachable))
-    assert log.lines[:2] == ["✓ dry-run run completed  1.0s", "  can reach resolved: o0"]
+    assert log.lines[:2] == ["✓ dry-run run completed  1.0s", "  reachable: resolved: o0"]
     assert log.lines[-1] == "  … and 2 more"
 
 
@@ -249,14 +249,14 @@ def sample(kind: inspect.Type, pick: int) -> Any:
 
 
 def test_every_event_has_words() -> None:
-    assert set(WORDING) == {*EVENTS, *agent.EVENTS}
+    assert set(DESCRIBERS) == {*EVENTS, *agent.EVENTS}
 
 
 @pytest.mark.parametrize("pick", range(6))
 @pytest.mark.parametrize("kind", [*EVENTS, *agent.EVENTS], ids=lambda kind: kind.type)
 def test_no_data_of_an_event_acts_on_a_terminal_or_takes_another_line(kind: type[Payload], pick: int) -> None:
     payload = sample(inspect.type_info(kind), pick)
-    words = words_of(payload, Subject("s"))
+    words = describe(payload, Subject("s"))
     assert words.icon.isprintable()
     assert len(words.icon) == 1
     assert len(words.notes) < 40
@@ -268,7 +268,7 @@ def test_no_data_of_an_event_acts_on_a_terminal_or_takes_another_line(kind: type
 
 def test_an_event_nobody_knows_is_named_but_is_no_news() -> None:
     unknown = UnknownEvent(name="moon_phase", data={"phase": "full"}, objection="expected `int`")
-    words = words_of(unknown, Subject("s"))
+    words = describe(unknown, Subject("s"))
     assert words.text == 'moon_phase  {"phase":"full"}'
     assert words.notes == ("not readable: expected `int`",)
     assert not words.news
@@ -303,7 +303,7 @@ def test_a_message_of_many_lines_cannot_pass_for_lines_of_ours() -> None:
     ],
 )
 def test_a_path_somebody_else_wrote_is_survived(path: str) -> None:
-    place = Places().of(event(says.StepStart(step_id="s", step_type="tool"), path), UnknownEvent(name="x", data={}))
+    place = Positions().of(event(says.StepStart(step_id="s", step_type="tool"), path), UnknownEvent(name="x", data={}))
     assert place.depth <= DEEPEST
     assert place.name.isprintable()
 
@@ -385,7 +385,7 @@ def test_nothing_is_written_into_somebodys_answer() -> None:
 def test_a_question_nobody_answers_does_not_fill_the_memory() -> None:
     held = Backlog(most=2)
     for n in range(5):
-        held.add((Span(str(n)),))
+        held.add((StyledText(str(n)),))
     assert [line[0].text for line in held.take()] == ["… 3 earlier lines are only in the trace", "3", "4"]
     assert held.take() == []
 

@@ -105,8 +105,8 @@ def test_whoever_watches_learns_what_was_not_done_again(project: Project) -> Non
     mend(project)
     lines = again(project, old, "two").ended(0).err.splitlines()
     [at] = [at for at, line in enumerate(lines) if line.startswith("↻ live from two on")]
-    assert lines[at].endswith(f"what stands above was recorded in run {old} and not done again")
-    assert lines[at + 1] == "  1 recorded answer taken"
+    assert lines[at].endswith(f"the steps above were recorded in run {old} and did not run again")
+    assert lines[at + 1] == "  1 recorded answer used"
     assert any(line.startswith("✓ one") for line in lines[:at])
     assert any(line.startswith("✓ two") for line in lines[at:])
 

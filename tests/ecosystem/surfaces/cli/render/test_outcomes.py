@@ -210,12 +210,14 @@ class TestWhichRuns:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            pytest.param(["--since", "yesterday"], "`yesterday` is neither a duration nor a date", id="a word"),
-            pytest.param(["--since", "-7d"], "`-7d` is neither a duration nor a date", id="a negative duration"),
-            pytest.param(["--since", "7"], "`7` is neither", id="no unit"),
-            pytest.param(["--until", "2026-02-30"], "`2026-02-30` is neither", id="a day that is none"),
-            pytest.param(["--since", "0001-01-01T00:00:00+14:00"], "is neither", id="before the first day"),
-            pytest.param(["--since", "1d", "--until", "2d"], "`--since` is not before `--until`", id="backwards"),
+            pytest.param(["--since", "yesterday"], "expected a duration or a date, found `yesterday`", id="a word"),
+            pytest.param(["--since", "-7d"], "expected a duration or a date, found `-7d`", id="a negative duration"),
+            pytest.param(["--since", "7"], "a date, found `7`", id="no unit"),
+            pytest.param(["--until", "2026-02-30"], "a date, found `2026-02-30`", id="a day that is none"),
+            pytest.param(
+                ["--since", "0001-01-01T00:00:00+14:00"], "expected a duration or a date", id="before the first day"
+            ),
+            pytest.param(["--since", "1d", "--until", "2d"], "`--since` must be before `--until`", id="backwards"),
             pytest.param(["--json", "--csv"], "expected `--json` or `--csv`, found both", id="two forms"),
             pytest.param(["--mode", "fast"], "`fast` is not one of", id="no mode"),
             pytest.param(["nope"], "there is no file or folder `nope`", id="no path"),
@@ -255,7 +257,7 @@ class TestWhichRuns:
     def test_a_folder_is_no_ledger(self, tmp_path: Path, capsys: Output) -> None:
         (tmp_path / "plain").mkdir()
         assert main(["outcomes", "--db", "plain"]) == 2
-        assert "`plain` is a folder" in capsys.readouterr().err
+        assert "found the folder `plain`" in capsys.readouterr().err
 
 
 class TestNothing:
@@ -277,7 +279,7 @@ class TestNothing:
             pytest.param(
                 ["--runbook", "helth"], "1 of another runbook.", "did you mean `--runbook health`?", id="typo"
             ),
-            pytest.param(["--runbook", "zzz"], "1 of another runbook.", "leave out `--runbook`", id="another runbook"),
+            pytest.param(["--runbook", "zzz"], "1 of another runbook.", "omit `--runbook`", id="another runbook"),
             pytest.param(["--since", "1h"], "1 outside the period.", "`--since` and `--until`", id="too old"),
             pytest.param(["--mode", "probe"], "1 in another mode.", "`--mode all`", id="another mode"),
         ],
@@ -298,14 +300,14 @@ class TestNotes:
         assert main(["outcomes", "traces"]) == 0
         printed = capsys.readouterr()
         assert "health (1 run," in printed.out
-        assert printed.err == "note: `traces/notes.jsonl` was passed over: its first line is not an event\n"
+        assert printed.err == "note: skipped `traces/notes.jsonl`: its first line is not an event\n"
         assert document(capsys)["skipped"]["count"] == 1
 
     def test_many_are_counted(self, folder: Path, capsys: Output) -> None:
         for n in range(9):
             (folder / f"{n}.jsonl").touch()
         assert main(["outcomes", "traces"]) == 0
-        assert "note: 4 more files passed over: `--json` says why" in capsys.readouterr().err
+        assert "note: skipped 4 more files: `--json` lists the reasons" in capsys.readouterr().err
 
     def test_lines_that_cannot_be_read_are_counted(self, folder: Path, capsys: Output) -> None:
         file = write(folder, "r-1", story())

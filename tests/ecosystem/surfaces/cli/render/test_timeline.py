@@ -63,7 +63,7 @@ def test_a_run_reads_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> N
         "    +0.250s  ▸ s  curl:get",
         "    +1.250s  ✗ s  1.0s",
         "               exit_code: `curl` exited with 7",
-        "               the run goes on: `continue_on_fail`",
+        "               the run continues: `continue_on_fail`",
         "    +1.500s    → b: x if .y",
         "    +2.000s  ✓ run completed  resolved: up  2.0s",
         "",
@@ -110,7 +110,7 @@ def test_lanes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param([event(END)], "not signed", id="not signed"),
         pytest.param(
             [event(says.RunComplete(status="failed", mode="real", duration="1s", signature="x", signing_key_id="k"))],
-            "signed by key `k`, not verified here: `gert trace verify` does",
+            "signed by key `k`, not verified: run `gert trace verify`",
             id="a signature is a claim",
         ),
         pytest.param(

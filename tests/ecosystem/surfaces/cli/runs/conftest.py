@@ -29,8 +29,3 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     else:
         yield fill(Place(request.getfixturevalue("dsn")))
 
-
-@pytest.fixture
-def sqlite_ledger(tmp_path: Path) -> Place:
-    """A ledger in a file, with runs."""
-    return fill(Place(str(tmp_path / "runs.db")))

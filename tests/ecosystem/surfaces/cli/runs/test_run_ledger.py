@@ -365,7 +365,7 @@ class TestPlaces:
 
     def test_a_variable_that_holds_nothing(self, out: Out) -> None:
         out.of("list", "--dsn", "env:GERT_NO_DSN", code=2)
-        assert "`GERT_NO_DSN` holds no address" in out.err
+        assert "`GERT_NO_DSN` does not hold a DSN" in out.err
 
     def test_a_database_without_a_ledger_is_left_alone(self, dsn: str, out: Out) -> None:
         assert main(["run", "list", "--dsn", dsn]) != 0
@@ -381,7 +381,7 @@ class TestPlaces:
 @pytest.mark.parametrize("command", [["list"], ["show", "x"], ["verify", "x"], ["export", "x"]], ids=" ".join)
 def test_a_folder_is_no_ledger(command: list[str], folder: Path, out: Out) -> None:
     out.of(*command, "--db", str(folder), code=2)
-    assert f"`{folder}` is a folder" in out.err
+    assert f"found the folder `{folder}`" in out.err
     assert paths_below(folder) == set()
 
 

@@ -1,6 +1,6 @@
-"""The command `artana`: the agent kernel's own command line, word for word as it is documented.
+"""The command `artana`: the agent kernel's own command line, exactly as its specification documents it.
 
-It shows what `gert run` shows and begins what `gert init --profile` begins; only the words on the screen are others.
+It reads what `gert run` reads and creates what `gert init --profile` creates; only the output format differs.
 Exit codes: 0 done, 1 `error: …` or an invalid ledger, 2 usage.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from gert.ecosystem.surfaces.cli.render.output import no_more_output, speak_anyway
+from gert.ecosystem.surfaces.cli.render.output import discard_output, escape_unencodable
 from gert.errors import GertError, UsageError
 from gert.kernel.foundation.text import printable
 
@@ -29,9 +29,9 @@ def _inspects(command: _Command) -> _Command:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print one line of JSON."),
         click.option(
-            "--dsn", metavar="DSN", help="The Postgres ledger; env:NAME for a variable that holds its address."
+            "--dsn", metavar="DSN", help="Postgres ledger to read, or env:NAME to take the DSN from a variable."
         ),
-        click.option("--db", metavar="FILE", help=f"The SQLite ledger.  [default: {DATABASE}]"),
+        click.option("--db", metavar="FILE", help=f"SQLite ledger to read.  [default: {DATABASE}]"),
     ):
         command = option(command)
     return command
@@ -45,7 +45,7 @@ def _of_run(command: _Command) -> _Command:
     context_settings={"help_option_names": ["-h", "--help"]}, epilog="Example: artana init my-agent --profile enforced"
 )
 def group() -> None:
-    """Inspect durable agent runs, and begin agent projects."""
+    """Inspect durable agent runs and create agent projects."""
 
 
 @group.group(epilog="Example: artana run list")
@@ -55,7 +55,7 @@ def run() -> None:
 
 @run.command("list", epilog="Example: artana run list --tenant acme --since 2026-02-28")
 @click.option("--tenant", metavar="ID", help="Only runs of this tenant.")
-@click.option("--since", metavar="ISO", help="Only runs written to since this time.")
+@click.option("--since", metavar="ISO", help="Only runs updated since this time.")
 @_inspects
 def list_(tenant: str | None, since: str | None, db: str | None, dsn: str | None, as_json: bool) -> None:
     """List run ids, the newest first."""
@@ -69,7 +69,7 @@ def list_(tenant: str | None, since: str | None, db: str | None, dsn: str | None
 
 
 @run.command(epilog="Example: artana run tail ticket-1042 --since-seq 2")
-@click.option("--follow", is_flag=True, help="Go on until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Keep printing new events until Ctrl-C.")
 @click.option("--since-seq", type=click.IntRange(0), default=0, metavar="N", help="Only events after this number.")
 @_of_run
 def tail(run_id: str, follow: bool, since_seq: int, db: str | None, dsn: str | None, as_json: bool) -> None:
@@ -82,7 +82,7 @@ def tail(run_id: str, follow: bool, since_seq: int, db: str | None, dsn: str | N
 @run.command("verify-ledger", epilog="Example: artana run verify-ledger ticket-1042")
 @_of_run
 def verify_ledger(run_id: str, db: str | None, dsn: str | None, as_json: bool) -> int:
-    """Check that the record of a run is whole and unchanged."""
+    """Verify that the record of a run is complete and unchanged."""
     from gert.ecosystem.surfaces.cli.render import artana_runs
 
     return artana_runs.verify_ledger(_place(db, dsn), run_id, as_json=as_json)
@@ -91,7 +91,7 @@ def verify_ledger(run_id: str, db: str | None, dsn: str | None, as_json: bool) -
 @run.command(epilog="Example: artana run status ticket-1042 --json")
 @_of_run
 def status(run_id: str, db: str | None, dsn: str | None, as_json: bool) -> None:
-    """Say how a run stands."""
+    """Show the status of a run."""
     from gert.ecosystem.surfaces.cli.render import artana_runs
 
     artana_runs.status(_place(db, dsn), run_id, as_json=as_json)
@@ -100,7 +100,12 @@ def status(run_id: str, db: str | None, dsn: str | None, as_json: bool) -> None:
 @run.command(epilog="Example: artana run summaries ticket-1042 --type artifact::ticket --limit 5")
 @click.option("--type", "summary_type", metavar="TYPE", help="Only summaries of this type.")
 @click.option(
-    "--limit", type=click.IntRange(1), default=MOST_SUMMARIES, show_default=True, metavar="N", help="How many at most."
+    "--limit",
+    type=click.IntRange(1),
+    default=MOST_SUMMARIES,
+    show_default=True,
+    metavar="N",
+    help="Maximum number of summaries.",
 )
 @_of_run
 def summaries(
@@ -123,27 +128,33 @@ def artifacts(run_id: str, db: str | None, dsn: str | None, as_json: bool) -> No
 
 @group.command(epilog="Example: artana init my-agent --profile dev")
 @click.argument("path", default=".")
-@click.option("--profile", type=click.Choice(("enforced", "dev")), default="enforced", show_default=True)
+@click.option(
+    "--profile",
+    type=click.Choice(("enforced", "dev")),
+    default="enforced",
+    show_default=True,
+    help="Safety settings of the new project.",
+)
 @click.option("--force", is_flag=True, help="Write into a folder that is not empty.")
 def init(path: str, profile: Any, force: bool) -> None:
-    """Begin an agent project in PATH."""
-    from gert.ecosystem.host.scaffold.agent_project import begin_agent_project
+    """Create an agent project in PATH (default: the current folder)."""
+    from gert.ecosystem.host.scaffold.agent_project import create_agent_project
 
-    placed = begin_agent_project(path, profile, force=force)
+    placed = create_agent_project(path, profile, force=force)
     for name in sorted((*placed.written, *placed.replaced)):
         click.echo(printable(os.path.join(path, name)))
 
 
 def _place(db: str | None, dsn: str | None) -> tuple[str, str | None]:
     if db is not None and dsn is not None:
-        raise click.UsageError("--db and --dsn name two ledgers; give one of them")
+        raise click.UsageError("--db and --dsn name two ledgers; pass only one")
     return db if db is not None else DATABASE, dsn
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and return the exit code of the process."""
     try:
-        speak_anyway()
+        escape_unencodable()
         given = sys.argv[1:] if arguments is None else arguments
         with group.make_context("artana", list(given)) as running:
             result: Any = group.invoke(running)
@@ -160,10 +171,10 @@ def main(arguments: list[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        no_more_output()
+        discard_output()
         return EXIT_READER_GONE
     except OSError as problem:
-        no_more_output()
+        discard_output()
         return _complain((problem.strerror or str(problem)).lower(), EXIT_ERROR)
     except Exception as problem:
         if os.environ.get("GERT_DEBUG"):

@@ -1,4 +1,4 @@
-"""`gert diff`: whether what happened before would still come to the same."""
+"""`gert diff`: replay golden scenarios and show what changed."""
 
 from typing import Any
 
@@ -7,19 +7,21 @@ import msgspec
 
 from gert.ecosystem.host.scenarios.compare import Compared, Comparison, chosen, compare
 from gert.ecosystem.surfaces.cli.render.diff_markdown import markdown
-from gert.ecosystem.surfaces.cli.render.diff_text import say_comparison
+from gert.ecosystem.surfaces.cli.render.diff_text import print_comparison
 from gert.ecosystem.surfaces.cli.render.output import say, say_json
 from gert.errors import UsageError
 
 
 @click.command(epilog="Example: gert diff runbooks/restart-pod.yaml --against main --markdown")
 @click.argument("runbook", metavar="RUNBOOK")
-@click.option("--scenario", "names", multiple=True, metavar="NAME|DIR", help="Only this scenario; may be repeated.")
-@click.option("--all", "include_archived", is_flag=True, help="Archived scenarios, too.")
-@click.option("--against", metavar="REV", help="Compare with the runbook at this git revision instead.")
+@click.option(
+    "--scenario", "names", multiple=True, metavar="NAME|DIR", help="Compare only this scenario; may be repeated."
+)
+@click.option("--all", "include_archived", is_flag=True, help="Include archived scenarios.")
+@click.option("--against", metavar="REV", help="Compare with the runbook at this git revision.")
 @click.option("--json", "as_json", is_flag=True, help="Print the changes as JSON.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print them for a pull request.")
-@click.option("--exit-code", is_flag=True, help="Exit with 1 when something changed.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print the changes as Markdown for a pull request.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if anything changed.")
 def command(
     runbook: str,
     names: tuple[str, ...],
@@ -31,9 +33,9 @@ def command(
 ) -> int:
     """Replay the golden scenarios of RUNBOOK and show what changed since they were recorded.
 
-    Each is held against the trace of the run it was recorded from, or against its test where there is none. With
-    `--against`, the runbook with its tools and policies is taken from git, and the same scenarios run on both.
-    Nothing is started and nothing is written. Exits with 0 also when something changed, unless --exit-code is given.
+    Each scenario is compared with the trace it was recorded from, or with its test if there is no trace. With
+    `--against`, gert reads the runbook, its tools and policies at that git revision and replays the same scenarios on
+    both. No tool is called and no file is written. Exit code: 0, or 1 with --exit-code if anything changed.
     """
     if as_json and as_markdown:
         raise UsageError("expected `--json` or `--markdown`, found both")
@@ -44,7 +46,7 @@ def command(
     elif as_markdown:
         say(markdown(found))
     else:
-        say_comparison(found)
+        print_comparison(found)
     return 1 if exit_code and found.changed else 0
 
 

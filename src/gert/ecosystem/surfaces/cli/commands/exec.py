@@ -1,4 +1,4 @@
-"""`gert exec`: run a runbook, governed and recorded."""
+"""`gert exec`: run a runbook."""
 
 import asyncio
 import sys
@@ -14,7 +14,7 @@ from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import MODES, Executed, RunOptions
 from gert.ecosystem.surfaces.cli.live.plain import PlainView
 from gert.ecosystem.surfaces.cli.live.view import make_view, writer
-from gert.ecosystem.surfaces.cli.render.dry_run_view import Rehearsal
+from gert.ecosystem.surfaces.cli.render.dry_run_view import DryRunView
 from gert.ecosystem.surfaces.cli.render.result import show
 from gert.errors import InputError, UsageError
 from gert.kernel.engine.frame import Setup
@@ -29,50 +29,58 @@ from gert.kernel.runbook.program import Program
     epilog="Example: gert exec runbooks/restart-pod.yaml --var pod=web-1 --as oncall@example.com --trace run.jsonl",
 )
 @click.argument("file", metavar="FILE")
-@click.option("--var", "variables", multiple=True, metavar="NAME=TEXT", help="Value of an input, as text.")
+@click.option("--var", "variables", multiple=True, metavar="NAME=TEXT", help="Set an input to text.")
 @click.option(
-    "--input", "inputs", multiple=True, metavar="NAME=VALUE", help="Value of an input as YAML; @FILE reads a file."
+    "--input", "inputs", multiple=True, metavar="NAME=VALUE", help="Set an input to a YAML value; @FILE reads a file."
 )
-@click.option("--vars-file", "vars_files", multiple=True, metavar="FILE", help="Values of inputs, a YAML or JSON map.")
-@click.option("--mode", type=click.Choice(MODES), default="real", show_default=True, help="Who answers.")
+@click.option("--vars-file", "vars_files", multiple=True, metavar="FILE", help="Read inputs from a YAML or JSON map.")
+@click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    default="real",
+    show_default=True,
+    help="How to run: call tools (real), call none (dry-run), only read (probe) or use a scenario (replay).",
+)
 @click.option(
     "--probe-allow-effects",
     metavar="EFFECTS",
     default="network",
     show_default=True,
-    help="Effects a tool may have to be run by a probe, separated by commas.",
+    help="Effects that a probe may run, separated by commas.",
 )
-@click.option("--scenario", metavar="NAME|DIR", help="The scenario that answers, with --mode replay.")
-@click.option("--record", metavar="DIR", help="Write a scenario of this run that replays to the same outcome.")
-@click.option("--config", metavar="FILE", help="Settings beside those of the project.")
-@click.option("--as", "actor", metavar="ACTOR", help="Who runs it; the user of this machine when left out.")
-@click.option("--trace", metavar="FILE", help="Record in this file instead of the state folder.")
-@click.option("--db", metavar="FILE", help="Record in this SQLite database instead.")
-@click.option("--dsn", metavar="DSN", help="Record in this Postgres ledger; env:NAME for a variable with its address.")
-@click.option("--state-dir", metavar="DIR", help="Where runs are kept; the project or your state folder otherwise.")
+@click.option("--scenario", metavar="NAME|DIR", help="Scenario to replay, with --mode replay.")
+@click.option("--record", metavar="DIR", help="Write a scenario that replays this run to DIR.")
+@click.option("--config", metavar="FILE", help="Settings file to read in addition to the project's.")
+@click.option("--as", "actor", metavar="ACTOR", help="Actor to record (default: the current user).")
+@click.option("--trace", metavar="FILE", help="Write the trace to this file instead of the state directory.")
+@click.option("--db", metavar="FILE", help="Record the run in this SQLite ledger.")
+@click.option(
+    "--dsn", metavar="DSN", help="Record the run in this Postgres ledger; env:NAME reads the DSN from a variable."
+)
+@click.option("--state-dir", metavar="DIR", help="State directory (default: the project's, or your own).")
 @click.option(
     "--sync",
     type=click.Choice(["full", "none"]),
     default="full",
     show_default=True,
-    help="`none` does not wait for the disk; only for runs whose record may be lost.",
+    help="`none` does not wait for the disk; use it only if losing the record is acceptable.",
 )
+@click.option("--policy", "policies", multiple=True, metavar="FILE", help="Add a policy file or folder to the floor.")
+@click.option("--evidence", metavar="FILE", help="Read evidence for manual steps, by step id, from this file.")
+@click.option("--wait", "waits", is_flag=True, help="Wait for approvals from elsewhere, such as `gert approve`.")
+@click.option("--detach", is_flag=True, help="Exit while the run waits for approvals; `gert resume` resumes it.")
+@click.option("--break-glass", metavar="REASON", help="Override governance in an emergency, if its rules allow it.")
 @click.option(
-    "--policy", "policies", multiple=True, metavar="FILE", help="A policy, or a folder of them, as the floor."
+    "--max-parallel",
+    type=click.IntRange(1, 1000),
+    default=MAX_PARALLEL,
+    show_default=True,
+    help="Maximum number of lanes that run at once.",
 )
-@click.option("--evidence", metavar="FILE", help="Evidence for manual steps, by step id.")
-@click.option("--wait", "waits", is_flag=True, help="Wait for approvals given elsewhere, with `gert approve`.")
-@click.option("--detach", is_flag=True, help="Set the run aside while it waits for approvals; `gert resume` goes on.")
-@click.option(
-    "--break-glass", metavar="REASON", help="Override governance in an emergency, where its rules allow that."
-)
-@click.option(
-    "--max-parallel", type=click.IntRange(1, 1000), default=MAX_PARALLEL, show_default=True, help="Lanes at once."
-)
-@click.option("--timeout", metavar="DURATION", help="Longest time the run may take, such as 30m.")
+@click.option("--timeout", metavar="DURATION", help="Maximum duration of the run, such as 30m (default: none).")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; progress goes to standard error.")
-@click.option("--quiet", "-q", is_flag=True, help="Print nothing while it runs.")
-@click.option("--verbose", "-v", is_flag=True, help="Print what tools print.")
+@click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
+@click.option("--verbose", "-v", is_flag=True, help="Print the output of tools.")
 def command(
     file: str,
     variables: tuple[str, ...],
@@ -100,15 +108,13 @@ def command(
     quiet: bool,
     verbose: bool,
 ) -> int:
-    """Run a runbook: contracts checked, policy applied, every step recorded.
+    """Run the runbook in FILE: check contracts, apply policies, record every step.
 
-    A real run is always recorded: under `runs/` of the project, of your state folder, or where --trace, --db or
-    --dsn says.
-    `--mode dry-run` runs nothing but previews and shows every outcome that can be reached; `--mode probe` runs only
-    tools that write nothing; `--mode replay` takes every answer from a scenario. Ctrl-C stops what is under way and
-    finishes the record; a second one ends at once.
-    Exits with 0 when the run completed, 1 when the runbook is not valid, 2 when it was called wrongly, 3 when the run
-    failed or was denied.
+    A real run is always recorded: under `runs/` of the project or of your state directory, or where --trace, --db or
+    --dsn says. `--mode dry-run` runs only previews and shows every reachable outcome; `--mode probe` runs only tools
+    that write nothing; `--mode replay` takes every answer from a scenario. Ctrl-C stops the run in order and completes
+    its record; a second Ctrl-C exits at once.
+    Exit codes: 0 completed or waiting, 1 invalid runbook, 2 usage error, 3 failed or denied.
     """
     options = RunOptions(
         file=file,
@@ -136,16 +142,16 @@ def command(
 
 
 def _execute(options: RunOptions, stream: TextIO | None, *, verbose: bool, quiet: bool) -> Executed:
-    """Run it, watched by whoever is at the other end of a stream."""
+    """Execute the run and show its progress on `stream`."""
     observers: list[Observer] = []
     begin = None
     if stream is None:
-        pass  # it is closed: nobody watches
+        pass  # it is closed: there is no progress to show
     elif options.mode in ("real", "replay"):
         observers += [view for view in (make_view(stream=stream, verbose=verbose, quiet=quiet),) if view is not None]
     elif not quiet:
-        # Nothing takes long here, and there is more to read than a live view could hold.
-        rehearsal = Rehearsal(writer(stream), options.probe_effects)
+        # These runs are short and print more than a live view can show.
+        rehearsal = DryRunView(writer(stream), options.probe_effects)
         observers += [PlainView(writer(stream), verbose=verbose, colour=stream.isatty()), rehearsal]
         begin = rehearsal.begin
     try:
@@ -166,14 +172,14 @@ def _starting(begin: Callable[[Program, list[str]], None] | None) -> Callable[[S
 
 
 def approval_mode(*, waits: bool, detach: bool) -> ApprovalMode | None:
-    """Whether the run waits for approvals given elsewhere, or is set aside; none where nothing is said."""
+    """The approval mode that --wait or --detach selects; None if neither is given."""
     if waits and detach:
-        raise UsageError("a run waits or is set aside, not both", hint="give --wait or --detach")
+        raise UsageError("expected `--wait` or `--detach`, found both", hint="pass only one of them")
     return "detach" if detach else "wait" if waits else None
 
 
 def named(actor: str | None) -> str | None:
-    """Whoever acts, if they say so."""
+    """The actor of --as, checked."""
     if actor is not None and not actor.strip():
         raise UsageError("`--as` needs a name", hint="for example --as oncall@example.com")
     return actor

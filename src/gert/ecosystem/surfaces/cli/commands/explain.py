@@ -1,4 +1,4 @@
-"""`gert explain`: what each step of a runbook touches, how risky that is, and which rule would decide."""
+"""`gert explain`: the contract and risk of each step of a runbook, and the rule that decides."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -7,7 +7,7 @@ from typing import Final
 import click
 import msgspec
 
-from gert.ecosystem.host.policy.explain_runbook import ExplainedPreview, ExplainedStep, explain_whole
+from gert.ecosystem.host.policy.explain_runbook import ExplainedPreview, ExplainedStep, explain_file
 from gert.ecosystem.host.run.boundary import Crossing
 from gert.ecosystem.surfaces.cli.render.output import say, say_json, say_pair, say_table
 from gert.kernel.foundation.duration import format_duration
@@ -24,16 +24,16 @@ VERDICT_COLOURS: Final = {"allow": "green", "require-approval": "yellow", "deny"
 @click.argument("runbook", metavar="RUNBOOK")
 @click.argument("step", required=False, metavar="[STEP]")
 @click.option(
-    "--policy", "policies", multiple=True, metavar="FILE", help="Also apply a policy file or folder; may be repeated."
+    "--policy", "policies", multiple=True, metavar="FILE", help="Add a policy file or folder; may be repeated."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(runbook: str, step: str | None, policies: tuple[str, ...], as_json: bool) -> int:
-    """Show the resolved contract of every step of RUNBOOK, its risk, and the rule that would decide.
+    """Show the contract of every step of RUNBOOK, its risk, and the rule that decides.
 
     With STEP, show that step in full: its inputs and outputs, and every rule that was considered.
-    The project's `policies` apply as well. Nothing is executed.
+    The project's `policies` apply as well. No step is executed.
     """
-    found = explain_whole(runbook, step, policies)
+    found = explain_file(runbook, step, policies)
     if as_json:
         crossings = {"crossings": [msgspec.to_builtins(each) for each in found.crossings]} if step is None else {}
         name = found.program.runbook.meta.name
@@ -42,7 +42,7 @@ def command(runbook: str, step: str | None, policies: tuple[str, ...], as_json: 
         for each in found.steps:
             _detail(each)
     elif not found.steps:
-        say("no step of this runbook has a contract: nothing is executed")
+        say("no step of this runbook has a contract: this runbook executes nothing")
     else:
         _table(found.steps)
         for each in found.steps:
@@ -54,7 +54,7 @@ def command(runbook: str, step: str | None, policies: tuple[str, ...], as_json: 
 
 
 def _crossings(crossings: list[Crossing]) -> None:
-    """What enters and leaves without a step."""
+    """Show inputs and webhooks, which cross the boundary without a step."""
     say()
     say_table(
         ["without a step", "", "from or to", "effect", "decision"],

@@ -1,4 +1,4 @@
-"""`gert init`: a project that validates, passes its tests and runs, or an agent that does, to begin with."""
+"""`gert init`: create a runbook project or an agent project."""
 
 import os
 import shlex
@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import click
 
 from gert.ecosystem.host.scaffold.agent_files import PROFILES, Profile
-from gert.ecosystem.host.scaffold.agent_project import begin_agent_project
-from gert.ecosystem.host.scaffold.starter_files import COURTESY, RUNBOOK, name_from, starter_files
-from gert.ecosystem.host.scaffold.write_files import Placed, place
+from gert.ecosystem.host.scaffold.agent_project import create_agent_project
+from gert.ecosystem.host.scaffold.starter_files import OPTIONAL_FILES, RUNBOOK, name_from, starter_files
+from gert.ecosystem.host.scaffold.write_files import WrittenFiles, write_all
 from gert.ecosystem.surfaces.cli.render.output import plural, say, say_json
 from gert.errors import UsageError
 from gert.kernel.foundation.names import is_safe_name
@@ -18,30 +18,30 @@ from gert.kernel.foundation.text import printable
 
 @click.command(name="init", epilog="Example: gert init my-runbooks")
 @click.argument("folder", metavar="DIR", required=False)
-@click.option("--profile", type=click.Choice(PROFILES), help="Begin an agent project: guarded, or permissive.")
-@click.option("--name", metavar="NAME", help="Name of the project; that of the folder when left out.")
-@click.option("--force", is_flag=True, help="Replace files that are in the way.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
+@click.option(
+    "--profile", type=click.Choice(PROFILES), help="Create an agent project: `enforced` is guarded, `dev` permissive."
+)
+@click.option("--name", metavar="NAME", help="Name of the project (default: the name of the folder).")
+@click.option("--force", is_flag=True, help="Replace existing files.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(folder: str | None, profile: Profile | None, name: str | None, force: bool, as_json: bool) -> int:
-    """Begin a project in DIR: a runbook, its tool, a policy, scenarios that cover all of it, and a CI workflow.
+    """Create a project in DIR: a runbook, its tool, a policy, scenarios that cover the runbook, and a CI workflow.
 
-    DIR is made if it is not there; `.` and a folder under version control work as well. Nothing that is there is
-    overwritten: where something is in the way, it is named and nothing is written. A README.md or .gitignore of
-    your own stays as it is, also with --force.
+    gert creates DIR if it does not exist; `.` and a folder under version control work as well. If a file exists
+    already, gert names it and writes nothing; --force replaces it. Your own README.md and .gitignore are always kept.
 
-    With --profile an agent project is begun instead, in the folder you are in unless DIR says another: `app.py`, which
-    runs at once, and a README.md. A folder that is not empty is refused; with --force, files of these names are
-    replaced.
+    With --profile, gert creates an agent project instead: an `app.py` that runs as it is, and a README.md. DIR defaults
+    to the current folder and must be empty; with --force, files of these names are replaced.
     """
     if folder is None and profile is None:
-        raise UsageError("missing argument `DIR`", hint="`.` is the folder you are in")
+        raise UsageError("missing argument `DIR`", hint="pass `.` for the current folder")
     folder = "." if folder is None else folder
     _require_text(folder)
     chosen = _name(name, folder)
     if profile is not None:
-        placed = begin_agent_project(folder, profile, name=chosen, force=force)
+        placed = create_agent_project(folder, profile, name=chosen, force=force)
     else:
-        placed = place(os.path.normpath(folder), starter_files(chosen), yields=COURTESY, force=force)
+        placed = write_all(os.path.normpath(folder), starter_files(chosen), yields=OPTIONAL_FILES, force=force)
     if as_json:
         say_json(
             {
@@ -62,7 +62,7 @@ def command(folder: str | None, profile: Profile | None, name: str | None, force
 
 def _require_text(folder: str) -> None:
     if not folder:
-        raise UsageError("DIR is empty", hint="`.` is the folder you are in")
+        raise UsageError("DIR is empty", hint="pass `.` for the current folder")
     try:
         folder.encode()
     except UnicodeEncodeError:
@@ -73,11 +73,11 @@ def _name(name: str | None, folder: str) -> str:
     if name is None:
         return name_from(os.path.basename(os.path.abspath(folder)))
     if not is_safe_name(name):
-        raise UsageError(f"`{name}` is not a name for a project", hint="letters, digits, `-`, `_` and `.`")
+        raise UsageError(f"invalid project name `{name}`", hint="use letters, digits, `-`, `_` and `.`")
     return name
 
 
-def _lines(folder: str, name: str, placed: Placed, profile: Profile | None) -> Iterator[str]:
+def _lines(folder: str, name: str, placed: WrittenFiles, profile: Profile | None) -> Iterator[str]:
     count = plural(len(placed.written) + len(placed.replaced), "file")
     yield f"{click.style('✓', fg='green')} project {printable(name)} in {printable(folder)}: {count}"
     for path in placed.written:
@@ -85,15 +85,15 @@ def _lines(folder: str, name: str, placed: Placed, profile: Profile | None) -> I
     for path in placed.replaced:
         yield f"  {path} (replaced)"
     for path in placed.kept:
-        advice = "; add `runs/` and `approvals/` to it, where runs are recorded" if path == ".gitignore" else ""
-        yield f"  {path} (yours was kept{advice})"
+        advice = "; add `runs/` and `approvals/` to it" if path == ".gitignore" else ""
+        yield f"  {path} (kept your own{advice})"
     yield ""
     yield "Next:"
     yield from (f"  {line}" for line in _next(folder, profile))
 
 
 def _next(folder: str, profile: Profile | None) -> Iterator[str]:
-    """What to do now, as it can be typed."""
+    """Commands to run next."""
     if os.path.abspath(folder) != os.getcwd():
         yield f"cd {shlex.quote(printable(os.path.join('.', folder) if folder.startswith('-') else folder))}"
     if profile is not None:

@@ -1,4 +1,4 @@
-"""`gert keys`: make keys for traces and approvals, and see which are set, without ever showing a secret."""
+"""`gert keys`: create, show and list signing keys, without ever showing a secret."""
 
 import base64
 import os
@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from gert.ecosystem.host.config.approval_keys import NAMED_KEY, OWNER, named_key
-from gert.ecosystem.host.config.key_list import Held, held_keys
+from gert.ecosystem.host.config.key_list import ListedKey, list_keys
 from gert.ecosystem.surfaces.cli.render.output import complain, say, say_json, say_pair, say_table
 from gert.errors import UsageError
 from gert.kernel.foundation.signature import (
@@ -28,24 +28,24 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print the resul
 
 @click.group(epilog="Example: gert keys new --id ann --out ann.key")
 def command() -> None:
-    """Make keys to sign traces and approvals with, and see which are set."""
+    """Create, show and list the keys that sign traces and approvals."""
 
 
 @command.command(epilog="Example: gert keys new --id ann --out ann.key")
 @click.option(
-    "--alg", type=click.Choice((ED25519, HMAC_SHA256)), default=ED25519, show_default=True, help="How it signs."
+    "--alg", type=click.Choice((ED25519, HMAC_SHA256)), default=ED25519, show_default=True, help="Signature algorithm."
 )
-@click.option("--id", "key_id", metavar="ID", help="What the key is called.")
+@click.option("--id", "key_id", metavar="ID", help="Id of the key (default: the name of the file, or `default`).")
 @click.option("--out", metavar="FILE", help="Write the secret to this new file instead of standard output.")
 @_as_json
 def new(alg: str, key_id: str | None, out: str | None, as_json: bool) -> int:
-    """Make a key.
+    """Create a key.
 
-    The secret goes to a new file that only you can read, or to standard output. What others need to verify with, the
-    public part of an ed25519 key, is shown beside it. An hmac-sha256 key has none: whoever verifies can also sign.
+    gert writes the secret to a new file that only you can read, or to standard output, and shows the public part of an
+    ed25519 key, which others need to verify. An hmac-sha256 key has no public part: a verifier can also sign.
     """
     if as_json and out is None:
-        raise UsageError("`--json` describes a key in a file", hint="name the file with --out")
+        raise UsageError("`--json` requires `--out`", hint="name a file for the secret with --out")
     text = f"{_FORMS[alg]}:{base64.b64encode(secrets.token_bytes(32)).decode()}"
     key = parse_key(text, key_id or (None if out is None else os.path.splitext(os.path.basename(out))[0]))
     if out is not None:
@@ -54,11 +54,11 @@ def new(alg: str, key_id: str | None, out: str | None, as_json: bool) -> int:
             say_json({**_document(key), "file": out})
         else:
             _describe(key)
-            say_pair("secret", f"in {out}; keep it to yourself")
+            say_pair("secret", f"in {out}; do not share it")
         return 0
     say(text)
     if sys.stdout.isatty():
-        click.echo("this is the secret: keep it to yourself, and clear your screen", err=True)
+        click.echo("this is the secret: do not share it, and clear your screen", err=True)
     if key.public_text is not None:
         click.echo(f"public: {key.public_text}", err=True)
     return 0
@@ -68,7 +68,7 @@ def new(alg: str, key_id: str | None, out: str | None, as_json: bool) -> int:
 @click.argument("named", metavar="FILE|VARIABLE")
 @_as_json
 def show(named: str, as_json: bool) -> int:
-    """Show what can be shown of a key: its id, its algorithm and its public part."""
+    """Show the id, algorithm and public part of a key."""
     key = named_key(named, os.environ)
     if as_json:
         say_json(_document(key))
@@ -80,8 +80,8 @@ def show(named: str, as_json: bool) -> int:
 @command.command("list", epilog="Example: gert keys list")
 @_as_json
 def list_(as_json: bool) -> int:
-    """List the keys that are set in the environment; exits with 1 where one of them is no key."""
-    held = held_keys(os.environ)
+    """List the keys in the environment; exit with 1 if one of them is invalid."""
+    held = list_keys(os.environ)
     if as_json:
         say_json([{"variable": each.variable, "use": each.use, **_held(each.key, each.flaw)} for each in held])
     elif held:
@@ -102,8 +102,8 @@ def list_(as_json: bool) -> int:
     return 1 if any(each.key is None for each in held) else 0
 
 
-def _remark(held: Held) -> tuple[str, str | None]:
-    """What is wrong with a key; or of one for approvals, whom it speaks for."""
+def _remark(held: ListedKey) -> tuple[str, str | None]:
+    """What is wrong with a key, or the owner of a key for approvals."""
     if held.key is None:
         return held.flaw or "", "red"
     if held.key.is_weak:
@@ -111,7 +111,7 @@ def _remark(held: Held) -> tuple[str, str | None]:
     if not held.variable.startswith(NAMED_KEY):
         return "", None
     said = os.environ.get(held.variable.replace(NAMED_KEY, f"{OWNER}_"))
-    return (f"speaks for {said}", None) if said else ("speaks for anybody: it has no owner", "yellow")
+    return (f"owner {said}", None) if said else ("no owner: it can approve as anyone", "yellow")
 
 
 def _describe(key: Key) -> None:
@@ -123,10 +123,10 @@ def _describe(key: Key) -> None:
         approvals, traces = find_approval_key_names(key.id)[0], find_key_names(key.id)[0]
         owner = approvals.replace(NAMED_KEY, f"{OWNER}_")
         say_pair("approvals", f"set {approvals}={key.public_text} to verify them")
-        say_pair("", f"and {owner}=somebody@example.com, so that it speaks for nobody else")
-        say_pair("traces", f"set {traces} likewise, where they are signed with GERT_TRACE_SIGNING_KEY_ID={key.id}")
+        say_pair("", f"and {owner}=ann@example.com, so that it can approve only as this person")
+        say_pair("traces", f"set {traces} likewise, if traces are signed with GERT_TRACE_SIGNING_KEY_ID={key.id}")
     if key.is_weak:
-        complain("the key is weak: it is short enough to be guessed", "`gert keys new` makes a strong one")
+        complain("the key is weak: it is short enough to be guessed", "create a strong one with `gert keys new`")
 
 
 def _document(key: Key) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def _write_new(path: str, text: str) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
     except FileExistsError:
-        raise UsageError(f"`{printable(path)}` exists already", hint="choose another file") from None
+        raise UsageError(f"`{printable(path)}` already exists", hint="choose another file") from None
     except (OSError, ValueError) as problem:
         why = problem.strerror if isinstance(problem, OSError) and problem.strerror else "it is not a path"
         raise UsageError(f"`{printable(path)}` cannot be written: {why.lower()}") from None

@@ -1,4 +1,4 @@
-"""`gert outcomes`: what recorded runs came to, by runbook."""
+"""`gert outcomes`: the outcomes of recorded runs, by runbook."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from gert.ecosystem.host.runs.outcome_scan import Scan
 from gert.ecosystem.host.runs.outcomes import Places, places_for
 from gert.ecosystem.surfaces.cli.live.progress import progress
 from gert.ecosystem.surfaces.cli.render.outcome_rows import write_rows
-from gert.ecosystem.surfaces.cli.render.outcome_text import say_runbooks
+from gert.ecosystem.surfaces.cli.render.outcome_text import print_runbooks
 from gert.ecosystem.surfaces.cli.render.output import plural, say
 from gert.errors import InputError, UsageError
 from gert.kernel.events.envelope import format_timestamp
@@ -24,23 +24,25 @@ ALL: Final = "all"
 MODES: Final = (ALL, "real", "replay", "dry-run", "probe")
 MOST_SHOWN: Final = 5
 PASSED_OVER: Final = {
-    "mode": ("in another mode", "`--mode all` counts every run"),
-    "period": ("outside the period", "`--since` and `--until` set the period"),
-    "runbook": ("of another runbook", "leave out `--runbook` to see all of them"),
+    "mode": ("in another mode", "pass `--mode all` to count every run"),
+    "period": ("outside the period", "set the period with `--since` and `--until`"),
+    "runbook": ("of another runbook", "omit `--runbook` to count all runbooks"),
 }
 
 
 @click.command(epilog="Example: gert outcomes --since 7d --runbook service-health-check")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option("--since", metavar="WHEN", help="Runs that began since: 7d, 24h, 2026-02-28 or a timestamp.")
-@click.option("--until", metavar="WHEN", help="Runs that began until then; a day counts to its end. Days are UTC.")
-@click.option("--runbook", metavar="NAME", help="Runs of this runbook only.")
-@click.option("--mode", type=click.Choice(MODES), default="real", show_default=True, help="Runs of this mode.")
-@click.option("--db", metavar="FILE", help="Read the runs in this SQLite ledger.")
-@click.option("--dsn", metavar="DSN", help="Read those in this Postgres ledger; env:NAME for a variable.")
-@click.option("--state-dir", metavar="DIR", help="Where runs are kept; the project or your state folder otherwise.")
-@click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print one row per run instead.")
+@click.option("--since", metavar="WHEN", help="Only runs started since: 7d, 24h, 2026-02-28 or a timestamp.")
+@click.option("--until", metavar="WHEN", help="Only runs started until then; a day includes its end (UTC).")
+@click.option("--runbook", metavar="NAME", help="Only runs of this runbook.")
+@click.option("--mode", type=click.Choice(MODES), default="real", show_default=True, help="Only runs in this mode.")
+@click.option("--db", metavar="FILE", help="Read runs from this SQLite ledger.")
+@click.option(
+    "--dsn", metavar="DSN", help="Read runs from this Postgres ledger; env:NAME reads the DSN from a variable."
+)
+@click.option("--state-dir", metavar="DIR", help="State directory (default: the project's, or your own).")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print one CSV row per run.")
 def command(
     paths: tuple[str, ...],
     since: str | None,
@@ -53,11 +55,11 @@ def command(
     as_json: bool,
     as_csv: bool,
 ) -> int:
-    """Show what runs came to, by runbook.
+    """Show run outcomes by runbook.
 
-    PATH is a trace, or a folder of them. Without one, traces are looked for in the configured folder
-    (GERT_TRACES_DIR, or `traces.dir` of the project) and among the runs of the state directory.
-    A run is taken at its word: `gert trace verify` is what checks one.
+    PATH is a trace or a folder of traces. Without PATH, gert reads the configured folder (GERT_TRACES_DIR, or
+    `traces.dir` of the project) and the runs of the state directory.
+    Traces are not verified here; use `gert trace verify` for that.
     """
     if as_json and as_csv:
         raise UsageError("expected `--json` or `--csv`, found both")
@@ -69,7 +71,7 @@ def command(
         mode=None if mode == ALL else mode,
     )
     if selection.since is not None and selection.until is not None and selection.since >= selection.until:
-        raise UsageError("`--since` is not before `--until`")
+        raise UsageError("`--since` must be before `--until`")
     places = places_for(paths, db, state_dir, os.getcwd(), os.environ, dsn)
     report = OutcomeReport()
     # Rows that appear on the same terminal are progress enough.
@@ -85,7 +87,7 @@ def command(
         _say_json(_document(report, scan, places, selection))
         return 0
     if report.runs:
-        say_runbooks(report.runbooks, _duration(since) if until is None else None)
+        print_runbooks(report.runbooks, _duration(since) if until is None else None)
     elif not as_csv:
         _say_nothing(scan, places, runbook)
     _note(scan)
@@ -93,7 +95,7 @@ def command(
 
 
 def _moment(text: str | None, now: datetime, *, end_of_day: bool = False) -> datetime | None:
-    """A moment as people name it: so long ago, a day, or a timestamp."""
+    """Parse a duration before now, a day, or a timestamp."""
     if text is None:
         return None
     if _duration(text) is not None:
@@ -112,8 +114,8 @@ def _timestamp(text: str) -> datetime:
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         raise UsageError(
-            f"`{text}` is neither a duration nor a date",
-            hint="write for example `7d`, `24h`, `2026-02-28` or `2026-02-28T14:30:00Z`",
+            f"expected a duration or a date, found `{text}`",
+            hint="for example `7d`, `24h`, `2026-02-28` or `2026-02-28T14:30:00Z`",
         ) from None
 
 
@@ -132,7 +134,7 @@ def _say_nothing(scan: Scan, places: Places, runbook: str | None) -> None:
     passed = scan.passed_over
     if not passed:
         say(f"No runs found in {', '.join(map(printable, places.names))}.")
-        _hint("`gert exec` records every run; name traces, a folder of them, or a database with `--db` or `--dsn`")
+        _hint("pass a trace, a folder of traces, or a ledger with `--db` or `--dsn`; `gert exec` records every run")
         return
     said = ", ".join(f"{count} {PASSED_OVER[why][0]}" for why, count in sorted(passed.items()))
     say(f"No runs to count: of {plural(passed.total(), 'run')} found, {said}.")
@@ -151,13 +153,13 @@ def _note(scan: Scan) -> None:
     """What was not counted, on standard error."""
     label = click.style("note:", fg="yellow")
     for each in scan.skipped[:MOST_SHOWN]:
-        click.echo(f"{label} `{printable(each.file)}` was passed over: {printable(each.reason)}", err=True)
+        click.echo(f"{label} skipped `{printable(each.file)}`: {printable(each.reason)}", err=True)
     more = scan.skipped_count - MOST_SHOWN
     if more > 0:
-        click.echo(f"{label} {plural(more, 'more file')} passed over: `--json` says why", err=True)
+        click.echo(f"{label} skipped {plural(more, 'more file')}: `--json` lists the reasons", err=True)
     if scan.unreadable:
         lines = f"{plural(scan.unreadable, 'line')} of traces cannot be read"
-        click.echo(f"{label} {lines}: `gert trace verify FILE` says more", err=True)
+        click.echo(f"{label} {lines}: run `gert trace verify FILE` for details", err=True)
 
 
 def _document(report: OutcomeReport, scan: Scan, places: Places, selection: Selection) -> dict[str, Any]:
@@ -182,5 +184,5 @@ def _document(report: OutcomeReport, scan: Scan, places: Places, selection: Sele
 def _say_json(document: dict[str, Any]) -> None:
     import json
 
-    # As ASCII: a terminal must not act on what stands in a trace.
+    # As ASCII: a terminal must not act on text from a trace.
     say(json.dumps(document, indent=2))

@@ -1,4 +1,4 @@
-"""`gert policy`: test policies against cases, and explain what they say."""
+"""`gert policy`: test and explain policies."""
 
 import time
 from typing import Any
@@ -14,10 +14,10 @@ EXIT_PASSED, EXIT_FAILED = 0, 1
 
 @click.group(epilog="Example: gert policy test policies/ --coverage")
 def command() -> None:
-    """Test policies, and explain them.
+    """Test and explain policies.
 
-    Policies that GERT_POLICY, the settings or --policy name are the floor under every run: a runbook can ask for
-    more, never for less. Here they are looked at by themselves.
+    The policies of GERT_POLICY, the settings and --policy are the floor of every run: a runbook can be stricter, never
+    more permissive.
     """
 
 
@@ -28,13 +28,13 @@ def command() -> None:
     "policies",
     multiple=True,
     metavar="FILE",
-    help="A policy, or a folder of them, on top of the tests' own.",
+    help="Add a policy file or folder to those the tests name.",
 )
-@click.option("--coverage", is_flag=True, help="Show which rules no case reaches.")
+@click.option("--coverage", is_flag=True, help="Show rules that no case reaches.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first failure.")
-@click.option("--junit", "junit_file", metavar="FILE", help="Write a JUnit report, too.")
+@click.option("--junit", "junit_file", metavar="FILE", help="Also write a JUnit report to FILE.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.option("--verbose", "-v", is_flag=True, help="Show every difference of a case that fails.")
+@click.option("--verbose", "-v", is_flag=True, help="Show every difference of a failed case.")
 def test(
     names: tuple[str, ...],
     policies: tuple[str, ...],
@@ -44,11 +44,11 @@ def test(
     as_json: bool,
     verbose: bool,
 ) -> int:
-    """Hold policies against cases: contracts, and what is to be decided about them.
+    """Test policies: each case gives a contract and the expected decision.
 
-    FILES are policy tests; in DIRS every `*.policy-test.yaml` is found. Only the policies a test names and those given
-    with --policy count, so a test ends the same everywhere.
-    Exits with 0 when everything passed, 1 when something did not, 2 when it was called wrongly.
+    FILES are policy tests; in DIRS gert finds every `*.policy-test.yaml`. Only the policies that a test names and those
+    of --policy apply, so a test has the same result everywhere.
+    Exit codes: 0 all passed, 1 a case failed, 2 usage error.
     """
     from gert.ecosystem.host.policy.policy_tests import JudgedCase, PolicySuite, find_policy_tests
     from gert.ecosystem.surfaces.cli.render.policy_text import coverage_lines
@@ -57,7 +57,7 @@ def test(
     files = find_policy_tests(names or (".",))
     if not files:
         where = ", ".join(f"`{name}`" for name in names) or "this folder"
-        raise UsageError(f"there are no policy tests in {where}", hint="they are called `*.policy-test.yaml`")
+        raise UsageError(f"no policy tests found in {where}", hint="name them `*.policy-test.yaml`")
     suite = PolicySuite(files, policies)
     report = Report(quiet=as_json, verbose=verbose)
     cases: list[JudgedCase] = []
@@ -84,22 +84,20 @@ def test(
 
 @command.command(epilog="Example: gert policy explain production.policy.yaml --tool tools/kubectl.tool.yaml")
 @click.argument("names", nargs=-1, required=True, metavar="FILES|DIRS...")
-@click.option(
-    "--runbook", metavar="FILE", help="What is decided about each step of this runbook, its own rules included."
-)
-@click.option("--tool", metavar="FILE", help="What is decided about each action of this tool.")
-@click.option("--contract", metavar="YAML", help="What is decided about this contract: `{effects: [network]}`.")
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@click.option("--runbook", metavar="FILE", help="Show the decision for each step of this runbook, with its own rules.")
+@click.option("--tool", metavar="FILE", help="Show the decision for each action of this tool.")
+@click.option("--contract", metavar="YAML", help="Show the decision for a contract, such as `{effects: [network]}`.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def explain(names: tuple[str, ...], runbook: str | None, tool: str | None, contract: str | None, as_json: bool) -> int:
-    """Say in words what policies demand, rule by rule; or what they decide about something, and why.
+    """Explain policies rule by rule, or what they decide about a runbook, a tool or a contract, and why.
 
-    With --runbook the rest of its floor counts as well, as it would in a run. Nothing is executed.
+    With --runbook, the rest of its floor applies as well, as in a run. No step is executed.
     """
     from gert.ecosystem.host.policy import explain_policy as host
     from gert.ecosystem.surfaces.cli.render import policy_text as text
 
     if sum(each is not None for each in (runbook, tool, contract)) > 1:
-        raise UsageError("only one thing is explained at a time", hint="give --runbook, --tool or --contract")
+        raise UsageError("expected one of `--runbook`, `--tool` and `--contract`, found several", hint="pass only one")
     sources = host.policies_named(names)
     rulings: list[host.Ruling] | None = None
     if runbook is not None:
@@ -116,7 +114,7 @@ def explain(names: tuple[str, ...], runbook: str | None, tool: str | None, contr
     elif rulings is None:
         _say_blocks([list(text.policy_lines(source)) for source in sources])
     elif not rulings:
-        say("no step of this runbook has a contract: nothing is executed")
+        say("no step of this runbook has a contract: this runbook executes nothing")
     else:
         _say_blocks([list(text.ruling_lines(each)) for each in rulings])
         if len(rulings) > 1:
@@ -162,4 +160,4 @@ def _write(path: str, text: str) -> None:
             file.write(text)
     except OSError as problem:
         why = (problem.strerror or str(problem)).lower()
-        raise UsageError(f"the report cannot be written to `{path}`: {why}") from None
+        raise UsageError(f"cannot write the report to `{path}`: {why}") from None

@@ -1,4 +1,4 @@
-"""`gert resume`: go on with a run that waits, or whose process ended before it did."""
+"""`gert resume`: resume a waiting or interrupted run."""
 
 from functools import partial
 from typing import Any, cast, get_args
@@ -6,7 +6,7 @@ from typing import Any, cast, get_args
 import click
 
 from gert.ecosystem.host.redrive.resume import ResumeOptions, resume
-from gert.ecosystem.surfaces.cli.commands.resume_command import Going, going_on
+from gert.ecosystem.surfaces.cli.commands.resume_command import Redrive, redrive_command
 from gert.errors import UsageError
 from gert.kernel.events.vocabulary import Reconciliation
 
@@ -14,27 +14,27 @@ CHOICES = get_args(Reconciliation)
 
 
 @click.command(name="resume", epilog="Example: gert resume --run 20260228-143000-123-k3v9qz --reconcile restart=retry")
-@click.option("--run", "run_id", required=True, metavar="ID", help="The run to go on with; its whole id.")
-@click.option("--ticket", metavar="TICKET", help="Only if this ticket is one the run waits for.")
+@click.option("--run", "run_id", required=True, metavar="ID", help="Run to resume; the full id.")
+@click.option("--ticket", metavar="TICKET", help="Resume only if the run waits for this ticket.")
 @click.option(
     "--reconcile",
     "reconcile",
     multiple=True,
     metavar="[STEP=]CHOICE",
-    help="What became of a call nobody knows the result of: success, failed or retry.",
+    help="Result of a call whose outcome is unknown: success, failed or retry.",
 )
 @click.option(
     "--reconcile-output",
     "outputs",
     multiple=True,
     metavar="STEP.NAME=VALUE",
-    help="An output of a call that is reconciled as a success; required ones are asked for at a terminal.",
+    help="Output of a call that is reconciled as success; gert asks for required ones at a terminal.",
 )
 @click.option(
-    "--input", "inputs", multiple=True, metavar="NAME=VALUE", help="A secret input that has to be given again."
+    "--input", "inputs", multiple=True, metavar="NAME=VALUE", help="Set a secret input, which is never recorded."
 )
 @click.option("--allow-running", is_flag=True, help="Resume even if a tool of the run is still running.")
-@going_on
+@redrive_command
 def command(
     run_id: str,
     ticket: str | None,
@@ -42,14 +42,13 @@ def command(
     outputs: tuple[str, ...],
     allow_running: bool,
     **shared: Any,
-) -> Going:
-    """Go on with a run: recorded answers first, the live world after; no step that has completed runs twice.
+) -> Redrive:
+    """Resume a waiting or interrupted run: completed steps use their recorded answers, the rest runs live.
 
-    A call that was announced and has no recorded result is made again only if its contract is idempotent; otherwise you
-    say what became of it. While its process still runs on this machine, nothing is called. Two processes never go on
-    with the same run.
-    Exits with 0 when the run completed or waits, 1 when its record or its runbook is not what it was, 2 when it was
-    called wrongly, 3 when the run failed or is in doubt.
+    If gert stopped before recording the result of a call, it makes the call again only if its contract is idempotent;
+    otherwise pass the result with --reconcile. While a tool of the run still runs on this machine, gert calls nothing.
+    Two processes never drive the same run.
+    Exit codes: 0 completed or waiting, 1 the record or the runbook has changed, 2 usage error, 3 failed or in doubt.
     """
     choices = dict(_choice(text) for text in reconcile)
     options = ResumeOptions(
@@ -66,5 +65,7 @@ def command(
 def _choice(text: str) -> tuple[str, Reconciliation]:
     step, equals, choice = text.rpartition("=")
     if choice not in CHOICES:
-        raise UsageError(f"`--reconcile` takes {', '.join(CHOICES)}, not `{choice}`", hint="or for one step STEP=retry")
+        raise UsageError(
+            f"`--reconcile` takes {', '.join(CHOICES)}, not `{choice}`", hint="for one step, write STEP=retry"
+        )
     return (step if equals else "*"), cast("Reconciliation", choice)

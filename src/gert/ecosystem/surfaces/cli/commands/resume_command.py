@@ -1,4 +1,4 @@
-"""What `gert resume` and `gert rerun` have in common: whose answers are taken, who goes on, and how it is shown."""
+"""Options and output that `gert resume` and `gert rerun` share."""
 
 import asyncio
 import sys
@@ -16,36 +16,36 @@ from gert.ecosystem.surfaces.cli.live.view import make_view
 from gert.ecosystem.surfaces.cli.render.result import show
 
 _OPTIONS: Final = (
-    click.option("--verbose", "-v", is_flag=True, help="Print what tools print."),
-    click.option("--quiet", "-q", is_flag=True, help="Print nothing while it runs."),
+    click.option("--verbose", "-v", is_flag=True, help="Print the output of tools."),
+    click.option("--quiet", "-q", is_flag=True, help="Print no progress."),
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; progress goes to standard error."),
-    click.option("--dsn", metavar="DSN", help="The Postgres ledger of the run; env:NAME for a variable with it."),
-    click.option("--db", metavar="FILE", help="The SQLite database of the run."),
-    click.option("--state-dir", metavar="DIR", help="Where runs are kept; the project or your state folder otherwise."),
-    click.option("--detach", is_flag=True, help="Set it aside while it waits for approvals; `gert resume` goes on."),
-    click.option("--wait", "waits", is_flag=True, help="Wait for approvals given elsewhere, with `gert approve`."),
-    click.option("--as", "actor", metavar="ACTOR", help="Who goes on; the user of this machine when left out."),
+    click.option("--dsn", metavar="DSN", help="Postgres ledger of the run; env:NAME reads the DSN from a variable."),
+    click.option("--db", metavar="FILE", help="SQLite ledger of the run."),
+    click.option("--state-dir", metavar="DIR", help="State directory (default: the project's, or your own)."),
+    click.option("--detach", is_flag=True, help="Exit while the run waits for approvals; `gert resume` resumes it."),
+    click.option("--wait", "waits", is_flag=True, help="Wait for approvals from elsewhere, such as `gert approve`."),
+    click.option("--as", "actor", metavar="ACTOR", help="Actor to record (default: the current user)."),
     click.option(
         "--adopt-unsealed",
         metavar="REASON",
         help="Continue a run that is not sealed although a signing key is set; the reason is recorded.",
     ),
-    click.option("--allow-changed", is_flag=True, help="Although the runbook, a tool or a policy was changed since."),
+    click.option("--allow-changed", is_flag=True, help="Continue even if the runbook, a tool or a policy has changed."),
 )
 
 
-class Going(Protocol):
-    """A run that goes on as soon as somebody watches."""
+class Redrive(Protocol):
+    """A resume or rerun that is ready to start."""
 
     def __call__(self, *, observers: list[Observer]) -> Coroutine[Any, Any, Executed]:
-        """Go on."""
+        """Drive the run and notify `observers`."""
         ...
 
 
-def going_on(words: Callable[..., Going]) -> Callable[..., int]:
-    """A command that goes on with what is on record; `words` is told what both share as options of the host."""
+def redrive_command(prepare: Callable[..., Redrive]) -> Callable[..., int]:
+    """Make a command of a function that prepares a redrive; the shared options reach it as options of the host."""
 
-    @wraps(words)
+    @wraps(prepare)
     def command(
         inputs: tuple[str, ...],
         actor: str | None,
@@ -56,25 +56,25 @@ def going_on(words: Callable[..., Going]) -> Callable[..., int]:
         verbose: bool,
         **own: Any,
     ) -> int:
-        going = words(
+        redrive = prepare(
             given=given_values((), inputs, ()),
             actor=named(actor),
             approvals=approval_mode(waits=waits, detach=detach),
             **own,
         )
-        return show(_watched(going, as_json=as_json, quiet=quiet, verbose=verbose), as_json=as_json, quiet=quiet)
+        return show(_drive(redrive, as_json=as_json, quiet=quiet, verbose=verbose), as_json=as_json, quiet=quiet)
 
     for option in _OPTIONS:
         command = option(command)
     return command
 
 
-def _watched(going: Going, *, as_json: bool, quiet: bool, verbose: bool) -> Executed:
+def _drive(redrive: Redrive, *, as_json: bool, quiet: bool, verbose: bool) -> Executed:
     stream = sys.stderr if as_json else sys.stdout
     view = make_view(stream=stream, verbose=verbose, quiet=quiet) if stream is not None else None
     observers = [view] if view is not None else []
     try:
-        return asyncio.run(going(observers=observers))
+        return asyncio.run(redrive(observers=observers))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     finally:

@@ -1,4 +1,4 @@
-"""`gert scenario`: make scenarios, see which there are, and say which of them are golden."""
+"""`gert scenario`: create, list, show, promote and demote scenarios."""
 
 import asyncio
 import os
@@ -7,12 +7,20 @@ import click
 import msgspec
 
 from gert.ecosystem.host.run.options import Recorded
-from gert.ecosystem.host.scenarios.curate import Curated, Entry, demote, entries, entry_of, locate, promote
+from gert.ecosystem.host.scenarios.curate import (
+    Curated,
+    ScenarioInfo,
+    demote,
+    list_scenarios,
+    locate,
+    promote,
+    scenario_info,
+)
 from gert.ecosystem.host.scenarios.folders import Folder
 from gert.ecosystem.host.scenarios.retrace import find_record, retrace
 from gert.ecosystem.host.scenarios.scaffold import scaffold
 from gert.ecosystem.surfaces.cli.render.output import plural, say, say_json, say_table
-from gert.ecosystem.surfaces.cli.render.scenario_text import documents, say_scenario
+from gert.ecosystem.surfaces.cli.render.scenario_text import documents, print_scenario
 from gert.ecosystem.surfaces.cli.render.text import DOUBTFUL, GOOD, QUIET, clip
 from gert.errors import UsageError
 from gert.kernel.foundation.text import printable
@@ -21,25 +29,25 @@ COLOURS = {"golden": GOOD, "archived": QUIET, "by hand": None}
 WIDEST = 60
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-_runbook = click.option("--runbook", metavar="FILE", help="The runbook it belongs to.")
+_runbook = click.option("--runbook", metavar="FILE", help="Runbook of the scenario.")
 
 
 @click.group(epilog="Example: gert scenario promote recorded/srv1-incident --name healthy-restart")
 def command() -> None:
-    """Make, list, promote and demote scenarios.
+    """Create, list, show, promote and demote scenarios.
 
-    A scenario is a folder with the answers of one run. Those of `check.yaml` lie in `scenarios/check/<name>/` next to
-    it. `gert test` and `gert diff` take the golden ones: promoted, or written by hand.
+    A scenario is a folder with the answers of one run. The scenarios of `check.yaml` are in `scenarios/check/<name>/`
+    next to it. `gert test` and `gert diff` run the golden ones: those that were promoted or written by hand.
     """
 
 
 @command.command(epilog="Example: gert scenario new runbooks/check.yaml cold-cache --run 20260228-143000-123-abc123")
 @click.argument("runbook", metavar="RUNBOOK")
 @click.argument("name", metavar="NAME")
-@click.option("--run", "run_id", metavar="ID", help="Make it from this recorded run.")
-@click.option("--trace", metavar="FILE|DIR", help="Make it from the run of this trace.")
-@click.option("--state-dir", metavar="DIR", help="Where runs are kept; the project or your state folder otherwise.")
-@click.option("--force", is_flag=True, help="Even if the runbook has changed since that run.")
+@click.option("--run", "run_id", metavar="ID", help="Create the scenario from this run.")
+@click.option("--trace", metavar="FILE|DIR", help="Create the scenario from this trace.")
+@click.option("--state-dir", metavar="DIR", help="State directory (default: the project's, or your own).")
+@click.option("--force", is_flag=True, help="Create it even if the runbook has changed since the run.")
 @_as_json
 def new(
     runbook: str,
@@ -50,21 +58,21 @@ def new(
     force: bool,
     as_json: bool,
 ) -> int:
-    """Make a scenario NAME for RUNBOOK: stubs to fill in, or the answers of a run that was recorded.
+    """Create scenario NAME for RUNBOOK: stubs to fill in, or the answers of a recorded run.
 
-    A run is driven again by its own answers; nothing is started. Its scenario is archived until it is promoted.
+    gert replays the run with its recorded answers; no tool is called. The scenario stays archived until you promote it.
     """
     if run_id is not None and trace is not None:
         raise UsageError("expected `--run` or `--trace`, found both")
     if run_id is None and trace is None:
         if force or state_dir is not None:
-            raise UsageError("`--force` and `--state-dir` are about a recorded run", hint="name it with --run")
+            raise UsageError("`--force` and `--state-dir` require `--run` or `--trace`", hint="name a run with --run")
         folder = scaffold(runbook, name)
         if as_json:
             say_json({"folder": folder.path, "runbook": runbook, "recorded": None})
             return 0
-        say(f"{click.style('✓', fg=GOOD)} {printable(folder.path)}: stubs for every input and question")
-        say(f"  fill them in, then `gert test {printable(runbook)} --scenario {printable(name)}`")
+        say(f"{click.style('✓', fg=GOOD)} {printable(folder.path)}: stubs for every input and answer")
+        say(f"  fill them in, then run `gert test {printable(runbook)} --scenario {printable(name)}`")
         return 0
     environ = dict(os.environ)
 
@@ -78,21 +86,21 @@ def new(
         return 0
     say(f"{click.style('✓', fg=GOOD)} {printable(made.folder)}: recorded from run {printable(source)}")
     if made.differs:
-        say(f"  {click.style('it does not replay to the same:', fg=DOUBTFUL)} {clip(made.differs)}")
+        say(f"  {click.style('its replay differs from the run:', fg=DOUBTFUL)} {clip(made.differs)}")
     else:
-        say(f"  it replays to the same; `gert scenario promote {printable(made.folder)}` makes it golden")
+        say(f"  its replay equals the run; `gert scenario promote {printable(made.folder)}` makes it golden")
     return 0
 
 
 @command.command(name="promote", epilog="Example: gert scenario promote recorded/srv1-incident --name healthy-restart")
 @click.argument("named", metavar="NAME|DIR")
-@click.option("--name", metavar="NAME", help="What it is called from now on.")
+@click.option("--name", metavar="NAME", help="New name of the scenario.")
 @_runbook
 @_as_json
 def promote_command(named: str, name: str | None, runbook: str | None, as_json: bool) -> int:
     """Make a scenario golden, so that `gert test` and `gert diff` run it.
 
-    A folder that lies elsewhere is copied to its runbook: the one it was recorded from, or the one --runbook names.
+    gert copies a folder from elsewhere to its runbook: the one it was recorded from, or the one of --runbook.
     """
     return _say_curated(promote(_named(named, runbook), name=name, runbook=runbook), as_json=as_json)
 
@@ -102,25 +110,25 @@ def promote_command(named: str, name: str | None, runbook: str | None, as_json: 
 @_runbook
 @_as_json
 def demote_command(named: str, runbook: str | None, as_json: bool) -> int:
-    """Archive a scenario: it stays where it is, and runs only with `--all`."""
+    """Archive a scenario: it keeps its folder and runs only with `--all`."""
     return _say_curated(demote(locate(named, runbook)), as_json=as_json)
 
 
 @command.command(name="list", epilog="Example: gert scenario list runbooks/check.yaml --golden")
 @click.argument("names", nargs=-1, metavar="[RUNBOOK|DIR]...")
-@click.option("--golden", is_flag=True, help="Only those that run by default.")
+@click.option("--golden", is_flag=True, help="Only golden scenarios.")
 @_as_json
 def list_command(names: tuple[str, ...], golden: bool, as_json: bool) -> int:
-    """List the scenarios of runbooks, or everything below folders; below this one where none is named."""
-    found = [each for each in entries(names or (".",)) if not (golden and each.kind == "archived")]
+    """List the scenarios of runbooks or folders (default: the current folder)."""
+    found = [each for each in list_scenarios(names or (".",)) if not (golden and each.kind == "archived")]
     if as_json:
         say_json([msgspec.to_builtins(each) for each in found])
         return 0
     if not found:
         say("No scenarios found.")
-        say(f"  {click.style('hint:', fg='cyan')} `gert scenario new` makes one, `gert exec --record DIR` records one")
+        say(f"  {click.style('hint:', fg='cyan')} create one with `gert scenario new` or `gert exec --record DIR`")
         return 0
-    headings = ("runbook", "scenario", "standing", "expects", "recorded", "description")
+    headings = ("runbook", "scenario", "status", "expects", "recorded", "description")
     say_table(headings, [_row(each) for each in found])
     say(plural(len(found), "scenario"))
     return 0
@@ -131,19 +139,19 @@ def list_command(names: tuple[str, ...], golden: bool, as_json: bool) -> int:
 @_runbook
 @_as_json
 def show_command(named: str, runbook: str | None, as_json: bool) -> int:
-    """Show what a scenario answers and what is expected of it."""
+    """Show the answers and expectations of a scenario."""
     folder = locate(named, runbook)
-    entry = entry_of(folder)
+    entry = scenario_info(folder)
     if as_json:
         scenario, test = documents(folder)
         say_json({**msgspec.to_builtins(entry), "answers": scenario, "expectations": test})
     else:
-        say_scenario(folder, entry)
+        print_scenario(folder, entry)
     return 0
 
 
 def _named(named: str, runbook: str | None) -> Folder:
-    """A folder may lie anywhere; a bare name is looked for at the runbook, if one is named."""
+    """Find a scenario by folder, or by name among those of `runbook`."""
     return locate(named) if os.path.isdir(named) else locate(named, runbook)
 
 
@@ -151,25 +159,25 @@ def _say_curated(done: Curated, *, as_json: bool) -> int:
     if as_json:
         say_json(msgspec.to_builtins(done))
         return 0
-    standing = "golden" if done.golden else "archived"
-    already = "" if done.changed else " already"
-    say(f"{click.style('✓', fg=GOOD)} {printable(done.folder)} is {standing}{already}")
+    status = "golden" if done.golden else "archived"
+    verb = "is now" if done.changed else "is already"
+    say(f"{click.style('✓', fg=GOOD)} {printable(done.folder)} {verb} {status}")
     if done.moved_from is not None:
         say(f"  from {printable(done.moved_from)}")
     if done.rewritten:
-        say(f"  {click.style('note:', fg=DOUBTFUL)} its test was written anew: comments in it are lost")
+        say(f"  {click.style('note:', fg=DOUBTFUL)} its test was rewritten: comments in it are lost")
     return 0
 
 
-def _row(each: Entry) -> list[tuple[str, str | None]]:
+def _row(each: ScenarioInfo) -> list[tuple[str, str | None]]:
     if each.problem is not None:
-        standing: tuple[str, str | None] = ("unreadable", DOUBTFUL)
+        status: tuple[str, str | None] = ("unreadable", DOUBTFUL)
     else:
-        standing = (each.kind, COLOURS[each.kind])
+        status = (each.kind, COLOURS[each.kind])
     return [
         (each.runbook or "none", None),
         (each.scenario, None),
-        standing,
+        status,
         (clip(each.expects or "", WIDEST), None),
         (clip(each.recorded or "", 40).partition(".")[0], QUIET),
         (clip(" ".join((each.problem or each.description or "").split()), WIDEST), None),

@@ -1,4 +1,4 @@
-"""`gert schema`: the JSON Schema of each kind of document, for editors and other tools."""
+"""`gert schema`: the JSON Schema of each document kind, for editors and other tools."""
 
 import click
 
@@ -9,7 +9,7 @@ from gert.kernel.runbook.schema import SCHEMA_NAMES, schema_of
 @click.command(epilog="Example: gert schema tool > tool.schema.json")
 @click.argument("kind", type=click.Choice(SCHEMA_NAMES), default="runbook")
 def command(kind: str) -> int:
-    """Print the JSON Schema (Draft 2020-12) of KIND, `runbook` when left out.
+    """Print the JSON Schema (Draft 2020-12) of KIND (default: `runbook`).
 
     In VS Code with the YAML extension, point `yaml.schemas` at the file, or begin a document with
     `# yaml-language-server: $schema=runbook.schema.json`.

@@ -1,4 +1,4 @@
-"""`gert test`: replay scenarios, and hold each against what its test expects."""
+"""`gert test`: replay scenarios and check their expectations."""
 
 import asyncio
 import os
@@ -17,8 +17,8 @@ from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.text import printable
 
 EXIT_PASSED, EXIT_FAILED = 0, 1
-ENOUGH_FOR_TWO = 8
-"""Runbooks a process of its own is worth starting for."""
+RUNBOOKS_PER_WORKER = 8
+"""With fewer runbooks than this, starting a worker process costs more than it saves."""
 
 
 @click.command(
@@ -26,23 +26,23 @@ ENOUGH_FOR_TWO = 8
     epilog="Example: gert test runbooks/ --coverage --junit report.xml",
 )
 @click.argument("names", nargs=-1, metavar="[FILES|DIRS]...")
-@click.option("--scenario", "scenarios", multiple=True, metavar="NAME", help="Only scenarios of this name; `*` works.")
+@click.option(
+    "--scenario", "scenarios", multiple=True, metavar="NAME", help="Only scenarios with this name; `*` is a wildcard."
+)
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only scenarios with one of these tags.")
-@click.option("--all", "include_archived", is_flag=True, help="Archived scenarios (`golden: false`), too.")
-@click.option("--coverage", is_flag=True, help="Show which steps, arms and outcomes no scenario reaches.")
-@click.option("--update", is_flag=True, help="Show what changed, and rewrite the expectations to it.")
+@click.option("--all", "include_archived", is_flag=True, help="Include archived scenarios (`golden: false`).")
+@click.option("--coverage", is_flag=True, help="Show steps, arms and outcomes that no scenario reaches.")
+@click.option("--update", is_flag=True, help="Show what changed and update the expectations.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first failure.")
 @click.option(
-    "--timeout", metavar="DURATION", default="1m", show_default=True, help="Longest time one scenario may take."
+    "--timeout", metavar="DURATION", default="1m", show_default=True, help="Maximum duration of one scenario."
 )
-@click.option(
-    "--policy", "policies", multiple=True, metavar="FILE", help="A policy, or a folder of them, as the floor."
-)
-@click.option("--config", metavar="FILE", help="Settings beside those of the project.")
-@click.option("--jobs", type=click.IntRange(1, 64), help="Processes; as many as are worth it when left out.")
-@click.option("--junit", "junit_file", metavar="FILE", help="Write a JUnit report, too.")
+@click.option("--policy", "policies", multiple=True, metavar="FILE", help="Add a policy file or folder to the floor.")
+@click.option("--config", metavar="FILE", help="Settings file to read in addition to the project's.")
+@click.option("--jobs", type=click.IntRange(1, 64), help="Worker processes (default: automatic).")
+@click.option("--junit", "junit_file", metavar="FILE", help="Also write a JUnit report to FILE.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.option("--verbose", "-v", is_flag=True, help="Show what is worth knowing of scenarios that pass, too.")
+@click.option("--verbose", "-v", is_flag=True, help="Show skipped scenarios, all differences, and notes.")
 def command(
     names: tuple[str, ...],
     scenarios: tuple[str, ...],
@@ -59,17 +59,17 @@ def command(
     as_json: bool,
     verbose: bool,
 ) -> int:
-    """Replay the scenarios of runbooks, and check what they lead to.
+    """Replay the scenarios of runbooks and check their expectations.
 
-    FILES are runbooks or scenarios; in DIRS every scenario is found that lies beside its runbook, in
-    `scenarios/<runbook>/<name>/`. Nothing is executed: every answer comes from `scenario.yaml`, and what must come of
-    it stands in `test.yaml`. Recorded scenarios run once they are promoted, or with --all.
-    Exits with 0 when everything passed, 1 when something did not, 2 when it was called wrongly.
+    FILES are runbooks or scenarios; in DIRS gert finds every scenario in `scenarios/<runbook>/<name>/` next to its
+    runbook. No tool is called: every answer comes from `scenario.yaml`, and `test.yaml` holds the expectations.
+    Recorded scenarios run once you promote them, or with --all.
+    Exit codes: 0 all passed, 1 a scenario failed, 2 usage error.
     """
     folders = find(names or (".",))
     if not folders:
         where = ", ".join(f"`{name}`" for name in names) or "this folder"
-        raise UsageError(f"there are no scenarios in {where}", hint="`gert scenario new RUNBOOK NAME` makes one")
+        raise UsageError(f"no scenarios found in {where}", hint="create one with `gert scenario new RUNBOOK NAME`")
     options = SuiteOptions(
         named=tuple(os.path.abspath(name) for name in names),
         scenarios=scenarios,
@@ -83,7 +83,7 @@ def command(
     groups = groups_of(folders)
     report = Report(quiet=as_json, verbose=verbose)
     started = time.perf_counter()
-    for found in _found(groups, options, jobs or _worth(groups)):
+    for found in _found(groups, options, jobs or _default_jobs(groups)):
         if isinstance(found, Covered):
             report.covered(found)
             continue
@@ -95,8 +95,8 @@ def command(
             break
     report.seconds = time.perf_counter() - started
     if not report.tests:
-        what = "has such a tag" if tags else "is called so"
-        raise UsageError(f"no scenario {what}", hint="`gert scenario list` shows what there is")
+        option = "--tag" if tags else "--scenario"
+        raise UsageError(f"no scenario matches `{option}`", hint="list them with `gert scenario list`")
     if coverage and not scenarios and not tags:
         for uncovered in untested(names or (".",), {group.runbook for group in groups}):
             report.covered(uncovered)
@@ -105,7 +105,7 @@ def command(
     else:
         for line in report.summary(coverage=coverage):
             say(line)
-    # Last: that one report cannot be written must not cost the other.
+    # Last: if this report cannot be written, the other one is already out.
     if junit_file is not None:
         _write(junit_file, junit(report))
     return EXIT_PASSED if report.is_passed else EXIT_FAILED
@@ -115,12 +115,12 @@ def _found(groups: list[Group], options: SuiteOptions, jobs: int) -> Iterator[Te
     if jobs < 2 or len(groups) < 2:
         yield from run_groups(groups, options)
         return
-    from gert.ecosystem.host.scenarios.worker import Book, side_by_side
+    from gert.ecosystem.host.scenarios.worker import RunbookResult, run_parallel
 
     with asyncio.Runner() as runner:
-        books = side_by_side(groups, options, min(jobs, len(groups)))
+        books = run_parallel(groups, options, min(jobs, len(groups)))
 
-        async def next_book() -> Book | None:
+        async def next_book() -> RunbookResult | None:
             return await anext(books, None)
 
         try:
@@ -132,12 +132,12 @@ def _found(groups: list[Group], options: SuiteOptions, jobs: int) -> Iterator[Te
             runner.run(books.aclose())
 
 
-def _worth(groups: list[Group]) -> int:
-    return min(os.cpu_count() or 1, len(groups) // ENOUGH_FOR_TWO)
+def _default_jobs(groups: list[Group]) -> int:
+    return min(os.cpu_count() or 1, len(groups) // RUNBOOKS_PER_WORKER)
 
 
 def _updated(tested: Tested, *, say_it: bool) -> Tested:
-    """The scenario with its test brought up to date; one that cannot be written keeps no other from being told."""
+    """Update the test of a scenario; a file that cannot be written does not stop the other scenarios."""
     try:
         _update(tested, say_it=say_it)
     except GertError as problem:
@@ -148,7 +148,7 @@ def _updated(tested: Tested, *, say_it: bool) -> Tested:
 
 
 def _update(tested: Tested, *, say_it: bool) -> None:
-    """Show the change, then make it."""
+    """Show the change, then write it."""
     from gert.ecosystem.host.config.files import is_file, read_document
     from gert.ecosystem.host.scenarios.edit import Edited, edit_file, edited, write_atomically
     from gert.kernel.runbook.writer import to_yaml
@@ -160,7 +160,7 @@ def _update(tested: Tested, *, say_it: bool) -> None:
         for line in changes(path, before, after.text):
             say(line)
         if after.rewritten:
-            say("      the file has to be rewritten whole: its comments are lost")
+            say("      the whole file is rewritten: its comments are lost")
     if before:
         edit_file(path, tested.updates)
     else:
@@ -180,4 +180,4 @@ def _write(path: str, text: str) -> None:
             file.write(text)
     except OSError as problem:
         reason = (problem.strerror or str(problem)).lower()
-        raise UsageError(f"the report cannot be written to `{path}`: {reason}") from None
+        raise UsageError(f"cannot write the report to `{path}`: {reason}") from None

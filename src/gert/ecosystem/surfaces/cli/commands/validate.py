@@ -1,4 +1,4 @@
-"""`gert validate`: check documents and say everything that is wrong with them, at its place."""
+"""`gert validate`: check documents and print every finding with its position."""
 
 import sys
 from collections import Counter
@@ -27,20 +27,21 @@ WIDEST_LINE: Final = 160
     "form",
     type=click.Choice(["text", "json", "sarif"]),
     default="text",
-    help="How to print the findings.",
+    show_default=True,
+    help="Output format.",
 )
-@click.option("--strict", is_flag=True, help="Let warnings fail the check, too.")
-@click.option("--quiet", "-q", is_flag=True, help="Print findings only.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
+@click.option("--quiet", "-q", is_flag=True, help="Print only findings.")
 @click.option(
     "--kind",
     type=click.Choice(list(DOCUMENT_KINDS)),
-    help="Take FILE to be of this kind instead of detecting it.",
+    help="Document kind (default: detected).",
 )
 def command(files: tuple[str, ...], as_json: bool, form: str, strict: bool, quiet: bool, kind: str | None) -> int:
-    """Check runbooks, tools, policies, projects, scenarios and tests.
+    """Validate runbooks, tools, policies, projects, scenarios and tests.
 
-    FILE may be a folder: every gert document in it is checked. `-` reads a document from standard input.
-    Exits with 0 when all are valid, 1 when one is not, 2 when FILE does not exist.
+    FILE may be a folder: gert validates every gert document in it. `-` reads a document from standard input.
+    Exit codes: 0 all valid, 1 a document is invalid, 2 usage error.
     """
     found = _check(files, kind)
     if as_json or form != "text":
@@ -94,7 +95,7 @@ def _report(checked: list[Checked], counted: Counter[Severity], *, ok: bool) -> 
 
 
 def _print(found: Iterable[Checked], *, quiet: bool) -> Counter[Severity]:
-    """Print each file as soon as it is checked, and keep only the count: a folder may hold thousands."""
+    """Print each file as soon as it is checked and keep only the counts: a folder may hold thousands of files."""
     counted: Counter[Severity] = Counter()
     files = 0
     for each in found:
@@ -142,7 +143,7 @@ def _print_finding(each: Checked, finding: Finding) -> None:
 
 
 def _columns(text: str) -> int:
-    """How many columns of a terminal a text takes: wide characters take two, combining ones none."""
+    """Count the terminal columns of a text: wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width

@@ -1,4 +1,4 @@
-"""`gert version`: which gert this is."""
+"""`gert version`: print the version."""
 
 import click
 
@@ -8,7 +8,7 @@ from gert.ecosystem.surfaces.cli.render.output import say, say_json
 
 
 @click.command(epilog="Example: gert version --json")
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(as_json: bool) -> int:
     """Print the version and the commit gert was built from."""
     if as_json:

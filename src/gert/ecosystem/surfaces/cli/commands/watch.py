@@ -1,4 +1,4 @@
-"""`gert watch`: run a runbook again and again, one line for each run."""
+"""`gert watch`: run a runbook at an interval, one line per run."""
 
 import asyncio
 import json
@@ -31,24 +31,29 @@ _FINE: Final = ("resolved", "no_action")
     epilog="Example: gert watch runbooks/health-check.yaml --interval 5m --stop-on escalated,needs_rca --var host=srv1",
 )
 @click.argument("file", metavar="FILE")
-@click.option("--interval", metavar="DURATION", required=True, help="From the start of a run to the next, such as 5m.")
-@click.option("--stop-on", multiple=True, metavar="CATEGORIES", help="End after an outcome of these, with commas.")
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many runs.")
-@click.option("--config", metavar="FILE", help="Settings beside those of the project.")
-@click.option("--trace-dir", metavar="DIR", help="Record each run in a file of its own in this folder.")
-@click.option("--state-dir", metavar="DIR", help="Where runs are kept; the project or your state folder otherwise.")
-@click.option("--var", "variables", multiple=True, metavar="NAME=TEXT", help="Value of an input, as text.")
 @click.option(
-    "--input", "inputs", multiple=True, metavar="NAME=VALUE", help="Value of an input as YAML; @FILE reads a file."
+    "--interval", metavar="DURATION", required=True, help="Time from the start of one run to the next, such as 5m."
 )
-@click.option("--vars-file", "vars_files", multiple=True, metavar="FILE", help="Values of inputs, a YAML or JSON map.")
-@click.option("--as", "actor", metavar="ACTOR", help="Who runs it; the user of this machine when left out.")
 @click.option(
-    "--policy", "policies", multiple=True, metavar="FILE", help="A policy, or a folder of them, as the floor."
+    "--stop-on",
+    multiple=True,
+    metavar="CATEGORIES",
+    help="Stop after an outcome in these categories, separated by commas.",
 )
-@click.option("--evidence", metavar="FILE", help="Evidence for manual steps, by step id.")
-@click.option("--timeout", metavar="DURATION", help="Longest time one run may take, such as 30s.")
-@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each run.")
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after N runs (default: no limit).")
+@click.option("--config", metavar="FILE", help="Settings file to read in addition to the project's.")
+@click.option("--trace-dir", metavar="DIR", help="Write the trace of each run to its own file in this folder.")
+@click.option("--state-dir", metavar="DIR", help="State directory (default: the project's, or your own).")
+@click.option("--var", "variables", multiple=True, metavar="NAME=TEXT", help="Set an input to text.")
+@click.option(
+    "--input", "inputs", multiple=True, metavar="NAME=VALUE", help="Set an input to a YAML value; @FILE reads a file."
+)
+@click.option("--vars-file", "vars_files", multiple=True, metavar="FILE", help="Read inputs from a YAML or JSON map.")
+@click.option("--as", "actor", metavar="ACTOR", help="Actor to record (default: the current user).")
+@click.option("--policy", "policies", multiple=True, metavar="FILE", help="Add a policy file or folder to the floor.")
+@click.option("--evidence", metavar="FILE", help="Read evidence for manual steps, by step id, from this file.")
+@click.option("--timeout", metavar="DURATION", help="Maximum duration of one run, such as 30s (default: none).")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON per run.")
 def command(
     file: str,
     interval: str,
@@ -66,13 +71,12 @@ def command(
     timeout: str | None,
     as_json: bool,
 ) -> int:
-    """Run a runbook again and again in the foreground: each run on its own, recorded, one line for each.
+    """Run the runbook in FILE at an interval, in the foreground; record each run and print one line for it.
 
-    A run that takes longer than the interval is followed by the next at once. A run that does not complete ends the
-    loop. Ctrl-C ends it after the run that is under way; a second one cancels that run, a third ends everything.
-    SIGTERM and SIGHUP cancel the run at once. A run that is cancelled runs `finally` and finishes its record.
-    Exits with 0 when it ended by --stop-on, --count or Ctrl-C, 3 when a run failed or was denied, 130 when a run was
-    cancelled by Ctrl-C.
+    If a run takes longer than the interval, the next one starts at once. The loop stops after a run that does not
+    complete. The first Ctrl-C lets the current run finish, the second cancels it, the third exits. SIGTERM and SIGHUP
+    cancel the run. A cancelled run still runs `finally` and completes its record.
+    Exit codes: 0 stopped by --stop-on, --count or Ctrl-C, 3 a run failed or was denied, 130 cancelled by Ctrl-C.
     """
     options = WatchOptions(
         run=RunOptions(
@@ -108,20 +112,20 @@ async def _watch(options: WatchOptions, show: "_Lines") -> Round | None:
         unsent.show()
 
     def last() -> None:
-        click.echo("stopping after this run; Ctrl-C again cancels it", err=True)
+        click.echo("stopping after this run; press Ctrl-C again to cancel it", err=True)
 
     return await Watch(options, on_round=ended, on_last=last, observers=lambda: (unsent,)).loop()
 
 
 class _Lines:
-    """A line for each run, with durations beneath each other."""
+    """Prints one line per run, with aligned durations."""
 
     def __init__(self) -> None:
         self._width = WIDTH
 
     def round(self, done: Round) -> None:
         """Show a run that ended."""
-        icon, colour, text = _came_to(done.executed)
+        icon, colour, text = _result(done.executed)
         self._width = max(self._width, len(text))
         took = elapsed(timedelta(seconds=done.executed.duration))
         line = f"{done.started.astimezone():%H:%M:%S}  {click.style(icon, fg=colour)} {text.ljust(self._width)}  {took}"
@@ -131,7 +135,7 @@ class _Lines:
 
 
 class _JsonLines(_Lines):
-    """The same for machines."""
+    """Prints one line of JSON per run."""
 
     def round(self, done: Round) -> None:
         """Print a run that ended, on one line."""
@@ -145,37 +149,37 @@ class _JsonLines(_Lines):
 
 
 class _Unsent:
-    """Says which notices about an outcome did not arrive; everything else of a run is in its trace."""
+    """Collects webhooks that were not delivered; everything else of a run is in its trace."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
 
     def said(self, event: Envelope, payload: Payload) -> None:
-        """Keep what is worth a line."""
+        """Keep a failed delivery."""
         if isinstance(payload, WebhookSent) and not payload.delivered:
             self._lines.append(f"{clip(payload.url, LONGEST_NAME)}: {clip(payload.error or 'not delivered')}")
 
     def show(self) -> None:
-        """Say it, after the line of its run."""
+        """Print the failed deliveries, after the line of their run."""
         lines, self._lines = self._lines, []
         for line in lines:
             click.echo(f"{click.style('warning:', fg=DOUBTFUL)} webhook not delivered to {line}", err=True)
 
     def printed(self, path: str, stream: str, text: str) -> None:
-        """Nothing that tools print is shown."""
+        """Ignore the output of tools."""
 
     def pause(self) -> None:
-        """There is nothing in the way."""
+        """Do nothing."""
 
     def unpause(self) -> None:
-        """There is nothing to go on with."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing."""
 
 
-def _came_to(executed: Executed) -> tuple[str, str, str]:
-    """The icon, its colour, and what a run came to."""
+def _result(executed: Executed) -> tuple[str, str, str]:
+    """The icon, its colour, and the outcome or failure of a run."""
     result = executed
     if result.outcome is not None:
         fine = result.outcome.category in _FINE
@@ -190,7 +194,7 @@ def _why_last(done: Round) -> str | None:
     outcome = done.executed.outcome
     if done.stopping == "stop-on" and outcome is not None:
         return f"--stop-on {outcome.category}"
-    # After so many runs as were asked for, nobody wonders.
+    # `--count` needs no explanation.
     return {"interrupted": "interrupted", "not-completed": "the run did not complete"}.get(done.stopping or "")
 
 
@@ -218,5 +222,5 @@ def _seconds(option: str, text: str) -> float:
     except InputError as problem:
         raise UsageError(f"{option}: {problem.message}", hint=problem.hint) from None
     if seconds <= 0:
-        raise UsageError(f"{option}: `{text}` is no time at all", hint="write for example `30s` or `5m`")
+        raise UsageError(f"{option}: the duration must be greater than zero", hint="for example `30s` or `5m`")
     return seconds

@@ -1,1 +1,1 @@
-"""A run shown while it happens."""
+"""Views of a running run."""

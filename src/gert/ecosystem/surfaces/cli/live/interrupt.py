@@ -1,4 +1,4 @@
-"""Ctrl-C for commands that watch: whoever has seen enough still wants the last lines."""
+"""Ctrl-C for commands that follow a run: they print the last lines before they exit."""
 
 import signal
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from threading import Event
 
 @contextmanager
 def stopping() -> Iterator[Event]:
-    """An event that Ctrl-C sets, in place of an interrupt."""
+    """An event that Ctrl-C sets instead of raising KeyboardInterrupt."""
     stop = Event()
     before = signal.signal(signal.SIGINT, lambda *_: stop.set())
     try:

@@ -1,27 +1,27 @@
-"""A run in plain lines, for pipes, logs, and terminals that can do no more."""
+"""The plain view of a run: lines for pipes, logs and simple terminals."""
 
 from collections.abc import Callable, Iterable
 
 import click
 
 from gert.ecosystem.surfaces.cli.live.backlog import Backlog
-from gert.ecosystem.surfaces.cli.render.event_lines import Line, Record
+from gert.ecosystem.surfaces.cli.render.event_lines import Line, LineRenderer
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 
 
 class PlainView:
-    """Writes a line when something worth knowing happens.
+    """Writes one line per event that matters.
 
-    write: takes one line, without a line break
-    verbose: whether what tools print is shown
+    write: receives one line, without a line break
+    verbose: also show the output of tools
     """
 
     def __init__(self, write: Callable[[str], None], *, verbose: bool = False, colour: bool = False) -> None:
         self._write = write
         self._colour = colour
-        self._record = Record(verbose=verbose)
-        self._held = Backlog()
+        self._record = LineRenderer(verbose=verbose)
+        self._backlog = Backlog()
         self._questions = 0
 
     def said(self, event: Envelope, payload: Payload) -> None:
@@ -29,29 +29,29 @@ class PlainView:
         self._show(self._record.said(event, payload))
 
     def printed(self, path: str, stream: str, text: str) -> None:
-        """Show what a tool printed, line by line."""
+        """Show the output of a tool, line by line."""
         self._show(self._record.printed(path, stream, text))
 
     def pause(self) -> None:
-        """Hold lines back: another lane must not write into somebody's answer."""
+        """Hold lines back while a prompt is open: another lane must not write into the answer."""
         self._questions += 1
 
     def unpause(self) -> None:
-        """Show what was held back, once the last question is answered."""
+        """Show the held lines once the last prompt is answered."""
         self._questions = max(self._questions - 1, 0)
         if not self._questions:
-            self._show(self._held.take())
+            self._show(self._backlog.take())
 
     def close(self) -> None:
-        """Show what is left."""
+        """Show the remaining lines."""
         self._questions = 0
-        self._show(self._held.take())
+        self._show(self._backlog.take())
         self._show(self._record.rest())
 
     def _show(self, lines: Iterable[Line]) -> None:
         for line in lines:
             if self._questions:
-                self._held.add(line)
+                self._backlog.add(line)
             else:
                 self._write(plain_text(line, colour=self._colour))
 

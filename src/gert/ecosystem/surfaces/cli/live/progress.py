@@ -1,4 +1,4 @@
-"""How far a long reading has come: one line on standard error, for people who wait."""
+"""Progress of a long read: one line on standard error."""
 
 import sys
 from collections.abc import Iterator
@@ -7,14 +7,14 @@ from time import monotonic
 from typing import Final, TextIO
 
 PATIENCE: Final = 1.0
-"""Seconds before anything is said."""
+"""Seconds before the first line."""
 
 PERIOD: Final = 0.2
 _CLEAR: Final = "\r\x1b[K"
 
 
 class Progress:
-    """Counts what is read, and says so now and then."""
+    """Counts the bytes read and prints the count from time to time."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
@@ -23,7 +23,7 @@ class Progress:
         self._shown = False
 
     def on_read(self, count: int) -> None:
-        """Take note of bytes that were read."""
+        """Count bytes that were read."""
         self._read += count
         if self._stream is None:
             return
@@ -34,7 +34,7 @@ class Progress:
             self._stream.flush()
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Erase the line."""
         if self._stream is not None and self._shown:
             self._stream.write(_CLEAR)
             self._stream.flush()
@@ -42,7 +42,7 @@ class Progress:
 
 @contextmanager
 def progress(*, wanted: bool = True) -> Iterator[Progress]:
-    """Progress on standard error, where that is a terminal."""
+    """Show progress on standard error if it is a terminal."""
     shown = Progress(sys.stderr if wanted and sys.stderr is not None and sys.stderr.isatty() else None)
     try:
         yield shown

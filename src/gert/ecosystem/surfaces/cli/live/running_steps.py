@@ -1,13 +1,13 @@
-"""What is running right now, as a tree: the steps, the lanes and arms around them, and what they print."""
+"""The steps that run now, as a tree, with the lanes and arms around them and their output."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from gert.ecosystem.surfaces.cli.live.output_lines import Tail
 from gert.ecosystem.surfaces.cli.render.event_position import DEEPEST, ancestors, last_segment, shown
+from gert.ecosystem.surfaces.cli.render.events.steps import does_text
 from gert.ecosystem.surfaces.cli.render.output import plural
 from gert.ecosystem.surfaces.cli.render.text import LONGEST_NAME, clip
-from gert.ecosystem.surfaces.cli.render.wording.steps import does_text
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
@@ -16,7 +16,7 @@ TAIL: Final = 5
 
 
 class Node:
-    """Something that runs; without a beginning it is only what others run in, a lane or an arm."""
+    """A running step; a node without a start time is only a lane or an arm around steps."""
 
     def __init__(self, path: str, parent: "Node | None") -> None:
         self.path = path
@@ -34,12 +34,12 @@ class Node:
 
     @property
     def progress(self) -> str:
-        """How far it is: of a loop, which item; otherwise what is known."""
+        """The progress: the item of a loop, otherwise the note."""
         return self.note if self.total is None else f"{self.done} of {self.total}"
 
 
-class Running:
-    """Follows the events; holds only what has begun and not ended, and counts the rest."""
+class RunningSteps:
+    """Follows the events; keeps only steps that run, and counts the others."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -63,18 +63,18 @@ class Running:
         elif isinstance(payload, says.RunStart):
             self.runbook, self.began = clip(payload.runbook, LONGEST_NAME), self._clock()
         elif isinstance(payload, says.RunResumed):
-            # Its beginning was said in another process.
+            # Another process emitted `run_start`.
             self.runbook, self.began = self.runbook or clip(event.run_id, LONGEST_NAME), self._clock()
 
     def printed(self, path: str, stream: str, text: str) -> None:
-        """Keep the last lines of a step that runs."""
+        """Keep the last lines of a running step."""
         node = self._nodes.get(path)
         if node is not None:
             node.tail = node.tail or Tail(TAIL)
             node.tail.feed(stream, text)
 
     def walk(self) -> Iterator[Node]:
-        """Give what runs, the outer before the inner, in the order it began."""
+        """Iterate over running steps, outer before inner, in the order they started."""
         waiting = [iter(self._root.children.values())]
         while waiting:
             node = next(waiting[-1], None)
@@ -168,7 +168,7 @@ class Running:
 
 
 def _below(node: Node) -> Iterator[Node]:
-    """Whatever is left inside a step that ended: a lane that was cancelled says nothing more."""
+    """The nodes below a step that ended: a cancelled lane emits no further events."""
     waiting = list(node.children.values())
     while waiting:
         each = waiting.pop()
@@ -176,15 +176,15 @@ def _below(node: Node) -> Iterator[Node]:
         waiting += each.children.values()
 
 
-_FOLLOW: Final[dict[type[Payload], Callable[[Running, str, Any], None]]] = {
-    says.StepStart: Running._step_start,
-    says.StepComplete: Running._step_complete,
-    says.StepRetry: Running._step_retry,
-    says.ApprovalSubmitted: Running._approval_submitted,
-    says.ApprovalResolved: Running._approval_closed,
-    says.ApprovalOutdated: Running._approval_closed,
-    says.ParallelFork: Running._parallel_fork,
-    says.ForEachStart: Running._for_each_start,
-    says.RepeatStart: Running._repeat_start,
-    says.RepeatIteration: Running._repeat_iteration,
+_FOLLOW: Final[dict[type[Payload], Callable[[RunningSteps, str, Any], None]]] = {
+    says.StepStart: RunningSteps._step_start,
+    says.StepComplete: RunningSteps._step_complete,
+    says.StepRetry: RunningSteps._step_retry,
+    says.ApprovalSubmitted: RunningSteps._approval_submitted,
+    says.ApprovalResolved: RunningSteps._approval_closed,
+    says.ApprovalOutdated: RunningSteps._approval_closed,
+    says.ParallelFork: RunningSteps._parallel_fork,
+    says.ForEachStart: RunningSteps._for_each_start,
+    says.RepeatStart: RunningSteps._repeat_start,
+    says.RepeatIteration: RunningSteps._repeat_iteration,
 }

@@ -1,7 +1,7 @@
-"""A run on a terminal: what is running stands at the bottom and moves, what is done scrolls up and stays.
+"""The live view of a run: running steps are redrawn at the bottom, finished ones scroll up and stay.
 
 The lines that stay are those of the plain view. They are written as they happen, not when a whole block is
-done, so nothing but what runs is held in memory, and a run that is killed leaves its record behind.
+done, so only running steps are kept in memory, and the lines of a killed run stay on the screen.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,43 +16,43 @@ from rich.live import Live
 from rich.text import Text
 
 from gert.ecosystem.surfaces.cli.live.backlog import Backlog
-from gert.ecosystem.surfaces.cli.live.running_steps import TAIL, Node, Running
-from gert.ecosystem.surfaces.cli.render.event_lines import INDENT, Line, Record, Span
+from gert.ecosystem.surfaces.cli.live.running_steps import TAIL, Node, RunningSteps
+from gert.ecosystem.surfaces.cli.render.event_lines import INDENT, Line, LineRenderer, StyledText
 from gert.ecosystem.surfaces.cli.render.text import ASKED, BAD, DOUBTFUL, LIVELY, QUIET, QUOTED, clip, elapsed
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 
 PERIOD: Final = 0.1
-"""Seconds between two drawings: more often than this, nobody sees a difference."""
+"""Seconds between two drawings; more often makes no visible difference."""
 
 FULL: Final = 1000
-"""With more lines waiting, whoever brings them waits for the terminal."""
+"""With this many lines waiting, the run waits for the terminal."""
 
 PATIENCE: Final = 2.0
-"""Seconds to wait for a terminal that does not take what is written to it."""
+"""Seconds to wait for a blocked terminal."""
 
 LONGEST_SHOWN: Final = 48
-"""What stands behind the name must not be pushed off the screen."""
+"""Longer names would push the rest of the row off the screen."""
 
 SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class Screen(Console):
-    """A console that leaves a run alone when its terminal has gone; rich would end the process."""
+    """A console that does not end the run when its terminal is gone; rich would exit the process."""
 
     def __init__(self, stream: IO[str]) -> None:
-        # rich itself looks at NO_COLOR, and at the size of the terminal each time it draws.
+        # rich itself reads NO_COLOR, and the size of the terminal each time it draws.
         super().__init__(file=stream, markup=False, emoji=False, highlight=False)
 
     def on_broken_pipe(self) -> None:
-        """Let the view find out."""
+        """Raise, so that the view stops drawing."""
         raise BrokenPipeError
 
 
 class LiveView:
-    """Draws a run on a terminal, from a thread of its own; telling it something only takes note of it.
+    """Draws a run on a terminal from its own thread; its other methods only queue events and output.
 
-    verbose: whether everything tools print stays, not only the last lines while they run
+    verbose: keep all output of tools, not only the last lines while they run
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class LiveView:
         self._console = console
         self._clock = clock
         self._period = period
-        # `_lock` guards what both threads know, `_drawing` the terminal; who holds the first never takes the second.
+        # `_lock` guards shared state, `_drawing` the terminal; a holder of the first never takes the second.
         self._lock = Lock()
         self._drawing = Lock()
-        self._record = Record(starts=False, verbose=verbose)
-        self._running = Running(clock)
+        self._record = LineRenderer(starts=False, verbose=verbose)
+        self._running = RunningSteps(clock)
         self._backlog = Backlog()
         self._questions = 0
         self._live: Live | None = None
@@ -73,31 +73,31 @@ class LiveView:
         self._over = Event()
 
     def said(self, event: Envelope, payload: Payload) -> None:
-        """Take note of an event."""
+        """Queue an event."""
         with self._lock:
             self._running.said(event, payload)
         self._keep(self._record.said(event, payload))
 
     def printed(self, path: str, stream: str, text: str) -> None:
-        """Take note of what a tool printed."""
+        """Queue the output of a tool."""
         with self._lock:
             self._running.printed(path, stream, text)
         self._keep(self._record.printed(path, stream, text))
 
     def pause(self) -> None:
-        """Show everything that happened, then leave the terminal alone."""
+        """Show all queued lines, then stop drawing while a prompt is open."""
         with self._drawing:
             self._questions += 1
             if self._questions == 1:
                 self._leave()
 
     def unpause(self) -> None:
-        """Go on drawing, once the last question is answered."""
+        """Draw again once the last prompt is answered."""
         with self._drawing:
             self._questions = max(self._questions - 1, 0)
 
     def close(self) -> None:
-        """Show what is left and give the terminal back, whatever happens on the way."""
+        """Show the remaining lines and release the terminal, even after an error."""
         self._over.set()
         try:
             if self._ticker is not None:
@@ -108,7 +108,7 @@ class LiveView:
                 self._questions = 0
                 self._leave()
 
-    # --- taking note
+    # --- queueing
 
     def _keep(self, lines: Iterable[Line]) -> None:
         for line in lines:
@@ -133,12 +133,12 @@ class LiveView:
             try:
                 if self._live is None:
                     self._live = self._start()
-                # Inside, the console collects; the terminal gets lines and tree in one piece, without a flicker.
+                # Inside, the console buffers; the terminal gets lines and tree at once, without flicker.
                 with self._console:
                     self._write_backlog()
                     self._live.refresh()
             except (OSError, ValueError):
-                # The terminal has gone. The run has not.
+                # The terminal is gone; the run continues.
                 self._over.set()
 
     def _start(self) -> Live:
@@ -155,7 +155,7 @@ class LiveView:
         return live
 
     def _leave(self) -> None:
-        """Take the tree off the terminal and write down what has not been written; `_drawing` is held."""
+        """Remove the tree from the terminal and write the queued lines; the caller holds `_drawing`."""
         live, self._live = self._live, None
         try:
             try:
@@ -171,18 +171,18 @@ class LiveView:
         with self._lock:
             lines = self._backlog.take()
         if lines:
-            # Lines longer than the terminal is wide are left to the terminal, so that they are copied whole.
+            # The terminal wraps long lines itself, so that they can be copied whole.
             self._console.print(Text("\n").join(map(_text, lines)), soft_wrap=True)
 
     def rows(self) -> list[Text]:
-        """What stands at the bottom now: never more rows than the terminal has, none wider than it is."""
+        """The rows at the bottom: never more rows than the terminal has, none wider than it is."""
         with self._lock:
             return list(self._rows())
 
     def _rows(self) -> Iterator[Text]:
         room = max(self._console.height - 2, 3)
         many = len(self._running)
-        # Output is the first to go when there is little room.
+        # With little room, output is dropped first.
         tail = min(max((room - 1 - many) // max(many, 1), 0), TAIL)
         shown = room - 2 if many > room - 1 else many
         nodes = self._running.walk()
@@ -190,38 +190,43 @@ class LiveView:
             yield self._row(self._node_line(node))
             if node.tail is not None:
                 for line in node.tail.last(tail):
-                    yield self._row((Span(f"{INDENT * (node.depth + 1)}{QUOTED}{line}", QUIET),))
+                    yield self._row((StyledText(f"{INDENT * (node.depth + 1)}{QUOTED}{line}", QUIET),))
         if shown < many:
             more = sum(node.began is not None for node in nodes)
-            yield self._row((Span(f"{INDENT}… and {more} more running", QUIET),))
+            yield self._row((StyledText(f"{INDENT}… and {more} more running", QUIET),))
         yield self._row(self._summary())
 
     def _node_line(self, node: Node) -> Line:
-        indent = Span(INDENT * node.depth)
+        indent = StyledText(INDENT * node.depth)
         if node.began is None:
-            return indent, Span(node.name, QUIET)
-        icon = Span(ASKED, DOUBTFUL) if node.waits else Span(self._spin(), LIVELY)
-        does = Span(f"  {node.does}" if node.does else "", QUIET)
-        progress = Span(f"  {node.progress}" if node.progress else "", DOUBTFUL)
-        # The time stands before what may be long and cut off.
+            return indent, StyledText(node.name, QUIET)
+        icon = StyledText(ASKED, DOUBTFUL) if node.waits else StyledText(self._spin(), LIVELY)
+        does = StyledText(f"  {node.does}" if node.does else "", QUIET)
+        progress = StyledText(f"  {node.progress}" if node.progress else "", DOUBTFUL)
+        # The time comes before text that may be long and cut off.
         name = clip(node.name, LONGEST_SHOWN)
-        return indent, icon, Span(f" {name}  "), Span(self._since(node.began)), progress, does
+        return indent, icon, StyledText(f" {name}  "), StyledText(self._since(node.began)), progress, does
 
     def _summary(self) -> Line:
         running = self._running
         if running.began is None:
-            return (Span(""),)
-        time = Span(f"  {self._since(running.began)}")
-        ended = Span(f"  {running.ended} done", QUIET)
-        failed = Span(f", {running.failed} failed" if running.failed else "", BAD)
-        return Span(self._spin(), LIVELY), Span(f" {clip(running.runbook, LONGEST_SHOWN)}"), time, ended, failed
+            return (StyledText(""),)
+        time = StyledText(f"  {self._since(running.began)}")
+        ended = StyledText(f"  {running.ended} done", QUIET)
+        failed = StyledText(f", {running.failed} failed" if running.failed else "", BAD)
+        return (
+            StyledText(self._spin(), LIVELY),
+            StyledText(f" {clip(running.runbook, LONGEST_SHOWN)}"),
+            time,
+            ended,
+            failed,
+        )
 
     def _row(self, line: Line) -> Text:
         """A line that takes exactly one row."""
         text = _text(line)
         text.no_wrap = True
-        # At the end there is room for the `^C` of somebody who wants to stop: if it went to another row, the
-        # tree would be taken off the wrong rows.
+        # Room for the `^C` that the terminal echoes: if it went to another row, the wrong rows would be erased.
         text.truncate(max(self._console.width - len("^C^C"), 1), overflow="ellipsis")
         return text
 
@@ -233,7 +238,7 @@ class LiveView:
 
 
 def _text(line: Line) -> Text:
-    """Write a line for rich; a `Text` is never read as markup."""
+    """Convert a line for rich; a `Text` is never parsed as markup."""
     text = Text()
     for span in line:
         text.append(span.text, span.colour)

@@ -1,4 +1,4 @@
-"""Which view a run gets: live on a terminal that can, plain lines elsewhere, none when nobody wants one."""
+"""Choosing the view of a run: live on a capable terminal, plain lines elsewhere, none with --quiet."""
 
 import os
 from collections.abc import Callable
@@ -11,7 +11,7 @@ _DUMB = ("", "dumb", "unknown")
 
 
 def make_view(*, stream: TextIO, verbose: bool, quiet: bool) -> Observer | None:
-    """Pick the view for a stream, which usually is standard error."""
+    """Choose the view for a stream, usually standard error."""
     if quiet:
         return None
     if not _is_terminal(stream):
@@ -22,7 +22,7 @@ def make_view(*, stream: TextIO, verbose: bool, quiet: bool) -> Observer | None:
 
 
 def writer(stream: TextIO) -> Callable[[str], None]:
-    """Write lines to a stream until its reader has gone: a run does not end because nobody watches it."""
+    """Write lines to a stream until its reader is gone; a run does not fail because its output is not read."""
     gone = False
 
     def write(line: str) -> None:
@@ -56,9 +56,9 @@ def _is_terminal(stream: TextIO) -> bool:
     try:
         return stream.isatty()
     except ValueError:
-        return False  # it is closed
+        return False  # the stream is closed
 
 
 def _is_dumb() -> bool:
-    # Windows has no TERM, and its terminals are not dumb.
+    # Windows sets no TERM, and its terminals are capable.
     return os.environ.get("TERM", "dumb" if os.name == "posix" else "windows").lower() in _DUMB

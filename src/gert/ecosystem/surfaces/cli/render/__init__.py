@@ -1,1 +1,1 @@
-"""Text, JSON and tables that commands print."""
+"""Rendering: the text, JSON and tables that commands print."""

@@ -1,4 +1,4 @@
-"""What `artana run` prints: tab-separated lines, or one line of JSON with sorted keys."""
+"""The output of `artana run`: tab-separated lines, or one line of JSON with sorted keys."""
 
 import json
 import os
@@ -24,8 +24,8 @@ from gert.ecosystem.surfaces.cli.render.run_arguments import moment_since
 from gert.errors import RunError, UsageError
 from gert.kernel.foundation.text import printable
 
-LOOK: Final = 30.0
-"""Seconds after which a run that is followed is looked at, also where nobody wakes us."""
+POLL_INTERVAL: Final = 30.0
+"""Seconds between two reads of a followed run if no notification arrives."""
 
 _STATUS: Final = (
     "blocked_on", "failure_reason", "last_event_seq", "last_event_type", "run_id", "status", "tenant_id", "updated_at",
@@ -34,7 +34,7 @@ _Where = tuple[str, str | None]
 
 
 def moment_of(since: str | None) -> datetime | None:
-    """The time somebody gave, if they did."""
+    """Parse --since, if given."""
     return moment_since(since, now()) if since is not None else None
 
 
@@ -66,7 +66,7 @@ def tail(where: _Where, run_id: str, since_seq: int, *, follow: bool, as_json: b
 
 
 def verify_ledger(where: _Where, run_id: str, *, as_json: bool) -> int:
-    """`valid` or `invalid`; why, on standard error."""
+    """`valid` or `invalid`; the reasons go to standard error."""
     with _opened(where) as runs:
         found = check_run_of(runs, _found(runs, run_id), Demands(verification_keys(os.environ, None)))
     if as_json:
@@ -114,7 +114,7 @@ def artifacts(where: _Where, run_id: str, *, as_json: bool) -> None:
 
 
 def _follow(reading: Following, *, as_json: bool) -> None:
-    """Show events as they come; in JSON, one on each line."""
+    """Print events as they arrive; with --json, one per line."""
     with stopping() as stop:
         while not stop.is_set():
             for line in reading.lines():
@@ -123,7 +123,7 @@ def _follow(reading: Following, *, as_json: bool) -> None:
                     _say_json(event)
                 else:
                     _say_event(event)
-            reading.wait(LOOK, stop)
+            reading.wait(POLL_INTERVAL, stop)
 
 
 def _opened(where: _Where) -> Runs:
@@ -141,7 +141,7 @@ def _entry(runs: Runs, run_id: str) -> Entry:
 
 
 def _found(runs: Runs, run_id: str) -> str:
-    """A run by its whole id: scripts rely on it."""
+    """Find a run by its full id: scripts rely on it."""
     if _archive(runs).head(run_id) is None:
         raise RunError(f"there is no run `{run_id}` in `{runs.place.name}`")
     return run_id
@@ -157,7 +157,7 @@ def _say_event(event: dict[str, Any]) -> None:
 
 
 def _say_events(events: Iterable[dict[str, Any]], run_id: str) -> None:
-    """All events as one document, written as they are read: a run may be longer than memory."""
+    """Print all events as one document while reading them: a run may be larger than memory."""
     before = '{"events":['
     for event in events:
         click.echo(before + _json(event), nl=False)
@@ -166,7 +166,7 @@ def _say_events(events: Iterable[dict[str, Any]], run_id: str) -> None:
 
 
 def _say_row(cells: Iterable[object]) -> None:
-    # Each cell by itself: a tab in a value would be taken for the end of it.
+    # Each cell is escaped separately: a tab in a value would end the cell.
     click.echo("\t".join(printable(str(cell)) for cell in cells))
 
 
@@ -175,5 +175,5 @@ def _say_json(value: Any) -> None:
 
 
 def _json(value: Any) -> str:
-    """One line, sorted, and as ASCII: a terminal must not act on what a model said."""
+    """One line of sorted ASCII JSON: a terminal must not act on the output of a model."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))

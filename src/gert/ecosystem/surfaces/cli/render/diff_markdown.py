@@ -1,7 +1,7 @@
-"""What changed, for a pull request: a line, a table, and what is otherwise in detail, folded away.
+"""Changes as Markdown for a pull request: a line, a table, and the folded details.
 
-Everything that comes from a runbook or a run stands as code, its every sign written as a number: so nothing in it
-can end a cell, open a tag, name a person or link anywhere.
+Everything from a runbook or a run is rendered as code, with every special character as a numeric reference: so no data
+can end a cell, open a tag, mention a person or add a link.
 """
 
 import re
@@ -21,7 +21,7 @@ def markdown(found: Comparison) -> str:
 
 
 def code(text: str) -> str:
-    """Data that nobody takes for anything else."""
+    """Render data as code."""
     return f"<code>{_SIGN.sub(lambda sign: f'&#{ord(sign[0])};', clip(text))}</code>"
 
 

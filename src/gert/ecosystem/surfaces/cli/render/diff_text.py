@@ -1,4 +1,4 @@
-"""What changed, in text: each scenario before and after, and beneath what is otherwise."""
+"""Changes as text: each scenario before and after, and the differences below."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -17,7 +17,7 @@ GAP: Final = 5
 FAILURE: Final = "Failure changed"
 
 
-def say_comparison(found: Comparison) -> None:
+def print_comparison(found: Comparison) -> None:
     """Print everything, and how many changed."""
     say()
     since = f" (against {clip(found.against, 80)})" if found.against is not None else ""
@@ -25,7 +25,7 @@ def say_comparison(found: Comparison) -> None:
     say()
     if not found.compared:
         say("  No golden scenarios to compare.")
-        hint = "`gert exec --record DIR` records one, `gert scenario promote` makes it golden, `--all` takes every one"
+        hint = "record one with `gert exec --record DIR` and promote it, or pass `--all` to include archived ones"
         say(f"    {click.style('hint:', fg=LIVELY)} {hint}")
         return
     width = max((len(_after(each)) for each in found.compared), default=0)
@@ -35,7 +35,7 @@ def say_comparison(found: Comparison) -> None:
 
 
 def verdict(each: Compared) -> str:
-    """What happened to a scenario, in two words."""
+    """The result of a comparison in two words."""
     changes = each.changes
     if each.problem is not None or changes is None:
         return "cannot be compared!"
@@ -53,13 +53,13 @@ def verdict(each: Compared) -> str:
 
 
 def sections(each: Compared) -> Iterator[tuple[str, list[str]]]:
-    """What is otherwise, by title."""
+    """The differences, by title."""
     changes = each.changes
     if each.problem is not None:
-        yield "It cannot be compared", [clip(each.problem)]
+        yield "Cannot be compared", [clip(each.problem)]
     if changes is not None:
         for title, lines in _changed(changes):
-            # Without an answer a run cannot go on; that is told once.
+            # A missing answer fails the run; it is reported once, below.
             if lines and not (each.missing and title == FAILURE):
                 yield title, lines
     if each.missing:
@@ -67,9 +67,9 @@ def sections(each: Compared) -> Iterator[tuple[str, list[str]]]:
 
 
 def notes(each: Compared) -> Iterator[str]:
-    """What is worth knowing and no change."""
+    """Notes that are not changes."""
     if each.baseline == "test":
-        yield f"held against `{TEST_FILE}`"
+        yield f"compared with `{TEST_FILE}`"
     yield from _few([clip(note) for note in each.notes])
 
 

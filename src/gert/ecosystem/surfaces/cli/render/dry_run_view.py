@@ -1,4 +1,4 @@
-"""What a dry run or a probe shows of each step: what it would be given, what it touches, and what it needs."""
+"""The view of a dry run or a probe: the inputs, contract and needs of each step."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Set
@@ -7,7 +7,7 @@ from typing import Any
 from gert.ecosystem.host.config.platform import platform
 from gert.ecosystem.host.run.worlds import left_out
 from gert.ecosystem.surfaces.cli.render.event_lines import INDENT
-from gert.ecosystem.surfaces.cli.render.event_position import Places
+from gert.ecosystem.surfaces.cli.render.event_position import Positions
 from gert.ecosystem.surfaces.cli.render.text import clip
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
@@ -17,29 +17,29 @@ from gert.kernel.runbook.program import Program
 from gert.kernel.template import render_text
 
 
-class Rehearsal:
+class DryRunView:
     """Adds lines to those of the plain view.
 
-    allowed: the effects a tool may have to be called by a probe
+    allowed: the effects that a probe may run
     """
 
     def __init__(self, write: Callable[[str], None], allowed: Set[str] = frozenset()) -> None:
         self._write = write
         self._allowed = allowed
-        self._places = Places()
+        self._places = Positions()
         self._begun: dict[str | None, StepStart] = {}
         self._program: Program | None = None
         self._rules: dict[str, str] = {}
 
     def begin(self, program: Program, secrets: list[str]) -> None:
-        """Show what the run needs."""
+        """Show the secrets that the run needs."""
         self._program = program
         if secrets:
             states = ", ".join(f"{name} ({'set' if os.environ.get(name) else 'missing'})" for name in secrets)
             self._write(f"secrets: {clip(states)}")
 
     def said(self, event: Envelope, payload: Payload) -> None:
-        """Show what a step would do."""
+        """Show the contract and inputs of a step, or why it is skipped."""
         depth = self._places.of(event, payload).depth
         if isinstance(payload, GovernanceDecision):
             self._rules = {payload.step_id: f"{payload.decision}{f' by {payload.rule}' if payload.rule else ''}"}
@@ -50,37 +50,39 @@ class Rehearsal:
         elif isinstance(payload, StepComplete):
             begun = self._begun.pop(event.path, None)
             if begun is not None and payload.reason == "after_skipped_write":
-                self._add(["a step before it that may write was left out: what it would read is not known"], depth + 1)
+                self._add(
+                    ["an earlier step that may write was skipped, so what this step would read is unknown"], depth + 1
+                )
             elif begun is not None and payload.reason == "probe":
                 self._add([self._why_not(begun)], depth + 1)
 
     def printed(self, path: str, stream: str, text: str) -> None:
-        """Nothing to add."""
+        """Do nothing."""
 
     def pause(self) -> None:
-        """Nothing to hold back."""
+        """Do nothing."""
 
     def unpause(self) -> None:
-        """Nothing was held back."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing is left."""
+        """Do nothing."""
 
     def _add(self, lines: Iterable[str], depth: int) -> None:
         for line in lines:
             self._write(f"{INDENT * depth}{clip(line)}")
 
     def _why_not(self, step: StepStart) -> str:
-        """Why a probe leaves a step out."""
+        """Why a probe skips a step."""
         if step.step_type != "tool":
-            return "a probe calls nothing but tools, and asks nobody"
+            return "a probe calls only tools and prompts no one"
         effects, writes = (step.contract_summary.get(name) for name in ("effects", "writes"))
         contract = Contract(
             effects=None if effects is None else frozenset(effects),
             writes=frozenset(writes or ()),
             omits_writes=self._omits_writes(step.step_id),
         )
-        return left_out(contract, self._allowed) or "something it would be given is not known"
+        return left_out(contract, self._allowed) or "one of its inputs is unknown"
 
     def _omits_writes(self, step_id: str) -> bool:
         """Whether the contract of a step omits `writes`, which its summary cannot show."""

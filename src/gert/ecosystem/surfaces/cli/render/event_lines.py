@@ -1,13 +1,13 @@
-"""The record of a run as it happens: for each event worth knowing, the lines to show."""
+"""The lines to show for each event of a running run."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from gert.ecosystem.surfaces.cli.live.output_lines import LineFeed
-from gert.ecosystem.surfaces.cli.render.event_position import Places
-from gert.ecosystem.surfaces.cli.render.text import BAD, QUIET, QUOTED, Subject, Words
-from gert.ecosystem.surfaces.cli.render.wording import words_of
-from gert.ecosystem.surfaces.cli.render.wording.steps import does_text
+from gert.ecosystem.surfaces.cli.render.event_position import Positions
+from gert.ecosystem.surfaces.cli.render.events import describe
+from gert.ecosystem.surfaces.cli.render.events.steps import does_text
+from gert.ecosystem.surfaces.cli.render.text import BAD, QUIET, QUOTED, Description, Subject
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
@@ -16,35 +16,35 @@ INDENT: Final = "  "
 
 BLOCKS: Final = ("branch", "parallel", "repeat", "group")
 AT_ONCE: Final = ("assert", "end")
-"""Kinds of steps that take no time: how they ended says that they began."""
+"""Step types that take no time: their end implies their start."""
 
 
-class Span(NamedTuple):
+class StyledText(NamedTuple):
     """A piece of a line, and its colour."""
 
     text: str
     colour: str | None = None
 
 
-Line = tuple[Span, ...]
+Line = tuple[StyledText, ...]
 
 
-class Record:
-    """Turns what a run says into lines; holds only what is running.
+class LineRenderer:
+    """Renders events and output as lines; keeps only running steps.
 
-    starts: whether a line says that a step begins, or whoever asks shows that in another way
-    verbose: whether everything tools print is in it
+    starts: emit a line when a step starts; the live view shows that differently
+    verbose: include all output of tools
     """
 
     def __init__(self, *, starts: bool = True, verbose: bool = False) -> None:
         self._starts = starts
         self._verbose = verbose
-        self._places = Places()
+        self._places = Positions()
         self._running: dict[str, says.StepStart] = {}
         self._feeds: dict[str, dict[str, LineFeed]] = {}
 
     def said(self, event: Envelope, payload: Payload) -> Iterator[Line]:
-        """Give the lines of an event, if it is worth any."""
+        """Yield the lines of an event, if it is shown."""
         path = event.path or ""
         begun = self._running.get(path)
         if isinstance(payload, says.StepStart):
@@ -52,22 +52,22 @@ class Record:
         elif isinstance(payload, says.StepComplete):
             self._running.pop(path, None)
             yield from self._rest(path)
-        # Before anything is left out: places are found from all events.
+        # Before anything is filtered: positions depend on all events.
         place = self._places.of(event, payload)
-        if self._is_worth(payload, begun):
+        if self._is_shown(payload, begun):
             does = does_text(begun) if begun is not None and begun.step_type not in AT_ONCE else ""
-            words = words_of(payload, Subject(place.name, does))
+            words = describe(payload, Subject(place.name, does))
             if words.news:
-                yield from word_lines(words, place.depth)
+                yield from description_lines(words, place.depth)
 
     def printed(self, path: str, stream: str, text: str) -> Iterator[Line]:
-        """Give the lines that what a tool printed completes."""
+        """Yield the lines that this output completes."""
         if self._verbose:
             feed = self._feeds.setdefault(path, {}).setdefault(stream, LineFeed())
             yield from self._quote(path, feed.feed(text))
 
     def rest(self) -> Iterator[Line]:
-        """Give the lines that tools began and never completed."""
+        """Yield lines that tools never completed."""
         for path in list(self._feeds):
             yield from self._rest(path)
 
@@ -78,12 +78,12 @@ class Record:
     def _quote(self, path: str, lines: list[str]) -> Iterator[Line]:
         if lines:
             place = self._places.of_path(path)
-            # Among lanes, a line must say whose it is.
+            # Among lanes, each line names its step.
             whose = f"{place.name} {QUOTED}" if self._places.is_in_lanes(path) else QUOTED
             for line in lines:
-                yield Span(INDENT * (place.depth + 1)), Span(whose, QUIET), Span(line)
+                yield StyledText(INDENT * (place.depth + 1)), StyledText(whose, QUIET), StyledText(line)
 
-    def _is_worth(self, payload: Payload, begun: says.StepStart | None) -> bool:
+    def _is_shown(self, payload: Payload, begun: says.StepStart | None) -> bool:
         if isinstance(payload, says.StepStart):
             return payload.step_type not in AT_ONCE and (self._starts or payload.step_type in BLOCKS)
         if isinstance(payload, says.StepComplete) and begun is not None and begun.step_type == "end":
@@ -91,10 +91,10 @@ class Record:
         return True
 
 
-def word_lines(words: Words, depth: int) -> Iterator[Line]:
-    """Lay words out: the icon, the text, and the notes beneath the text."""
-    yield Span(INDENT * depth), Span(words.icon, words.colour), Span(f" {words.text}")
-    # What went wrong is read first, so it has the colour; a note to something good has none.
+def description_lines(words: Description, depth: int) -> Iterator[Line]:
+    """Lay out a description: the icon, the text, and the notes below."""
+    yield StyledText(INDENT * depth), StyledText(words.icon, words.colour), StyledText(f" {words.text}")
+    # Notes of a failure are coloured, because they are read first.
     colour = BAD if words.colour == BAD else QUIET
     for note in words.notes:
-        yield Span(INDENT * (depth + 1)), Span(note, colour)
+        yield StyledText(INDENT * (depth + 1)), StyledText(note, colour)

@@ -1,7 +1,7 @@
-"""Where a line about an event stands: how far in, and under which name.
+"""The position of an event's line: its indentation and its name.
 
-Steps are indented as they are nested. Lanes are different: their lines come in any order, so indentation
-cannot tell whose a line is. Below an open block of lanes every name begins with its lane.
+Steps are indented as they are nested. Lanes are different: their lines arrive in any order, so indentation
+does not show which lane a line belongs to. Inside lanes every name begins with its lane.
 """
 
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 
 DEEPEST: Final = 16
-"""Nobody can follow further indentation."""
+"""Deeper indentation is not readable."""
 
 MOST_OPEN: Final = 1000
-"""A trace that somebody else wrote may open blocks without end."""
+"""A limit, because a foreign trace may open any number of blocks."""
 
-# What belongs to a step, and is said before it executes or while it does, stands below the line with its name.
+# Events of a step that come before its end are shown below the line with its name.
 _BENEATH: Final = (
     says.InputResolved, says.ApprovalSubmitted, says.ApprovalResponse, says.ApprovalEscalated, says.ApprovalResolved,
     says.ApprovalRefused, says.PreviewCaptured, says.PreviewSkipped, says.ApprovalOutdated,
@@ -29,21 +29,21 @@ _BENEATH: Final = (
 )  # fmt: skip
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """A depth and a name that is safe to print."""
 
     depth: int
     name: str
 
 
-class Places:
-    """Finds the place of each event, told them in order."""
+class Positions:
+    """Finds the position of each event; it must receive them in order."""
 
     def __init__(self) -> None:
         self._lanes: dict[str, None] = {}
 
-    def of(self, event: Envelope, payload: Payload) -> Place:
-        """Find the place of an event."""
+    def of(self, event: Envelope, payload: Payload) -> Position:
+        """Find the position of an event."""
         path = event.path
         if isinstance(payload, says.ParallelFork) or (isinstance(payload, says.ForEachStart) and payload.parallel):
             self._open(path)
@@ -51,22 +51,22 @@ class Places:
             self._lanes.pop(path, None)
         step_id = getattr(payload, "step_id", None)
         if path is None:
-            place = Place(0, clip(event.run_id if step_id is None else step_id, LONGEST_NAME))
+            place = Position(0, clip(event.run_id if step_id is None else step_id, LONGEST_NAME))
         else:
             place = self.of_path(_own_path(path, step_id))
         return place._replace(depth=place.depth + 1) if isinstance(payload, _BENEATH) else place
 
-    def of_path(self, path: str) -> Place:
-        """Find the place of a step, or of what it prints."""
+    def of_path(self, path: str) -> Position:
+        """Find the position of a step or its output."""
         fork = self._fork_around(path) if self._lanes else None
         if fork is None:
-            return Place(min(depth_of(path), DEEPEST), shown(last_segment(path)))
+            return Position(min(depth_of(path), DEEPEST), shown(last_segment(path)))
         inside = path[len(fork) :]
         name = inside[1:] if inside.startswith("/") else last_segment(fork) + inside
-        return Place(min(depth_of(fork) + 1, DEEPEST), shown(name))
+        return Position(min(depth_of(fork) + 1, DEEPEST), shown(name))
 
     def is_in_lanes(self, path: str) -> bool:
-        """Tell whether other lanes may say something at the same time."""
+        """Whether other lanes may emit lines at the same time."""
         return bool(self._lanes) and self._fork_around(path) is not None
 
     def _open(self, path: str | None) -> None:
@@ -78,7 +78,7 @@ class Places:
 
 
 def ancestors(path: str) -> Iterator[str]:
-    """Give what is around a path, from the inside out: `a[2]`, then `a`, are around `a[2]/b`."""
+    """Iterate over the ancestors of a path from the inside out: `a[2]`, then `a`, for `a[2]/b`."""
     for _ in range(2 * DEEPEST):
         if path.endswith("]"):
             path = path[: path.rfind("[")]
@@ -90,7 +90,7 @@ def ancestors(path: str) -> Iterator[str]:
 
 
 def depth_of(path: str) -> int:
-    """How many things are around a path; an iteration is inside its step."""
+    """Count the ancestors of a path; an iteration is inside its step."""
     return path.count("/") + path.count("[")
 
 
@@ -100,12 +100,12 @@ def last_segment(path: str) -> str:
 
 
 def shown(name: str) -> str:
-    """A part of a path as people read it."""
+    """A path segment in readable form."""
     return clip(unquote(name[: 4 * LONGEST_NAME]), LONGEST_NAME)
 
 
 def _own_path(path: str, step_id: str | None) -> str:
-    """The path of the step an event is about: one about an arm may carry the path of the arm, below its step."""
+    """The path of an event's step: an event of an arm may carry the path of the arm, below its step."""
     if step_id is None or unquote(last_segment(path)) == step_id:
         return path
     return next((outer for outer in ancestors(path) if unquote(last_segment(outer)) == step_id), path)

@@ -1,4 +1,4 @@
-"""Runs as rows for a spreadsheet, none of whose cells a spreadsheet takes for a formula."""
+"""Runs as CSV rows; no cell can be read as a formula."""
 
 import csv
 from collections.abc import Iterable
@@ -13,12 +13,12 @@ COLUMNS: Final = (
     "run_id", "runbook", "started", "mode", "actor", "status", "category", "code", "duration_seconds",
     "waited_seconds", "failure_kind", "failed_step", "violations", "trace",
 )  # fmt: skip
-# The wide forms too: some spreadsheets take them for the narrow ones.
+# The wide forms too: some spreadsheets treat them like the narrow ones.
 _FORMULA: Final = tuple("=+-@\t\r\n＝＋－＠")  # noqa: RUF001
 
 
 def write_rows(runs: Iterable[RunSummary], out: TextIO) -> int:
-    """Write one row per run as they come; give their number."""
+    """Write one row per run as they arrive; return their number."""
     writer, count = csv.writer(out, lineterminator="\n"), 0
     writer.writerow(COLUMNS)
     for run in runs:
@@ -28,7 +28,7 @@ def write_rows(runs: Iterable[RunSummary], out: TextIO) -> int:
 
 
 def cell(value: str | float | None) -> str:
-    """A value as text that neither a spreadsheet nor a terminal acts on."""
+    """A value as text that neither a spreadsheet nor a terminal interprets."""
     if not isinstance(value, str):
         return "" if value is None else str(value)
     return ("'" if value.lstrip(" ").startswith(_FORMULA) else "") + printable(value)

@@ -1,4 +1,4 @@
-"""What runs came to, in text: a bar for every ending, and what there is to say beneath."""
+"""Run outcomes as text: a bar for each ending, and details below."""
 
 import re
 import sys
@@ -23,8 +23,8 @@ UNITS: Final = {"d": "day", "h": "hour", "m": "minute", "s": "second"}
 _NAME: Final = 60
 
 
-def say_runbooks(runbooks: Sequence[RunbookOutcomes], since: str | None) -> None:
-    """Print each runbook; `since` is the duration people asked for, if it was one."""
+def print_runbooks(runbooks: Sequence[RunbookOutcomes], since: str | None) -> None:
+    """Print each runbook; `since` is the value of --since if it is a duration."""
     full, empty = bar_characters()
     for each in runbooks[:MOST_RUNBOOKS]:
         say()
@@ -43,13 +43,13 @@ def say_runbooks(runbooks: Sequence[RunbookOutcomes], since: str | None) -> None
 
 
 def bar(share: float, full: str, empty: str) -> str:
-    """A share between 0 and 1; whatever happened at all is seen."""
+    """Draw a share between 0 and 1; a share above 0 is always visible."""
     filled = max(round(share * BAR), 1 if share else 0)
     return full * filled + empty * (BAR - filled)
 
 
 def percent_text(percent: float) -> str:
-    """A share in whole percent; nothing that happened is `0%`, and nothing is all but all."""
+    """A share in whole percent; `0%` and `100%` are exact."""
     if 0 < percent < 0.5:
         return "<1%"
     if 99.5 <= percent < 100:
@@ -70,7 +70,7 @@ def period(each: RunbookOutcomes, since: str | None) -> str:
 
 
 def bar_characters() -> tuple[str, str]:
-    """Blocks, where the stream can write them."""
+    """Block characters if the stream can encode them."""
     try:
         "█░".encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except (UnicodeEncodeError, LookupError):

@@ -1,4 +1,4 @@
-"""What every command uses to print: text that cannot steer a terminal, JSON, and complaints on stderr."""
+"""Printing for every command: text that cannot control a terminal, JSON, tables, and errors on stderr."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from gert.kernel.foundation.text import printable
 
 
 def say(text: str = "") -> None:
-    """Print a line. Data in it has been through `printable`; only our own colours remain."""
+    """Print a line. The caller passes data through `printable`, so only our own colours remain."""
     click.echo(text)
 
 
@@ -23,7 +23,7 @@ def say_pair(title: str, text: str, colour: str | None = None) -> None:
 
 
 def say_json(value: Any) -> None:
-    """Print a result for machines; people may be looking, so nothing in it acts on a terminal either."""
+    """Print a result as JSON; it may be shown on a terminal, so nothing in it can control one."""
     import json
 
     text = json.dumps(value, indent=2, ensure_ascii=not _is_utf8(sys.stdout))
@@ -31,7 +31,7 @@ def say_json(value: Any) -> None:
 
 
 def _escaped(character: str) -> str:
-    """A character of JSON, written with an escape where it would not be seen as it is: bidi controls, C1, half ones."""
+    """Escape a character of JSON that is not visible: bidi controls, C1 controls, surrogates."""
     if character.isprintable():
         return character
     data = character.encode("utf-16-be", "surrogatepass")
@@ -39,16 +39,16 @@ def _escaped(character: str) -> str:
 
 
 def complain(message: str, hint: str | None = None) -> None:
-    """Print an error and what to do about it."""
+    """Print an error and a hint."""
     label = click.style("error:", fg="red", bold=True)
-    with suppress(OSError):  # the terminal was closed: nobody can be told, and the exit code still says it
+    with suppress(OSError):  # the terminal is closed; the exit code still reports the error
         click.echo(f"{label} {printable(message)}", err=True)
         if hint:
             click.echo(f"  {click.style('hint:', fg='cyan')} {printable(hint)}", err=True)
 
 
-def speak_anyway() -> None:
-    """Where the terminal or locale has no `✓`, write an escape instead of failing."""
+def escape_unencodable() -> None:
+    """Write an escape instead of failing if the encoding of the stream has no `✓`."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and not _is_utf8(stream):
             stream.reconfigure(errors="backslashreplace")
@@ -58,13 +58,13 @@ def _is_utf8(stream: Any) -> bool:
     return str(getattr(stream, "encoding", "utf-8")).lower().replace("-", "") == "utf8"
 
 
-def no_more_output() -> None:
-    """Let the interpreter shut down quietly after its reader has gone."""
+def discard_output() -> None:
+    """Let the interpreter exit quietly after the reader of its output is gone."""
     try:
         devnull = os.open(os.devnull, os.O_WRONLY)
         os.dup2(devnull, sys.stdout.fileno())
     except (OSError, ValueError):
-        return  # stdout is not a real file, so nothing is left to flush into
+        return  # stdout is not a real file, so there is nothing to flush
 
 
 def plural(count: int, noun: str) -> str:
@@ -75,13 +75,13 @@ def plural(count: int, noun: str) -> str:
 Cell: TypeAlias = tuple[str, str | None]
 
 _FRAME: Final = 3
-"""What stands around the text of a column."""
+"""Columns that the frame adds to a table column."""
 
 
 def say_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], spare: Sequence[str] = ()) -> None:
-    """Print rows of text with an optional colour each: boxed on a terminal that has rich, plain elsewhere.
+    """Print rows of text with optional colours: a rich table on a terminal, plain text elsewhere.
 
-    spare: headings of columns that a narrow terminal does without, the first of them first
+    spare: headings of columns to drop on a narrow terminal, in this order
     """
     if _is_terminal() and _say_rich_table(headings, rows, spare):
         return
@@ -106,7 +106,7 @@ def _say_rich_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], spa
         from rich.text import Text
     except ImportError:
         return False
-    # Asked here: rich takes every terminal that calls itself dumb to be 80 wide.
+    # rich assumes that every dumb terminal is 80 columns wide.
     size = get_terminal_size()
     console = Console(width=size.columns, height=size.lines)
     cells = [[(printable(text), colour) for text, colour in row] for row in rows]
@@ -114,11 +114,11 @@ def _say_rich_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], spa
     table = Table(header_style="bold", box=box.SIMPLE_HEAD)
     chosen = _fitting(headings, cells, widths, spare, console.width)
     for at in chosen:
-        # What others are told apart by is copied into the next command: it is never cut, and stays on one line.
+        # The first column is an id that people copy into the next command: it is never cut or wrapped.
         whole = at == 0 and widths[0] + 2 * _FRAME < console.width
         table.add_column(headings[at], overflow="fold", no_wrap=whole, min_width=widths[0] if whole else None)
     for row in cells:
-        # Text objects, so that no square bracket in the data is taken for markup.
+        # Text objects, so that no square bracket in the data is parsed as markup.
         table.add_row(*(Text(row[at][0], style=(row[at][1] or "").replace("bright_", "bold ")) for at in chosen))
     console.print(table)
     return True
@@ -127,7 +127,7 @@ def _say_rich_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], spa
 def _fitting(
     headings: Sequence[str], cells: Sequence[Sequence[Cell]], widths: Sequence[int], spare: Sequence[str], room: int
 ) -> list[int]:
-    """The columns to show: without spare ones that say nothing, and of the others no more than there is room for."""
+    """The columns to show: no empty spare columns, and only as many spare columns as fit."""
     chosen = [at for at, name in enumerate(headings) if name not in spare or any(row[at][0] for row in cells)]
     for name in spare:
         if sum(widths[at] + _FRAME for at in chosen) < room:

@@ -1,4 +1,4 @@
-"""Policies and what they decide, in words."""
+"""Policies and their decisions as text."""
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
@@ -36,7 +36,7 @@ _HAS_NONE: Final = {"effects": "surely has no effects", "writes": "surely writes
 
 
 def policy_lines(source: PolicySource) -> Iterator[str]:
-    """A policy in words: its terms, its rules in order, what no rule matches, and what is odd about it."""
+    """A policy as text: its settings, its rules in order, the default, and warnings."""
     policy, model = source.policy, _model(source)
     about = f": {model.meta.description}" if model.meta.description else ""
     yield f"{click.style(printable(policy.name), bold=True)}{printable(about)} ({printable(source.checked.file)})"
@@ -53,7 +53,7 @@ def policy_lines(source: PolicySource) -> Iterator[str]:
 
 
 def policy_json(source: PolicySource) -> dict[str, Any]:
-    """The same for machines."""
+    """A policy as JSON."""
     policy, lost = source.policy, _never_reached(source)
     last = next((rule for rule in policy.rules if is_unconditional(rule)), None)
     return {
@@ -83,7 +83,7 @@ def policy_json(source: PolicySource) -> dict[str, Any]:
 
 
 def ruling_lines(ruling: Ruling) -> Iterator[str]:
-    """A decision, and the chain of rules that led to it, policy by policy."""
+    """A decision and the rules that led to it, policy by policy."""
     explanation = ruling.explanation
     decision = explanation.decision
     risk, verdict = explanation.risk.word, decision.verdict.word
@@ -101,7 +101,7 @@ def ruling_lines(ruling: Ruling) -> Iterator[str]:
 
 
 def coverage_lines(covered: Iterable[CoveredPolicy]) -> Iterator[str]:
-    """Which rules no case reaches."""
+    """Coverage, and the rules that no case reaches."""
     for each in covered:
         part = each.rules
         percent = 100 * part.reached // part.total if part.total else 100
@@ -121,7 +121,7 @@ def _terms(policy: Policy) -> Iterator[str]:
     signed = ", and count only if they are signed" if policy.require_signed_approvals else ""
     yield f"requests for approval stay open for {format_duration(timedelta(seconds=waits))}{otherwise}{signed}"
     if policy.separation_of_duties:
-        yield "whoever started a run may approve nothing in it"
+        yield "the actor who started a run cannot approve any of its steps"
     for name, people in sorted(policy.groups.items()):
         yield f"group:{name} is {_either(people, 'and')}"
 
@@ -141,7 +141,7 @@ def _when(rule: Rule) -> Iterator[str]:
         yield f"when a run ends with an outcome of category {_either(rule.outcome)}"
         return
     asked = [_matcher(at) for at in conditions(rule)]
-    yield f"when a step {', and '.join(asked)}" if asked else "for every step that is left"
+    yield f"when a step {', and '.join(asked)}" if asked else "for every remaining step"
 
 
 def _matcher(condition: Condition) -> str:
@@ -156,45 +156,45 @@ def _matcher(condition: Condition) -> str:
 def _then(rule: Rule) -> Iterator[str]:
     verdict = rule.verdict
     if rule.serialize:
-        yield "it runs one at a time, in lanes and parallel loops as well"
+        yield "such steps run one at a time, also in lanes and parallel loops"
     if verdict is None and rule.contract_violations is not None:
-        yield "a step that breaks its contract fails, whichever rule decides"
+        yield "a step that violates its contract fails, regardless of the deciding rule"
     if verdict is None:
         return
     if verdict is Verdict.REQUIRE_APPROVAL:
         yield from _approval(rule)
     else:
-        yield "it is allowed" if verdict is Verdict.ALLOW else "it is denied"
+        yield "allow it" if verdict is Verdict.ALLOW else "deny it"
     if rule.limits.max_targets is not None:
-        yield f"it is denied with more than {plural(rule.limits.max_targets, 'target')}"
+        yield f"deny it with more than {plural(rule.limits.max_targets, 'target')}"
     if rule.limits.max_per_hour is not None:
-        yield f"it is denied after {plural(rule.limits.max_per_hour, 'execution')} in an hour"
+        yield f"deny it after {plural(rule.limits.max_per_hour, 'execution')} per hour"
     if rule.notify:
-        yield f"{_either(rule.notify, 'and')} will hear of it"
+        yield f"notify {_either(rule.notify, 'and')}"
     if verdict is not Verdict.ALLOW:
-        yield "it can be overridden in an emergency, with a reason" if rule.break_glass else "nothing overrides it"
+        yield "break-glass can override it, with a reason" if rule.break_glass else "break-glass cannot override it"
 
 
 def _approval(rule: Rule) -> Iterator[str]:
     count = max(1, rule.min_approvers or 1)
-    people = "somebody" if count == 1 else f"{count} different people"
+    people = "approval by one person" if count == 1 else f"approval by {count} different people"
     among = f" among {_either(rule.approvers, 'and')}" if rule.approvers else ""
-    barred = ", but not whoever started the run," if rule.separation_of_duties else ""
-    yield f"{people}{among}{barred} must approve"
+    barred = ", but not by the actor who started the run" if rule.separation_of_duties else ""
+    yield f"require {people}{among}{barred}"
     if rule.on_timeout == "escalate":
-        yield f"if nobody answers in time, {_either(rule.escalate_to)} is asked"
+        yield f"without an answer in time, escalate to {_either(rule.escalate_to)}"
     else:
-        yield "if nobody answers in time, it is rejected"
+        yield "without an answer in time, reject it"
 
 
 def _otherwise(policy: Policy) -> str:
     if any(is_unconditional(rule) for rule in policy.rules):
-        return "no step is left over"
-    return "a step that none of them matches is allowed"
+        return "every step matches a rule"
+    return "a step that no rule matches is allowed"
 
 
 def _never_reached(source: PolicySource) -> dict[int, Finding]:
-    """The rules that never decide, by number: validation has found them."""
+    """The rules that never decide, by number, as validation reports them."""
     findings = source.checked.findings
     return {int(each.path[2]) + 1: each for each in findings if each.rule == NEVER_REACHED and len(each.path) > 2}
 
@@ -218,7 +218,7 @@ def _chain(ruling: Ruling, match: PolicyMatch, whose: str) -> Iterator[str]:
 
 
 def _within(match: PolicyMatch, rule: str) -> str:
-    """A rule where it is clear which policy it is of."""
+    """The name of a rule without its policy."""
     return rule.removeprefix(f"{match.policy} ")
 
 

@@ -1,4 +1,4 @@
-"""How the end of a run is told: for people, for machines, and as an exit code."""
+"""The result of a run: as text, as JSON, and as an exit code."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -17,13 +17,13 @@ EXIT_INTERRUPTED: Final = 130
 
 
 def show(executed: Executed, *, as_json: bool, quiet: bool) -> int:
-    """Tell how a run ended, and give the exit code."""
+    """Print the result of a run and return the exit code."""
     if executed.warning is not None:
         click.echo(f"{click.style('warning:', fg='yellow')} {printable(executed.warning)}", err=True)
     if as_json:
         say_json(executed.as_json())
         return exit_code(executed)
-    # What a dry run found out is its result, not its progress; and somebody has to know what is waited for.
+    # The findings of a dry run are its result, not progress; and --quiet must still name open tickets.
     lines = _summary(executed) if not quiet or executed.status == "waiting" else _reachable(executed)
     for line in lines:
         say(line)
@@ -33,7 +33,7 @@ def show(executed: Executed, *, as_json: bool, quiet: bool) -> int:
 
 
 def exit_code(executed: Executed) -> int:
-    """What a process that ran it exits with; waiting for approval is done, too, and a denial on any way is not."""
+    """The exit code of a run: waiting for approval is success, a denial on any path of a dry run is not."""
     if executed.status in ("completed", "waiting"):
         return EXIT_NOT_COMPLETED if executed.denied else EXIT_COMPLETED
     return EXIT_INTERRUPTED if executed.interrupted and executed.status == "cancelled" else EXIT_NOT_COMPLETED
@@ -43,10 +43,10 @@ def _reachable(executed: Executed) -> Iterator[str]:
     if executed.mode not in ("dry-run", "probe"):
         return
     outcomes = executed.reachable_outcomes
-    yield "Outcomes that can be reached:" if outcomes else "No outcome can be reached."
+    yield "Reachable outcomes:" if outcomes else "No outcome is reachable."
     yield from (f"  {_outcome(outcome)}" for outcome in outcomes)
     yield from (f"Policy denies `{printable(each.path)}`: {printable(each.message)}" for each in executed.denied)
-    yield f"This was a {executed.mode}: no outcome is claimed."
+    yield f"This was a {executed.mode}: no outcome was recorded."
 
 
 def _summary(executed: Executed) -> Iterator[str]:
@@ -60,9 +60,9 @@ def _summary(executed: Executed) -> Iterator[str]:
     if scenario is not None:
         where = printable(scenario.folder)
         if scenario.differs is None:
-            yield f"scenario recorded in {where}; it replays to the same outcome"
+            yield f"scenario recorded in {where}; its replay has the same outcome"
         else:
-            yield f"the scenario in {where} does not replay to the same: {printable(scenario.differs)}"
+            yield f"scenario recorded in {where}; its replay differs: {printable(scenario.differs)}"
 
 
 def _waiting(executed: Executed) -> Iterator[str]:

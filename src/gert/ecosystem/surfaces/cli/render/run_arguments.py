@@ -1,4 +1,4 @@
-"""What the commands of `gert run` share: where runs are looked for, and times people write."""
+"""Options that the commands of `gert run` share."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -16,37 +16,35 @@ from gert.kernel.foundation.duration import parse_duration
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-_STATE = click.option(
-    "--state-dir", metavar="DIR", help="Where runs are kept; the project or your state folder otherwise."
-)
-_DB = click.option("--db", metavar="FILE", help="The runs in this SQLite ledger.")
+_STATE = click.option("--state-dir", metavar="DIR", help="State directory (default: the project's, or your own).")
+_DB = click.option("--db", metavar="FILE", help="Read runs from this SQLite ledger.")
 _DSN = click.option(
-    "--dsn", metavar="DSN", help="The runs in this Postgres ledger; env:NAME for a variable that holds its address."
+    "--dsn", metavar="DSN", help="Read runs from this Postgres ledger; env:NAME reads the DSN from a variable."
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
 def kept(command: _Command) -> _Command:
-    """A command on runs of every kind, wherever they are kept."""
+    """Add the options that choose a ledger."""
     for option in (_JSON, _DSN, _DB, _STATE):
         command = option(command)
     return command
 
 
 def of_run(command: _Command) -> _Command:
-    """A command on one run of any kind."""
+    """Add the argument that names a run, and the options that choose a ledger."""
     return click.argument("run_id", metavar="ID")(kept(command))
 
 
 @contextmanager
 def open_runs(state_dir: str | None, db: str | None, dsn: str | None = None) -> Iterator[Runs]:
-    """The runs of the place that was named; what cannot be read there is no fault of the engine."""
+    """Open the runs of the chosen ledger; a file that cannot be read is a document error, not an engine error."""
     with as_document(), Runs(place_for(state_dir, db, os.environ, dsn), os.environ) as runs:
         yield runs
 
 
 def moment_since(text: str, now: datetime) -> datetime:
-    """The moment somebody means: a length of time before now, or a time as ISO 8601 has it, in UTC unless it says."""
+    """Parse a duration before now, or an ISO 8601 time (UTC unless it has a zone)."""
     try:
         return now - parse_duration(text)
     except (InputError, OverflowError):
@@ -57,5 +55,5 @@ def moment_since(text: str, now: datetime) -> datetime:
     except (ValueError, OverflowError):
         raise UsageError(
             f"`--since`: expected a duration or a time, found `{text}`",
-            hint="write for example 7d, or 2026-02-28T14:30",
+            hint="for example 7d, or 2026-02-28T14:30",
         ) from None

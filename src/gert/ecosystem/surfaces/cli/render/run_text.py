@@ -1,4 +1,4 @@
-"""Runs in words: rows of a list, everything about one of them, and what to do next."""
+"""Runs as text and JSON: rows of a list, the details of one run, and the next commands."""
 
 import shlex
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ from gert.kernel.foundation.text import printable
 
 HEADINGS: Final = ("run", "runbook", "started", "by", "mode", "status", "outcome", "events", "took")
 SPARE: Final = ("took", "mode", "events", "by", "outcome", "started", "runbook")
-"""What a narrow terminal does without, the first first: the id and how the run stands are always shown."""
+"""Columns to drop on a narrow terminal, in this order; the id and the status are always shown."""
 
 CHOICES: Final = get_args(Reconciliation)
 
@@ -74,7 +74,7 @@ def row(entry: Entry, now: datetime) -> list[Cell]:
 
 
 def as_row(entry: Entry) -> dict[str, Any]:
-    """One run of a list, as machines read it."""
+    """One run of a list, as JSON."""
     found = entry.head.runbook
     outcome = found.outcome if found is not None else None
     return {
@@ -98,7 +98,7 @@ def as_row(entry: Entry) -> dict[str, Any]:
 
 
 def as_document(entry: Entry) -> dict[str, Any]:
-    """Everything about a run; what is secret was masked before it was recorded."""
+    """The details of a run as JSON; secrets were redacted before they were recorded."""
     if entry.kind == "agent":
         return {**as_row(entry), **agent_facts(entry), "next": list(commands(entry))}
     start = entry.start.data if entry.start is not None else {}
@@ -140,7 +140,7 @@ def as_document(entry: Entry) -> dict[str, Any]:
 
 
 def about(entry: Entry, now: datetime) -> Iterator[str]:
-    """Everything about a run, line by line."""
+    """The details of a run, line by line."""
     said = as_document(entry)
     if entry.kind == "agent":
         yield from _about_agent(entry, said, now)
@@ -166,13 +166,14 @@ def about(entry: Entry, now: datetime) -> Iterator[str]:
     for each in said["pending"]:
         yield _line("waits for", f"ticket {each['ticket_id']} of `{each['path']}`: {each['status']}")
     for call in entry.in_doubt:
-        then = "`gert resume` calls it again" if call.idempotent else f"look, and say so: {', '.join(CHOICES)}"
-        yield _line("in doubt", f"{call.path} ({call.target}) was called, and has no result on record; {then}")
+        check = f"check the target, then pass --reconcile {'|'.join(CHOICES)}"
+        then = "`gert resume` calls it again" if call.idempotent else check
+        yield _line("in doubt", f"{call.path} ({call.target}): gert stopped before recording a result; {then}")
     yield from (_line("next", command) for command in said["next"])
 
 
 def commands(entry: Entry) -> Iterator[str]:
-    """What can be done about a run."""
+    """The commands to run next."""
     where = entry.place.words
     if entry.kind == "agent":
         if entry.standing in ("active", "paused"):
@@ -191,7 +192,7 @@ def commands(entry: Entry) -> Iterator[str]:
 
 
 def _reconciled(entry: Entry) -> str:
-    """What has to be said of calls before a run can go on; which of the choices, only the operator knows."""
+    """The --reconcile options that a resume requires; the operator knows which choice is right."""
     open_calls = (call.path for call in entry.in_doubt if not call.idempotent)
     return "".join(f" --reconcile {shlex.quote(printable(path))}=CHOICE" for path in open_calls)
 
@@ -219,17 +220,17 @@ def _about_agent(entry: Entry, said: dict[str, Any], now: datetime) -> Iterator[
 
 
 def abandoned_lines(ended: Abandoned) -> Iterator[str]:
-    """What abandoning a run came to."""
-    yield f"{printable(ended.run_id)} has ended: {ended.status}, {plural(ended.events, 'event')}"
+    """The result of abandoning a run."""
+    yield f"{printable(ended.run_id)} is closed: {ended.status}, {plural(ended.events, 'event')}"
     if ended.tickets:
         yield f"closed {plural(len(ended.tickets), 'ticket')}: {', '.join(map(printable, ended.tickets))}"
     for path in ended.in_doubt:
-        yield f"nobody knows whether `{printable(path)}` happened: it was called, and its result was never recorded"
+        yield f"the outcome of `{printable(path)}` is unknown: gert stopped before recording a result"
     if ended.finally_steps and ended.status == "cancelled":
         steps = plural(ended.finally_steps, "step")
-        yield f"{steps} of `finally` did not run: nothing is called for a run that is abandoned"
+        yield f"{steps} of `finally` did not run: abandoning a run calls no tools"
     if not ended.redriven:
-        yield "its runbook, tools, policies or answers are not what they were: the record was closed as it stood"
+        yield "its runbook, tools, policies or answers have changed: the record was closed without replaying it"
 
 
 def _inputs(said: dict[str, Any]) -> Iterator[str]:
@@ -253,7 +254,7 @@ def _end(entry: Entry, said: dict[str, Any]) -> Iterator[str]:
         if isinstance(value, str):
             yield _line(title, value)
     if end.get("break_glass"):
-        yield _line("glass", f"{end['break_glass']} decisions overridden in an emergency")
+        yield _line("glass", f"{end['break_glass']} decisions overridden")
 
 
 def _line(title: str, value: object) -> str:
@@ -261,7 +262,7 @@ def _line(title: str, value: object) -> str:
 
 
 def _seconds(entry: Entry) -> float | None:
-    """How long it took; of one that has no end, the time its record covers."""
+    """The duration of a run; without an end, the time its record covers."""
     found = entry.head.runbook
     if found is not None and found.duration:
         return _duration(found.duration)
@@ -275,7 +276,7 @@ def _seconds(entry: Entry) -> float | None:
 
 
 def _waited(entry: Entry) -> float | None:
-    """How much of that it waited; unknown until it has ended."""
+    """How long it waited; unknown until the run has ended."""
     found = entry.head.runbook
     if found is None or found.ended is None:
         return None

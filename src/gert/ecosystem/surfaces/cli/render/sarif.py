@@ -1,4 +1,4 @@
-"""SARIF 2.1.0: findings as code-scanning services read them."""
+"""Findings as SARIF 2.1.0, for code-scanning services."""
 
 import os
 from typing import Any, Final

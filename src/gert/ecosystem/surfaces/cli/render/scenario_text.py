@@ -1,4 +1,4 @@
-"""A scenario in text: what it is, what goes in, what is answered, and what is expected."""
+"""A scenario as text: its inputs, answers and expectations."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 import click
 
 from gert.ecosystem.host.config.files import read_map
-from gert.ecosystem.host.scenarios.curate import Entry
+from gert.ecosystem.host.scenarios.curate import ScenarioInfo
 from gert.ecosystem.host.scenarios.folders import Folder
 from gert.ecosystem.surfaces.cli.render.output import plural, say
 from gert.ecosystem.surfaces.cli.render.text import LONGEST_NAME, clip, value_text
@@ -16,7 +16,7 @@ MOST_SHOWN: Final = 30
 WIDEST: Final = 100
 SECTIONS: Final = {
     "inputs": "Inputs",
-    "input_answers": "Found out",
+    "input_answers": "Resolved inputs",
     "tool_responses": "Tools answer",
     "extension_responses": "Extensions answer",
     "evidence": "Evidence",
@@ -26,12 +26,12 @@ _NOT_EXPECTED: Final = frozenset({"description", "golden", "extensions", "tags"}
 
 
 def documents(folder: Folder) -> tuple[Map, Map | None]:
-    """What stands in the files of a scenario."""
+    """Read the files of a scenario."""
     test = read_map(folder.test, "expectations") if folder.has_test else None
     return read_map(folder.scenario, "answers"), test
 
 
-def say_scenario(folder: Folder, entry: Entry) -> None:
+def print_scenario(folder: Folder, entry: ScenarioInfo) -> None:
     """Print a scenario in brief."""
     scenario, test = documents(folder)
     say(f"{click.style(clip(entry.scenario), bold=True)} ({entry.kind})")
@@ -67,7 +67,7 @@ def _lines(section: str, given: Mapping[str, Any]) -> list[str]:
 
 
 def _brief(answers: Any) -> str:
-    """One answer in a few words, or how many there are and the first of them."""
+    """Summarize an answer, or the number of answers and the first of them."""
     if isinstance(answers, list):
         first = f", first {_brief(answers[0])}" if answers else ""
         return plural(len(answers), "answer") + first if len(answers) != 1 else _brief(answers[0])

@@ -1,4 +1,4 @@
-"""The report of `gert test`: for people, for machines, and for CI systems that read JUnit."""
+"""The report of `gert test` and `gert policy test`: as text, JSON and JUnit XML."""
 
 import difflib
 import os
@@ -26,7 +26,7 @@ _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Report:
-    """Everything that was found, told as it comes."""
+    """Collects results and prints them as they arrive."""
 
     def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
         self.tests: list[Tested] = []
@@ -38,7 +38,7 @@ class Report:
         self._runbook: str | None = None
 
     def tested(self, tested: Tested) -> None:
-        """Take what became of a scenario, and show it."""
+        """Add the result of a scenario and print it."""
         self.tests.append(tested)
         if self._quiet:
             return
@@ -50,20 +50,20 @@ class Report:
             say(line)
 
     def revise(self, tested: Tested) -> None:
-        """Take what became of the last scenario since it was shown."""
+        """Replace the last result."""
         self.tests[-1] = tested
 
     def covered(self, covered: Covered) -> None:
-        """Take the coverage of a runbook."""
+        """Add the coverage of a runbook."""
         self.coverage.append(covered)
 
     def count(self, *verdicts: str) -> int:
-        """How many scenarios ended so."""
+        """Count the scenarios with one of these verdicts."""
         return sum(1 for each in self.tests if each.verdict in verdicts)
 
     @property
     def is_passed(self) -> bool:
-        """Whether nothing is wrong; what was brought up to date is not."""
+        """Whether no scenario failed; an updated one has not."""
         return not self.count("failed", "error")
 
     def _lines(self, tested: Tested) -> Iterator[str]:
@@ -87,12 +87,12 @@ class Report:
             yield from (f"      {click.style('note:', fg='yellow')} {printable(note)}" for note in tested.notes)
 
     def summary(self, *, coverage: bool) -> Iterator[str]:
-        """How it all ended."""
+        """The coverage and the totals."""
         if coverage:
             yield from self._coverage()
         counts = [f"{self.count('passed')} passed"]
         failed, updated = self.count("failed", "error"), self.count("updated")
-        counts += [f"{updated} brought up to date"] if updated else []
+        counts += [f"{updated} updated"] if updated else []
         counts += [click.style(f"{failed} failed", fg="red")] if failed else []
         skipped = self.count("skipped")
         counts += [f"{skipped} archived (--all runs them)"] if skipped else []
@@ -110,7 +110,7 @@ class Report:
                 yield from (f"    no scenario reaches {name[:-1]} {printable(each)}" for each in part.missed)
 
     def as_json(self, *, coverage: bool) -> dict[str, Any]:
-        """The report for machines."""
+        """The report as JSON."""
         document: dict[str, Any] = {
             "passed": self.count("passed"),
             "failed": self.count("failed"),
@@ -144,7 +144,7 @@ def _took(tested: Tested) -> str:
 
 
 def changes(path: str, before: str, after: str) -> Iterator[str]:
-    """What an update changes in a file."""
+    """The diff of an updated file."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, n=1, lineterm="")
     for line in lines:
         colour = {"+": "green", "-": "red"}.get(line[:1])
@@ -152,7 +152,7 @@ def changes(path: str, before: str, after: str) -> Iterator[str]:
 
 
 def junit(report: Report) -> str:
-    """The report as JUnit XML: one suite a runbook, one case a scenario."""
+    """The report as JUnit XML: one suite per runbook, one case per scenario."""
     suites: dict[str, list[Tested]] = {}
     for tested in report.tests:
         suites.setdefault(tested.runbook, []).append(tested)
@@ -197,5 +197,5 @@ def _attribute(text: str) -> str:
 
 
 def _xml(text: str) -> str:
-    """Text that XML can hold."""
+    """Replace characters that XML cannot hold."""
     return _NOT_XML.sub("\ufffd", text)

@@ -1,4 +1,4 @@
-"""What lines about events are made of: icons, colours, and data cut to a length and made harmless."""
+"""Parts of lines about events: icons, colours, and data that is clipped and escaped."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -38,16 +38,16 @@ LONGEST_VALUE: Final = 160
 LONGEST_LINE: Final = 400
 MOST_LINES: Final = 8
 
-# What tools print to colour text or redraw a line. It hides no text, so it can simply go.
+# Sequences that colour text or redraw a line. They hide no text, so they are removed.
 _CONTROL_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
-class Words(NamedTuple):
-    """An event in words.
+class Description(NamedTuple):
+    """The description of an event.
 
     text: one line, beginning with the name of the step
-    notes: further lines, beneath
-    news: worth a line while the run runs; everything stands in a timeline
+    notes: further lines, shown below
+    news: shown while the run runs; a timeline shows every event
     """
 
     icon: str
@@ -58,14 +58,14 @@ class Words(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What an event is about: the name of its step (of its run, where it has none), and what the step does."""
+    """The subject of an event: the name of its step (or of its run), and what the step does."""
 
     name: str
     does: str = ""
 
 
-Wording: TypeAlias = Mapping[type[Payload], Callable[[Any, Subject], Words]]
-"""For each class of event, what puts it into words."""
+Describers: TypeAlias = Mapping[type[Payload], Callable[[Any, Subject], Description]]
+"""The function that describes each class of event."""
 
 STATUS: Final[Mapping[str, tuple[str, str]]] = {
     "success": (DONE, GOOD),
@@ -82,14 +82,14 @@ CATEGORY: Final[Mapping[str, str]] = {
 
 
 def clip(text: str, longest: int = LONGEST_LINE) -> str:
-    """One harmless line of limited length."""
-    # Cut first: whoever prints a megabyte does not wait for it to be read.
+    """One escaped line of limited length."""
+    # Cut first: escaping a megabyte takes time.
     text = text.rstrip("\n")
     return printable(text) if len(text) <= longest else printable(text[: longest - 1]) + "…"
 
 
 def lines_of(text: str) -> tuple[str, ...]:
-    """The first lines of a text, each harmless and marked as quoted: none can pass for a line of ours."""
+    """The first lines of a text, escaped and marked as quoted, so that none looks like a line of gert."""
     head = text[: LONGEST_LINE * MOST_LINES]
     lines = [line for line in head.splitlines() if line.strip()]
     cut = len(lines) > MOST_LINES or len(head) < len(text)
@@ -98,20 +98,20 @@ def lines_of(text: str) -> tuple[str, ...]:
 
 
 def tidy(line: str, longest: int = LONGEST_LINE) -> str:
-    """A line a tool wrote, without the colours it chose."""
+    """A line of a tool's output without its colours."""
     head = line[: 4 * longest]
     plain = _CONTROL_SEQUENCE.sub("", head).expandtabs(4).rstrip(" ")
     return clip(plain if len(head) == len(line) else plain + "…", longest)
 
 
 def value_text(value: Any, longest: int = LONGEST_VALUE) -> str:
-    """A value of any type, short and on one line: text as it is, everything else as JSON."""
+    """A value of any type on one short line: text as it is, everything else as JSON."""
     if isinstance(value, str):
         return clip(value.strip("\n").replace("\n", " ⏎ "), longest)
     try:
         return clip(msgspec.json.encode(value).decode(), longest)
     except (TypeError, ValueError, OverflowError, RecursionError):
-        return "…"  # only a trace that somebody else wrote holds such a value
+        return "…"  # only a foreign trace can hold such a value
 
 
 def pairs(values: dict[str, Any]) -> tuple[str, ...]:
@@ -128,7 +128,7 @@ def listed(names: tuple[str, ...]) -> str:
 
 
 def failure_lines(failure: Failure | None) -> tuple[str, ...]:
-    """Why something failed: its kind, and what was said about it."""
+    """The kind and the message of a failure."""
     if failure is None:
         return ()
     first, *rest = lines_of(failure.message) or ("no message",)
@@ -141,12 +141,12 @@ def outcome_text(outcome: Outcome) -> str:
 
 
 def columns(*texts: str) -> str:
-    """Parts of a line, set apart; empty ones leave no gap."""
+    """Join the parts of a line; empty parts leave no gap."""
     return "  ".join(text for text in texts if text)
 
 
 def elapsed(duration: timedelta) -> str:
-    """A duration at a glance: `132ms`, `4.2s`, `2m05s`, `1h02m`, `3d04h`."""
+    """A short duration: `132ms`, `4.2s`, `2m05s`, `1h02m`, `3d04h`."""
     millis = duration // timedelta(milliseconds=1)
     if millis < 1000:
         return f"{max(millis, 0)}ms"
@@ -156,17 +156,17 @@ def elapsed(duration: timedelta) -> str:
     if minutes < 60:
         return f"{minutes}m{seconds:02}s"
     hours, minutes = divmod(minutes, 60)
-    # Up to two days people count hours.
+    # Up to two days, hours are easier to read.
     return f"{hours}h{minutes:02}m" if hours < 48 else f"{hours // 24}d{hours % 24:02}h"
 
 
 def took_text(duration: str, waited: str | None) -> str:
-    """How long something took, and how much of that it waited."""
+    """The duration, and how much of it was spent waiting."""
     return duration_text(duration) + (f" ({duration_text(waited)} of it waiting)" if waited else "")
 
 
 def duration_text(text: str) -> str:
-    """A recorded duration at a glance, or as it stands if it is none."""
+    """A recorded duration in short form, or the text itself if it is not a duration."""
     try:
         return elapsed(parse_duration(text))
     except InputError:

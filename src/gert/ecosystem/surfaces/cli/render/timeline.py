@@ -1,4 +1,4 @@
-"""The timeline of a recorded run: one line per event, read and printed one after the other."""
+"""The timeline of a recorded run: one line per event."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
@@ -7,8 +7,10 @@ from typing import Any, Final
 
 import click
 
-from gert.ecosystem.surfaces.cli.render.event_lines import INDENT, Line, Span, word_lines
-from gert.ecosystem.surfaces.cli.render.event_position import Places
+from gert.ecosystem.surfaces.cli.render.event_lines import INDENT, Line, StyledText, description_lines
+from gert.ecosystem.surfaces.cli.render.event_position import Positions
+from gert.ecosystem.surfaces.cli.render.events import describe
+from gert.ecosystem.surfaces.cli.render.events.agent import is_agent
 from gert.ecosystem.surfaces.cli.render.output import plural, say, say_pair
 from gert.ecosystem.surfaces.cli.render.text import (
     BAD,
@@ -22,8 +24,6 @@ from gert.ecosystem.surfaces.cli.render.text import (
     outcome_text,
     value_text,
 )
-from gert.ecosystem.surfaces.cli.render.wording import words_of
-from gert.ecosystem.surfaces.cli.render.wording.agent import is_agent
 from gert.errors import TraceError
 from gert.kernel.events import runbook as says
 from gert.kernel.events.envelope import Envelope, parse_timestamp
@@ -36,9 +36,9 @@ LONGEST_DETAIL: Final = 400
 
 
 def say_timeline(events: Iterable[Envelope], *, verbose: bool = False) -> None:
-    """Print the timeline of one run; with `verbose`, also contracts, everything an event holds, and who acted.
+    """Print the timeline of one run; with `verbose`, also contracts, all data of an event, and the actor.
 
-    Nothing is verified here: the last lines say what the trace claims, and how to check it.
+    The trace is not verified here: the last lines name the command that verifies it.
     """
     timeline = _Timeline(verbose=verbose)
     for event in events:
@@ -47,11 +47,11 @@ def say_timeline(events: Iterable[Envelope], *, verbose: bool = False) -> None:
 
 
 class _Timeline:
-    """What must be remembered between two events: when it began, where we are, and how it ended."""
+    """The state between two events: the start time, the position, and the end of the run."""
 
     def __init__(self, *, verbose: bool) -> None:
         self._verbose = verbose
-        self._places = Places()
+        self._places = Positions()
         self._began: datetime | None = None
         self._count = 0
         self._after = 0
@@ -73,14 +73,16 @@ class _Timeline:
             self._agent = fold(self._agent or Snapshot(), payload, event.seq)
         place = self._places.of(event, payload)
         if isinstance(payload, says.ContractEvaluated) and not self._verbose:
-            return  # without the contract itself it says nothing, and every step has one
-        first, *notes = word_lines(words_of(payload, Subject(place.name)), place.depth)
+            return  # every step has one, and without details the line has no content
+        first, *notes = description_lines(describe(payload, Subject(place.name)), place.depth)
         _say_line(self._offset(event), first)
         for note in notes:
             _say_line("", note)
         if self._verbose:
             for title, text in _details(event):
-                _say_line("", (Span(INDENT * (place.depth + 2)), Span(f"{title}: ", QUIET), Span(text)))
+                _say_line(
+                    "", (StyledText(INDENT * (place.depth + 2)), StyledText(f"{title}: ", QUIET), StyledText(text))
+                )
 
     def say_end(self) -> None:
         if not self._count:
@@ -116,7 +118,7 @@ class _Timeline:
 
 
 def _say_agent_end(snapshot: Snapshot) -> None:
-    """How an agent run stands after the events that were shown; it may go on."""
+    """Print the status of an agent run after the events shown; more may follow."""
     status = snapshot.status
     say_pair("status", status, {"completed": GOOD, "failed": BAD, "paused": DOUBTFUL}.get(status))
     if snapshot.failure_reason is not None and status == "failed":
@@ -133,7 +135,7 @@ def _say_line(time: str, line: Line) -> None:
 
 
 def _details(event: Envelope) -> Iterator[tuple[str, str]]:
-    """Everything an event holds, one line per value; an object one level deep is taken apart."""
+    """All data of an event, one line per value; objects are expanded one level."""
     yield from islice(_fields(event.data), MOST_FIELDS)
     if event.by != KERNEL:
         by = event.by
@@ -161,4 +163,4 @@ def _seal_text(end: says.RunComplete, after: int) -> str:
         return f"not signed{later}"
     key = f" by key `{clip(end.signing_key_id, LONGEST_NAME)}`" if end.signing_key_id else ""
     alg = f" ({clip(end.signature_alg, 40)})" if end.signature_alg else ""
-    return f"signed{key}{alg}, not verified here: `gert trace verify` does{later}"
+    return f"signed{key}{alg}, not verified: run `gert trace verify`{later}"

@@ -1,0 +1,47 @@
+"""Helper programs that gert itself uses: git, and worker processes of `gert test`. Tools are started by `child`."""
+
+import asyncio
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+
+class Output(NamedTuple):
+    """The exit code and output of a helper program that has ended."""
+
+    code: int
+    stdout: bytes
+    stderr: bytes = b""
+
+
+def run_helper(command: Sequence[str], environ: Mapping[str, str], *, stdin: bytes, timeout: float) -> Output:
+    """Run a program without a shell and return its output; raise TimeoutError after `timeout` seconds."""
+    try:
+        done = subprocess.run(  # noqa: S603  # the command is gert's own, and no shell reads it
+            command, input=stdin, capture_output=True, env=environ, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise TimeoutError from None
+    return Output(done.returncode, done.stdout, done.stderr)
+
+
+def read_helper(command: Sequence[str], environ: Mapping[str, str], *, limit: int, timeout: float) -> Output:
+    """Run a program and return at most `limit` bytes of its output; a longer output ends it, and so does `timeout`."""
+    with subprocess.Popen(  # noqa: S603  # as above
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ
+    ) as process:
+        timer = threading.Timer(timeout, process.kill)
+        timer.start()
+        try:
+            data = process.stdout.read(limit) if process.stdout is not None else b""
+            return Output(0 if len(data) == limit else process.wait(), data)
+        finally:
+            process.kill()
+            timer.cancel()
+
+
+async def start_worker(command: Sequence[str], *, limit: int) -> asyncio.subprocess.Process:
+    """Start a worker process that reads tasks and writes results, lines of at most `limit` bytes, on its pipes."""
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, limit=limit)
