@@ -18,7 +18,7 @@ from gert.ecosystem.host.config.trace_keys import SIGNING_KEY_ID
 from gert.ecosystem.host.config.version import version_line
 from gert.ecosystem.host.config.workspace import Checked, Workspace
 from gert.ecosystem.host.run.journal import now
-from gert.ecosystem.host.run.options import MODES, RunOptions
+from gert.ecosystem.host.run.options import MODES, RunOptions, with_trace_file
 from gert.ecosystem.process.environment import OURS, PARENT_RUN
 from gert.errors import DocumentError, InputError, UsageError
 from gert.kernel.engine.frame import Setup
