@@ -123,6 +123,14 @@ class SqlLedger(ABC):
         """The time as events are stamped."""
         return self._clock()
 
+    async def time(self) -> datetime:
+        """The time by the clock that stamps messages."""
+        query = self._terms.dialect.now
+        if query is None:
+            return self._clock()
+        [(now,)] = await self._read(query)
+        return parse_timestamp(now)
+
     def new_id(self) -> str:
         """A new unique id; ids sort by time."""
         return self._ids()
@@ -145,13 +153,12 @@ class SqlLedger(ABC):
             self._wrote(run_id)
         return result
 
-    async def post(self, run_id: str, kind: MessageKind, body: bytes, ticket_id: str | None = None) -> Message:
+    async def post(self, run_id: str, kind: MessageKind, body: bytes, ticket_id: str | None = None) -> None:
         """Leave a message for a run."""
         check_run_id(run_id)
         check_name("ticket id", ticket_id)
-        message = await self._change(run_id, lambda _: transactions.post(self._terms, run_id, kind, body, ticket_id))
+        await self._change(run_id, lambda _: transactions.post(self._terms, run_id, kind, body, ticket_id))
         self._wrote(run_id)
-        return message
 
     async def write_output(self, run_id: str, pieces: Sequence[Output]) -> None:
         """Keep what running steps print."""

@@ -6,17 +6,15 @@ an end. Where that cannot be done, because the runbook is not what it was, the r
 
 import os
 from collections.abc import Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import msgspec
 
-from gert.ecosystem.host.approvals.answers import tickets_in
 from gert.ecosystem.host.config.key_files import with_key_files
 from gert.ecosystem.host.config.ledger_location import Database
-from gert.ecosystem.host.config.state_dir import RunFolder, state_dir
+from gert.ecosystem.host.config.state_dir import RunFolder
 from gert.ecosystem.host.config.trace_keys import sealing_keys, signing_key
-from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.redrive.record import Record, load_record, open_driven
 from gert.ecosystem.host.redrive.resume import ResumeOptions, changes, ledger_for
 from gert.ecosystem.host.redrive.resume_journal import ResumeJournal
@@ -26,7 +24,6 @@ from gert.ecosystem.host.run.driver import Driver
 from gert.ecosystem.host.run.journal import read_answers
 from gert.ecosystem.host.run.options import RunOptions
 from gert.ecosystem.host.run.prepare import Prepared, user_name
-from gert.ecosystem.host.run.start_record import RunState
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.errors import Busy, GertError, IntegrityError, UsageError
 from gert.kernel.engine.clock import merged, written, written_wait
@@ -84,16 +81,13 @@ async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = N
         record = await load_record(ledger, options.run_id, sealing_keys(environ))
         state = record.state
         if record.report.completion is not None:
-            # The process that ended it may have been killed before its tickets were closed.
-            _abandon_tickets(_state_dir(options, state, environ), state.run_id, reason, environ)
             raise UsageError(f"run `{state.run_id}` has ended", hint=f"`gert run show {state.run_id}` says how")
+        tickets = [row.ticket_id for row in await ledger.tickets("pending", run_id=state.run_id)]
         key = signing_key(environ)
         ending = _Ending(record, ledger, reason)
         program = await ending.drive(environ, key)
         if program is None:
             await ending.close(key)
-    # Only now: should the record not take its end, the tickets stay what they were.
-    tickets = _abandon_tickets(_state_dir(options, state, environ), state.run_id, reason, environ)
     return Abandoned(
         run_id=state.run_id,
         runbook=state.runbook,
@@ -132,7 +126,7 @@ class _Ending:
             journal,
             max_parallel=self._state.max_parallel,
             recorded=read_answers(self._record.answers),
-            on_recorded=Rehearing(environ, prepared.settings).hear,
+            on_recorded=Rehearing(environ, prepared.database).hear,
             on_live=lambda announced: self._stop(driver, journal, announced),
             clock=self._clock,
         )
@@ -256,19 +250,3 @@ async def _driven(held: AsyncExitStack, run_id: str, database: Database, environ
         raise UsageError(
             f"run `{run_id}` is running", hint="Ctrl-C, or SIGTERM to its process, stops it and runs its `finally`"
         ) from None
-
-
-def _state_dir(options: AbandonOptions, state: RunState, environ: Mapping[str, str]) -> str:
-    where = os.getcwd() if options.db is None and options.dsn is None else os.path.dirname(state.file)
-    return state_dir(options.state_dir or state.state_dir, Workspace().project_root(where), environ)
-
-
-def _abandon_tickets(state: str, run_id: str, why: str, environ: Mapping[str, str]) -> list[str]:
-    """Close what nobody will ask about again; a ticket that cannot be closed keeps no other from it."""
-    tickets = tickets_in(state, environ)
-    closed = []
-    for file in tickets.all("pending", run_id=run_id):
-        with suppress(GertError):
-            tickets.abandon(file.id, why)
-            closed.append(file.id)
-    return closed

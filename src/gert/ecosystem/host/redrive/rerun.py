@@ -96,7 +96,7 @@ async def rerun(
 
     async def fork_with(recent: Recent | None) -> Fork:
         given = msgspec.structs.replace(draft, recent=recent)
-        lanes, hear = state.max_parallel, Rehearing(environ, prepared.settings).hear
+        lanes, hear = state.max_parallel, Rehearing(environ, prepared.database).hear
         answers = read_answers(source.answers)
         return await fork_at(step, given, answers, list(source.lines), strictly=strictly, lanes=lanes, hear=hear)
 

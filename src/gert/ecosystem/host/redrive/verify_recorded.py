@@ -10,7 +10,8 @@ from typing import Any
 
 from gert.ecosystem.approvals.signatures import KeyVerifier
 from gert.ecosystem.host.config.approval_keys import approval_verifier
-from gert.ecosystem.host.config.settings import Settings
+from gert.ecosystem.host.config.dsn import Dsn
+from gert.ecosystem.host.config.ledger_location import Database
 from gert.errors import IntegrityError
 from gert.kernel.engine.approval_rules import Ticket
 from gert.kernel.engine.requests import AnyAnswer, ApprovalAnswer, Ask, AwaitApproval, Response
@@ -19,10 +20,10 @@ from gert.kernel.engine.requests import AnyAnswer, ApprovalAnswer, Ask, AwaitApp
 class Rehearing:
     """Checks the answers of a log as they were checked when they came."""
 
-    def __init__(self, environ: Mapping[str, str], settings: Settings) -> None:
+    def __init__(self, environ: Mapping[str, str], database: Database | None) -> None:
         self._environ = environ
-        # Where a group can write tickets, only keys that speak for somebody approve.
-        self._is_strict = settings.approvals is not None and settings.approvals.shared_with is not None
+        # On a ledger that others can write to, only keys with an owner approve.
+        self._is_strict = isinstance(database, Dsn)
 
     @cached_property
     def _verifier(self) -> KeyVerifier:

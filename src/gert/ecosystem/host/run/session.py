@@ -34,12 +34,14 @@ class Cast(msgspec.Struct, frozen=True, kw_only=True):
     """Who answers a run.
 
     abort: ends at once what the world has started
+    attach: called with the ledger that the run is recorded in
     settle: called when the run has ended, and not while it waits
     binding: binds approvals to what would run
     """
 
     world: World
     abort: Callable[[], object] = lambda: None
+    attach: Callable[[Ledger], object] | None = None
     settle: Callable[[], Awaitable[object]] | None = None
     binding: Binding | None = None
 
@@ -108,13 +110,15 @@ async def _conduct(stage: Stage, relay: Relay) -> Executed:
     pending: tuple[Pending, ...] = ()
     recorded = None
     gate = _Gate(stage)
+    if stage.cast.attach is not None and stage.ledger is not None:
+        stage.cast.attach(stage.ledger)
     try:
         driver = Driver(
             stage.cast.world,
             stage.journal,
             max_parallel=stage.options.max_parallel,
             recorded=stage.recorded,
-            on_recorded=Rehearing(stage.environ, stage.prepared.settings).hear,
+            on_recorded=Rehearing(stage.environ, stage.prepared.database).hear,
             on_live=gate.open if stage.on_live is not None else None,
             # In a replay and in a dry run nothing is waited for: time passes as the answers say.
             clock=stage.clock or RunClock() if stage.setup.mode in ("real", "probe") else None,

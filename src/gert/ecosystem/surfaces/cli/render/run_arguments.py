@@ -41,7 +41,7 @@ def of_run(command: _Command) -> _Command:
 @contextmanager
 def open_runs(state_dir: str | None, db: str | None, dsn: str | None = None) -> Iterator[Runs]:
     """The runs of the place that was named; what cannot be read there is no fault of the engine."""
-    with as_document(), Runs(place_for(state_dir, db, os.environ, dsn), os.environ) as runs:
+    with as_document(), Runs(place_for(state_dir, db, os.environ, dsn)) as runs:
         yield runs
 
 
