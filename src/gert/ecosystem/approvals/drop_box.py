@@ -181,7 +181,7 @@ class DropBox:
 def find_request(path: str, start: str) -> TicketView:
     """The one published request whose ticket id begins like this."""
     if not is_safe_name(start):
-        raise UsageError(f"`{start}` is not the id of a ticket")
+        raise UsageError(f"`{start}` is not a ticket id")
     folder = os.path.join(path, REQUESTS)
     try:
         names = [name.removesuffix(_SUFFIX) for name in os.listdir(folder) if name.endswith(_SUFFIX)]

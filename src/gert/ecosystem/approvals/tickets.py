@@ -218,7 +218,7 @@ class Tickets:
 
     async def _rows(self, start: str) -> list[TicketRow]:
         if not is_safe_name(start):
-            raise UsageError(f"`{printable(start)}` is not the id of a ticket", hint="`gert approvals list` shows them")
+            raise UsageError(f"`{printable(start)}` is not a ticket id", hint="`gert approvals list` shows them")
         return await self._ledger.tickets(prefix=start)
 
     async def _view(self, row: TicketRow) -> TicketView:

@@ -14,7 +14,7 @@ from typing import Any, Final, Self, TypeVar
 from gert.ecosystem.ledger import sql, transactions
 from gert.ecosystem.ledger.holder import is_gone, this_process
 from gert.ecosystem.ledger.ids import new_id, stamps_of, utc_now
-from gert.ecosystem.ledger.rows import head_of, lease_of
+from gert.ecosystem.ledger.rows import head_of, lease_of, message_of
 from gert.ecosystem.ledger.transactions import Dialect, Terms, Transaction
 from gert.ecosystem.ledger.waiting import Waiting, is_closed
 from gert.errors import TraceError
@@ -287,7 +287,7 @@ class SqlLedger(ABC):
 
     async def messages(self, run_id: str, *, ticket_id: str | None = None, since: int = 0) -> list[Message]:
         """The messages to a run after an id, in the order they were received."""
-        return [Message(*row) for row in await self._of_run(sql.MESSAGES, run_id, since, ticket_id)]
+        return [message_of(row) for row in await self._of_run(sql.MESSAGES, run_id, since, ticket_id)]
 
     async def output(self, run_id: str, key: str | None = None, since: int = 0) -> tuple[int, list[Output]]:
         """What running steps printed after a number, and the number to go on from."""

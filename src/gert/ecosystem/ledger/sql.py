@@ -175,7 +175,9 @@ DROP_OUTPUT: Final = "DELETE FROM output WHERE run_id = $1 AND key = $2"
 # --- what others write
 
 # A message that is too long is not read whole to find that out.
-MESSAGE_COLUMNS: Final = f"id, run_id, kind, received_at, substr(body, 1, {MAX_MESSAGE + 1}), ticket_id, taken"
+MESSAGE_COLUMNS: Final = (
+    f"id, run_id, kind, received_at, coalesce(substr(body, 1, {MAX_MESSAGE + 1}), body), ticket_id, taken"
+)
 POST: Final = "INSERT INTO inbox (run_id, kind, body, ticket_id) VALUES ($1, $2, $3, $4)"
 POST_AT: Final = "INSERT INTO inbox (run_id, kind, body, ticket_id, received_at) VALUES ($1, $2, $3, $4, $5)"
 TICKET_OF: Final = "SELECT status FROM tickets WHERE run_id = $1 AND ticket_id = $2"
