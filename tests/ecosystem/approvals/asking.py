@@ -1,8 +1,10 @@
 """A run in a ledger that requests approval, approvers who respond, and a clock that is set by hand."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,6 +34,7 @@ from gert.kernel.events.runbook import ApprovalRefused, ApprovalResolved, Approv
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.foundation.signature import Key, Keys, parse_key
 from gert.kernel.ledger.port import Ledger
+from gert.kernel.ledger.projection import Projection
 
 T = TypeVar("T")
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -123,6 +126,15 @@ class Run:
         made = TicketApprovals(self.run_id, check or verifier(), channels=channels, **options)
         made.attach(self.ledger)
         return made
+
+    async def resumed(self) -> None:
+        """Continue the run where it is there already."""
+        head = await self.ledger.head(self.run_id)
+        if head is not None:
+            await self.ledger.acquire(self.run_id, "driver", 3600)
+            self.journal._stored = self.journal._head = head
+            self.journal._projection = Projection(head)
+            self._is_new = False
 
     async def opened(self, asker: ApprovalProvider | None = None, key: str = KEY, **changes: Any) -> AwaitApproval:
         """Request approval and record it; what the run waits for then."""
@@ -233,6 +245,7 @@ def ticket_in(db: Path, clock: Clock | None = None, run_id: str = RUN, **changes
 
     async def make() -> TicketView:
         async with running(clock or Clock(datetime.now(UTC)), db, run_id) as (run, tickets):
+            await run.resumed()
             ask = await run.opened(**changes)
             await run.ledger.release(run_id, "driver")
             return await tickets.get(ask.ticket_id)
@@ -253,3 +266,106 @@ def view_in(db: Path, ticket_id: str) -> TicketView:
 
 def done(steps: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(steps)
+
+
+# --- a ledger for channels, whose tests act outside of the event loop as well
+
+
+class _EachCall:
+    """A ledger in a file that is opened for each call, in whatever loop."""
+
+    def __init__(self, db: Path, clock: Clock) -> None:
+        self._db = db
+        self._clock = clock
+
+    def __getattr__(self, name: str) -> Any:
+        async def call(*values: Any, **options: Any) -> Any:
+            async with SqliteLedger(self._db, clock=self._clock) as ledger:
+                return await getattr(ledger, name)(*values, **options)
+
+        return call
+
+
+class Store(Tickets):
+    """The tickets of a ledger in a folder."""
+
+    def __init__(self, folder: Path, clock: Clock | None = None, check: KeyVerifier | None = None) -> None:
+        self.clock = clock or Clock()
+        self.folder = str(folder / "approvals")
+        self.db = folder / "runs" / "ledger.db"
+        super().__init__(_EachCall(self.db, self.clock), check or verifier())  # type: ignore[arg-type]
+
+    def opened(self, run_id: str = RUN, key: str = KEY, **changes: Any) -> TicketView:
+        return apart(lambda: ticket_in(self.db, self.clock, run_id, key=key, **changes))
+
+    def now(self, ticket_id: str) -> TicketView:
+        """The ticket as a run leaves it that takes the responses in its inbox now."""
+        view = apart(lambda: view_in(self.db, ticket_id))
+        given = [self.verifier.verify(each.response, view.ticket) for each in view.responses]
+        given = [
+            msgspec.structs.replace(response, received_at=each.received_at)
+            for response, each in zip(given, view.responses, strict=True)
+        ]
+        count = tally(view.ticket, given)
+        by = count.resolved_by
+        taken = tuple(
+            msgspec.structs.replace(each, is_taken=True, objection=objection)
+            for each, objection in zip(view.responses, count.objections, strict=True)
+        )
+        status = view.status if by is None else "approved" if by.approved else "rejected"
+        return msgspec.structs.replace(view, responses=taken, status=status)
+
+    def taken(self, ticket_id: str) -> TicketView:
+        """Let the run take the responses in its inbox."""
+
+        async def take() -> None:
+            async with running(self.clock, self.db, self.run_of(ticket_id)) as (run, tickets):
+                await run.resumed()
+                ticket = (await tickets.get(ticket_id)).ticket
+                asks = run.provider(check=self.verifier, detach=True)  # type: ignore[arg-type]
+                await run.waited(asks, awaiting(ticket))
+                await run.ledger.release(run.run_id, "driver")
+
+        apart(lambda: done(take()))
+        view: TicketView = apart(lambda: view_in(self.db, ticket_id))
+        return view
+
+    def run_of(self, ticket_id: str) -> str:
+        return ticket_id.rpartition("-")[0]
+
+    def insert(self, ticket_id: str, body: bytes) -> None:
+        """Write a message as another program would."""
+        columns = "run_id, kind, body, ticket_id, received_at"
+        values = (self.run_of(ticket_id), body, ticket_id, format_timestamp(self.clock()))
+        self.change(f"INSERT INTO inbox ({columns}) VALUES (?, 'approval', ?, ?, ?)", *values)
+
+    def change(self, statement: str, *values: Any) -> None:
+        """Change the ledger behind the back of gert."""
+        with closing(sqlite3.connect(self.db, isolation_level=None)) as found:
+            found.execute(statement, values)
+
+
+def awaiting(ticket: Ticket) -> AwaitApproval:
+    return AwaitApproval(
+        key="again!wait",
+        path="restart",
+        step_id="restart",
+        ticket_id=ticket.id,
+        request=ticket.request,
+        created_at=ticket.created_at,
+        expires_at=ticket.expires_at,
+    )
+
+
+def apart(act: Any) -> Any:
+    """Do something in a thread of its own, where an event loop may run here."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(act).result()
+
+
+def tickets(folder: Path, clock: Clock | None = None, check: KeyVerifier | None = None) -> Store:
+    return Store(folder, clock, check)
+
+
+def opened(store: Store, **changes: Any) -> TicketView:
+    return store.opened(**changes)

@@ -35,6 +35,10 @@ class Links:
         self._folder = folder
         self._key: Key | None = None
 
+    def make(self) -> None:
+        """Make the secret, where there is none yet."""
+        self._made()
+
     def token(self, ticket_id: str) -> str:
         """What the address of a ticket's page ends with."""
         return sign(self._made(), _about("page", ticket_id)).value
@@ -53,7 +57,7 @@ class Links:
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a folder. Whoever only asks does not make it: it may have to be a group's."""
+        """Whether there is a folder; looking does not make it."""
         return self._key is not None or os.path.isdir(self._folder)
 
     @property
