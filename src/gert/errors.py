@@ -107,6 +107,10 @@ class Unavailable(TraceError):
     """The server that keeps the record cannot be asked, which says nothing about the record."""
 
 
+class Forbidden(Unavailable):
+    """The database role of this process has no right to do that."""
+
+
 class IntegrityError(GertError):
     """A chain, seal or signature does not hold."""
 

@@ -132,10 +132,8 @@ def shown_otherwise(project: Project, **changes: Any) -> str:
     guarded_tool(project, action={"preview": {"argv": ["echo", "all is lost"]}})
     guarded(project, "evil")
     [ticket] = started(project)["pending"]
-    file = project.root / "approvals" / f"{ticket['ticket_id']}.json"
-    document = json.loads(file.read_text())
-    document["ticket"]["request"].update(changes)
-    file.write_text(json.dumps(document))
+    request = project.run().requests()[ticket["ticket_id"]]
+    project.run().change("UPDATE tickets SET request = ?2 WHERE run_id = ?1", json.dumps({**request, **changes}))
     return project.gert("approve", ticket["ticket_id"], "--as", "bob").err
 
 
@@ -214,15 +212,9 @@ def secret_of_the_tool(project: Project) -> str:
     guarded_tool(project, inputs={"word": {"type": "string", "required": True, "secret": True}})
     guarded(project, "good")
     before = approved(project)
-    request = json.loads(next((project.root / "approvals").glob("*.json")).read_text())["ticket"]["request"]
     guarded(project, "evil")
     reason = asks_again(project, before, "--allow-changed")
-    [again] = [
-        file
-        for file in (project.root / "approvals").glob("*.json")
-        if before["run_id"] in file.name and file.stem != before["pending"][0]["ticket_id"]
-    ]
-    other = json.loads(again.read_text())["ticket"]["request"]
+    request, other = project.run().requests().values()
     assert request["secrets"]["word"] != other["secrets"]["word"]
     assert "good" not in json.dumps(request["command"])
     return reason
@@ -284,11 +276,11 @@ def between_approval_and_start(project: Project) -> str:
     process = project.start("--wait")
     try:
         until(lambda: project.runs() and of_type(project.run().events(), "approval_submitted"))
-        [ticket] = (project.root / "approvals").glob("*.json")
+        [ticket] = project.run().requests()
         link.unlink()
         link.symlink_to(project.root / "evil")
         # Where the run looks only now, it has withdrawn the ticket, and the answer does not count.
-        project.gert("approve", ticket.stem, "--as", "bob")
+        project.gert("approve", ticket, "--as", "bob")
         until(lambda: of_type(project.run().events(), "approval_outdated"))
     finally:
         process.terminate()
@@ -385,7 +377,7 @@ def another_key_closes_the_ticket(project: Project, verb: str, key_id: str, trus
         return project.gert(verb, ticket, *words, KEY=key, **environ).ended(0).said
 
     first = answered(verb, OTHER, key_id)
-    assert (first["counted"], first["status"], first["approvals"]) == (False, "pending", 0)
+    assert (first["signature_checked_here"], first["status"], first["approvals"]) == (False, "pending", 0)
     waiting = project.gert("resume", "--run", before["run_id"], "--detach", "--json", **TRUSTED).ended(0).said
     assert waiting["status"] == "waiting"
     assert project.noted() == []
@@ -428,16 +420,16 @@ def approval_dropped(project: Project) -> str:
 
 
 def ticket_of_the_rejection_removed(project: Project) -> str:
-    """The ticket is rejected and its file removed; then the tool changes."""
+    """The ticket is rejected and its row removed; then the tool changes."""
     guarded_tool(project)
     guarded(project)
     before = started(project)
     project.gert("reject", before["pending"][0]["ticket_id"], "--as", "bob").ended(0)
-    (project.root / "approvals" / f"{before['pending'][0]['ticket_id']}.json").unlink()
+    project.run().change("DELETE FROM tickets WHERE run_id = ?1")
     guarded_tool(project, action={"stdin": "evil"})
-    project.gert("resume", "--run", before["run_id"], "--detach", "--allow-changed").ended(3)
+    said = project.gert("resume", "--run", before["run_id"], "--detach", "--allow-changed").ended(1)
     assert project.noted() == []
-    return str(of_type(project.run().events(), "approval_resolved")[0]["data"]["reason"])
+    return said.err
 
 
 def after_a_crash(project: Project) -> str:
@@ -519,10 +511,8 @@ def ticket_of_another_item(project: Project) -> str:
     """The answer to one item's ticket is put into the other's."""
     first, second = (each["ticket_id"] for each in items(project)["pending"])
     project.gert("approve", first, "--as", "bob").ended(0)
-    folder = project.root / "approvals"
-    given, other = (json.loads((folder / f"{each}.json").read_text()) for each in (first, second))
-    other.update(responses=given["responses"], status="approved")
-    (folder / f"{second}.json").write_text(json.dumps(other))
+    [given] = project.run().inbox()
+    project.run().post(second, given)
     run_id = project.run().folder.name
     said = project.gert("resume", "--run", run_id, "--detach", "--json").ended(0).said
     assert [each["ticket_id"] for each in said["pending"]] == [second]

@@ -1,52 +1,55 @@
-"""The provider of runs that wait for people, or leave and come back."""
+"""The provider of runs that wait for responses, or detach and are resumed."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from tests.ecosystem.approvals.asking import (
     BOB_KEY,
-    REQUEST,
-    RUN,
+    MALLORY_KEY,
+    NOON,
+    SHARED,
     Clock,
+    Run,
     asking,
+    done,
+    insert,
     no,
-    path_of,
+    public,
+    running,
     signed,
     submitting,
-    tickets,
-    waiting,
+    verifier,
     yes,
 )
 
+from gert.ecosystem.approvals import provider as module
 from gert.ecosystem.approvals.notify import Channels
-from gert.ecosystem.approvals.port import ApprovalProvider, Channel, StillOpen
-from gert.ecosystem.approvals.provider import TicketApprovals
-from gert.ecosystem.approvals.ticket_file import TicketFile
-from gert.ecosystem.approvals.tickets import Tickets
-from gert.errors import UsageError
-from gert.kernel.engine.approval_rules import Ticket, tally
-from gert.kernel.engine.requests import ApprovalAnswer, TicketAnswer
+from gert.ecosystem.approvals.port import StillOpen
+from gert.ecosystem.approvals.provider import MOST_TAKEN, TicketApprovals
+from gert.ecosystem.approvals.responses import encode_response
+from gert.ecosystem.approvals.signatures import NO_KEYS
+from gert.ecosystem.approvals.tickets import Tickets, TicketView, ticket_id_for
+from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
+from gert.errors import Unavailable, UsageError
+from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.foundation.names import is_safe_name
 
 
-class Heard:
-    """A channel that remembers, and says what it is made to say."""
+class Chat:
+    """A channel that remembers, and does what it is made to do."""
 
     def __init__(self, name: str = "chat", *, announces: Any = None, listens: Any = None) -> None:
         self.name = name
-        self.told: list[TicketFile] = []
-        self.listeners = 0
-        self.most = 0
-        self.times = 0
+        self.told: list[TicketView] = []
+        self.listeners = self.most = self.times = 0
         self._announces = announces
         self._listens = listens
 
-    async def announce(self, ticket: TicketFile) -> str | None:
+    async def announce(self, ticket: TicketView) -> str | None:
         self.told.append(ticket)
         if isinstance(self._announces, Exception):
             raise self._announces
@@ -59,13 +62,13 @@ class Heard:
         return self._listening(tickets)
 
     @asynccontextmanager
-    async def _listening(self, store: Tickets) -> AsyncIterator[None]:
+    async def _listening(self, tickets: Tickets) -> AsyncIterator[None]:
         if isinstance(self._listens, Exception):
             raise self._listens
         self.listeners += 1
         self.times += 1
         self.most = max(self.most, self.listeners)
-        task = asyncio.create_task(self._listens(store)) if self._listens is not None else None
+        task = asyncio.create_task(self._listens(tickets)) if self._listens is not None else None
         try:
             yield
         finally:
@@ -74,342 +77,394 @@ class Heard:
                 await task
 
 
-def provider(store: Tickets, *channels: Channel, detach: bool = False) -> TicketApprovals:
-    return TicketApprovals(store, RUN, channels=channels, detach=detach)
-
-
-def submitted(asks: ApprovalProvider, **changes: Any) -> TicketAnswer:
-    return asyncio.run(asks.submit(submitting(asking(**changes))))
-
-
-def answered(asks: ApprovalProvider, ticket: TicketAnswer, **changes: Any) -> ApprovalAnswer:
-    async def wait() -> ApprovalAnswer:
-        async with asyncio.timeout(30):
-            return await asks.wait(waiting(ticket.ticket_id, asking(**changes)))
-
-    return asyncio.run(wait())
-
-
-def approved(ticket: TicketAnswer, answer: ApprovalAnswer, **changes: Any) -> bool:
-    """What the kernel makes of it."""
-    asked = Ticket(
-        id=ticket.ticket_id,
-        request=asking(**changes),
-        created_at=ticket.created_at,
-        expires_at=ticket.expires_at,
-    )
-    by = tally(asked, answer.responses).resolved_by
-    return answer.failure is None and by is not None and by.approved
-
-
 # --- submitting
 
 
-def test_a_ticket_is_given_at_once(tmp_path: Path) -> None:
-    ticket = submitted(provider(tickets(tmp_path)))
-    assert ticket.ticket_id.startswith("run-1-")
-    assert (ticket.method, ticket.failure) == ("ticket", None)
-    assert (ticket.created_at, ticket.expires_at) == ("2026-01-02T12:00:00.000000Z", "2026-01-02T12:30:00.000000Z")
+@pytest.mark.parametrize("run_id", ["run-1", "x" * 128])
+def test_the_ticket_of_a_request_has_the_same_safe_id_whenever_it_is_asked(run_id: str) -> None:
+    first = ticket_id_for(run_id, "a")
+    assert is_safe_name(first)
+    assert first == ticket_id_for(run_id, "a") != ticket_id_for(run_id, "b")
 
 
-def test_a_run_that_was_killed_before_it_knew_its_ticket_gets_the_same(tmp_path: Path) -> None:
-    clock = Clock()
-    first = submitted(provider(tickets(tmp_path, clock)))
-    clock.forward(minutes=3)
-    assert submitted(provider(tickets(tmp_path, clock))) == first
+def test_people_are_told_once_and_only_after_the_request_is_on_record() -> None:
+    async def case() -> None:
+        chat = Chat()
+        async with running() as (run, _):
+            asks = run.provider(chat, detach=True)
+            ask = await run.opened(asks)
+            assert chat.told == []
+            for _ in range(2):
+                with pytest.raises(StillOpen):
+                    await asks.wait(ask)
+            assert [view.id for view in chat.told] == [ask.ticket_id]
 
-
-def test_people_are_told_over_every_channel(tmp_path: Path) -> None:
-    one, two = Heard("one"), Heard("two")
-    ticket = submitted(provider(tickets(tmp_path), one, two))
-    assert [each.id for each in one.told + two.told] == [ticket.ticket_id] * 2
+    done(case())
 
 
 @pytest.mark.parametrize(
     ("announces", "note"),
     [
         pytest.param("no such room", "chat: no such room", id="a failure it knows"),
-        pytest.param(UsageError("bad address"), "chat: nobody was told: bad address", id="an error of ours"),
-        pytest.param(RuntimeError("token=abc"), "chat: nobody was told: RuntimeError", id="an error of somebody"),
-        pytest.param("hang", "chat: nobody was told within 0.05 s", id="no end"),
+        pytest.param(UsageError("bad address"), "chat: not announced: bad address", id="an error of gert"),
+        pytest.param(RuntimeError("token=abc"), "chat: not announced: RuntimeError", id="a foreign error"),
+        pytest.param("hang", "chat: not announced within 0.05 s", id="no end"),
     ],
 )
-def test_a_channel_that_fails_is_a_note_and_no_failure(tmp_path: Path, announces: Any, note: str) -> None:
-    store = tickets(tmp_path)
-    bad, good = Heard(announces=announces), Heard("good")
-    file = store.open(REQUEST, RUN, "ticket")
-    asyncio.run(Channels(store, (bad, good), limit=0.05).announce(file))
-    assert store.get(file.id).notes == (note,)
-    assert len(good.told) == 1
+def test_a_channel_that_fails_is_a_note_and_no_failure(announces: Any, note: str) -> None:
+    async def case() -> None:
+        async with running() as (run, tickets):
+            ask = await run.opened()
+            view = await tickets.get(ask.ticket_id)
+            await Channels(tickets, [Chat(announces=announces)], limit=0.05).announce(view)
+            assert (await tickets.get(ask.ticket_id)).notes == (note,)
+
+    done(case())
 
 
-def test_without_a_key_nobody_is_asked_to_sign(tmp_path: Path) -> None:
-    store = Tickets(str(tmp_path / "approvals"), Clock())
-    ticket = submitted(provider(store), require_signed_approvals=True)
-    assert ticket.failure is not None
-    assert ticket.failure.kind == "denied"
-    assert "no key to verify them with is set" in ticket.failure.message
-    assert store.all() == []
+@pytest.mark.parametrize(
+    ("changes", "options", "why"),
+    [
+        pytest.param({"require_signed_approvals": True}, {}, "`require_signed_approvals`", id="a policy asks for it"),
+        pytest.param({}, {"must_sign": True}, "a ledger that others can write to", id="others can write to the ledger"),
+    ],
+)
+def test_signed_approvals_without_a_key_to_verify_them_are_denied_at_once(
+    changes: dict[str, Any], options: dict[str, Any], why: str
+) -> None:
+    async def case() -> None:
+        async with running() as (run, _):
+            asks = TicketApprovals("run-1", NO_KEYS, **options)
+            asks.attach(run.ledger)
+            answer = await asks.submit(submitting(asking(**changes)))
+            assert answer.failure is not None
+            assert (answer.failure.kind, why in answer.failure.message) == ("denied", True)
+
+    done(case())
 
 
-def test_another_request_under_the_same_question_is_asked_anew(tmp_path: Path) -> None:
-    store = tickets(tmp_path)
-    before = submitted(provider(store))
-    store.answer(before.ticket_id, yes())
-    ticket = submitted(provider(store), request_hash="sha256:other")
-    assert ticket.failure is None
-    assert store.get(ticket.ticket_id).status == "pending"
+def test_a_request_that_nobody_could_read_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_REQUEST", 1000)
+
+    async def case() -> None:
+        async with running() as (run, _):
+            answer = await run.provider().submit(submitting(asking(inputs={"text": "x" * 2000})))
+            assert answer.failure is not None
+            assert "too large to be approved" in answer.failure.message
+
+    done(case())
 
 
 # --- waiting
 
 
-def test_what_was_said_before_is_there_at_once(tmp_path: Path) -> None:
-    store = tickets(tmp_path)
-    ticket = submitted(provider(store))
-    store.answer(ticket.ticket_id, yes())
-    answer = answered(provider(store, detach=True), ticket)
-    assert [each.approver for each in answer.responses] == ["bob"]
-    assert approved(ticket, answer)
+async def decided(run: Run, asks: TicketApprovals, ask: Any) -> str:
+    async with asyncio.timeout(30):
+        count, answer = await run.waited(asks, ask)
+    if count.resolved_by is None:
+        return "expired" if answer.expired else "open"
+    return f"{'approved' if count.resolved_by.approved else 'rejected'} by {count.resolved_by.approver}"
 
 
-@pytest.mark.parametrize("said", [None, "an objection", "too few"])
-def test_a_run_that_does_not_wait_leaves_the_ticket_open(tmp_path: Path, said: str | None) -> None:
-    store = tickets(tmp_path)
-    ticket = submitted(provider(store), min_approvers=2)
-    if said is not None:
-        store.answer(ticket.ticket_id, yes("bob" if said == "too few" else ""))
-    with pytest.raises(StillOpen) as left:
-        answered(provider(store, detach=True), ticket, min_approvers=2)
-    assert left.value.ticket_id == ticket.ticket_id
-    assert store.get(ticket.ticket_id).status == "pending"
+def test_responses_that_came_before_are_taken_with_the_events_they_lead_to() -> None:
+    async def case() -> None:
+        async with running() as (run, tickets):
+            asks = run.provider(detach=True)
+            ask = await run.opened(asks)
+            await tickets.answer(ask.ticket_id, yes())
+            assert [each.response.approver for each in (await tickets.get(ask.ticket_id)).responses] == ["bob"]
+            assert await decided(run, asks, ask) == "approved by bob"
+            [message] = await run.ledger.messages("run-1")
+            assert message.taken == run.journal.events
+            view = await tickets.get(ask.ticket_id)
+            assert (view.status, view.approvals, view.waiting) == ("approved", 1, [])
+
+    done(case())
 
 
-def test_a_run_that_waits_hears_an_answer_from_another_process(tmp_path: Path) -> None:
-    store, elsewhere = tickets(tmp_path), tickets(tmp_path)
-    ticket = submitted(provider(store), min_approvers=2)
+def test_a_waiting_run_takes_responses_of_another_process_one_by_one(tmp_path: Path) -> None:
+    async def case() -> None:
+        db = tmp_path / "ledger.db"
+        async with running(db=db) as (run, _), SqliteLedger(db, clock=Clock()) as other:
+            asks = run.provider()
+            ask = await run.opened(asks, min_approvers=2)
+            wait = asyncio.create_task(decided(run, asks, ask))
+            tickets = Tickets(other, verifier())
+            await tickets.answer(ask.ticket_id, yes("bob"))
+            async with asyncio.timeout(30):
+                while (await tickets.get(ask.ticket_id)).approvals < 1:
+                    await asyncio.sleep(0.01)
+            assert not wait.done()
+            await tickets.answer(ask.ticket_id, yes("eve"))
+            assert await wait == "approved by eve"
 
-    async def run() -> ApprovalAnswer:
-        asks = provider(store)
-        wait = asyncio.create_task(asks.wait(waiting(ticket.ticket_id, asking(min_approvers=2))))
-        await asyncio.sleep(0.05)
-        await asyncio.to_thread(elsewhere.answer, ticket.ticket_id, yes("bob"))
-        await asyncio.sleep(0.05)
-        assert not wait.done()
-        await asyncio.to_thread(elsewhere.answer, ticket.ticket_id, yes("eve"))
-        async with asyncio.timeout(30):
-            return await wait
-
-    answer = asyncio.run(run())
-    assert approved(ticket, answer, min_approvers=2)
-
-
-def test_a_channel_deposits_answers_and_listens_once_for_all_lanes(tmp_path: Path) -> None:
-    store = tickets(tmp_path)
-
-    async def collect(given: Tickets) -> None:
-        for file in given.all("pending"):
-            await asyncio.to_thread(given.answer, file.id, yes())
-
-    chat = Heard(listens=collect)
-    asks = provider(store, chat)
-
-    async def run() -> list[ApprovalAnswer]:
-        given = [await asks.submit(submitting(key=f"k{each}")) for each in range(3)]
-        async with asyncio.timeout(30):
-            return await asyncio.gather(*(asks.wait(waiting(each.ticket_id)) for each in given))
-
-    answers = asyncio.run(run())
-    assert [each.responses[0].approver for each in answers] == ["bob"] * 3
-    assert (chat.most, chat.listeners, chat.times) == (1, 0, 1)
+    done(case())
 
 
-def test_a_channel_that_cannot_listen_is_a_note(tmp_path: Path) -> None:
-    store = tickets(tmp_path)
-
-    async def collect(given: Tickets) -> None:
-        await asyncio.to_thread(given.answer, ticket.ticket_id, yes())
-
-    asks = provider(store, Heard("bad", listens=OSError("in use")), Heard("good", listens=collect))
-    ticket = submitted(asks)
-    assert approved(ticket, answered(asks, ticket))
-    assert store.get(ticket.ticket_id).notes == ("bad: nobody listens: OSError",)
-
-
-def test_waiting_can_be_cancelled_and_the_ticket_stays_open(tmp_path: Path) -> None:
-    store = tickets(tmp_path)
-    chat = Heard()
-    asks = provider(store, chat)
-    ticket = submitted(asks)
-
-    async def run() -> None:
-        wait = asyncio.create_task(asks.wait(waiting(ticket.ticket_id)))
-        await asyncio.sleep(0.05)
-        wait.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await wait
-
-    asyncio.run(run())
-    assert chat.listeners == 0
-    assert store.get(ticket.ticket_id).status == "pending"
-
-
-def test_when_the_time_is_over_the_run_is_told(tmp_path: Path) -> None:
-    clock = Clock()
-    store = tickets(tmp_path, clock)
-    asks = provider(store)
-    ticket = submitted(asks, min_approvers=2)
-    store.answer(ticket.ticket_id, yes())
-
-    async def run() -> ApprovalAnswer:
-        wait = asyncio.create_task(asks.wait(waiting(ticket.ticket_id, asking(min_approvers=2))))
-        await asyncio.sleep(0.05)
-        clock.forward(minutes=31)
-        async with asyncio.timeout(30):
-            return await wait
-
-    answer = asyncio.run(run())
-    assert answer.expired
-    assert len(answer.responses) == 1
-    assert store.get(ticket.ticket_id).status == "expired"
-
-
-@pytest.mark.parametrize("when", ["in time", "too late"])
-def test_a_run_that_comes_back_after_the_time(tmp_path: Path, when: str) -> None:
-    clock = Clock()
-    store = tickets(tmp_path, clock)
-    ticket = submitted(provider(store))
-    if when == "in time":
-        store.answer(ticket.ticket_id, yes())
-    clock.forward(days=2)
-    if when == "too late":
-        store.answer(ticket.ticket_id, yes())
-    answer = answered(provider(store, detach=True), ticket)
-    assert answer.expired is (when == "too late")
-    assert approved(ticket, answer) is (when == "in time")
-
-
-@pytest.mark.parametrize("gone", ["removed", "spoiled", "abandoned", "another request"])
-def test_a_ticket_that_cannot_be_used_approves_nothing(tmp_path: Path, gone: str) -> None:
-    store = tickets(tmp_path)
-    ticket = submitted(provider(store))
-    file = store.answer(ticket.ticket_id, yes()).file if gone != "abandoned" else store.abandon(ticket.ticket_id)
-    if gone == "removed":
-        path_of(store, file).unlink()
-    elif gone == "spoiled":
-        path_of(store, file).write_bytes(b"{}")
-    changes = {"request_hash": "sha256:other"} if gone == "another request" else {}
-    answer = answered(provider(store), ticket, **changes)
-    assert answer.failure is not None
-    assert answer.failure.kind == "denied"
-    assert not approved(ticket, answer)
-
-
-def test_a_ticket_removed_while_a_run_waits_ends_the_wait(tmp_path: Path) -> None:
-    store = tickets(tmp_path)
-    asks = provider(store)
-    ticket = submitted(asks)
-
-    async def run() -> ApprovalAnswer:
-        wait = asyncio.create_task(asks.wait(waiting(ticket.ticket_id)))
-        await asyncio.sleep(0.05)
-        path_of(store, store.get(ticket.ticket_id)).unlink()
-        async with asyncio.timeout(30):
-            return await wait
-
-    answer = asyncio.run(run())
-    assert answer.failure is not None
-
-
-def test_signatures_are_checked_by_the_run_itself(tmp_path: Path) -> None:
-    store = tickets(tmp_path)
-    ticket = submitted(provider(store), require_signed_approvals=True)
-    file = store.get(ticket.ticket_id)
-    store.answer(file.id, signed(file, BOB_KEY))
-    assert not store.get(file.id).responses[0].response.verified
-    answer = answered(provider(store), ticket, require_signed_approvals=True)
-    assert answer.responses[0].verified
-    assert approved(ticket, answer, require_signed_approvals=True)
-
-
-def test_the_run_is_told_also_what_does_not_count(tmp_path: Path) -> None:
-    store = tickets(tmp_path)
-    terms = {"approvers": (("bob",),), "admitted": (("bob",),)}
-    ticket = submitted(provider(store), **terms)
-    store.answer(ticket.ticket_id, yes("eve"))
-    store.answer(ticket.ticket_id, yes("bob"))
-    store.answer(ticket.ticket_id, no("dan"))
-    answer = answered(provider(store), ticket, **terms)
-    assert [each.approver for each in answer.responses] == ["eve", "bob"]
-    assert approved(ticket, answer, **terms)
-
-
-def test_what_somebody_was_told_does_not_count_does_not_count_for_the_run(tmp_path: Path) -> None:
-    without = Tickets(str(tmp_path / "approvals"), Clock())
-    run = tickets(tmp_path)
-    ticket = submitted(provider(run), require_signed_approvals=True)
-    file = run.get(ticket.ticket_id)
-    assert without.answer(file.id, signed(file)).objection is not None
-    with pytest.raises(StillOpen):
-        answered(provider(run, detach=True), ticket, require_signed_approvals=True)
-    said = msgspec.structs.replace(signed(file), approved=False, signature=None, signature_alg=None, key_id=None)
-    run.answer(file.id, said)
-    answer = answered(provider(run), ticket, require_signed_approvals=True)
-    assert [each.approved for each in answer.responses] == [False]
-
-
-def test_waiting_does_not_keep_writing(tmp_path: Path) -> None:
-    store = tickets(tmp_path)
-    asks = provider(store)
-    ticket = submitted(asks)
-
-    async def run() -> set[Any]:
-        wait = asyncio.create_task(asks.wait(waiting(ticket.ticket_id)))
-        stamps = set()
-        for _ in range(20):
-            await asyncio.sleep(0.01)
-            stamps.add(store.stamp(ticket.ticket_id))
-        wait.cancel()
-        await asyncio.gather(wait, return_exceptions=True)
-        return stamps
-
-    assert len(asyncio.run(run())) == 1
-
-
-# --- the end of a run
-
-
-def test_tickets_a_run_leaves_open_are_abandoned_and_others_are_not(tmp_path: Path) -> None:
-    store = Tickets(str(tmp_path / "approvals"), lambda: datetime.now(UTC))
-    asks = provider(store)
-
-    async def run() -> list[str]:
-        left = await asks.submit(submitting(key="left"))
-        done = await asks.submit(submitting(key="done"))
-        store.answer(done.ticket_id, yes(at=datetime.now(UTC)))
-        assert await asks.settle() == [left.ticket_id]
-        return [left.ticket_id, done.ticket_id]
-
-    other = store.open(REQUEST, msgspec.structs.replace(RUN, run_id="run-2"), "ticket")
-    left, done = asyncio.run(run())
-    assert [store.get(each).status for each in (left, done, other.id)] == ["abandoned", "approved", "pending"]
-
-
-@pytest.mark.parametrize("days", [-1, -4000, 0], ids=["a day", "years", "not at all: it stands still"])
-def test_a_clock_that_goes_back_makes_nobody_wait_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        pytest.param(yes("bob"), no("eve"), "rejected by eve", id="an approval and a rejection"),
+        pytest.param(no("bob"), yes("eve"), "rejected by bob", id="a rejection and an approval"),
+        pytest.param(no("bob"), no("eve"), "rejected by bob", id="two rejections"),
+        pytest.param(yes("bob"), yes("eve"), "approved by bob", id="two approvals"),
+    ],
+)
+def test_two_approvers_at_the_same_instant_are_two_messages_and_no_rejection_is_lost(
+    first: Any, second: Any, expected: str
 ) -> None:
-    from gert.ecosystem.approvals import provider
+    async def case() -> None:
+        async with running() as (run, tickets):
+            asks = run.provider(detach=True)
+            ask = await run.opened(asks)
+            results = await asyncio.gather(*(tickets.answer(ask.ticket_id, each) for each in (first, second)))
+            assert [each.objection for each in results] == [None, None]
+            assert await decided(run, asks, ask) == expected
+            assert all(each.taken for each in await run.ledger.messages("run-1"))
 
-    monkeypatch.setattr(provider, "GRACE", 0.0, raising=False)
-    clock = Clock()
-    store, request = tickets(tmp_path, clock), asking(approval_timeout=0.2)
+    done(case())
 
-    async def main() -> ApprovalAnswer:
-        approvals = TicketApprovals(store, RUN)
-        ticket = await approvals.submit(submitting(request))
-        clock.forward(days=days)
-        async with asyncio.timeout(10):
-            return await approvals.wait(waiting(ticket.ticket_id or "", request))
 
-    assert asyncio.run(main()) == ApprovalAnswer(expired=True)
+def test_more_responses_than_are_taken_at_once_all_count() -> None:
+    async def case() -> None:
+        many = MOST_TAKEN * 2 + 1
+        async with running() as (run, tickets):
+            asks = run.provider(detach=True)
+            ask = await run.opened(asks, min_approvers=many)
+            for each in range(many):
+                await tickets.answer(ask.ticket_id, yes(f"person-{each}"))
+            assert await decided(run, asks, ask) == f"approved by person-{many - 1}"
+
+    done(case())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"\xff\xfe", id="no UTF-8"),
+        pytest.param(b"[" * 5000, id="nested without end"),
+        pytest.param(b'{"approved": "yes"}', id="no response"),
+        pytest.param(b'{"approved":true,"approver_id":"bob"}', id="half a response"),
+        pytest.param(b"x" * (64 * 1024 + 10), id="too long to be read"),
+        pytest.param(encode_response(yes("b" * 300)), id="a name without end"),
+        pytest.param(encode_response(yes("bo\u200bb")), id="a name with something invisible"),
+        pytest.param(encode_response(no("")), id="a rejection by no one"),
+        pytest.param(encode_response(yes(at=NOON.replace(year=2031))), id="from the future"),
+        pytest.param(encode_response(yes(at=NOON.replace(year=2020))), id="older than the request"),
+        pytest.param(encode_response(yes(ticket_id="run-2-abc")), id="for another ticket"),
+        pytest.param(encode_response(yes(request_hash="sha256:1")), id="for another request"),
+        pytest.param(encode_response(yes(signature="AAAA", key_id="bob", signature_alg="ed25519")), id="badly signed"),
+        pytest.param(encode_response(no(key_id="bob")), id="half a signature"),
+    ],
+)
+def test_an_unfit_or_unverifiable_message_is_refused_and_closes_nothing(body: bytes) -> None:
+    async def case() -> None:
+        async with running() as (run, tickets):
+            asks = run.provider(detach=True)
+            ask = await run.opened(asks)
+            # As another program would write it: gert itself posts nothing of the kind.
+            await insert(run.ledger, ask.ticket_id, body)
+            with pytest.raises(StillOpen):
+                await run.waited(asks, ask)
+            view = await tickets.get(ask.ticket_id)
+            assert (view.status, view.approvals, view.waiting) == ("pending", 0, [])
+            assert [each.is_taken and each.objection is not None for each in view.responses] == [True]
+            await tickets.answer(ask.ticket_id, yes())
+            assert await decided(run, asks, ask) == "approved by bob"
+
+    done(case())
+
+
+@pytest.mark.parametrize(
+    ("key", "approver", "verdict", "expected"),
+    [
+        pytest.param(BOB_KEY, "bob", True, "approved by bob", id="a key of the approver"),
+        pytest.param(BOB_KEY, "ann", True, "open", id="a key of another person"),
+        pytest.param(MALLORY_KEY, "ann", True, "open", id="another key under the same id"),
+        pytest.param(SHARED, "bob", True, "open", id="a key without an owner"),
+        pytest.param(None, "bob", True, "open", id="no signature"),
+        pytest.param(SHARED, "bob", False, "rejected by bob", id="a rejection by a key without an owner"),
+        pytest.param(None, "bob", False, "rejected by bob", id="a rejection without a signature"),
+        pytest.param(MALLORY_KEY, "ann", False, "open", id="a rejection with a signature that does not hold"),
+    ],
+)
+def test_on_a_ledger_that_others_can_write_to_an_approval_needs_a_key_with_an_owner(
+    key: Any, approver: str, verdict: bool, expected: str
+) -> None:
+    check = verifier(*map(public, (BOB_KEY,)), SHARED, is_strict=True, bob="bob", ann="ann")
+
+    async def case() -> None:
+        async with running() as (run, tickets):
+            asks = run.provider(check=check, must_sign=True, detach=True)
+            ask = await run.opened(asks)
+            assert ask.request.require_signed_approvals
+            response = (yes if verdict else no)(approver)
+            view = await tickets.get(ask.ticket_id)
+            given = signed(view, key, response) if key is not None else response
+            await insert(run.ledger, ask.ticket_id, encode_response(given))
+            try:
+                said = await decided(run, asks, ask)
+            except StillOpen:
+                said = "open"
+            assert said == expected
+
+    done(case())
+
+
+# --- time
+
+
+def test_the_clock_of_the_ledger_decides_about_the_timeout() -> None:
+    async def case() -> None:
+        clock = Clock()
+        async with running(clock) as (run, tickets):
+            asks = run.provider(detach=True)
+            ask = await run.opened(asks)
+            # Received in time, taken later: it counts.
+            await tickets.answer(ask.ticket_id, yes())
+            clock.forward(hours=2)
+            assert await decided(run, asks, ask) == "approved by bob"
+
+    done(case())
+
+
+def test_a_response_received_too_late_is_refused_whatever_time_it_names() -> None:
+    async def case() -> None:
+        clock = Clock()
+        async with running(clock) as (run, tickets):
+            asks = run.provider(detach=True)
+            ask = await run.opened(asks)
+            clock.forward(hours=2)
+            assert "came too late" in ((await tickets.answer(ask.ticket_id, yes())).objection or "")
+            await run.ledger.post("run-1", "approval", encode_response(yes()), ask.ticket_id)
+            assert await decided(run, asks, ask) == "expired"
+            [refused] = (await tickets.get(ask.ticket_id)).responses
+            assert "came too late" in (refused.objection or "")
+
+    done(case())
+
+
+def test_a_waiting_run_learns_that_the_time_is_over() -> None:
+    async def case() -> None:
+        clock = Clock()
+        async with running(clock) as (run, _):
+            asks = run.provider()
+            ask = await run.opened(asks, approval_timeout=0.2)
+            wait = asyncio.create_task(decided(run, asks, ask))
+            await asyncio.sleep(0.05)
+            clock.forward(seconds=1)
+            assert await wait == "expired"
+
+    done(case())
+
+
+def test_a_clock_that_is_set_back_makes_no_run_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GRACE", 0.1)
+    monkeypatch.setattr(module, "_LOOK_AGAIN", 0.02)
+
+    async def case() -> None:
+        clock = Clock()
+        async with running(clock) as (run, _):
+            asks = run.provider()
+            ask = await run.opened(asks, approval_timeout=0.1)
+            clock.forward(hours=-5)
+            assert await decided(run, asks, ask) == "expired"
+
+    done(case())
+
+
+def test_a_ledger_that_cannot_be_reached_for_a_moment_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOOK_AGAIN", 0.02)
+
+    async def case() -> None:
+        async with running() as (run, tickets):
+            asks = run.provider()
+            ask = await run.opened(asks)
+            wait = asyncio.create_task(decided(run, asks, ask))
+            await asyncio.sleep(0.05)
+            messages = run.ledger.messages
+            failures = iter([Unavailable("gone")] * 3)
+
+            async def flaky(*values: Any, **options: Any) -> Any:
+                for failure in failures:
+                    raise failure
+                return await messages(*values, **options)
+
+            monkeypatch.setattr(run.ledger, "messages", flaky)
+            await asyncio.sleep(0.1)
+            assert not wait.done()
+            await tickets.answer(ask.ticket_id, yes())
+            assert await wait == "approved by bob"
+
+    done(case())
+
+
+# --- channels
+
+
+def test_a_channel_posts_responses_and_listens_once_for_all_lanes() -> None:
+    async def collect(tickets: Tickets) -> None:
+        for view in await tickets.all("pending"):
+            await tickets.answer(view.id, yes())
+
+    async def case() -> None:
+        chat = Chat(listens=collect)
+        async with running() as (run, _):
+            asks = run.provider(chat)
+            waits = [await run.opened(asks, key=f"k{each}") for each in range(3)]
+            async with asyncio.timeout(30):
+                answers = await asyncio.gather(*map(asks.wait, waits))
+            assert [each.responses[0].approver for each in answers] == ["bob"] * 3
+        assert (chat.most, chat.listeners, chat.times) == (1, 0, 1)
+
+    done(case())
+
+
+def test_a_channel_that_cannot_listen_is_a_note() -> None:
+    async def collect(tickets: Tickets) -> None:
+        for view in await tickets.all("pending"):
+            await tickets.answer(view.id, yes())
+
+    async def case() -> None:
+        async with running() as (run, tickets):
+            asks = run.provider(Chat("bad", listens=OSError("in use")), Chat("good", listens=collect))
+            ask = await run.opened(asks)
+            assert await decided(run, asks, ask) == "approved by bob"
+            assert (await tickets.get(ask.ticket_id)).notes == ("bad: it does not listen: OSError",)
+
+    done(case())
+
+
+def test_waiting_can_be_cancelled_and_the_ticket_stays_open() -> None:
+    async def case() -> None:
+        chat = Chat()
+        async with running() as (run, tickets):
+            asks = run.provider(chat)
+            ask = await run.opened(asks)
+            wait = asyncio.create_task(asks.wait(ask))
+            await asyncio.sleep(0.05)
+            wait.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await wait
+            assert chat.listeners == 0
+            assert (await tickets.get(ask.ticket_id)).status == "pending"
+
+    done(case())
+
+
+# --- what would run has changed
+
+
+@pytest.mark.parametrize("response", [pytest.param(no(), id="a rejection"), pytest.param(yes(), id="an approval")])
+def test_an_outdated_ticket_is_given_up_with_the_responses_to_it(response: Any) -> None:
+    async def case() -> None:
+        async with running() as (run, tickets):
+            asks = run.provider(detach=True)
+            ask = await run.opened(asks)
+            await tickets.answer(ask.ticket_id, response)
+            answer = await asks.withdraw(ask, Failure("approval_outdated", "another program"))
+            assert answer.failure == Failure("approval_outdated", "another program")
+            assert [each.approved for each in answer.responses] == [response.approved]
+
+    done(case())

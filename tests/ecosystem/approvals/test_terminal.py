@@ -102,7 +102,7 @@ def test_what_is_said(changes: dict[str, Any], said: bytes, responses: list[Resp
     ("changes", "shown"),
     [
         pytest.param({}, ["anyone", "one"], id="anybody"),
-        pytest.param(APART, ["anyone, but not whoever started the run", "one"], id="anybody else"),
+        pytest.param(APART, ["anyone, but not the person who started the run", "one"], id="anybody else"),
         pytest.param({"min_approvers": 2}, ["anyone", "2 different people"], id="two people"),
         pytest.param({"approvers": (("bob", "cyd"),)}, ["one of bob, cyd", "one"], id="somebody named"),
     ],
@@ -119,7 +119,7 @@ def test_the_terminal_cannot_sign_and_asks_nobody() -> None:
     assert answer.responses == ()
     assert answer.failure == Failure(
         "denied",
-        "`require_signed_approvals` wants signed answers; the terminal cannot sign, use --wait or --detach",
+        "`require_signed_approvals` needs signed responses; the terminal cannot sign, use --wait or --detach",
     )
     assert shown == ""
 

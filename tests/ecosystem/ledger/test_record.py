@@ -24,11 +24,12 @@ from tests.soak import sampled
 
 from gert.ecosystem.ledger.verify_run import verify_run
 from gert.errors import InputError, RunError, TraceError
+from gert.kernel.events.envelope import parse_timestamp
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import ApprovalResolved, ApprovalSubmitted, RunComplete, StepComplete, StepStart
 from gert.kernel.ledger.append_rules import MAX_ANSWER_BYTES
 from gert.kernel.ledger.port import Ledger
-from gert.kernel.ledger.record import Batch, Claim, Output, Written
+from gert.kernel.ledger.record import MAX_MESSAGE, Batch, Claim, Output, Written
 
 shared = pytest.mark.parametrize("kind", sampled(SHARED, ["sqlite", "postgres"]))
 CALLS = StepStart(step_id="pay", step_type="tool", tool="bank", action="pay")
@@ -38,13 +39,13 @@ OVER = RunComplete(status="completed", mode="real", duration="1s")
 
 def asks(ticket_id: str, step_id: str = "pay") -> ApprovalSubmitted:
     return ApprovalSubmitted(
-        ticket_id=ticket_id, step_id=step_id, risk_level="high", request_hash="h", min_approvers=1, method="terminal",
+        ticket_id=ticket_id, step_id=step_id, risk_level="high", request_hash="h", min_approvers=1, method="ticket",
         expires_at="2026-02-28T13:00:00.000000Z",
     )  # fmt: skip
 
 
 def approved(ticket_id: str) -> ApprovalResolved:
-    return ApprovalResolved(ticket_id=ticket_id, step_id="pay", approved=True, status="approved", method="terminal")
+    return ApprovalResolved(ticket_id=ticket_id, step_id="pay", approved=True, status="approved", method="ticket")
 
 
 async def drive(ledger: Ledger, *payloads: Payload, run_id: str = RUN, **parts: object) -> Written:
@@ -142,10 +143,10 @@ class TestMessages:
     async def test_need_no_lease_and_are_kept_in_the_order_they_came(self, kind: str, place: str) -> None:
         async with LEDGERS[kind](place, clock=Clock()) as ledger:
             await drive(ledger, CALLS, asks("t1"))
-            first = await ledger.post(RUN, "approval", b'{"by":"ann"}', "t1")
-            second = await ledger.post(RUN, "cancel", b"{}")
+            await ledger.post(RUN, "approval", b'{"by":"ann"}', "t1")
+            await ledger.post(RUN, "cancel", b"{}")
+            first, second = await ledger.messages(RUN)
             assert (first.kind, first.body, first.ticket_id, first.taken) == ("approval", b'{"by":"ann"}', "t1", None)
-            assert await ledger.messages(RUN) == [first, second]
             assert await ledger.messages(RUN, ticket_id="t1") == [first]
             assert await ledger.messages(RUN, since=first.id) == [second]
             assert await ledger.messages("other") == []
@@ -171,8 +172,9 @@ class TestMessages:
             assert await ledger.wait_for_message(RUN, 0, 0.01) is False
             waiting = asyncio.create_task(ledger.wait_for_message(RUN, 0, 100.0))
             await asyncio.sleep(0.02)
-            message = await ledger.post(RUN, "cancel", b"{}")
+            await ledger.post(RUN, "cancel", b"{}")
             assert await waiting is True
+            [message] = await ledger.messages(RUN)
             assert await ledger.wait_for_message(RUN, message.id, 0.01) is False
 
     @shared
@@ -188,9 +190,29 @@ class TestMessages:
     async def test_at_the_same_instant_are_two(self, kind: str, place: str) -> None:
         async with LEDGERS[kind](place) as ledger:
             await drive(ledger, CALLS)
-            posted = await asyncio.gather(*(ledger.post(RUN, "cancel", b"{}") for _ in range(20)))
-            assert len({message.id for message in posted}) == 20
-            assert len(await ledger.messages(RUN)) == 20
+            await asyncio.gather(*(ledger.post(RUN, "cancel", b"{}") for _ in range(20)))
+            assert len({message.id for message in await ledger.messages(RUN)}) == 20
+
+    @in_loop
+    async def test_about_a_ticket_that_is_not_there_or_too_long_are_refused(self, kind: str, place: str) -> None:
+        async with LEDGERS[kind](place) as ledger:
+            await drive(ledger, CALLS, asks("t1"))
+            for run_id, ticket_id in ((RUN, "t2"), ("other", "t1")):
+                with pytest.raises(RunError, match="there is no ticket"):
+                    await ledger.post(run_id, "approval", b"{}", ticket_id)
+            with pytest.raises(InputError, match="too long"):
+                await ledger.post(RUN, "approval", b"x" * (MAX_MESSAGE + 1), "t1")
+            assert await ledger.messages(RUN) == []
+
+    @in_loop
+    async def test_are_stamped_by_the_clock_of_the_ledger(self, kind: str, place: str) -> None:
+        async with LEDGERS[kind](place) as ledger:
+            await drive(ledger, CALLS)
+            before = await ledger.time()
+            await ledger.post(RUN, "cancel", b"")
+            [message] = await ledger.messages(RUN)
+            assert before <= parse_timestamp(message.received_at) <= await ledger.time()
+            assert message.body == b""
 
 
 class TestOutput:

@@ -1,6 +1,6 @@
-"""Channels at work: people are told about a ticket, and listened to while a run waits.
+"""The channels of a run: they announce a ticket, and collect responses while the run waits.
 
-A channel that fails is one way less to answer, and a note on the ticket. It never ends a run.
+A channel that fails leaves a note on the ticket; it never ends a run.
 """
 
 import asyncio
@@ -9,12 +9,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
 from gert.ecosystem.approvals.port import Channel
-from gert.ecosystem.approvals.ticket_file import TicketFile
-from gert.ecosystem.approvals.tickets import Tickets
+from gert.ecosystem.approvals.tickets import Tickets, TicketView
 from gert.errors import GertError
 
 LIMIT: Final = 5.0
-"""Seconds a channel has to tell people, and to stop listening."""
+"""Seconds a channel has to announce a ticket, and to stop listening."""
 
 
 class Channels:
@@ -28,15 +27,15 @@ class Channels:
         self._over = asyncio.Event()
         self._waiting = 0
 
-    async def announce(self, file: TicketFile) -> None:
-        """Tell people over all channels at once."""
-        notes = await asyncio.gather(*(self._announced(channel, file) for channel in self._channels))
+    async def announce(self, view: TicketView) -> None:
+        """Announce a ticket over all channels at once."""
+        notes = await asyncio.gather(*(self._announced(channel, view) for channel in self._channels))
         for note in filter(None, notes):
-            await self._note(file.id, note)
+            await self._note(view.id, note)
 
     @asynccontextmanager
     async def listening(self, ticket_id: str) -> AsyncIterator[None]:
-        """Have the channels listen, once for all lanes that wait."""
+        """Let the channels listen, once for all lanes that wait."""
         self._waiting += 1
         if self._listener is None and self._channels:
             self._over = asyncio.Event()
@@ -50,15 +49,15 @@ class Channels:
                 self._over.set()
                 await self._end(listener)
 
-    async def _announced(self, channel: Channel, file: TicketFile) -> str | None:
-        """What is to be noted about telling people."""
+    async def _announced(self, channel: Channel, view: TicketView) -> str | None:
+        """The note to keep about an announcement."""
         try:
             async with asyncio.timeout(self._limit):
-                note = await channel.announce(file)
+                note = await channel.announce(view)
         except TimeoutError:
-            note = f"nobody was told within {self._limit:g} s"
+            note = f"not announced within {self._limit:g} s"
         except Exception as problem:
-            note = f"nobody was told: {_why(problem)}"
+            note = f"not announced: {_why(problem)}"
         return None if note is None else f"{channel.name}: {note}"
 
     async def _listen(self, ticket_id: str, over: asyncio.Event) -> None:
@@ -67,7 +66,7 @@ class Channels:
                 try:
                     await stack.enter_async_context(channel.listening(self._tickets))
                 except Exception as problem:
-                    await self._note(ticket_id, f"{channel.name}: nobody listens: {_why(problem)}")
+                    await self._note(ticket_id, f"{channel.name}: it does not listen: {_why(problem)}")
             await over.wait()
 
     async def _end(self, listener: "asyncio.Task[None]") -> None:
@@ -76,13 +75,13 @@ class Channels:
             listener.cancel()
             await asyncio.wait({listener}, timeout=self._limit)
         elif not listener.cancelled():
-            listener.exception()  # whatever a channel ends with, the answers are on disk
+            listener.exception()  # however a channel ends, the responses are in the ledger
 
     async def _note(self, ticket_id: str, text: str) -> None:
         try:
-            await asyncio.to_thread(self._tickets.note, ticket_id, text)
+            await self._tickets.note(ticket_id, text)
         except GertError:
-            return  # whoever waits for the ticket finds out
+            return  # the run that waits for the ticket finds out
 
 
 def _why(problem: Exception) -> str:

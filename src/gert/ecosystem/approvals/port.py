@@ -1,8 +1,7 @@
-"""What approvals are made of: whoever is asked, the ways to tell people, and the check of a signature.
+"""The ports of approvals: a provider that a run asks, channels that reach people, and the verification of signatures.
 
-A provider answers the two questions of a run: `submit` gives a ticket at once, `wait` gives what people said. A
-channel only carries words: it tells people about a ticket, and deposits their answers with the tickets. Neither
-decides. What counts is decided by `gert.kernel.engine.approval_rules`, and finally by the run.
+A provider answers two requests of a run: `submit` returns a ticket at once, `wait` returns responses. A channel tells
+people about a ticket and posts their responses. Neither decides: `gert.kernel.engine.approval_rules` does, in the run.
 """
 
 from contextlib import AbstractAsyncContextManager
@@ -13,12 +12,11 @@ from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, Response,
 from gert.kernel.events.runbook.parts import Failure
 
 if TYPE_CHECKING:
-    from gert.ecosystem.approvals.ticket_file import TicketFile
-    from gert.ecosystem.approvals.tickets import Tickets
+    from gert.ecosystem.approvals.tickets import Tickets, TicketView
 
 
 class StillOpen(Exception):
-    """Raised by a provider that does not wait: the ticket is open, and whoever resumes the run asks again."""
+    """Raised by a provider that does not wait: the ticket is open, and a resume waits for it again."""
 
     def __init__(self, ticket_id: str) -> None:
         super().__init__(f"the ticket `{ticket_id}` is open")
@@ -26,59 +24,58 @@ class StillOpen(Exception):
 
 
 class ApprovalProvider(Protocol):
-    """Whoever is asked for approval (kernel-api, ApprovalProvider)."""
+    """Obtains approvals for a run (kernel-api, ApprovalProvider)."""
 
     async def submit(self, ask: SubmitApproval) -> TicketAnswer:
-        """Ask; the answer is a ticket, and never waits for a person."""
+        """Request approval; returns a ticket and never waits for a person."""
 
     async def wait(self, ask: AwaitApproval) -> ApprovalAnswer:
-        """Wait until a ticket is decided or its time is over; can be cancelled, and asked again later."""
+        """Wait for responses to a ticket, or until its time is over; can be cancelled, and called again later."""
 
     async def withdraw(self, ask: AwaitApproval, outdated: Failure) -> ApprovalAnswer:
         """Close a ticket that asks for something else than what would run now.
 
-        The answer carries this failure, and what people have answered: a rejection counts, whatever has changed.
+        The answer carries this failure and the responses so far: a rejection counts, whatever has changed.
         """
 
 
 class Channel(Protocol):
-    """A way to reach people: it carries words and decides nothing.
+    """A way to reach people; it decides nothing.
 
-    Texts of a ticket come from runbooks and tools: whoever shows them masks secrets first
-    (`gert.kernel.foundation.secret_refs.masked`) and escapes them for where they are shown.
+    Texts of a ticket come from runbooks and tools: a channel masks secrets
+    (`gert.kernel.foundation.secret_refs.masked`) and escapes the texts for where they are shown.
     """
 
     @property
     def name(self) -> str:
-        """What the channel is called in notes."""
+        """The name of the channel in notes."""
 
-    async def announce(self, ticket: "TicketFile") -> str | None:
-        """Tell people that a ticket is open; a text says why they could not be told.
+    async def announce(self, ticket: "TicketView") -> str | None:
+        """Tell people that a ticket is open; returns why they could not be told.
 
-        It is given a few seconds and then cancelled. A run that was killed announces the same ticket once more.
+        It has a few seconds and is then cancelled.
         """
 
     def listening(self, tickets: "Tickets") -> AbstractAsyncContextManager[None]:
-        """Collect answers while a run waits, and deposit each with `tickets.answer`.
+        """Collect responses while a run waits, and post each with `tickets.answer`.
 
-        Entered and left in one task, at most once at a time, however many tickets wait. `tickets.answer` says at once
-        whether an answer counts and why not, which is what the person should be told. It writes to disk: where
-        many answers come, call it in a thread.
+        Entered and left in one task, at most once at a time, however many tickets wait. `tickets.answer` returns at
+        once why a response would not count, which is what the person should be told.
         """
 
 
 class SignatureVerifier(Protocol):
-    """Checks the signature on an answer (ecosystem-v0 §6.4)."""
+    """Verifies the signature on a response (ecosystem-v0 §6.4)."""
 
     @property
     def has_keys(self) -> bool:
-        """Whether any signature could hold; where none can, nobody needs to be asked to sign."""
+        """Whether any signature could hold."""
 
     def has_key_for(self, response: Response) -> bool:
-        """Whether there is a key to check the signature on an answer with."""
+        """Whether there is a key to verify the signature on a response with."""
 
     def verify(self, response: Response, ticket: Ticket) -> Response:
-        """The answer with `verified` set, or with `flaw` saying why not; one that is not signed has neither.
+        """The response with `verified` set, or with `flaw` saying why not; one that is not signed has neither.
 
-        Whatever the answer says of itself is forgotten first: nobody vouches for their own signature.
+        What the response claims about its own signature is discarded first.
         """

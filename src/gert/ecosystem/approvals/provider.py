@@ -1,170 +1,186 @@
-"""Approvals that can wait: a ticket on disk, people told over channels, and answers that come whenever they come."""
+"""Approval by tickets: a request in the ledger, channels that tell people, and responses from the run's inbox."""
 
 import asyncio
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
-from gert.ecosystem.approvals.evaluate import Terms
+from gert.ecosystem.approvals.drop_box import DropBox
 from gert.ecosystem.approvals.notify import Channels
-from gert.ecosystem.approvals.port import Channel, StillOpen
-from gert.ecosystem.approvals.ticket_file import RunRef, TicketFile
-from gert.ecosystem.approvals.tickets import Tickets
-from gert.errors import DocumentError, GertError, IntegrityError, TraceError, UsageError
-from gert.kernel.engine.approval_rules import CLOCK_SKEW, tally
+from gert.ecosystem.approvals.port import Channel, SignatureVerifier, StillOpen
+from gert.ecosystem.approvals.responses import response_in
+from gert.ecosystem.approvals.tickets import Tickets, ticket_id_for
+from gert.errors import Busy, Unavailable
+from gert.kernel.engine.approval_request import as_recorded
+from gert.kernel.engine.approval_rules import CLOCK_SKEW, Ticket
 from gert.kernel.engine.requests import ApprovalAnswer, AwaitApproval, Response, SubmitApproval, TicketAnswer
+from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.events.runbook.parts import Failure
+from gert.kernel.ledger.port import Ledger
+from gert.kernel.ledger.record import Message
+from gert.kernel.ledger.runbook_fold import TICKET
 
-METHOD: Final = "ticket"
-_FIRST_LOOK: Final = 0.1
-_LATER_LOOK: Final = 1.0
 GRACE: Final = CLOCK_SKEW.total_seconds()
-"""Seconds beyond the time to answer after which nobody waits any more, whatever the clock says."""
-# What says that a ticket cannot be used; anything else may pass.
-_NO_TICKET: Final = (UsageError, DocumentError, IntegrityError)
+"""Seconds after the timeout when a run stops waiting even if the clock of the ledger was set back."""
+MOST_TAKEN: Final = 50
+"""Responses that a run takes at once; further ones follow."""
+MAX_REQUEST: Final = 8 * 1024 * 1024
+"""Bytes of a request; approvers have to be able to read it."""
+_LOOK_AGAIN: Final = 5.0
+"""Seconds until a waiting run looks again: on a server, messages may become visible in another order."""
+_LOOK_AT_FILES: Final = 0.5
 
 
 class TicketApprovals:
-    """Asks with tickets, for one run.
+    """Requests approval with tickets, for one run.
 
-    detach: whether a ticket nobody has decided ends the wait with `StillOpen`
+    must_sign: others can write to the ledger, so an approval needs a signature by a key that has an owner
+    detach: raise `StillOpen` instead of waiting
     """
 
     def __init__(
-        self, tickets: Tickets, run: RunRef, *, channels: Iterable[Channel] = (), detach: bool = False
+        self,
+        run_id: str,
+        verifier: SignatureVerifier,
+        *,
+        must_sign: bool = False,
+        channels: Iterable[Channel] = (),
+        drop_box: DropBox | None = None,
+        detach: bool = False,
     ) -> None:
-        self._tickets = tickets
-        self._run = run
-        self._channels = Channels(tickets, channels)
+        self._run_id = run_id
+        self._verifier = verifier
+        self._must_sign = must_sign
+        self._given = tuple(channels)
+        self._drop_box = drop_box
         self._detach = detach
+        self._unannounced: set[str] = set()
+        self._ledger: Ledger
+        self._tickets: Tickets
+        self._channels: Channels
+
+    def attach(self, ledger: Ledger) -> None:
+        """Use the ledger that the run is recorded in."""
+        self._ledger = ledger
+        self._tickets = Tickets(ledger, self._verifier)
+        self._channels = Channels(self._tickets, self._given)
 
     async def submit(self, ask: SubmitApproval) -> TicketAnswer:
-        """Open a ticket and tell people; the same question leads to the same ticket."""
+        """Give the request a ticket; it is open once the run has recorded it."""
         wanting = self._wanting_signatures(ask)
-        if wanting is not None and not self._tickets.verifier.has_keys:
+        if wanting is not None and not self._verifier.has_keys:
             message = f"{wanting} asks for signed answers, and no key to verify them with is set (GERT_APPROVAL_KEY_…)"
             return TicketAnswer(failure=Failure("denied", message))
-        run = msgspec.structs.replace(self._run, key=ask.key)
-        try:
-            file = await asyncio.to_thread(self._tickets.open, ask.request, run, METHOD)
-        except GertError as problem:
-            return TicketAnswer(failure=Failure("transport", problem.message))
-        if file.status == "pending":
-            await self._channels.announce(file)
+        size = len(msgspec.json.encode(as_recorded(ask.request)))
+        if size > MAX_REQUEST:
+            message = f"the request is too large to be approved: expected at most {MAX_REQUEST} bytes, found {size}"
+            return TicketAnswer(failure=Failure("transport", message))
+        now = await self._ledger.time()
+        ticket_id = ticket_id_for(self._run_id, ask.key)
+        self._unannounced.add(ticket_id)
         return TicketAnswer(
-            ticket_id=file.id,
-            method=METHOD,
-            created_at=file.ticket.created_at,
-            expires_at=file.ticket.expires_at,
+            ticket_id=ticket_id,
+            method=TICKET,
+            created_at=format_timestamp(now),
+            expires_at=format_timestamp(now + timedelta(seconds=ask.request.approval_timeout)),
+            admitted=ask.request.admitted,
+            must_sign=self._must_sign,
         )
 
     async def wait(self, ask: AwaitApproval) -> ApprovalAnswer:
-        """Wait until the ticket is decided by what this run asks and the keys it holds, or its time is over."""
-        try:
-            file = await self._look(ask)
-            if file.status == "pending" and self._detach:
-                raise StillOpen(ask.ticket_id)
-            if file.status == "pending":
-                async with self._channels.listening(ask.ticket_id):
-                    file = await self._watch(ask)
-        except _NO_TICKET as problem:
-            # Nothing can be approved by a ticket that is gone or is another.
-            return ApprovalAnswer(failure=Failure("denied", problem.message))
-        if file.status == "abandoned":
-            return ApprovalAnswer(failure=Failure("denied", "the request for approval was abandoned"))
-        return ApprovalAnswer(responses=handed_over(file), expired=file.status == "expired")
+        """Wait for responses, or until the time is over."""
+        if ask.ticket_id in self._unannounced:
+            self._unannounced.discard(ask.ticket_id)
+            await self._announce(ask)
+        answer = await self._received(ask)
+        if answer is not None:
+            return answer
+        if self._detach:
+            raise StillOpen(ask.ticket_id)
+        async with self._channels.listening(ask.ticket_id):
+            return await self._watch(ask)
 
     async def withdraw(self, ask: AwaitApproval, outdated: Failure) -> ApprovalAnswer:
-        """Close a ticket that asks for something else than what would run, and give what was answered."""
-        terms = Terms(request=ask.request, created_at=ask.created_at, expires_at=ask.expires_at)
-        try:
-            file = await asyncio.to_thread(self._tickets.withdraw, ask.ticket_id, terms, outdated.message)
-        except _NO_TICKET as problem:
-            # It may have been rejected before it was gone or replaced.
-            return ApprovalAnswer(failure=Failure("denied", problem.message))
-        except TraceError:
-            if self._detach:
-                raise StillOpen(ask.ticket_id) from None  # it is locked, or cannot be written now
-            raise
-        return ApprovalAnswer(responses=handed_over(file), failure=outdated)
+        """Give up a ticket that asks for something else than what would run, with the responses to it."""
+        await self._collect(ask)
+        messages = await self._untaken(ask)
+        return ApprovalAnswer(responses=self._responses(ask, messages), failure=outdated)
 
-    async def settle(self) -> list[str]:
-        """The run has ended: the tickets it leaves open are abandoned, so that nobody answers for nothing."""
-        left = await asyncio.to_thread(self._tickets.all, "pending", run_id=self._run.run_id)
-        closed: list[str] = []
-        for file in left:
-            try:
-                await asyncio.to_thread(self._tickets.abandon, file.id)
-            except TraceError:
-                break  # the folder cannot be written, or somebody holds a lock: the run has ended all the same
-            except GertError:
-                continue  # it is gone, or is none any more
-            closed.append(file.id)
-        return closed
+    async def settle(self) -> None:
+        """The run has ended: its requests are withdrawn from the drop box."""
+        if self._drop_box is not None:
+            rows = await self._ledger.tickets(run_id=self._run_id)
+            await asyncio.to_thread(self._drop_box.remove, [row.ticket_id for row in rows])
 
     def _wanting_signatures(self, ask: SubmitApproval) -> str | None:
-        """What asks for signed answers, if anything does."""
+        """What asks for signed responses, if anything does."""
         if ask.request.require_signed_approvals:
             return "`require_signed_approvals`"
-        group = self._tickets.shared_with
-        return f"a folder of tickets that is shared with the group `{group}`" if group is not None else None
+        return "a ledger that others can write to" if self._must_sign else None
 
-    async def _look(self, ask: AwaitApproval) -> TicketFile:
-        return await asyncio.to_thread(self._tickets.judge, ask.ticket_id, ask.request, ask.created_at, ask.expires_at)
+    async def _announce(self, ask: AwaitApproval) -> None:
+        view = await self._tickets.get(ask.ticket_id)
+        if self._drop_box is not None:
+            problem = await asyncio.to_thread(self._drop_box.publish, view)
+            if problem is not None:
+                await self._tickets.note(ask.ticket_id, f"drop box: {problem}")
+        await self._channels.announce(view)
 
-    async def _watch(self, ask: AwaitApproval) -> TicketFile:
-        """Look whenever the file has changed, whenever this process took an answer, and when the time is over."""
-        answered = asyncio.Event()
+    async def _watch(self, ask: AwaitApproval) -> ApprovalAnswer:
         loop = asyncio.get_running_loop()
-        # A clock that is set back would have us wait for as much longer.
         end = loop.time() + ask.request.approval_timeout + GRACE
+        pause = _LOOK_AT_FILES if self._drop_box is not None else _LOOK_AGAIN
+        while loop.time() < end:
+            try:
+                # Which messages there are is read first: one that comes in between wakes the wait.
+                last = max((each.id for each in await self._ledger.messages(self._run_id)), default=0)
+                answer = await self._received(ask)
+                if answer is not None:
+                    return answer
+                left = _left(ask, await self._ledger.time())
+                await self._ledger.wait_for_message(self._run_id, last, min(pause, left + 0.01))
+            except (Busy, Unavailable):
+                # The ledger may be back before the time is over.
+                await asyncio.sleep(pause)
+        return ApprovalAnswer(expired=True)
 
-        def tell(ticket_id: str) -> None:
-            if ticket_id == ask.ticket_id:
-                loop.call_soon_threadsafe(answered.set)
+    async def _received(self, ask: AwaitApproval) -> ApprovalAnswer | None:
+        """The responses that were received, or that the time is over; None while the ticket is open."""
+        # First the time, then the responses: none that came in time is missed.
+        now = await self._ledger.time()
+        await self._collect(ask)
+        messages = await self._untaken(ask)
+        if messages:
+            return ApprovalAnswer(responses=self._responses(ask, messages[:MOST_TAKEN]), more=True)
+        return ApprovalAnswer(expired=True) if _left(ask, now) < 0 else None
 
-        unsubscribe = self._tickets.subscribe(tell)
-        try:
-            while True:
-                # The stamp is taken first: what changes in between is looked at once more, and never missed.
-                seen = self._tickets.stamp(ask.ticket_id)
-                file = await self._look(ask)
-                if file.status != "pending":
-                    return file
-                if loop.time() >= end:
-                    return msgspec.structs.replace(file, status="expired")
-                # However often somebody touches the file, we look only so often.
-                pause = _FIRST_LOOK
-                await _either(answered, pause)
-                while not (answered.is_set() or self._has_moved(file, seen) or loop.time() >= end):
-                    pause = min(pause * 1.5, _LATER_LOOK)
-                    await _either(answered, pause)
-                answered.clear()
-        finally:
-            unsubscribe()
+    async def _collect(self, ask: AwaitApproval) -> None:
+        if self._drop_box is not None:
+            await self._drop_box.collect(self._ledger, self._run_id, _ticket(ask))
 
-    def _has_moved(self, file: TicketFile, seen: object) -> bool:
-        return self._tickets.stamp(file.id) != seen or file.is_over(self._tickets.clock())
+    async def _untaken(self, ask: AwaitApproval) -> list[Message]:
+        messages = await self._ledger.messages(self._run_id, ticket_id=ask.ticket_id)
+        return [each for each in messages if each.kind == "approval" and each.taken is None]
 
+    def _responses(self, ask: AwaitApproval, messages: list[Message]) -> tuple[Response, ...]:
+        """The responses in messages, with their signatures verified."""
+        return tuple(self._verified(response_in(message), _ticket(ask)) for message in messages)
 
-def handed_over(file: TicketFile) -> tuple[Response, ...]:
-    """What the run is told: all that was said, but nothing that would count and whose author was told otherwise."""
-    told: list[Response] = []
-    counting: list[Response] = []
-    for heard in file.responses:
-        counts = tally(file.ticket, [*counting, heard.response]).objections[-1] is None
-        if counts and heard.objection is not None:
-            continue
-        told.append(heard.response)
-        counting += [heard.response] if counts else []
-    return tuple(told)
+    def _verified(self, response: Response, ticket: Ticket) -> Response:
+        if response.unfit is not None:
+            return response
+        found = self._verifier.verify(response, ticket)
+        return msgspec.structs.replace(found, received_at=response.received_at, message_id=response.message_id)
 
 
-async def _either(event: asyncio.Event, seconds: float) -> None:
-    """Wait for an event, but not for longer."""
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return
+def _ticket(ask: AwaitApproval) -> Ticket:
+    return Ticket(id=ask.ticket_id, request=ask.request, created_at=ask.created_at, expires_at=ask.expires_at)
+
+
+def _left(ask: AwaitApproval, now: datetime) -> float:
+    """The seconds a ticket still has."""
+    if ask.expires_at is None:
+        return float("inf")
+    return (parse_timestamp(ask.expires_at) - now).total_seconds()

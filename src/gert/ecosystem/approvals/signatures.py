@@ -1,11 +1,11 @@
-"""Signatures on answers: made with the key of whoever answers, checked with the keys we hold (ecosystem-v0 §6.4)."""
+"""Signatures on responses: made with the key of the approver, verified with the keys of the run (ecosystem-v0 §6.4)."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
 
-from gert.ecosystem.approvals.ticket_file import bare
+from gert.ecosystem.approvals.responses import bare
 from gert.errors import CanonicalError, IntegrityError
 from gert.kernel.engine.approval_rules import Ticket, signed_message
 from gert.kernel.engine.requests import Response
@@ -14,12 +14,12 @@ from gert.kernel.governance.decide import person_key
 
 
 class KeyVerifier:
-    """Checks signatures with keys.
+    """Verifies signatures with keys.
 
-    owners: the people a key speaks for, by the id it is asked for; None where it may speak for anybody, as the key
-    of a service does that has made sure who they are
-    is_strict: whether an approval needs a key with an owner: with one that speaks for anybody, one person would be as
-    many as they like
+    owners: the people a key speaks for, by the id it is asked for; None where it may speak for any person, as the key
+    of a service does that has authenticated them
+    is_strict: whether an approval needs a key with an owner: with a key that speaks for any person, one person could
+    approve under several names
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class KeyVerifier:
         return len(self._keys) > 0
 
     def has_key_for(self, response: Response) -> bool:
-        """Whether there is a key to check the signature on an answer with."""
+        """Whether there is a key to verify the signature on a response with."""
         try:
             self._keys.find(response.key_id)
         except IntegrityError:
@@ -47,14 +47,14 @@ class KeyVerifier:
         return True
 
     def verify(self, response: Response, ticket: Ticket) -> Response:
-        """The answer with what the check of its signature found."""
+        """The response with the result of verifying its signature."""
         said = bare(response)
         if said.signature is None:
-            # Half a signature is not none: whoever takes away the rest must not be left with an unsigned answer.
+            # Half a signature is not none: removing the rest must not turn it into an unsigned response.
             part = said.signature_alg is not None or said.key_id is not None
             return msgspec.structs.replace(said, flaw="the signature is missing") if part else said
         try:
-            # What it is bound to is ours, and not what the answer says it is about.
+            # It is bound to the ticket of the run, and not to what the response says it is about.
             message = signed_message(ticket.id, said, ticket.request.request_hash)
             verify(self._keys, Signature(said.signature_alg or "", said.key_id, said.signature), message)
             self._check_owner(said)
@@ -65,17 +65,17 @@ class KeyVerifier:
     def _check_owner(self, response: Response) -> None:
         owners = self._owners(response.key_id)
         if owners is None and self._is_strict and response.approved:
-            raise IntegrityError(f"it is not said whom the key `{response.key_id}` speaks for")
+            raise IntegrityError(f"the key `{response.key_id}` has no owner")
         if owners is not None and person_key(response.approver) not in {person_key(each) for each in owners}:
             raise IntegrityError(f"the key `{response.key_id}` does not speak for `{response.approver}`")
 
 
 NO_KEYS: Final = KeyVerifier(Keys())
-"""Holds no signature to be good; answers that are not signed are none of its business."""
+"""Verifies no signature; it has nothing to say about responses without one."""
 
 
 def sign_response(response: Response, ticket: Ticket, key: Key) -> Response:
-    """The answer, bound to a ticket and signed."""
+    """The response, bound to a ticket and signed."""
     said = msgspec.structs.replace(bare(response), ticket_id=ticket.id, request_hash=ticket.request.request_hash)
     signature = sign(key, signed_message(ticket.id, said, ticket.request.request_hash))
     return msgspec.structs.replace(

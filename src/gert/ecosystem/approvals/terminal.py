@@ -1,17 +1,15 @@
-"""Approval at the terminal: whoever sits there sees what would run, and says yes or no.
+"""Approval at the terminal: the person there sees what would run, and approves or rejects.
 
-Only words are collected here. Which of them count, and whether they are enough, the kernel decides.
+Responses are only collected here. Which of them count, and whether they suffice, the kernel decides.
 """
 
 import asyncio
-import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-import msgspec
-
+from gert.ecosystem.approvals.request_text import summary
 from gert.errors import InputError
 from gert.kernel.engine.requests import (
     ApprovalAnswer,
@@ -23,21 +21,15 @@ from gert.kernel.engine.requests import (
 )
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.events.runbook.parts import Failure
-from gert.kernel.foundation.secret_refs import masked
-from gert.kernel.foundation.text import printable
 
 METHOD: Final = "terminal"
 ATTEMPTS: Final = 5
-_MAX_SHOWN: Final = 2000
-_MAX_COMMAND: Final = 64 * 1024
-"""What is started is shown whole; a longer command is not one that can be read."""
-_MAX_LINES: Final = 200
 _YES: Final = frozenset({"y", "yes"})
 _NO: Final = frozenset({"", "n", "no"})
 
 
 class Asker(Protocol):
-    """Where people read and type."""
+    """The terminal: where a person reads and types."""
 
     def turn(self) -> AbstractAsyncContextManager[None]:
         """Keep a dialogue together."""
@@ -53,7 +45,7 @@ class Asker(Protocol):
 
 
 class TerminalApprovals:
-    """Asks at the console of this run; an answer typed for an earlier question is never taken for this one."""
+    """Requests approval at the console of the run; text typed for an earlier prompt is never used for this one."""
 
     def __init__(self, console: Asker, actor: str, clock: Callable[[], datetime], new_id: Callable[[], str]) -> None:
         self._console = console
@@ -63,7 +55,7 @@ class TerminalApprovals:
         self._expiry: dict[str, datetime] = {}
 
     async def submit(self, ask: SubmitApproval) -> TicketAnswer:
-        """Give a ticket at once; nobody is asked yet."""
+        """Give the request a ticket; the person is asked when the run waits for it."""
         ticket_id = self._new_id()
         created = self._clock()
         expires = created + timedelta(seconds=ask.request.approval_timeout)
@@ -76,15 +68,15 @@ class TerminalApprovals:
         )
 
     async def withdraw(self, ask: AwaitApproval, outdated: Failure) -> ApprovalAnswer:
-        """Nothing is left open and nothing was answered: the terminal asks when it waits."""
+        """Close a ticket without responses: the terminal asks only while it waits."""
         return ApprovalAnswer(failure=outdated)
 
     async def wait(self, ask: AwaitApproval) -> ApprovalAnswer:
-        """Ask until there are enough approvals, somebody says no, nobody is there, or the time is over."""
+        """Ask until there are enough approvals, a rejection, no more input, or the time is over."""
         request = ask.request
         if request.require_signed_approvals:
             message = (
-                "`require_signed_approvals` wants signed answers; the terminal cannot sign, use --wait or --detach"
+                "`require_signed_approvals` needs signed responses; the terminal cannot sign, use --wait or --detach"
             )
             return ApprovalAnswer(failure=Failure("denied", message))
         responses: list[Response] = []
@@ -96,12 +88,12 @@ class TerminalApprovals:
         except TimeoutError:
             return ApprovalAnswer(responses=tuple(responses), expired=True)
         except InputError as problem:
-            # A line that cannot be read is no approval; those before it stand, and are too few.
+            # A line that cannot be read is no approval; the responses before it are kept, and are too few.
             self._console.say(f"  {problem.message}")
         return ApprovalAnswer(responses=tuple(responses))
 
     def _left(self, ask: AwaitApproval) -> float:
-        """The seconds a ticket still has; one of an earlier process is given its whole time again."""
+        """The seconds a ticket still has; one of an earlier process has its whole time again."""
         expires = self._expiry.get(ask.ticket_id)
         if expires is None:
             return ask.request.approval_timeout
@@ -119,7 +111,7 @@ class TerminalApprovals:
                 return
 
     async def _approver(self, request: ApprovalRequest, counted: set[str]) -> str | None:
-        """Who answers: the actor, unless it matters who it is."""
+        """Who responds: the actor, unless the request restricts who may."""
         if request.min_approvers <= 1 and not request.approvers and not request.separation_of_duties:
             return self._actor
         barred = {request.requested_by} if request.separation_of_duties else set()
@@ -130,7 +122,7 @@ class TerminalApprovals:
                 return None
             name = answer.strip() or default
             if name in barred:
-                self._console.say(f"  `{name}` started the run, and `separation_of_duties` asks for somebody else")
+                self._console.say(f"  `{name}` started the run, and `separation_of_duties` needs another person")
             elif name in counted:
                 self._console.say(f"  `{name}` has already answered")
             elif name:
@@ -139,7 +131,7 @@ class TerminalApprovals:
 
     async def _verdict(self, approver: str, ask: AwaitApproval) -> Response | None:
         for _ in range(ATTEMPTS):
-            answer = await self._console.line("approve? [y/N, and why if you like]: ", fresh=True)
+            answer = await self._console.line("approve? [y/N, and an optional reason]: ", fresh=True)
             if answer is None:
                 return None
             word, _, reason = answer.strip().partition(" ")
@@ -154,77 +146,3 @@ class TerminalApprovals:
                 )
             self._console.say("  answer y to approve or n to reject; a reason may follow")
         return None
-
-
-def summary(request: ApprovalRequest) -> Iterator[str]:
-    """What whoever decides must see, line by line; secrets are masked."""
-    title = f": {_shown(request.title)}" if request.title else ""
-    yield from ("", f"approval needed for step `{_shown(request.place)}`{title}")
-    rows: list[tuple[str, Any]] = [
-        *([("description", request.description)] if request.description else []),
-        ("runbook", request.runbook),
-        ("run", request.run_id),
-        ("target", request.target),
-        *command_rows(request),
-        ("risk", request.risk_level),
-        ("rule", request.rule or "the default for this risk"),
-        *((name, value) for name, value in request.contract.items() if name not in ("inputs", "outputs")),
-        ("asked by", request.requested_by or "the kernel"),
-        ("approvers", _approvers(request)),
-        ("needed", f"{request.min_approvers} different people" if request.min_approvers > 1 else "one"),
-        *([("to hear of it", ", ".join(request.notify))] if request.notify else []),
-        ("request", request.request_hash),
-    ]
-    started = dict(command_rows(request))
-    for name, value in rows:
-        yield f"  {f'{name}:'.ljust(15)}{_shown(value, _MAX_COMMAND if name in started else _MAX_SHOWN)}"
-    if request.inputs:
-        yield "  inputs:"
-    for name, value in request.inputs.items():
-        yield f"    {printable(name)}: {_shown(value)}{hidden_note(request, name)}"
-    if request.preview_skipped is not None:
-        command = _shown(shlex.join(request.preview_command))
-        yield f"  preview:       not run, {_shown(request.preview_skipped)}: {command}"
-    if request.preview is not None:
-        yield f"  preview:       {_shown(shlex.join(request.preview_command))}"
-        lines = masked(request.preview).splitlines()
-        yield from (f"    │ {printable(line.expandtabs(4))}" for line in lines[:_MAX_LINES])
-        if len(lines) > _MAX_LINES:
-            yield f"    │ … ({len(lines) - _MAX_LINES} more lines)"
-
-
-def command_rows(request: ApprovalRequest) -> Iterator[tuple[str, Any]]:
-    """What would be started, and where it was found."""
-    call = request.command
-    if call is None:
-        return
-    if "transport" in call:
-        yield "call", f"{call.get('call')} ({call['transport']})"
-    else:
-        yield "command", shlex.join([call.get("program", ""), *call.get("arguments", ())])
-    yield from ((name, call[name]) for name in ("env", "cwd", "stdin") if name in call)
-    if request.program is not None:
-        yield "program", request.program
-    if request.folder is not None:
-        yield "folder", request.folder
-
-
-def hidden_note(request: ApprovalRequest, name: str) -> str:
-    """What an approver is told about an input that is not shown and that the tool does not call secret."""
-    return " (marked secret by the runbook, not by the tool)" if request.hidden.get(name) == "runbook" else ""
-
-
-def _approvers(request: ApprovalRequest) -> str:
-    who = " and ".join(f"one of {', '.join(names)}" for names in request.approvers) or "anyone"
-    return f"{who}, but not whoever started the run" if request.separation_of_duties else who
-
-
-def _shown(value: Any, most: int = _MAX_SHOWN) -> str:
-    """A value on one line; how much was cut is said, since what is not seen is approved too."""
-    if value is None:
-        return "not declared"
-    plain = masked(value)
-    text = printable(plain if isinstance(plain, str) else msgspec.json.encode(plain).decode())
-    if len(text) <= most:
-        return text
-    return f"{text[:most]}… ({len(text) - most} more characters; `gert approvals show --json` has all of them)"

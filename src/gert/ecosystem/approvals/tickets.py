@@ -1,298 +1,321 @@
-"""Tickets on disk, one file each: opened by a run, answered by whoever may, closed exactly once.
+"""The tickets of a ledger: found, shown, and answered with a message to the run that asks.
 
-Every change is made under a lock that holds across processes. Answers are judged as they come, and by the run again.
+A ticket is a row that the run's own events lead to. A response is a message in the run's inbox; it counts or does not
+once the run has taken it. The rules of the kernel are asked beforehand too, so that an approver learns at once why a
+response would be refused.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import datetime, timedelta
-from typing import Final
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final
 
 import msgspec
 
-from gert.ecosystem.approvals.evaluate import CHANGED, Terms, checked, is_for_the_run, judged, renewed, reopened, strict
-from gert.ecosystem.approvals.folder import TicketFolder, no_ticket, not_an_id
 from gert.ecosystem.approvals.port import SignatureVerifier
-from gert.ecosystem.approvals.rejections import Rejections
-from gert.ecosystem.approvals.sharing import Group
+from gert.ecosystem.approvals.responses import bare, encode_response, response_in, unfit
 from gert.ecosystem.approvals.signatures import NO_KEYS
-from gert.ecosystem.approvals.ticket_file import (
-    VERSION,
-    Heard,
-    RunRef,
-    TicketFile,
-    as_recorded,
-    as_written,
-    bare,
-    run_start,
-    settled,
-    ticket_id_for,
-)
-from gert.ecosystem.approvals.validate_response import future, recordable, unfit
-from gert.errors import GertError, IntegrityError, UsageError
+from gert.errors import DocumentError, Forbidden, GertError, UsageError
 from gert.kernel.engine.approval_rules import Ticket, tally
 from gert.kernel.engine.requests import ApprovalRequest, Response
-from gert.kernel.events.envelope import format_timestamp
-from gert.kernel.foundation.names import is_safe_name
+from gert.kernel.events.envelope import format_timestamp, parse_timestamp
+from gert.kernel.foundation.canonical import canonical, sha256_hex
+from gert.kernel.foundation.names import MAX_NAME, is_safe_name
+from gert.kernel.foundation.text import printable
+from gert.kernel.governance.decide import person_key
+from gert.kernel.ledger.port import Ledger
+from gert.kernel.ledger.record import Message, TicketRow, TicketStatus
 
+_HEX: Final = 12
 _MOST_NAMED: Final = 5
+_MOST_NOTES: Final = 20
+_NOTE_LENGTH: Final = 300
+_ALL: Final = 100_000
 
 
-class Answered(msgspec.Struct, frozen=True):
-    """What became of an answer: why it does not count, if it does not, and the ticket as it is now."""
+def ticket_id_for(run_id: str, key: str) -> str:
+    """The id of the ticket for a request: the same whenever the run asks it, so no approver is asked twice."""
+    mark = sha256_hex(canonical({"run_id": run_id, "question": key}))[:_HEX]
+    return f"{_run_part(run_id)}-{mark}"
+
+
+def _run_part(run_id: str) -> str:
+    """What the ids of a run's tickets begin with: of a long id, as much as leaves room."""
+    return run_id[: MAX_NAME - _HEX - 1]
+
+
+class Received(msgspec.Struct, frozen=True, kw_only=True):
+    """A response as the ledger has it.
+
+    objection: why it does not count
+    is_taken: the run took it; otherwise it waits in the inbox, and nothing is decided about it
+    """
+
+    response: Response
+    received_at: str
+    objection: str | None = None
+    is_taken: bool = False
+
+    @property
+    def counts(self) -> bool:
+        """Whether the run has counted it."""
+        return self.is_taken and self.objection is None
+
+
+class TicketView(msgspec.Struct, frozen=True, kw_only=True):
+    """A ticket with everything the ledger has about it.
+
+    responses: those the run took, counted and refused, then those that wait in the inbox
+    """
+
+    ticket: Ticket
+    run_id: str
+    method: str
+    status: TicketStatus
+    responses: tuple[Received, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """The id of the ticket."""
+        return self.ticket.id
+
+    @property
+    def needed(self) -> int:
+        """How many people must approve."""
+        return max(1, self.ticket.request.min_approvers)
+
+    @property
+    def counted(self) -> list[Response]:
+        """The responses that the run has counted."""
+        return [each.response for each in self.responses if each.counts]
+
+    @property
+    def approvals(self) -> int:
+        """How many approvals the run has counted."""
+        return sum(1 for response in self.counted if response.approved)
+
+    @property
+    def waiting(self) -> list[Response]:
+        """The responses that the run has not taken yet."""
+        return [each.response for each in self.responses if not each.is_taken]
+
+    def is_over(self, now: datetime) -> bool:
+        """Whether the time to respond is over."""
+        expires = self.ticket.expires_at
+        return expires is not None and now > parse_timestamp(expires)
+
+    def status_at(self, now: datetime) -> TicketStatus:
+        """The status, also where no run has noticed yet that the time is over."""
+        return "expired" if self.status == "pending" and self.is_over(now) else self.status
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a response: why it was not posted, if it was not, and the ticket with it.
+
+    is_decided: with this response the ticket is decided, as far as can be known before the run takes it
+    """
 
     objection: str | None
-    file: TicketFile
+    view: TicketView
+    is_decided: bool = False
 
 
 class Tickets:
-    """The tickets in a folder; only its owner can read them, or the people of a group.
+    """The tickets of one ledger.
 
-    verifier: checks signatures of answers as they come; without one, no signature holds
-    shared_with: the group that may answer, for a run; whoever answers goes by what the folder is
+    verifier: verifies signatures of responses before they are posted; the run verifies them again
     """
 
-    def __init__(
-        self,
-        folder: str,
-        clock: Callable[[], datetime],
-        verifier: SignatureVerifier = NO_KEYS,
-        shared_with: Group | None = None,
-    ) -> None:
-        self.folder = folder
-        self.shared_with = shared_with
-        self._folder = TicketFolder(folder, shared_with)
-        self.clock = clock
+    def __init__(self, ledger: Ledger, verifier: SignatureVerifier = NO_KEYS) -> None:
+        self._ledger = ledger
         self.verifier = verifier
-        self._subscribers: list[Callable[[str], object]] = []
 
-    # --- what runs do
+    async def time(self) -> datetime:
+        """The time by the clock of the ledger, which decides about timeouts."""
+        return await self._ledger.time()
 
-    def prepare(self) -> None:
-        """Find out before anything runs whether the folder can be what settings say."""
-        if self.shared_with is not None:
-            self._folder.make()
-        else:
-            self._folder.require()
+    async def get(self, ticket_id: str) -> TicketView:
+        """The ticket with exactly this id; UsageError where there is none."""
+        rows = [row for row in await self._rows(ticket_id) if row.ticket_id == ticket_id]
+        if not rows:
+            raise no_ticket(ticket_id)
+        return await self._view(min(rows, key=_rank))
 
-    def open(self, request: ApprovalRequest, run: RunRef, method: str) -> TicketFile:
-        """The ticket for a question; one that is there already is given again, with whatever was said about it."""
-        ticket_id = ticket_id_for(run.run_id, run.key)
-        now = self.clock()
-        terms = Terms(
-            request=self._terms(request),
-            created_at=format_timestamp(now),
-            expires_at=format_timestamp(now + timedelta(seconds=request.approval_timeout)),
-        )
-        ticket = Ticket(
-            id=ticket_id,
-            request=as_written(terms.request),
-            created_at=terms.created_at,
-            expires_at=terms.expires_at,
-        )
-        fresh = TicketFile(version=VERSION, ticket=ticket, method=method, run=run, status="pending")
-        self._folder.make()
-        with self._folder.lock(ticket_id):
-            if self.shared_with is not None:
-                Rejections(self.folder, ticket_id).make(self.shared_with.id)
-            if not self._folder.holds(ticket_id):
-                self._folder.write(fresh)
-                return fresh
-            found = self.get(ticket_id)
-            if found.run.key != run.key or found.run.run_id != run.run_id:
-                raise IntegrityError(f"the ticket `{ticket_id}` belongs to another question")
-            if found.ticket.request.request_hash != terms.request.request_hash:
-                # The run was stopped before it had the ticket on record, and what would run has changed since.
-                # What a group can have written beforehand is not carried over.
-                again = fresh.noting(CHANGED) if self.shared_with is not None else reopened(fresh, found)
-                self._folder.write(again)
-                return self.get(ticket_id)
-            again = renewed(found, Terms(request=terms.request))
-            if self.shared_with is not None:
-                # The run has nothing on record about it, and anybody of the group can have put it there beforehand:
-                # it is open from now on.
-                again = msgspec.structs.replace(renewed(found, terms), status="pending")
-            if again != found:
-                self._folder.write(again)
-            return again
-
-    def judge(
-        self, ticket_id: str, request: ApprovalRequest, created_at: str | None = None, expires_at: str | None = None
-    ) -> TicketFile:
-        """Judge everything that was said by what the run asks and the keys it holds, and put the record right.
-
-        An answer counts if it is recorded to count and also does here. Nobody is told one thing and finds another.
-        created_at, expires_at: while when an answer counts, as the run has it on record
-        """
-        return self._judge(ticket_id, Terms(request=request, created_at=created_at, expires_at=expires_at))
-
-    def withdraw(self, ticket_id: str, terms: Terms, why: str) -> TicketFile:
-        """Judge everything that was answered, and close the ticket: what would run is not what it asks for.
-
-        Both happen under one lock, so no answer comes in between. A rejection that counts leaves it rejected.
-        """
-        return self._judge(ticket_id, terms, outdated=why)
-
-    def _judge(self, ticket_id: str, terms: Terms, outdated: str | None = None) -> TicketFile:
-        self._folder.require()
-        terms = msgspec.structs.replace(terms, request=self._terms(terms.request))
-        with self._changing(ticket_id) as (found, now):
-            kept = Rejections(self.folder, ticket_id).kept() if self.shared_with is not None else None
-            file = judged(found, terms, self.verifier, now, kept)
-            responses = tuple(msgspec.structs.replace(each, response=bare(each.response)) for each in file.responses)
-            stored = msgspec.structs.replace(file, responses=responses)
-            if outdated is not None:
-                # People have answered what the file shows; the request of the run names what would run now.
-                stored = _withdrawn(msgspec.structs.replace(stored, ticket=found.ticket), outdated)
-            if stored != found:
-                self._folder.write(stored)
-        return file
-
-    def abandon(self, ticket_id: str, why: str = "the run does not wait for an answer any more") -> TicketFile:
-        """Close a ticket nobody will ask about again; one that is closed stays as it is."""
-        return self._close(ticket_id, "abandoned", why)
-
-    def expire(self, ticket_id: str) -> TicketFile:
-        """Close a ticket whose time is over; one that is closed, or has time left, stays as it is."""
-        return self._close(ticket_id, "expired", None)
-
-    def note(self, ticket_id: str, text: str) -> TicketFile:
-        """Write something down for people."""
-        with self._changing(ticket_id) as (file, _):
-            noted = file.noting(text)
-            self._folder.write(noted)
-        return noted
-
-    # --- what people do
-
-    def answer(self, ticket_id: str, response: Response, *, is_unverified: bool = False) -> Answered:
-        """Take an answer and say at once whether it counts; it does or does not for everybody and for good.
-
-        is_unverified: it is signed with a key that cannot be verified here; it is kept and decides nothing before
-        the run has verified it
-        """
-        is_shared = self._folder.is_shared
-        with self._changing(ticket_id) as (file, now):
-            said, flaw = _bound(file, response)
-            at = format_timestamp(now)
-            flaw = flaw or future(said, now)
-            objection = flaw or _closed(file, now)
-            if objection is None:
-                found = checked(said, file.ticket, self.verifier, is_shared=is_shared)
-                before = [as_recorded(each) for each in file.counted]
-                is_closed = not tally(file.ticket, before).is_open
-                objection = tally(file.ticket, [*before, found]).objections[-1]
-                if objection is None and is_unverified and file.is_full:
-                    objection = "the ticket has no room for another answer that cannot be verified here"
-                heard = Heard(response=said, at=at, objection=objection, is_unverified=is_unverified)
-                # What came too late is kept apart: the run might find an earlier answer wanting, and count this one.
-                changed = file.refusing(heard) if is_closed else file.hearing(heard)
-            else:
-                changed = file.refusing(Heard(response=recordable(said), at=at, objection=objection))
-            if changed.status == "pending" and changed.is_over(now):
-                changed = msgspec.structs.replace(changed, status="expired")
-            if is_shared and flaw is None and not said.approved and is_for_the_run(file, said):
-                # First: whoever is told that it counts must not lose it to the next who writes the file.
-                Rejections(self.folder, ticket_id).keep(said)
-            self._folder.write(changed)
-        for tell in tuple(self._subscribers):
-            tell(ticket_id)
-        return Answered(objection, changed)
-
-    def get(self, ticket_id: str) -> TicketFile:
-        """The ticket of this very id; what a group can write is never said to take unsigned approvals."""
-        file = self._folder.read(ticket_id)
-        if not self._folder.is_shared:
-            return file
-        ticket = msgspec.structs.replace(file.ticket, request=strict(file.ticket.request))
-        return msgspec.structs.replace(file, ticket=ticket)
-
-    def all(
-        self, *statuses: str, run_id: str | None = None, on_problem: Callable[[GertError], object] | None = None
-    ) -> list[TicketFile]:
-        """The tickets with one of these statuses, or every one, oldest first; of those that cannot be read, why."""
-        found = []
-        for ticket_id in self._folder.ids():
-            # Ids begin with their run's: of a thousand runs only one has to be looked at.
-            if run_id is not None and not ticket_id.startswith(run_start(run_id)):
-                continue
-            try:
-                file = self.get(ticket_id)
-            except GertError as problem:
-                if on_problem is not None:
-                    on_problem(problem)
-                continue
-            if (not statuses or file.status_at(self.clock()) in statuses) and run_id in (None, file.run.run_id):
-                found.append(file)
-        return sorted(found, key=lambda file: (file.ticket.created_at or "", file.id))
-
-    def find(self, start: str) -> str:
-        """The id that begins like this, if only one does."""
-        if not is_safe_name(start):
-            raise not_an_id(start)
-        found = [each for each in self._folder.ids() if each.startswith(start)]
+    async def find(self, start: str) -> str:
+        """The id of the one ticket that begins like this; UsageError where there is none, or more than one."""
+        found = sorted({row.ticket_id for row in await self._rows(start)})
         if start in found or len(found) == 1:
             return start if start in found else found[0]
         if not found:
-            raise no_ticket(start, self._folder.path)
+            raise no_ticket(start)
         named = ", ".join(f"`{each}`" for each in found[:_MOST_NAMED])
         more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
         raise UsageError(f"`{start}` may be {len(found)} tickets", hint=f"write more of it: {named}{more}")
 
-    # --- being told
+    async def all(
+        self, *statuses: TicketStatus, on_problem: Callable[[GertError], object] | None = None
+    ) -> list[TicketView]:
+        """The tickets with one of these statuses, or all, the oldest first.
 
-    def subscribe(self, tell: Callable[[str], object]) -> Callable[[], None]:
-        """Be told the id of a ticket that is answered in this process, in whatever thread; the result ends it."""
-        self._subscribers.append(tell)
-        return lambda: self._subscribers.remove(tell)
+        on_problem: called for a ticket that cannot be read
+        """
+        # One whose time is over is on record as pending until its run has noticed.
+        stored = {"pending" if each == "expired" else each for each in statuses} | set(statuses)
+        now = await self.time()
+        found: dict[str, TicketView] = {}
+        for row in sorted(await self._ledger.tickets(*stored, limit=_ALL), key=_rank):
+            if row.ticket_id in found:
+                continue  # a rerun took it over, answered
+            try:
+                found[row.ticket_id] = await self._view(row)
+            except DocumentError as problem:
+                if on_problem is not None:
+                    on_problem(problem)
+        views = [view for view in found.values() if not statuses or view.status_at(now) in statuses]
+        return sorted(views, key=lambda view: (view.ticket.created_at or "", view.id))
 
-    def stamp(self, ticket_id: str) -> tuple[int, int, int] | None:
-        """Something that is another after every change, and cheap to look at."""
-        return self._folder.stamp(ticket_id)
+    async def of_run(self, run_id: str) -> list[TicketView]:
+        """The open tickets of a run; those that cannot be read are left out."""
+        found = []
+        for row in await self._ledger.tickets("pending", run_id=run_id):
+            with suppress(DocumentError):
+                found.append(await self._view(row))
+        return found
 
-    def _terms(self, request: ApprovalRequest) -> ApprovalRequest:
-        return strict(request) if self.shared_with is not None else request
+    async def answer(self, ticket_id: str, response: Response, *, is_unverified: bool = False) -> Answered:
+        """Post a response to the run that asks, unless it could not count.
 
-    def _close(self, ticket_id: str, status: str, why: str | None) -> TicketFile:
-        with self._changing(ticket_id) as (file, now):
-            if file.status != "pending" or (status == "expired" and not file.is_over(now)):
-                return file
-            closed: TicketFile = msgspec.structs.replace(file, status=status)
-            if why is not None:
-                closed = closed.noting(why)
-            self._folder.write(closed)
-        return closed
+        is_unverified: it is signed with a key that cannot be verified here; whether it holds, the run finds out
+        """
+        view, now = await self.get(ticket_id), format_timestamp(await self.time())
+        objection = unfit(response)
+        if objection is not None:
+            return Answered(objection=objection, view=view)
+        said = bare(response)
+        said = msgspec.structs.replace(
+            said,
+            ticket_id=said.ticket_id or ticket_id,
+            request_hash=said.request_hash or view.ticket.request.request_hash,
+        )
+        checked = msgspec.structs.replace(self.verifier.verify(said, view.ticket), received_at=now)
+        objection = _closed(view) or _objection(view, checked)
+        if objection is not None:
+            return Answered(objection=objection, view=view)
+        await self._ledger.post(view.run_id, "approval", encode_response(said), ticket_id)
+        posted = Received(response=said, received_at=now)
+        is_open = tally(view.ticket, [*map(_as_verified, (*view.counted, *view.waiting)), checked]).is_open
+        return Answered(
+            objection=None,
+            view=msgspec.structs.replace(view, responses=(*view.responses, posted)),
+            is_decided=not is_open and not is_unverified,
+        )
 
-    @contextmanager
-    def _changing(self, ticket_id: str) -> Iterator[tuple[TicketFile, datetime]]:
-        self.get(ticket_id)  # nothing is made for a ticket that is not there
-        with self._folder.lock(ticket_id):
-            yield self.get(ticket_id), self.clock()
+    async def note(self, ticket_id: str, text: str) -> None:
+        """Keep a note about a ticket for people to read; it decides nothing."""
+        view = await self.get(ticket_id)
+        await self._ledger.post(view.run_id, "note", printable(text)[:_NOTE_LENGTH].encode(), ticket_id)
+
+    async def _rows(self, start: str) -> list[TicketRow]:
+        if not is_safe_name(start):
+            raise UsageError(f"`{printable(start)}` is not a ticket id", hint="`gert approvals list` shows them")
+        return await self._ledger.tickets(prefix=start)
+
+    async def _view(self, row: TicketRow) -> TicketView:
+        try:
+            messages = await self._ledger.messages(row.run_id, ticket_id=row.ticket_id)
+        except Forbidden:
+            messages = []  # the database role of an approver may not read the inbox
+        try:
+            return view_of(row, messages)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, GertError):
+            raise DocumentError(
+                f"the ticket `{row.ticket_id}` cannot be read",
+                hint=f"`gert run verify-ledger --run {row.run_id}` finds what was changed",
+            ) from None
 
 
-def _bound(file: TicketFile, response: Response) -> tuple[Response, str | None]:
-    """The answer, bound to what it is about; or why it cannot be one."""
-    flaw = unfit(response)
-    if flaw is not None:
-        return response, flaw
-    return msgspec.structs.replace(
-        bare(response),
-        ticket_id=response.ticket_id or file.id,
-        request_hash=response.request_hash or file.ticket.request.request_hash,
-    ), None
+def view_of(row: TicketRow, messages: list[Message]) -> TicketView:
+    """A ticket as its row and the untaken messages of its inbox show it."""
+    document: dict[str, Any] = msgspec.json.decode(row.request)
+    request = msgspec.convert({**document, "run_id": row.run_id}, ApprovalRequest)
+    for moment in filter(None, (row.created_at, row.expires_at)):
+        parse_timestamp(moment)
+    taken = [_recorded(msgspec.json.decode(line)) for line in row.responses.splitlines()]
+    waiting = [
+        Received(response=response, received_at=message.received_at, objection=response.unfit)
+        for message in messages
+        if message.kind == "approval" and message.taken is None
+        for response in (response_in(message),)
+    ]
+    notes = [printable(each.body.decode(errors="replace"))[:_NOTE_LENGTH] for each in messages if each.kind == "note"]
+    return TicketView(
+        ticket=Ticket(id=row.ticket_id, request=request, created_at=row.created_at, expires_at=row.expires_at),
+        run_id=row.run_id,
+        method="ticket",
+        status=row.status,
+        responses=(*taken, *waiting),
+        notes=tuple(notes[-_MOST_NOTES:]),
+    )
 
 
-def _withdrawn(file: TicketFile, why: str) -> TicketFile:
-    if file.status in ("rejected", "abandoned"):
-        return file
-    return msgspec.structs.replace(file, status="abandoned").noting(f"outdated: {why}")
+def _recorded(data: dict[str, Any]) -> Received:
+    """A response as an event records it."""
+    response = Response(
+        approver=data["approver_id"],
+        approved=data["approved"],
+        timestamp=data["timestamp"],
+        reason=data.get("reason"),
+        ticket_id=data["ticket_id"],
+        request_hash=data.get("request_hash") or "",
+        signature=data.get("signature"),
+        signature_alg=data.get("signature_alg"),
+        key_id=data.get("key_id"),
+        verified=data.get("verified", False),
+        received_at=data.get("received_at"),
+    )
+    received_at = data.get("received_at") or data["timestamp"]
+    return Received(response=response, received_at=received_at, objection=data.get("objection"), is_taken=True)
 
 
-def _closed(file: TicketFile, now: datetime) -> str | None:
-    """Why nobody can answer any more, other than that somebody has decided."""
-    if file.status == "abandoned":
+def _rank(row: TicketRow) -> tuple[bool, bool]:
+    """The open ticket first, then that of the run which asked: a rerun takes over answered ones."""
+    return row.status != "pending", not row.ticket_id.startswith(_run_part(row.run_id))
+
+
+def _closed(view: TicketView) -> str | None:
+    """Why a ticket takes no more responses."""
+    if view.status == "abandoned":
         return "the ticket is closed: the run does not wait for an answer any more"
-    # Decided is decided, and says by whom; marked so by hand, it is not.
-    if file.status == "expired" or (file.is_over(now) and settled(file).status == "pending"):
-        return f"the answer came too late: the ticket expired at {file.ticket.expires_at}"
+    if view.status == "expired":
+        return f"the answer came too late: the ticket expired at {view.ticket.expires_at}"
+    by = next((each for each in reversed(view.counted)), None)
+    if view.status != "pending":
+        return f"the ticket is closed: `{by.approver}` has decided" if by is not None else "the ticket is closed"
     return None
+
+
+def _objection(view: TicketView, response: Response) -> str | None:
+    """Why a response would not count, by what the run has recorded.
+
+    What waits in the inbox may turn out not to count, so it closes nothing here: no rejection is turned away for it.
+    """
+    objection = tally(view.ticket, [*map(_as_verified, view.counted), response]).objections[-1]
+    if objection is None and response.approved:
+        same = (each for each in view.waiting if each.approved and each.unfit is None)
+        if any(person_key(each.approver) == person_key(response.approver) for each in same):
+            return f"`{response.approver}` has answered already"
+    return objection
+
+
+def _as_verified(response: Response) -> Response:
+    """A response that the run has verified, or will: to count here it needs no second check."""
+    return msgspec.structs.replace(response, verified=response.signature is not None)
+
+
+def no_ticket(start: str) -> UsageError:
+    """Say that there is no such ticket."""
+    return UsageError(
+        f"there is no ticket `{start}` in this ledger",
+        hint="`gert approvals list --all` shows them; --state-dir, --db or --dsn say where else to look",
+    )

@@ -16,7 +16,7 @@ import msgspec
 from gert.ecosystem.ledger import sql, transactions
 from gert.ecosystem.ledger.holder import is_running, this_process
 from gert.ecosystem.ledger.ids import new_id, stamps_of, utc_now
-from gert.ecosystem.ledger.rows import head_of, lease_of
+from gert.ecosystem.ledger.rows import head_of, lease_of, message_of
 from gert.ecosystem.ledger.transactions import Dialect, Terms, Transaction
 from gert.ecosystem.ledger.waiting import Waiting, is_closed
 from gert.errors import TraceError
@@ -129,6 +129,14 @@ class SqlLedger(ABC):
         """The time as events are stamped."""
         return self._clock()
 
+    async def time(self) -> datetime:
+        """The time by the clock that stamps messages."""
+        query = self._terms.dialect.now
+        if query is None:
+            return self._clock()
+        [(now,)] = await self._read(query)
+        return parse_timestamp(now)
+
     def new_id(self) -> str:
         """A new unique id; ids sort by time."""
         return self._ids()
@@ -151,13 +159,12 @@ class SqlLedger(ABC):
             self._wrote(run_id)
         return result
 
-    async def post(self, run_id: str, kind: MessageKind, body: bytes, ticket_id: str | None = None) -> Message:
+    async def post(self, run_id: str, kind: MessageKind, body: bytes, ticket_id: str | None = None) -> None:
         """Leave a message for a run."""
         check_run_id(run_id)
         check_name("ticket id", ticket_id)
-        message = await self._change(run_id, lambda _: transactions.post(self._terms, run_id, kind, body, ticket_id))
+        await self._change(run_id, lambda _: transactions.post(self._terms, run_id, kind, body, ticket_id))
         self._wrote(run_id)
-        return message
 
     async def write_output(self, run_id: str, pieces: Sequence[Output]) -> None:
         """Keep what running steps print."""
@@ -286,7 +293,7 @@ class SqlLedger(ABC):
 
     async def messages(self, run_id: str, *, ticket_id: str | None = None, since: int = 0) -> list[Message]:
         """The messages to a run after an id, in the order they were received."""
-        return [Message(*row) for row in await self._of_run(sql.MESSAGES, run_id, since, ticket_id)]
+        return [message_of(row) for row in await self._of_run(sql.MESSAGES, run_id, since, ticket_id)]
 
     async def output(self, run_id: str, key: str | None = None, since: int = 0) -> tuple[int, list[Output]]:
         """What running steps printed after a number, and the number to go on from."""

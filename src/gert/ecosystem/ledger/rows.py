@@ -8,7 +8,7 @@ import msgspec
 from gert.errors import TraceError
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.ledger.agent_fold import Snapshot
-from gert.kernel.ledger.record import NEVER, Head, Holder, Lease
+from gert.kernel.ledger.record import NEVER, Head, Holder, Lease, Message
 from gert.kernel.ledger.runbook_fold import RunbookSnapshot
 
 _SNAPSHOT: Final = msgspec.json.Decoder(Snapshot | RunbookSnapshot)
@@ -29,6 +29,13 @@ def head_of(row: Sequence[Any]) -> Head:
         run_id, kind, tenant, count, hashed, answers, answers_hash, _snapshot(snapshot, run_id), started_at,
         updated_at, seal,
     )  # fmt: skip
+
+
+def message_of(row: Sequence[Any]) -> Message:
+    """A message from `sql.MESSAGE_COLUMNS`; other programs write them too, and SQLite keeps any type they give."""
+    number, run_id, kind, received_at, body, ticket_id, taken = row
+    data = bytes(body) if isinstance(body, bytes) else str(body).encode(errors="replace")
+    return Message(number, run_id, kind, str(received_at), data, ticket_id, taken)
 
 
 def lease_of(run_id: str, row: Sequence[Any]) -> Lease | None:

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Final, Literal
 
 from gert.kernel.events.chain import GENESIS
-from gert.kernel.ledger.record import MOST_CALLS
+from gert.kernel.ledger.record import MAX_MESSAGE, MOST_CALLS
 
 Backend = Literal["sqlite", "postgres"]
 
@@ -27,6 +27,9 @@ _TYPES: Final[Mapping[Backend, Mapping[str, str]]] = {
 }
 
 # Stored in the order of their keys, where that spares a second tree; lines are long and stay out of it.
+POSTGRES_NOW: Final = "to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
+# An approver's role may insert a message, and the time is not among what it says.
+_CLOCK: Final[Mapping[Backend, str]] = {"sqlite": "", "postgres": f" DEFAULT {POSTGRES_NOW}"}
 _KEYED: Final[Mapping[Backend, str]] = {"sqlite": " WITHOUT ROWID", "postgres": ""}
 _COLLATION: Final[Mapping[Backend, str]] = {"sqlite": "", "postgres": ' COLLATE "C"'}
 
@@ -60,11 +63,12 @@ _TABLES: Final = {
     "tickets": """CREATE TABLE tickets (
         ticket_id TEXT{c} NOT NULL, run_id TEXT{c} NOT NULL, seq {number} NOT NULL, step_id TEXT NOT NULL,
         created_at TEXT{c} NOT NULL, expires_at TEXT{c}, status TEXT NOT NULL, done_seq {number},
+        request TEXT NOT NULL, responses TEXT NOT NULL,
         PRIMARY KEY (ticket_id, run_id)
     ){keyed}""",
     "inbox": """CREATE TABLE inbox (
-        id {serial}, run_id TEXT{c} NOT NULL, kind TEXT NOT NULL, received_at TEXT{c} NOT NULL, body {bytes} NOT NULL,
-        ticket_id TEXT{c}, taken {number}
+        id {serial}, run_id TEXT{c} NOT NULL, kind TEXT NOT NULL, received_at TEXT{c} NOT NULL{clock},
+        body {bytes} NOT NULL, ticket_id TEXT{c}, taken {number}
     )""",
     "documents": "CREATE TABLE documents (digest TEXT{c} PRIMARY KEY, body {bytes} NOT NULL)",
     "output": """CREATE TABLE output (
@@ -94,7 +98,7 @@ _INDEXES: Final = (
 
 def schema(backend: Backend) -> tuple[str, ...]:
     """The statements that make an empty ledger."""
-    kinds = {"c": _COLLATION[backend], "keyed": _KEYED[backend], **_TYPES[backend]}
+    kinds = {"c": _COLLATION[backend], "keyed": _KEYED[backend], "clock": _CLOCK[backend], **_TYPES[backend]}
     return (*(text.format(**kinds) for text in _TABLES.values()), *_INDEXES)
 
 
@@ -161,8 +165,9 @@ UPDATE calls SET last_seq = $3, outcome = coalesce($4::text, outcome), drift = c
     done_seq = CASE WHEN $4::text IS NULL THEN done_seq ELSE $3 END
 WHERE run_id = $1 AND seq = $2
 """
-TICKET_COLUMNS: Final = "ticket_id, run_id, seq, step_id, created_at, expires_at, status, done_seq"
-ADD_TICKET: Final = f"INSERT INTO tickets ({TICKET_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"
+TICKET_COLUMNS: Final = "ticket_id, run_id, seq, step_id, created_at, expires_at, status, done_seq, request, responses"
+ADD_TICKET: Final = f"INSERT INTO tickets ({TICKET_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+ADD_RESPONSE: Final = "UPDATE tickets SET responses = responses || $3 WHERE run_id = $1 AND ticket_id = $2"
 END_TICKET: Final = (
     "UPDATE tickets SET status = $3, done_seq = $4"
     " WHERE run_id = $1 AND status = 'pending' AND ($2::text IS NULL OR ticket_id = $2)"
@@ -173,11 +178,13 @@ DROP_OUTPUT: Final = "DELETE FROM output WHERE run_id = $1 AND key = $2"
 
 # --- what others write
 
-MESSAGE_COLUMNS: Final = "id, run_id, kind, received_at, body, ticket_id, taken"
-POST: Final = (
-    "INSERT INTO inbox (run_id, kind, received_at, body, ticket_id) VALUES ($1, $2, $3, $4, $5)"
-    f" RETURNING {MESSAGE_COLUMNS}"
+# A message that is too long is not read whole to find that out.
+MESSAGE_COLUMNS: Final = (
+    f"id, run_id, kind, received_at, coalesce(substr(body, 1, {MAX_MESSAGE + 1}), body), ticket_id, taken"
 )
+POST: Final = "INSERT INTO inbox (run_id, kind, body, ticket_id) VALUES ($1, $2, $3, $4)"
+POST_AT: Final = "INSERT INTO inbox (run_id, kind, body, ticket_id, received_at) VALUES ($1, $2, $3, $4, $5)"
+TICKET_OF: Final = "SELECT status FROM tickets WHERE run_id = $1 AND ticket_id = $2"
 ADD_OUTPUT: Final = "INSERT INTO output (run_id, key, stream, text) VALUES ($1, $2, $3, $4)"
 # The pieces before the last ones that are as long as the limit.
 TRIM_OUTPUT: Final = (

@@ -13,13 +13,14 @@ import msgspec
 
 from gert.ecosystem.ledger import sql
 from gert.ecosystem.ledger.rows import HEAD_WIDTH, head_of, lease_of, lease_values
-from gert.errors import RunError, TraceError
+from gert.errors import InputError, RunError, TraceError
 from gert.kernel.events.envelope import format_timestamp, parse_timestamp
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.ledger.append_rules import check_follows, rival, settled
 from gert.kernel.ledger.leases import IsRunning, acquired, check_fence, released, renewed
 from gert.kernel.ledger.record import (
     LIMIT_WINDOW,
+    MAX_MESSAGE,
     MAX_OUTPUT,
     Batch,
     Call,
@@ -29,7 +30,6 @@ from gert.kernel.ledger.record import (
     Head,
     Held,
     Lease,
-    Message,
     MessageKind,
     Output,
     Overtaken,
@@ -226,6 +226,8 @@ def _put(before: Head, batch: Batch, calls: Sequence[Call], ends: Sequence[CallE
         yield Change(sql.ADD_CALL, [msgspec.structs.astuple(call) for call in calls])
     if batch.tickets:
         yield Change(sql.ADD_TICKET, [msgspec.structs.astuple(ticket) for ticket in batch.tickets])
+    if batch.responses:
+        yield Change(sql.ADD_RESPONSE, [(run_id, *response) for response in batch.responses])
     if batch.ticket_ends:
         yield Change(sql.END_TICKET, [(run_id, *end) for end in batch.ticket_ends])
     if batch.taken:
@@ -266,16 +268,19 @@ def _set(lease: Lease | None) -> Transaction[Lease | None]:
 # --- what others write
 
 
-def post(terms: Terms, run_id: str, kind: MessageKind, body: bytes, ticket_id: str | None) -> Transaction[Message]:
-    """Leave a message for a run."""
-    rows = yield Read(sql.RUN_OF, (run_id,))
+def post(terms: Terms, run_id: str, kind: MessageKind, body: bytes, ticket_id: str | None) -> Transaction[None]:
+    """Leave a message for a run; for one about a ticket, the right to read tickets is enough."""
+    if len(body) > MAX_MESSAGE:
+        raise InputError(f"the message is too long: expected at most {MAX_MESSAGE} bytes, found {len(body)}")
+    rows = yield Read(sql.RUN_OF, (run_id,)) if ticket_id is None else Read(sql.TICKET_OF, (run_id, ticket_id))
     if not rows:
-        raise RunError(f"there is no run `{run_id}`", hint="`gert run list` shows the runs of this ledger")
-    received_at = format_timestamp(terms.clock())
-    if terms.dialect.now is not None:
-        [(received_at,)] = yield Read(terms.dialect.now, ())
-    [found] = yield Change(sql.POST, ((run_id, kind, received_at, body, ticket_id),))
-    return Message(*found)
+        what = f"run `{run_id}`" if ticket_id is None else f"ticket `{ticket_id}` of run `{run_id}`"
+        raise RunError(f"there is no {what}", hint="`gert run list` shows the runs of this ledger")
+    values = (run_id, kind, body, ticket_id)
+    if terms.dialect.now is None:
+        yield Change(sql.POST_AT, ((*values, format_timestamp(terms.clock())),))
+    else:
+        yield Change(sql.POST, (values,))
 
 
 def write_output(run_id: str, pieces: Sequence[Output]) -> Transaction[None]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.kernel.engine.approval_request import NO_PREVIEW, Preview, listed, request_for, subject_of
+from gert.kernel.engine.approval_request import NO_PREVIEW, Preview, as_recorded, listed, request_for, subject_of
 from gert.kernel.engine.approval_rules import Tally, Ticket, hash_of, tally
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.outputs import assumed
@@ -19,6 +19,7 @@ from gert.kernel.engine.requests import (
     ApprovalRequest,
     AwaitApproval,
     CallPreview,
+    Response,
     Said,
     Steps,
     Subject,
@@ -163,28 +164,34 @@ def _asked(
         return _refused(ticket.failure.kind, ticket.failure.message)
     request = _as_submitted(request, ticket)
     yield frame.say(_submitted(request, ticket), frame.run.actor)
-    answer = yield from frame.ask(
-        AwaitApproval(
-            key=next(names),
-            path=frame.path or "",
-            step_id=frame.step_id,
-            ticket_id=ticket.ticket_id,
-            request=request,
-            created_at=ticket.created_at,
-            expires_at=ticket.expires_at,
-            subject=subject,
-        )
+    times: dict[str, Any] = {"created_at": ticket.created_at, "expires_at": ticket.expires_at}
+    asked = Ticket(id=ticket.ticket_id, request=request, **times)
+    wait = AwaitApproval(
+        key=next(names),
+        path=frame.path or "",
+        step_id=frame.step_id,
+        ticket_id=ticket.ticket_id,
+        request=request,
+        subject=subject,
+        **times,
     )
-    if answer.failure is not None and answer.failure.kind == "cancelled":
-        return _refused(answer.failure.kind, answer.failure.message)
-    times = {"created_at": ticket.created_at, "expires_at": ticket.expires_at}
-    count = tally(Ticket(id=ticket.ticket_id, request=request, **times), answer.responses)
-    # A rejection is not bound to what would run: it fails the step, whatever has changed.
-    if answer.failure is not None and answer.failure.kind == OUTDATED and not count.is_rejected:
-        yield from _responses(answer, count.outdated(answer.failure.message), ticket, frame)
-        yield outdated(frame, Approval(ticket.ticket_id, request), answer.failure.message)
-        return _OUTDATED
-    yield from _responses(answer, count, ticket, frame)
+    given: tuple[Response, ...] = ()
+    while True:
+        answer = yield from frame.ask(wait)
+        if answer.failure is not None and answer.failure.kind == "cancelled":
+            return _refused(answer.failure.kind, answer.failure.message)
+        first, given = len(given), (*given, *answer.responses)
+        count = tally(asked, given)
+        # A rejection is not bound to what would run: it fails the step, whatever has changed.
+        if answer.failure is not None and answer.failure.kind == OUTDATED and not count.is_rejected:
+            void = count.outdated(answer.failure.message)
+            yield from _responses(answer, void.objections[first:], ticket, frame)
+            yield outdated(frame, Approval(ticket.ticket_id, request), answer.failure.message)
+            return _OUTDATED
+        yield from _responses(answer, count.objections[first:], ticket, frame)
+        if not (answer.more and count.is_open):
+            break
+        wait = msgspec.structs.replace(wait, key=next(names))
     status, why = _verdict(answer, count)
     by = count.resolved_by
     resolved = ApprovalResolved(
@@ -210,9 +217,11 @@ def _asked(
     return failed("denied", why or "the request for approval was rejected", reason="approval_rejected")
 
 
-def _responses(answer: ApprovalAnswer, count: Tally, ticket: TicketAnswer, frame: Frame) -> Iterator[Said]:
+def _responses(
+    answer: ApprovalAnswer, objections: list[str | None], ticket: TicketAnswer, frame: Frame
+) -> Iterator[Said]:
     """The responses that count, and those that are refused; a refused one changes nothing."""
-    for response, objection in zip(answer.responses, count.objections, strict=True):
+    for response, objection in zip(answer.responses, objections, strict=True):
         said: dict[str, Any] = {
             "ticket_id": ticket.ticket_id,
             "step_id": frame.step_id,
@@ -220,6 +229,8 @@ def _responses(answer: ApprovalAnswer, count: Tally, ticket: TicketAnswer, frame
             "approver_id": response.approver,
             "method": ticket.method,
             "timestamp": response.timestamp,
+            "received_at": response.received_at,
+            "request_hash": response.request_hash or None,
             "reason": response.reason,
             "verified": response.verified,
             "signature": response.signature,
@@ -258,7 +269,11 @@ def _refused(kind: Any, message: str) -> Result:
 
 def _as_submitted(request: ApprovalRequest, ticket: TicketAnswer) -> ApprovalRequest:
     """The request with what was recorded when it was submitted: the answer is to that one."""
-    recorded = {name: getattr(ticket, name) for name in ("program", "folder", "host", "secrets")}
+    recorded: dict[str, Any] = {name: getattr(ticket, name) for name in ("program", "folder", "host", "secrets")}
+    if ticket.admitted is not None:
+        recorded["admitted"] = ticket.admitted
+    if ticket.must_sign:
+        recorded["require_signed_approvals"] = True
     bound = msgspec.structs.replace(request, **recorded)
     return msgspec.structs.replace(bound, request_hash=ticket.request_hash or hash_of(bound))
 
@@ -276,4 +291,6 @@ def _submitted(request: ApprovalRequest, ticket: TicketAnswer) -> ApprovalSubmit
         requested_by=request.requested_by,
         preview_digest=digest(request.preview.encode()) if request.preview is not None else None,
         program=request.program,
+        created_at=ticket.created_at,
+        request=as_recorded(request),
     )

@@ -9,7 +9,7 @@ from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.plan import Terms
 from gert.kernel.engine.requests import ApprovalRequest, Subject
 from gert.kernel.engine.step_inputs import shown_inputs
-from gert.kernel.foundation.secret_refs import all_refs
+from gert.kernel.foundation.secret_refs import all_refs, masked
 from gert.kernel.governance.decide import Approvers
 from gert.kernel.runbook.command import shown_call
 from gert.kernel.runbook.documents.steps import Step, ToolStep
@@ -27,6 +27,16 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_PREVIEW: Final = Preview(command=())
+
+
+def as_recorded(request: ApprovalRequest) -> dict[str, Any]:
+    """The request as plain data without secrets: what approvers see, and what the hash can be computed from.
+
+    The id of the run is that of the event.
+    """
+    plain: dict[str, Any] = masked(msgspec.to_builtins(request, enc_hook=str))
+    del plain["run_id"]
+    return plain
 
 
 def request_for(

@@ -1,7 +1,7 @@
-"""Requests for approval, judged: which answers count, in which order, and what they come to (DECISIONS 42, 43).
+"""The rules of approval: which responses count, in which order, and what they decide (DECISIONS 42, 43).
 
-The same procedure decides in the run and for whoever collects answers elsewhere, so nobody is told that an answer
-counts and learns otherwise later.
+The run decides with these rules, over the responses it took. A surface that collects responses asks the same rules
+beforehand, to tell an approver at once why a response would not count.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from gert.kernel.foundation.text import is_plain
 from gert.kernel.governance.decide import person_key
 
 CLOCK_SKEW: Final = timedelta(seconds=30)
-"""How far the clock of whoever answers may be behind ours (ecosystem-v0 §6.4)."""
+"""How far the clock of an approver may differ from that of the ledger (ecosystem-v0 §6.4)."""
 
 UNSIGNED: Final = "the answer is not validly signed"
 
@@ -61,7 +61,24 @@ class Tally(msgspec.Struct, frozen=True):
 
 
 def tally(ticket: Ticket, responses: Iterable[Response]) -> Tally:
-    """Count answers in the order they came: one refusal, or enough approvals, closes the ticket."""
+    """Count responses in the order they came: one rejection, or enough approvals, closes the ticket.
+
+    A rejection that the ledger received before the run closed the ticket is not lost to approvals that came earlier
+    and were not taken yet: its author was told that it was received in time.
+    """
+    given = list(responses)
+    count = _counted(ticket, given)
+    if count.resolved_by is None or count.is_rejected:
+        return count
+    first = sorted(range(len(given)), key=lambda each: given[each].approved or given[each].received_at is None)
+    again = _counted(ticket, [given[each] for each in first])
+    if not again.is_rejected:
+        return count
+    objections = dict(zip(first, again.objections, strict=True))
+    return msgspec.structs.replace(again, objections=[objections[each] for each in range(len(given))])
+
+
+def _counted(ticket: Ticket, responses: Iterable[Response]) -> Tally:
     needed = max(1, ticket.request.min_approvers)
     approvals: list[Response] = []
     objections: list[str | None] = []
@@ -79,8 +96,11 @@ def tally(ticket: Ticket, responses: Iterable[Response]) -> Tally:
 def _objection(
     ticket: Ticket, response: Response, approvals: list[Response], resolved_by: Response | None
 ) -> str | None:
-    """Why an answer does not count, or None when it does."""
+    """Why a response does not count, or None when it does."""
     request, approver = ticket.request, response.approver
+    # (0) It is a response at all.
+    if response.unfit is not None:
+        return response.unfit
     # (1) It is about this ticket, and (2) about what this ticket asks: neither may be exchanged under an answer.
     if response.ticket_id not in ("", ticket.id):
         return f"the answer is for the ticket `{response.ticket_id}`"
@@ -111,16 +131,22 @@ def _objection(
 
 
 def _untimely(ticket: Ticket, response: Response) -> str | None:
+    """Why a response was given at the wrong time; the clock of the ledger decides about the timeout."""
     if ticket.created_at is None and ticket.expires_at is None:
         return None
     try:
         answered = parse_timestamp(response.timestamp)
-    except TraceError as problem:
-        return problem.message
-    if ticket.expires_at is not None and answered > parse_timestamp(ticket.expires_at):
+        received = parse_timestamp(response.received_at) if response.received_at is not None else answered
+        late = ticket.expires_at is not None and received > parse_timestamp(ticket.expires_at)
+    except (TraceError, OverflowError) as problem:
+        return problem.message if isinstance(problem, TraceError) else "the time of the response cannot be read"
+    if late:
         return f"the answer came too late: the ticket expired at {ticket.expires_at}"
     if ticket.created_at is not None and parse_timestamp(ticket.created_at) - answered > CLOCK_SKEW:
         return "the answer is older than the request"
+    # Prepared in advance, it could be sent at a moment that its author does not choose.
+    if answered - received > CLOCK_SKEW:
+        return "the answer is from the future: the clock of the approver is ahead"
     return None
 
 

@@ -74,6 +74,8 @@ class TicketAnswer(Answer, frozen=True, kw_only=True, tag="ticket"):
     request_hash: the hash of the request as it was submitted; the run compares what it would do against it
     program, folder, host: where the program was found and would run, and on which host
     secrets: an HMAC of each secret input, by input
+    admitted: who may approve, list by list, with groups looked up when the request was submitted
+    must_sign: the ledger can be written by others, so only signed approvals count
     """
 
     ticket_id: str = ""
@@ -85,15 +87,20 @@ class TicketAnswer(Answer, frozen=True, kw_only=True, tag="ticket"):
     secrets: dict[str, str] = field(default_factory=dict)
     created_at: str | None = None
     expires_at: str | None = None
+    admitted: tuple[tuple[str, ...], ...] | None = None
+    must_sign: bool = False
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One person's word on a request for approval.
+    """A person's response to a request for approval.
 
-    ticket_id, request_hash: what it is about, where the answer itself says so
+    ticket_id, request_hash: what it is about, where the response says so
     verified: its signature was checked, and holds
     flaw: why its signature does not hold
-    scripted: it stands in a scenario and nobody said it, so nobody can have signed it
+    unfit: why it is no response at all
+    scripted: it is from a scenario, so no person can have signed it
+    received_at: when the ledger received it, by the ledger's clock; it decides about the timeout
+    message_id: the message of the inbox it came in
     """
 
     approver: str
@@ -107,14 +114,21 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     key_id: str | None = None
     verified: bool = False
     flaw: str | None = None
+    unfit: str | None = None
     scripted: bool = False
+    received_at: str | None = None
+    message_id: int | None = None
 
 
 class ApprovalAnswer(Answer, frozen=True, kw_only=True, tag="approval"):
-    """Everything that was said about a request for approval, in order; whether it is enough, the kernel decides."""
+    """Responses to a request for approval, in the order they were received; the kernel decides whether they suffice.
+
+    more: further responses can follow; unless these decide, the run waits again
+    """
 
     responses: tuple[Response, ...] = ()
     expired: bool = False
+    more: bool = False
 
 
 class PauseAnswer(Answer, frozen=True, kw_only=True, tag="pause"):

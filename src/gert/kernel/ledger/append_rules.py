@@ -32,7 +32,7 @@ def check_follows(head: Head, batch: Batch) -> None:
     counts = (head.count + len(batch.events), head.answers + len(batch.answers))
     if (after.count, after.answers) != counts or after.run_id != head.run_id:
         raise TraceError(f"the batch does not follow event {head.count} of run `{head.run_id}`")
-    if not batch.events and (batch.calls or batch.ends or batch.tickets or batch.ticket_ends):
+    if not batch.events and (batch.calls or batch.ends or batch.tickets or batch.ticket_ends or batch.responses):
         raise TraceError(f"the batch for run `{head.run_id}` has calls or tickets and no events")
     if head.count and (after.tenant, after.kind) != (head.tenant, head.kind):
         raise TraceError(f"the batch changes the kind or the tenant of run `{head.run_id}`")

@@ -47,6 +47,10 @@ class Ledger(Protocol):
         """The time as this ledger stamps events."""
         ...
 
+    async def time(self) -> datetime:
+        """The time by the clock that stamps messages: that of the server, where there is one."""
+        ...
+
     def new_id(self) -> str:
         """A new unique id; ids sort by time."""
         ...
@@ -66,8 +70,8 @@ class Ledger(Protocol):
         """
         ...
 
-    async def post(self, run_id: str, kind: MessageKind, body: bytes, ticket_id: str | None = None) -> Message:
-        """Leave a message for a run; needs no lease. Refused where there is no such run."""
+    async def post(self, run_id: str, kind: MessageKind, body: bytes, ticket_id: str | None = None) -> None:
+        """Leave a message for a run; needs no lease. Refused where there is no such run, or no such ticket of it."""
         ...
 
     async def write_output(self, run_id: str, pieces: Sequence[Output]) -> None:
@@ -158,7 +162,10 @@ class Ledger(Protocol):
         ...
 
     async def messages(self, run_id: str, *, ticket_id: str | None = None, since: int = 0) -> list[Message]:
-        """The messages to a run after the id `since`, in the order they were received."""
+        """The messages to a run after the id `since`, in the order they were received.
+
+        Of a body that is longer than `MAX_MESSAGE`, so much is read that it is known to be too long.
+        """
         ...
 
     async def output(self, run_id: str, key: str | None = None, since: int = 0) -> tuple[int, list[Output]]:

@@ -24,10 +24,12 @@ from gert.kernel.events.agent import (
     WorkflowStepFailed,
     WorkflowStepRequested,
 )
-from gert.kernel.events.payload import Payload
+from gert.kernel.events.payload import Payload, to_data
 from gert.kernel.events.runbook import (
     ApprovalOutdated,
+    ApprovalRefused,
     ApprovalResolved,
+    ApprovalResponse,
     ApprovalSubmitted,
     RunComplete,
     RunStart,
@@ -38,8 +40,19 @@ from gert.kernel.events.runbook import (
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.ledger import agent_fold, runbook_fold
 from gert.kernel.ledger.agent_fold import Snapshot
-from gert.kernel.ledger.record import Call, CallEnd, CallKind, CallOutcome, Head, TicketEnd, TicketRow
-from gert.kernel.ledger.runbook_fold import RunbookSnapshot, is_call, target_of
+from gert.kernel.ledger.record import (
+    Call,
+    CallEnd,
+    CallKind,
+    CallOutcome,
+    Head,
+    TicketEnd,
+    TicketResponse,
+    TicketRow,
+)
+from gert.kernel.ledger.runbook_fold import TICKET, RunbookSnapshot, is_call, target_of
+
+_encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class Projection:
@@ -58,6 +71,7 @@ class Projection:
         self.ends: list[CallEnd] = []
         self.tickets: list[TicketRow] = []
         self.ticket_ends: list[TicketEnd] = []
+        self.responses: list[TicketResponse] = []
 
     def add(self, payload: Payload, seq: int, timestamp: str, path: str | None = None) -> None:
         """Take one more event."""
@@ -70,7 +84,7 @@ class Projection:
 
     def clear(self) -> None:
         """Forget the rows so far; the snapshot stays."""
-        for rows in (self.calls, self.ends, self.tickets, self.ticket_ends):
+        for rows in (self.calls, self.ends, self.tickets, self.ticket_ends, self.responses):
             rows.clear()
 
     def _add_agent(self, payload: Payload, seq: int, timestamp: str) -> None:
@@ -102,10 +116,11 @@ class Projection:
             case StepComplete():
                 outcome = _outcome_of(payload)
                 self.ends += (CallEnd(each.seq, seq, outcome) for each in before.open if each.path == path)
-            case ApprovalSubmitted():
-                self.tickets.append(
-                    TicketRow(payload.ticket_id, self._run_id, seq, payload.step_id, timestamp, payload.expires_at)
-                )
+            case ApprovalSubmitted() if payload.method == TICKET:
+                self.tickets.append(_ticket_of(payload, self._run_id, seq, timestamp))
+            case ApprovalResponse() | ApprovalRefused() if payload.method == TICKET:
+                line = _encode(to_data(payload)).decode()
+                self.responses.append(TicketResponse(payload.ticket_id, f"{line}\n"))
             case ApprovalResolved():
                 self.ticket_ends.append(TicketEnd(payload.ticket_id, payload.status, seq))
             case ApprovalOutdated():
@@ -116,6 +131,12 @@ class Projection:
             case _:
                 pass
         self.snapshot = runbook_fold.fold(before, payload, seq, path)
+
+
+def _ticket_of(said: ApprovalSubmitted, run_id: str, seq: int, timestamp: str) -> TicketRow:
+    request = _encode(said.request).decode() if said.request is not None else ""
+    created_at = said.created_at or timestamp
+    return TicketRow(said.ticket_id, run_id, seq, said.step_id, created_at, said.expires_at, request=request)
 
 
 def _outcome_of(said: StepComplete) -> CallOutcome:

@@ -22,7 +22,10 @@ HOLDING: Final = frozenset({"open", "success", "unknown_outcome"})
 """Outcomes of a call that may have happened: they hold its semantic key."""
 
 TicketStatus = Literal["pending", "approved", "rejected", "expired", "abandoned"]
-MessageKind = Literal["approval", "cancel"]
+MessageKind = Literal["approval", "cancel", "note"]
+MAX_MESSAGE: Final = 64 * 1024
+"""Bytes that a message to a run may have."""
+
 MAX_OUTPUT: Final = 256 * 1024
 """Characters that are kept of the output of a running step."""
 
@@ -146,8 +149,10 @@ def last_seq_of(calls: Sequence[Call]) -> int:
 class TicketRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """An approval request of a run, projected from its events.
 
-    seq: the number of the `approval_submitted` that holds the whole request
+    seq: the number of its `approval_submitted`
     done_seq: the number of the event that closed it
+    request: the whole request, as JSON
+    responses: what the run has recorded of the responses it took, a line of JSON for each
     """
 
     ticket_id: str
@@ -158,6 +163,15 @@ class TicketRow(msgspec.Struct, frozen=True, omit_defaults=True):
     expires_at: str | None = None
     status: TicketStatus = "pending"
     done_seq: int | None = None
+    request: str = ""
+    responses: str = ""
+
+
+class TicketResponse(NamedTuple):
+    """A response to a ticket that the run took: the data of its event, as a line of JSON."""
+
+    ticket_id: str
+    line: str
 
 
 class TicketEnd(NamedTuple):
@@ -211,6 +225,7 @@ class Batch(NamedTuple):
     finished: keys of the requests whose live output can go, since their answers are in this batch
     private: with the first append, what is kept beside the run and never exported
     claims: executions that are counted; one that exceeds its limit is refused, and the rest is written
+    responses: what is added to tickets
     """
 
     head: Head
@@ -225,6 +240,7 @@ class Batch(NamedTuple):
     finished: Sequence[str] = ()
     private: bytes | None = None
     claims: Sequence[Claim] = ()
+    responses: Sequence[TicketResponse] = ()
 
 
 class Expect(NamedTuple):

@@ -33,6 +33,9 @@ ABANDONED: Final = "abandoned: "
 CALLING: Final = frozenset({"tool", "extension"})
 """Types of steps that call something outside; the outcome of such a call can be unknown."""
 
+TICKET: Final = "ticket"
+"""The method of approval requests that are answered through the ledger."""
+
 MOST_LISTED: Final = 100
 """Violations and overrides that are told apart in one run."""
 
@@ -151,7 +154,7 @@ def _step_ended(snapshot: RunbookSnapshot, _: StepComplete, __: int, path: str) 
 
 
 def _asked(snapshot: RunbookSnapshot, said: ApprovalSubmitted, _: int, __: str) -> dict[str, Any]:
-    return {"tickets": (*snapshot.tickets, said.ticket_id)}
+    return {"tickets": (*snapshot.tickets, said.ticket_id)} if said.method == TICKET else {}
 
 
 def _resolved(snapshot: RunbookSnapshot, said: ApprovalResolved | ApprovalOutdated, _: int, __: str) -> dict[str, Any]:

@@ -136,6 +136,9 @@ class Recomputed:
                 self.calls[end.seq] = ended(self.calls[end.seq], end)
         for ticket in projection.tickets:
             self.tickets[ticket.ticket_id] = ticket
+        for ticket_id, line in projection.responses:
+            if (known := self.tickets.get(ticket_id)) is not None:
+                self.tickets[ticket_id] = msgspec.structs.replace(known, responses=known.responses + line)
         for closed in projection.ticket_ends:
             for ticket in list(self.tickets.values()):
                 if ticket.status == "pending" and closed.ticket_id in (None, ticket.ticket_id):

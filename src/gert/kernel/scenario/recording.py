@@ -1,6 +1,6 @@
 """Recording: a run's questions and the answers they got, written as the scenario that leads to the same again."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
@@ -65,12 +65,9 @@ def recorded_scenario(setup: Setup, asks: Asks, answers: Iterable[tuple[str, Any
     program = setup.program
     sections: dict[str, list[tuple[Ask[Any], dict[str, Any]]]] = {}
     stopped: list[tuple[str, str]] = []
-    for key, answer in answers:
-        ask = asks.get(key)
-        if ask is None:
-            continue
+    for ask, answer in _whole(asks, answers):
         if answer.failure is not None and answer.failure.kind == "cancelled":
-            stopped.append((key, answer.failure.message))
+            stopped.append((ask.key, answer.failure.message))
             continue
         section, block = _written(ask, answer, program)
         if section is not None:
@@ -82,6 +79,31 @@ def recorded_scenario(setup: Setup, asks: Asks, answers: Iterable[tuple[str, Any
     if stopped:
         document["cancelled"] = {"reason": stopped[0][1], "questions": [key for key, _ in stopped]}
     return {name: value for name, value in document.items() if value}
+
+
+def _whole(asks: Asks, answers: Iterable[tuple[str, AnyAnswer]]) -> Iterator[tuple[Ask[Any], AnyAnswer]]:
+    """The recorded questions with their answers; responses to one ticket are one answer, however often a run waited."""
+    found = [(ask, answer) for key, answer in answers if (ask := asks.get(key)) is not None]
+    last = {ask.ticket_id: ask.key for ask, _ in found if isinstance(ask, AwaitApproval)}
+    before: dict[str, ApprovalAnswer] = {}
+    for ask, answer in found:
+        if isinstance(ask, AwaitApproval) and isinstance(answer, ApprovalAnswer):
+            joined = before[ask.ticket_id] = _joined(before.get(ask.ticket_id), answer)
+            if last[ask.ticket_id] == ask.key:
+                yield ask, joined
+        else:
+            yield ask, answer
+
+
+def _joined(before: ApprovalAnswer | None, answer: ApprovalAnswer) -> ApprovalAnswer:
+    if before is None:
+        return answer
+    return msgspec.structs.replace(
+        answer,
+        responses=(*before.responses, *answer.responses),
+        duration=before.duration + answer.duration,
+        redacted=before.redacted + answer.redacted,
+    )
 
 
 def recorded_test(seen: Observed, description: str) -> dict[str, Any]:

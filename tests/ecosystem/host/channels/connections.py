@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-from tests.ecosystem.approvals.asking import Clock, opened, tickets
+from tests.ecosystem.approvals.asking import Clock, Store, opened, tickets
 
-from gert.ecosystem.approvals.ticket_file import TicketFile
-from gert.ecosystem.approvals.tickets import Tickets
+from gert.ecosystem.approvals.tickets import TicketView
 from gert.ecosystem.host.channels.server import Site
 from gert.ecosystem.host.channels.slack_inbox import SlackInbox
 from gert.ecosystem.host.channels.urls import Front, Listen
@@ -45,8 +44,8 @@ class House:
     """A site that is served, and one open ticket."""
 
     front: Front
-    store: Tickets
-    file: TicketFile
+    store: Store
+    file: TicketView
     clock: Clock
     cookies: dict[str, str] = field(default_factory=dict)
 
@@ -63,8 +62,8 @@ class House:
     def path(self) -> str:
         return f"/t/{self.file.id}"
 
-    def now(self) -> TicketFile:
-        return self.store.get(self.file.id)
+    def now(self) -> TicketView:
+        return self.store.now(self.file.id)
 
     async def say(self, data: bytes) -> bytes:
         """Send bytes, and read until the other side hangs up."""

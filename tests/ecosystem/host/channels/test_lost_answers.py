@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.ecosystem.approvals.asking import NOON, RUN, asking, opened, signed, tickets, yes
+from tests.ecosystem.approvals.asking import NOON, opened, signed, tickets, yes
 from tests.ecosystem.host.channels.connections import House, visit
 from tests.ecosystem.host.channels.test_callbacks import as_sent, call
 from tests.ecosystem.host.channels.test_http import document
@@ -16,7 +16,7 @@ from tests.ecosystem.host.channels.test_slack import SECRET, USERS, inbox, press
 from tests.ecosystem.notify.servers import serving as service
 from tests.ecosystem.notify.servers import silence, status
 
-from gert.ecosystem.approvals.ticket_file import TicketFile
+from gert.ecosystem.approvals.tickets import TicketView
 from gert.ecosystem.host.channels import polling, teams, ticket_summary
 from gert.ecosystem.host.channels.polling import Poll
 from gert.ecosystem.host.channels.slack_inbox import SlackInbox
@@ -49,14 +49,13 @@ def test_an_answer_that_could_not_be_recorded_is_taken_with_the_next_round(
     with service(document(as_sent(signed(file)))) as server:
         asked = Poll(server.url("/{ticket_id}"), {}, store)
         asyncio.run(asked.round())
-        assert store.get(file.id).status == "pending"
+        assert store.now(file.id).status == "pending"
         asyncio.run(asked.round())
-    assert store.get(file.id).status == "approved"
+    assert store.now(file.id).status == "approved"
 
 
-def second(store: Any) -> TicketFile:
-    run = msgspec.structs.replace(RUN, run_id="run-2")
-    found: TicketFile = store.open(asking(run_id="run-2"), run, "ticket")
+def second(store: Any) -> TicketView:
+    found: TicketView = store.opened(run_id="run-2")
     return found
 
 
@@ -67,7 +66,7 @@ def test_a_ticket_the_service_cannot_tell_about_does_not_stand_before_the_others
     other = second(store)
     with service(bad, document(as_sent(signed(other)))) as server:
         assert not asyncio.run(Poll(server.url("/{ticket_id}"), {}, store).round())
-    assert store.get(other.id).status == "approved"
+    assert store.now(other.id).status == "approved"
 
 
 def test_a_ticket_the_service_never_answers_about_comes_last_the_next_time(
@@ -82,7 +81,7 @@ def test_a_ticket_the_service_never_answers_about_comes_last_the_next_time(
         asyncio.run(asked.round())
         assert len(server.requests) == 1
         asyncio.run(asked.round())
-    assert store.get(other.id).status == "approved"
+    assert store.now(other.id).status == "approved"
 
 
 def test_tickets_for_which_there_was_no_room_are_asked_about_next(
@@ -105,7 +104,7 @@ def test_a_proxy_that_is_none_is_a_note_and_not_the_end_of_asking(
     store = tickets(tmp_path)
     file = opened(store)
     assert not asyncio.run(Poll("https://status.invalid/{ticket_id}", {}, store).round())
-    assert store.get(file.id).notes == ("http: the service cannot be reached",)
+    assert store.now(file.id).notes == ("http: the service cannot be reached",)
 
 
 def test_a_fault_is_not_the_end_of_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,11 +115,11 @@ def test_a_fault_is_not_the_end_of_asking(tmp_path: Path, monkeypatch: pytest.Mo
 
         async def run() -> None:
             async with asyncio.timeout(20), Poll(server.url("/{ticket_id}"), {}, store, every=0.01).going_on():
-                while store.get(file.id).status == "pending":
+                while store.now(file.id).status == "pending":
                     await asyncio.sleep(0.01)
 
         asyncio.run(run())
-    assert store.get(file.id).notes == ("http: asking failed: RuntimeError",)
+    assert store.now(file.id).notes == ("http: asking failed: RuntimeError",)
 
 
 # --- callbacks
@@ -135,7 +134,7 @@ def test_a_service_whose_answer_could_not_be_recorded_is_told_to_send_it_again(
         got = await call(house, said)
         assert got.status == 503
         assert json.loads(got.body) == {
-            "ticket_id": house.file.id, "counted": False,
+            "ticket_id": house.file.id, "received": False,
             "objection": "the answer could not be recorded: send it again",
         }  # fmt: skip
         assert (await call(house, said)).status == 200
@@ -198,8 +197,8 @@ def test_what_cannot_be_seen_is_shown_to_be_there(text: str, shown: str) -> None
 def test_a_button_counts_for_what_its_message_showed(tmp_path: Path) -> None:
     async def act(house: House) -> None:
         before = pressed(house)
-        (tmp_path / "approvals" / f"{house.file.id}.json").unlink()
-        opened(house.store, request_hash="sha256:" + "1" * 64, inputs={"name": "everything"})
+        other = house.store.opened(key="other", inputs={"name": "everything"})
+        house.store.change(f"UPDATE tickets SET request = (SELECT request FROM tickets WHERE ticket_id = '{other.id}')")
         said = json.loads((await press(house, before)).body)
         assert "what would run has changed" in said["text"]
         assert house.now().status == "pending"
@@ -267,9 +266,7 @@ def test_a_pressed_button_that_is_sent_again_counts_once(tmp_path: Path, seconds
 
 def test_an_answer_given_elsewhere_is_not_lost_to_one_from_slack(tmp_path: Path) -> None:
     async def act(house: House) -> None:
-        await asyncio.gather(
-            asyncio.to_thread(house.store.answer, house.file.id, yes("eve")), press(house, pressed(house))
-        )
+        await asyncio.gather(house.store.answer(house.file.id, yes("eve")), press(house, pressed(house)))
         assert house.now().approvals == 2
 
     visit(tmp_path, act, slack=inbox(), min_approvers=2)
@@ -286,7 +283,7 @@ def test_an_answer_behind_many_that_are_none_is_found(tmp_path: Path) -> None:
         asked = Poll(server.url("/{ticket_id}"), {}, store)
         for _ in range(2):
             asyncio.run(asked.round())
-    assert store.get(file.id).status == "approved"
+    assert store.now(file.id).status == "approved"
 
 
 def test_an_answer_that_is_put_right_is_taken(tmp_path: Path) -> None:
@@ -297,7 +294,7 @@ def test_an_answer_that_is_put_right_is_taken(tmp_path: Path) -> None:
         asked = Poll(server.url("/{ticket_id}"), {}, store)
         for _ in range(2):
             asyncio.run(asked.round())
-    assert store.get(file.id).status == "approved"
+    assert store.now(file.id).status == "approved"
 
 
 # --- Teams

@@ -11,10 +11,9 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from tests.ecosystem.approvals.asking import opened
+from tests.ecosystem.approvals.asking import Clock, Store, opened
 from tests.ecosystem.surfaces.cli.workbench import GERT, PATIENCE, environment
 
-from gert.ecosystem.approvals.tickets import Tickets
 from gert.ecosystem.host.run.journal import now
 
 
@@ -38,7 +37,7 @@ def line(process: "subprocess.Popen[str]") -> str:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "a signal to end"])
 def test_open_tickets_are_served_until_it_ends(tmp_path: Path, number: int) -> None:
-    store = Tickets(str(tmp_path / "approvals"), now)
+    store = Store(tmp_path, Clock(now()))
     file = opened(store)
     with served(tmp_path, "--listen", "127.0.0.1:0", "--json") as process:
         first, second = json.loads(line(process)), json.loads(line(process))
@@ -49,17 +48,17 @@ def test_open_tickets_are_served_until_it_ends(tmp_path: Path, number: int) -> N
         fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page))
         body = urlencode({**fields, "approver": "bob", "verdict": "approve"}).encode()
         told = opener.open(second["page_url"].partition("?")[0], body, timeout=PATIENCE).read().decode()
-        assert "Your approval counts" in told
+        assert "Your approval was received" in told
         process.send_signal(number)
         out, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, out, err) == (0, "", "")
-    assert store.get(file.id).status == "approved"
+    assert store.now(file.id).status == "approved"
 
 
 def test_a_ticket_that_is_opened_later_is_shown_too(tmp_path: Path) -> None:
     with served(tmp_path, "--listen", "127.0.0.1:0") as process:
         assert line(process).startswith("serving approvals at http://127.0.0.1:")
-        file = opened(Tickets(str(tmp_path / "approvals"), now), title="bad \x1b[2J title")
+        file = opened(Store(tmp_path, Clock(now())), title="bad \x1b[2J title")
         assert line(process) == "bad \ufffd[2J title"
         assert f"/t/{file.id}?k=" in line(process)
 

@@ -7,20 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ecosystem.approvals.asking import BOB_KEY, REQUEST, RUN, submitting, verifier, waiting
+from tests.ecosystem.approvals.asking import BOB_KEY, Clock, Run, Store
 from tests.ecosystem.approvals.asking import signed as signed_by
 from tests.ecosystem.host.channels.connections import House
 from tests.ecosystem.host.channels.test_callbacks import as_sent
 from tests.ecosystem.notify.servers import closed_port, flood, raw, serving, silence, status
 
-from gert.ecosystem.approvals.provider import TicketApprovals
-from gert.ecosystem.approvals.tickets import Tickets
 from gert.ecosystem.host.channels.settings import channels_for, front_for
 from gert.ecosystem.host.channels.urls import Front
 from gert.ecosystem.host.channels.web import fields_of
 from gert.ecosystem.host.config.settings import Settings, settings_for
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.run.journal import now
+from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.errors import DocumentError
 from gert.kernel.engine.approval_rules import tally
 from gert.kernel.engine.requests import ApprovalAnswer, Response
@@ -107,30 +106,29 @@ async def waited(
     tmp_path: Path,
     found: Settings,
     environ: Mapping[str, str],
-    act: Callable[[Front, Tickets, str], Any],
+    act: Callable[[Front, Store, str], Any],
     **request: Any,
-) -> tuple[ApprovalAnswer, Tickets, str]:
-    """Ask, wait, let somebody act, and see what the run is told."""
-    import msgspec
-
-    store = Tickets(str(tmp_path / "approvals"), now, verifier())
+) -> tuple[ApprovalAnswer, Store, str]:
+    """Request approval, wait, let an approver act, and return what the run takes."""
+    store = Store(tmp_path, Clock(now()))
     front = front_for(found, str(tmp_path))
     channels = channels_for(found, environ, str(tmp_path), front)
-    approvals = TicketApprovals(store, RUN, channels=channels)
-    asked = msgspec.structs.replace(REQUEST, **request)
-    ticket = await approvals.submit(submitting(asked))
-    assert ticket.failure is None
-    waiting_for = asyncio.create_task(approvals.wait(waiting(ticket.ticket_id, asked)))
-    async with asyncio.timeout(30):
-        await act(front, store, ticket.ticket_id)
-        answer = await waiting_for
-    assert tally(store.get(ticket.ticket_id).ticket, answer.responses).is_open is False
-    return answer, store, ticket.ticket_id
+    store.db.parent.mkdir(exist_ok=True)
+    async with SqliteLedger(store.db, poll_interval=0.02) as ledger:
+        run = Run(ledger)
+        asks = run.provider(*channels)
+        ask = await run.opened(asks, **request)
+        waiting = asyncio.create_task(asks.wait(ask))
+        async with asyncio.timeout(30):
+            await act(front, store, ask.ticket_id)
+            answer = await waiting
+    assert tally(store.now(ask.ticket_id).ticket, answer.responses).is_open is False
+    return answer, store, ask.ticket_id
 
 
-def signed(store: Tickets, ticket_id: str, *, approved: bool = True) -> Response:
+def signed(store: Store, ticket_id: str, *, approved: bool = True) -> Response:
     said = Response(approver="bob", approved=approved, timestamp=format_timestamp(now()))
-    return signed_by(store.get(ticket_id), BOB_KEY, said)
+    return signed_by(store.now(ticket_id), BOB_KEY, said)
 
 
 async def is_listening(front: Front) -> House:
@@ -149,7 +147,7 @@ def test_a_callback_lets_a_run_go_on(tmp_path: Path) -> None:
     with serving(status(200)) as service:
         found = settings(tmp_path, {"listen": f"127.0.0.1:{closed_port()}", "http": {"url": service.url()}})
 
-        async def act(front: Front, store: Tickets, ticket_id: str) -> None:
+        async def act(front: Front, store: Store, ticket_id: str) -> None:
             house = await is_listening(front)
             (request,) = service.requests
             path = "/" + request.said["callback_url"].split("/", 3)[3]
@@ -166,13 +164,13 @@ def test_a_service_that_is_asked_lets_a_run_go_on(tmp_path: Path) -> None:
     with serving(*answers) as service:
         found = settings(tmp_path, {"http": {"url": service.url(), "status_url": service.url("/s/{ticket_id}")}})
 
-        async def act(front: Front, store: Tickets, ticket_id: str) -> None:
+        async def act(front: Front, store: Store, ticket_id: str) -> None:
             body = json.dumps(as_sent(signed(store, ticket_id))).encode()
             service.answers.append(status(200, body=body))
 
         answer, store, ticket_id = asyncio.run(waited(tmp_path, found, KEYS, act))
     assert answer.responses[0].verified
-    assert store.get(ticket_id).notes == ()
+    assert store.now(ticket_id).notes == ()
 
 
 BROKEN = [
@@ -204,31 +202,31 @@ def test_channels_that_fail_are_notes_and_somebody_can_still_answer(
             },
         )
 
-        async def act(front: Front, store: Tickets, ticket_id: str) -> None:
-            while not any("nobody listens" in note for note in store.get(ticket_id).notes):
+        async def act(front: Front, store: Store, ticket_id: str) -> None:
+            while not any("does not listen" in note for note in store.now(ticket_id).notes):
                 await asyncio.sleep(0.01)
-            assert store.get(ticket_id).status == "pending"
-            await asyncio.to_thread(store.answer, ticket_id, signed(store, ticket_id, approved=False))
+            assert store.now(ticket_id).status == "pending"
+            await store.answer(ticket_id, signed(store, ticket_id, approved=False))
 
         answer, store, ticket_id = asyncio.run(waited(tmp_path, found, KEYS, act))
     assert [response.approved for response in answer.responses] == [False]
-    notes = store.get(ticket_id).notes
+    notes = store.now(ticket_id).notes
     assert any(note == "teams: nobody was told: the environment variable `MISSING` is not set" for note in notes)
-    assert any(note.startswith("slack: nobody listens") for note in notes)
+    assert any(note.startswith("slack: does not listen") for note in notes)
 
 
 def test_an_address_that_somebody_else_has_is_a_note(tmp_path: Path) -> None:
     with serving(status(200)) as somebody:
         found = settings(tmp_path, {"listen": f"127.0.0.1:{somebody.port}"})
 
-        async def act(front: Front, store: Tickets, ticket_id: str) -> None:
-            while not store.get(ticket_id).notes:
+        async def act(front: Front, store: Store, ticket_id: str) -> None:
+            while not store.now(ticket_id).notes:
                 await asyncio.sleep(0.01)
-            store.answer(ticket_id, signed(store, ticket_id))
+            await store.answer(ticket_id, signed(store, ticket_id))
 
         _, store, ticket_id = asyncio.run(waited(tmp_path, found, {}, act))
-    (note,) = store.get(ticket_id).notes
-    assert note.startswith("page: nobody listens: nobody can listen at")
+    (note,) = store.now(ticket_id).notes
+    assert note.startswith("page: does not listen: nobody can listen at")
 
 
 def test_a_server_for_the_same_tickets_will_do(tmp_path: Path) -> None:
@@ -236,15 +234,15 @@ def test_a_server_for_the_same_tickets_will_do(tmp_path: Path) -> None:
 
     async def run() -> tuple[str, ...]:
         first = channels_for(found, {}, str(tmp_path))[0]
-        store = Tickets(str(tmp_path / "approvals"), now, verifier())
+        store = Store(tmp_path)
         async with first.listening(store):
 
-            async def act(front: Front, store: Tickets, ticket_id: str) -> None:
+            async def act(front: Front, store: Store, ticket_id: str) -> None:
                 await asyncio.sleep(0.1)
-                store.answer(ticket_id, signed(store, ticket_id))
+                await store.answer(ticket_id, signed(store, ticket_id))
 
             _, _, ticket_id = await waited(tmp_path, found, {}, act)
-            return store.get(ticket_id).notes
+            return store.now(ticket_id).notes
 
     assert asyncio.run(run()) == ()
 

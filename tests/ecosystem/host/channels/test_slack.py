@@ -365,7 +365,9 @@ def test_where_signatures_are_asked_for_there_is_no_button_to_approve(tmp_path: 
 @pytest.mark.parametrize("answer", [yes(), no()], ids=["approved", "rejected"])
 def test_a_message_about_a_closed_ticket_has_no_buttons(tmp_path: Path, answer: Any) -> None:
     store = tickets(tmp_path)
-    closed = store.answer(opened(store).id, answer).file
+    ticket_id = opened(store).id
+    asyncio.run(store.answer(ticket_id, answer))
+    closed = store.taken(ticket_id)
     said = message(closed, NOON, page_url=None, buttons=True)
     assert "actions" not in [block["type"] for block in said["blocks"]]
     assert closed.status in said["text"]

@@ -145,7 +145,7 @@ def test_whoever_is_being_answered_when_it_ends_still_gets_the_answer(tmp_path: 
             idle = await asyncio.open_connection("127.0.0.1", house.port)
             await told.wait()
         got = await sending
-        assert "Your approval counts" in got.text
+        assert "Your approval was received" in got.text
         assert await idle[0].read() == b""
         idle[1].close()
 
@@ -259,7 +259,7 @@ def test_many_who_need_the_secret_first_make_one(tmp_path: Path) -> None:
 
 def test_an_answer_elsewhere_shows_on_the_page(tmp_path: Path) -> None:
     async def act(house: House) -> None:
-        house.store.answer(house.file.id, yes("eve", reason="fine"))
+        await house.store.answer(house.file.id, yes("eve", reason="fine"))
         assert "<strong>eve</strong> approved" in (await house.look()).text
 
     visit(tmp_path, act)

@@ -38,6 +38,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from gert.ecosystem.host.approvals.answers import tickets_in
+
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.redrive.resume import ResumeOptions, resume
 from gert.ecosystem.host.run.execute import execute

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,23 @@ class Recorded:
     def answers(self) -> list[dict[str, Any]]:
         """The answers on record."""
         return [json.loads(line) for (line,) in self.rows("SELECT line FROM answers WHERE run_id = ?1 ORDER BY n")]
+
+    def requests(self) -> dict[str, dict[str, Any]]:
+        """The approval requests of the run, by ticket, in the order they were made."""
+        rows = self.rows("SELECT ticket_id, request FROM tickets WHERE run_id = ?1 ORDER BY seq")
+        return {ticket_id: json.loads(request) for ticket_id, request in rows}
+
+    def inbox(self) -> list[dict[str, Any]]:
+        """The approval responses in the inbox of the run, with the event that took each."""
+        rows = self.rows("SELECT body, taken FROM inbox WHERE run_id = ?1 AND kind = 'approval' ORDER BY id")
+        return [{**json.loads(body), "taken": taken} for body, taken in rows]
+
+    def post(self, ticket_id: str, body: bytes | dict[str, Any], received_at: str | None = None) -> None:
+        """Put a message into the inbox behind the back of gert."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        moment = received_at or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        columns = "run_id, kind, body, ticket_id, received_at"
+        self.change(f"INSERT INTO inbox ({columns}) VALUES (?1, 'approval', ?2, ?3, ?4)", data, ticket_id, moment)
 
     def start(self) -> dict[str, Any]:
         """What the run was started with."""

@@ -3,9 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-import msgspec
-
-from gert.ecosystem.approvals.ticket_file import Heard, TicketFile
+from gert.ecosystem.approvals.tickets import Received, TicketView
 from gert.kernel.engine.requests import ApprovalRequest
 from gert.kernel.foundation.duration import format_duration
 from gert.kernel.foundation.secret_refs import masked
@@ -48,36 +46,36 @@ def request_document(request: ApprovalRequest) -> dict[str, Any]:
     return document
 
 
-def ticket_document(file: TicketFile, now: datetime) -> dict[str, Any]:
-    """A ticket with everything that was answered."""
+def ticket_document(view: TicketView, now: datetime) -> dict[str, Any]:
+    """A ticket with its responses: those the run took, and those it has received and not taken."""
+    taken = [each for each in view.responses if each.is_taken]
     return {
-        "ticket_id": file.id,
-        "status": file.status_at(now),
-        "created": file.ticket.created_at,
-        "expires_at": file.ticket.expires_at,
-        **request_document(file.ticket.request),
-        "approvals": file.approvals,
-        "responses": [_response(file, heard) for heard in file.responses],
-        "refused": [_response(file, heard) for heard in file.refused],
-        "unrecorded": file.unrecorded,
-        "notes": list(file.notes),
-        "run": msgspec.to_builtins(file.run),
+        "ticket_id": view.id,
+        "status": view.status_at(now),
+        "created": view.ticket.created_at,
+        "expires_at": view.ticket.expires_at,
+        **request_document(view.ticket.request),
+        "approvals": view.approvals,
+        "responses": [_response(view, each) for each in taken if each.counts],
+        "refused": [_response(view, each) for each in taken if not each.counts],
+        "received": [_response(view, each) for each in view.responses if not each.is_taken],
+        "notes": list(view.notes),
     }
 
 
-def _response(file: TicketFile, heard: Heard) -> dict[str, Any]:
-    said = heard.response
+def _response(view: TicketView, received: Received) -> dict[str, Any]:
+    said = received.response
     return {
-        "ticket_id": said.ticket_id or file.id,
+        "ticket_id": said.ticket_id or view.id,
         "approved": said.approved,
         "approver_id": said.approver,
-        "method": file.method,
+        "method": view.method,
         "timestamp": said.timestamp,
         "signature": said.signature,
         "signature_alg": said.signature_alg,
         "key_id": said.key_id,
         "reason": masked(said.reason),
-        "received": heard.at,
-        "objection": heard.objection,
-        "counted": heard.counts,
+        "received": received.received_at,
+        "objection": received.objection,
+        "counted": received.counts,
     }

@@ -1,46 +1,16 @@
 """Signed answers from services: read, checked by the keys we hold, and only then put to a ticket."""
 
-import asyncio
 from typing import Final
 
 import msgspec
 
-from gert.ecosystem.approvals.ticket_file import TicketFile
-from gert.ecosystem.approvals.tickets import Answered, Tickets
+from gert.ecosystem.approvals.responses import ResponseMessage
+from gert.ecosystem.approvals.tickets import Answered, Tickets, TicketView
 from gert.ecosystem.host.channels.web import Reply, as_json
 from gert.errors import GertError
-from gert.kernel.engine.requests import Response
 
 UNSIGNED: Final = "only signed answers are taken here"
 UNRECORDED: Final = "the answer could not be recorded: send it again"
-
-
-class SignedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer as services send it (ecosystem-v0 §6.4)."""
-
-    ticket_id: str
-    approved: bool
-    approver_id: str
-    timestamp: str
-    signature: str | None = None
-    signature_alg: str | None = None
-    key_id: str | None = None
-    reason: str | None = None
-    request_hash: str = ""
-
-    def response(self) -> Response:
-        """The same in the words of the kernel."""
-        return Response(
-            approver=self.approver_id,
-            approved=self.approved,
-            timestamp=self.timestamp,
-            reason=self.reason,
-            ticket_id=self.ticket_id,
-            request_hash=self.request_hash,
-            signature=self.signature,
-            signature_alg=self.signature_alg,
-            key_id=self.key_id,
-        )
 
 
 class Unrecorded(GertError):
@@ -57,11 +27,11 @@ class Refused(msgspec.Struct, frozen=True):
 async def called_back(tickets: Tickets, ticket_id: str, body: bytes) -> Reply:
     """Take one signed answer, and say what became of it."""
     try:
-        said = msgspec.json.decode(body, type=SignedAnswer)
+        said = msgspec.json.decode(body, type=ResponseMessage)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _told(400, ticket_id, "this is not an answer: expected JSON with the fields of one")
     try:
-        became = await asyncio.to_thread(put_signed, tickets, ticket_id, said)
+        became = await put_signed(tickets, ticket_id, said)
     except Unrecorded:
         # Told that there is no such ticket, a service would not try again, and the answer be lost.
         return _told(503, ticket_id, UNRECORDED)
@@ -70,10 +40,10 @@ async def called_back(tickets: Tickets, ticket_id: str, body: bytes) -> Reply:
         return _told(404, ticket_id, "there is no such ticket to answer")
     if isinstance(became, Refused):
         return _told(became.status, ticket_id, became.why)
-    return _told(200 if became.objection is None else 409, ticket_id, became.objection, became.file)
+    return _told(200 if became.objection is None else 409, ticket_id, became.objection, became.view)
 
 
-def put_signed(tickets: Tickets, ticket_id: str, said: SignedAnswer) -> Answered | Refused:
+async def put_signed(tickets: Tickets, ticket_id: str, said: ResponseMessage) -> Answered | Refused:
     """Put an answer to a ticket if its signature holds; whether it counts, the ticket says."""
     if said.signature is None:
         return Refused(401, UNSIGNED)
@@ -82,18 +52,18 @@ def put_signed(tickets: Tickets, ticket_id: str, said: SignedAnswer) -> Answered
         return Refused(409, "the answer is for another ticket")
     # (2) Its signature holds, over this very answer, by a key we hold.
     response = said.response()
-    checked = tickets.verifier.verify(response, tickets.get(ticket_id).ticket)
+    checked = tickets.verifier.verify(response, (await tickets.get(ticket_id)).ticket)
     if not checked.verified:
         return Refused(409, f"the answer is not validly signed: {checked.flaw or UNSIGNED}")
     # (3) Everything else is the same for all answers, however they come.
     try:
-        return tickets.answer(ticket_id, response)
+        return await tickets.answer(ticket_id, response)
     except GertError as problem:
         raise Unrecorded(problem.message, hint=problem.hint) from None
 
 
-def _told(status: int, ticket_id: str, why: str | None, file: TicketFile | None = None) -> Reply:
-    document: dict[str, object] = {"ticket_id": ticket_id, "counted": status == 200, "objection": why}
-    if file is not None:
-        document |= {"status": file.status, "approvals": file.approvals, "needed": file.needed}
+def _told(status: int, ticket_id: str, why: str | None, view: TicketView | None = None) -> Reply:
+    document: dict[str, object] = {"ticket_id": ticket_id, "received": status == 200, "objection": why}
+    if view is not None:
+        document |= {"status": view.status, "approvals": view.approvals, "needed": view.needed}
     return as_json(status, document)

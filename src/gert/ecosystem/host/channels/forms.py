@@ -6,8 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from gert.ecosystem.approvals.ticket_file import TicketFile
-from gert.ecosystem.approvals.tickets import Answered, Tickets
+from gert.ecosystem.approvals.tickets import Answered, Tickets, TicketView
 from gert.ecosystem.host.channels import ticket_summary
 from gert.ecosystem.host.channels.links import new_browser
 from gert.ecosystem.host.channels.page import Form, Notice, message, page
@@ -39,7 +38,7 @@ class Pages:
             return found
         browser = _browser(request) or new_browser()
         cookie = f"{COOKIE}={browser}; HttpOnly; SameSite=Lax{'; Secure' if self._front.is_secure else ''}"
-        now = self._tickets.clock()
+        now = await self._tickets.time()
         may_answer = await asyncio.to_thread(self._front.links.fits, ticket_id, link)
         form = self._form(found, link, browser, now) if may_answer else None
         notice = _closed(found, now) or (None if may_answer else _LOOKING)
@@ -58,7 +57,7 @@ class Pages:
         if isinstance(found, Reply):
             return found
         # (3) The form was shown to this browser, about what the ticket asks.
-        browser, token, now = _browser(request), fields.get("token", ""), self._tickets.clock()
+        browser, token, now = _browser(request), fields.get("token", ""), await self._tickets.time()
         if not self._front.forms.fits(token, ticket_id, found.ticket.request.request_hash, browser, now):
             return message(
                 403, "The form cannot be used", "Open the link again and answer there. Nothing was recorded."
@@ -85,7 +84,7 @@ class Pages:
 
     async def _put(self, response: Response, link: str, browser: str, token: str) -> Reply:
         try:
-            answered = await asyncio.to_thread(self._tickets.answer, response.ticket_id, response)
+            answered = await self._tickets.answer(response.ticket_id, response)
         except GertError as problem:
             # Whoever tries again must not be told that it was sent.
             self._front.forms.release(token)
@@ -93,33 +92,33 @@ class Pages:
         except Exception:
             self._front.forms.release(token)
             raise
-        now = self._tickets.clock()
+        now = await self._tickets.time()
         notice = _became(answered, response.approved)
         self._front.forms.came_to(token, notice.text)
         # Whoever mistyped a name may try again; whoever has answered need not.
-        form = self._form(answered.file, link, browser, now) if answered.objection is not None else None
-        return page(answered.file, now, form=form, notice=notice, status=200 if answered.objection is None else 409)
+        form = self._form(answered.view, link, browser, now) if answered.objection is not None else None
+        return page(answered.view, now, form=form, notice=notice, status=200 if answered.objection is None else 409)
 
-    def _again(self, file: TicketFile, token: str, now: datetime) -> Reply:
+    def _again(self, view: TicketView, token: str, now: datetime) -> Reply:
         text = self._front.forms.came_to(token) or "It was sent a moment ago."
         notice = Notice("warn", "This answer was sent already", f"It was not recorded a second time. {text}")
-        return page(file, now, notice=notice, status=409)
+        return page(view, now, notice=notice, status=409)
 
-    async def _found(self, ticket_id: str, link: str, admits: Callable[[str, str], bool]) -> TicketFile | Reply:
+    async def _found(self, ticket_id: str, link: str, admits: Callable[[str, str], bool]) -> TicketView | Reply:
         try:
             # Whoever has no link is not told which tickets there are.
             if not await asyncio.to_thread(admits, ticket_id, link):
                 return message(403, "No access", _NO_LINK)
-            return await asyncio.to_thread(self._tickets.get, ticket_id)
+            return await self._tickets.get(ticket_id)
         except UsageError:
             return message(404, "Gone", "There is no such request any more.")
         except GertError as problem:
             return message(503, "Not readable", f"The request cannot be read: {problem.message}.")
 
-    def _form(self, file: TicketFile, link: str, browser: str, now: datetime) -> Form | None:
-        if file.status_at(now) != "pending":
+    def _form(self, view: TicketView, link: str, browser: str, now: datetime) -> Form | None:
+        if view.status_at(now) != "pending":
             return None
-        token = self._front.forms.token(file.id, file.ticket.request.request_hash, browser, now)
+        token = self._front.forms.token(view.id, view.ticket.request.request_hash, browser, now)
         return Form(link=link, token=token)
 
     def _is_foreign(self, request: Request) -> bool:
@@ -143,13 +142,13 @@ def _browser(request: Request) -> str:
     return found[0] if len(found) == 1 and _BROWSER.fullmatch(found[0]) else ""
 
 
-def _closed(file: TicketFile, now: datetime) -> Notice | None:
-    status = file.status_at(now)
+def _closed(view: TicketView, now: datetime) -> Notice | None:
+    status = view.status_at(now)
     if status == "pending":
         return None
     words = {
         "approved": ("good", "Approved", "Enough people have approved. Nothing is left to answer."),
-        "rejected": ("bad", "Rejected", "Somebody has rejected this. Nothing is left to answer."),
+        "rejected": ("bad", "Rejected", "This was rejected. Nothing is left to answer."),
         "expired": ("warn", "Expired", "The time to answer is over, and what was asked for will not run."),
         "abandoned": ("warn", "Abandoned", "The run does not wait for an answer any more."),
     }
@@ -158,16 +157,20 @@ def _closed(file: TicketFile, now: datetime) -> Notice | None:
 
 
 def _became(answered: Answered, approved: bool) -> Notice:
-    word, file = "approval" if approved else "rejection", answered.file
+    word, view = "approval" if approved else "rejection", answered.view
     if answered.objection is not None:
         why = ticket_summary.plain(answered.objection)
         # Only the first letter: names and times stay as they are.
         return Notice("bad", f"Your {word} does not count", f"{why[:1].upper()}{why[1:]}.")
-    if file.status == "approved":
-        return Notice("good", "Your approval counts", "It was the last one needed: the step may run.")
-    if file.status == "rejected":
-        return Notice("good", "Your rejection counts", "The step will not run.")
-    more = file.needed - file.approvals
+    if answered.is_decided and approved:
+        return Notice("good", "Your approval was received", "It is the last one needed: the step may run.")
+    if answered.is_decided:
+        return Notice("good", "Your rejection was received", "The step will not run.")
+    more = view.needed - view.approvals - sum(1 for each in view.waiting if each.approved)
+    if not approved or more < 1:
+        return Notice("good", f"Your {word} was received", "The run verifies it before it counts.")
     return Notice(
-        "good", "Your approval counts", f"{ticket_summary.people(more)} more must approve before the step may run."
+        "good",
+        "Your approval was received",
+        f"{ticket_summary.people(more)} more must approve before the step may run.",
     )

@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Final
 
-from gert.ecosystem.approvals.ticket_file import TicketFile
-from gert.ecosystem.approvals.tickets import Tickets
+from gert.ecosystem.approvals.tickets import Tickets, TicketView
 from gert.ecosystem.host.approvals.ticket_document import request_document as described
 from gert.ecosystem.host.channels import ticket_summary
 from gert.ecosystem.host.channels.polling import Poll
@@ -42,14 +41,14 @@ class HttpChannel:
         self._environ = environ
         self._front = front
 
-    async def announce(self, ticket: TicketFile) -> str | None:
+    async def announce(self, view: TicketView) -> str | None:
         """Post the request; one that cannot be signed is not sent."""
         try:
             key = signing_key(self._settings.signing_key, self._environ)
         except GertError as problem:
             return f"nobody was told: {problem.message}"
         template = self._settings.url
-        body = encoded(request_document(ticket, self._front), template, self._environ)
+        body = encoded(request_document(view, self._front), template, self._environ)
         return await send(template, body, self._environ, {SIGNATURE: signature_of(body, key, self._clock())})
 
     @asynccontextmanager
@@ -62,15 +61,15 @@ class HttpChannel:
             yield
 
 
-def request_document(file: TicketFile, front: Front) -> dict[str, Any]:
+def request_document(view: TicketView, front: Front) -> dict[str, Any]:
     """The documented fields of a request, what it is bound to, and where to answer; bounded in size."""
-    ticket = file.ticket
+    ticket = view.ticket
     document = described(ticket.request)
     bounded = {name: shortened(document[name]) for name in _UNBOUNDED if document[name] is not None}
-    preview = ticket_summary.preview(file)
+    preview = ticket_summary.preview(view)
     return {
         "ticket_id": ticket.id,
-        "status": file.status,
+        "status": view.status,
         "created": ticket.created_at,
         "expires_at": ticket.expires_at,
         **document,

@@ -13,7 +13,6 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
-from gert.ecosystem.approvals.locks import locked
 from gert.errors import IntegrityError, TraceError
 from gert.kernel.foundation.canonical import canonical
 from gert.kernel.foundation.signature import HMAC_SHA256, Key, Keys, Signature, parse_key, sign, verify
@@ -36,6 +35,10 @@ class Links:
         self._folder = folder
         self._key: Key | None = None
 
+    def make(self) -> None:
+        """Make the secret, where there is none yet."""
+        self._made()
+
     def token(self, ticket_id: str) -> str:
         """What the address of a ticket's page ends with."""
         return sign(self._made(), _about("page", ticket_id)).value
@@ -54,7 +57,7 @@ class Links:
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a folder. Whoever only asks does not make it: it may have to be a group's."""
+        """Whether there is a folder; looking does not make it."""
         return self._key is not None or os.path.isdir(self._folder)
 
     @property
@@ -162,10 +165,8 @@ def _kept(folder: str) -> bytes:
     try:
         with suppress(FileNotFoundError):
             return _read(path)
-        with locked(f"{path}.lock"):
-            if not os.path.lexists(path):
-                _make(path)
-            return _read(path)
+        _make(path)
+        return _read(path)
     except OSError as problem:
         raise _not_kept(path, problem) from None
 
@@ -191,11 +192,15 @@ def _read(path: str) -> bytes:
 
 
 def _make(path: str) -> None:
-    temporary = f"{path}.tmp"
-    with suppress(FileNotFoundError):
-        os.unlink(temporary)
-    with open(temporary, "wb", opener=lambda name, _: os.open(name, _NEW, 0o600)) as file:
-        file.write(secrets.token_bytes(SECRET_BYTES))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    """Make the secret, unless another process has made it meanwhile."""
+    temporary = f"{path}.{secrets.token_hex(8)}"
+    try:
+        with open(temporary, "wb", opener=lambda name, _: os.open(name, _NEW, 0o600)) as file:
+            file.write(secrets.token_bytes(SECRET_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            os.link(temporary, path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)

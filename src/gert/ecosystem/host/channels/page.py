@@ -10,8 +10,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from gert.ecosystem.approvals.ticket_file import Heard, TicketFile
-from gert.ecosystem.approvals.validate_response import MAX_APPROVER, MAX_REASON
+from gert.ecosystem.approvals.responses import MAX_APPROVER, MAX_REASON
+from gert.ecosystem.approvals.tickets import Received, TicketView
 from gert.ecosystem.host.channels import ticket_summary
 from gert.ecosystem.host.channels.style import POLICY, SHEET
 from gert.ecosystem.host.channels.web import Reply
@@ -42,7 +42,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def page(
-    file: TicketFile,
+    view: TicketView,
     now: datetime,
     *,
     form: Form | None = None,
@@ -51,9 +51,9 @@ def page(
     headers: Iterable[tuple[str, str]] = (),
 ) -> Reply:
     """A ticket, with a form where it can be answered."""
-    asked = ticket_summary.title_of(file.ticket.request)
+    asked = ticket_summary.title_of(view.ticket.request)
     title = f"{notice.heading}: {asked}" if notice is not None else f"Approve? {asked}"
-    return _reply(title, _ticket(file, now, form, notice), status, headers, f"Ticket {file.id}")
+    return _reply(title, _ticket(view, now, form, notice), status, headers, f"Ticket {view.id}")
 
 
 def message(status: int, heading: str, text: str, tone: Tone = "bad") -> Reply:
@@ -84,8 +84,8 @@ def _reply(
     )
 
 
-def _ticket(file: TicketFile, now: datetime, form: Form | None, notice: Notice | None) -> Iterator[str]:
-    request = file.ticket.request
+def _ticket(view: TicketView, now: datetime, form: Form | None, notice: Notice | None) -> Iterator[str]:
+    request = view.ticket.request
     if form is not None:
         yield '<a class="skip" href="#answer">Go to your answer</a>'
     yield f"<h1>{escape(ticket_summary.title_of(request))}</h1>"
@@ -96,22 +96,22 @@ def _ticket(file: TicketFile, now: datetime, form: Form | None, notice: Notice |
         )
     hot = ' class="hot"' if request.risk_level in _HOT else ""
     yield f'<ul class="tags"><li{hot}>{escape(ticket_summary.plain(request.risk_level))} risk</li>'
-    yield f"<li>{escape(ticket_summary.standing(file, now))}</li>"
-    if file.status_at(now) == "pending":
-        yield f"<li>{escape(ticket_summary.time_left(file, now))} left</li>"
+    yield f"<li>{escape(ticket_summary.standing(view, now))}</li>"
+    if view.status_at(now) == "pending":
+        yield f"<li>{escape(ticket_summary.time_left(view, now))} left</li>"
     yield "</ul>"
-    yield from _section("what", "What will run", _rows(ticket_summary.facts(file)))
-    yield from _section("inputs", "With these inputs", _rows(ticket_summary.inputs(file), "pre") or ["<p>none</p>"])
-    shown = ticket_summary.preview(file)
+    yield from _section("what", "What will run", _rows(ticket_summary.facts(view)))
+    yield from _section("inputs", "With these inputs", _rows(ticket_summary.inputs(view), "pre") or ["<p>none</p>"])
+    shown = ticket_summary.preview(view)
     if shown is not None:
         yield from _section("preview", "Preview", [_scrolls(_cut(shown), "Preview")])
-    yield from _section("contract", "Contract", _rows(ticket_summary.contract(file), "code"))
-    left = f" ({ticket_summary.time_left(file, now)} left)" if file.status_at(now) == "pending" else ""
-    expires = ("Open until", f"{ticket_summary.moment(file.ticket.expires_at)}{left}")
-    yield from _section("terms", "Who may approve", _rows([*ticket_summary.terms(file), expires]))
-    yield from _section("answers", "Answers so far", _answers(file))
+    yield from _section("contract", "Contract", _rows(ticket_summary.contract(view), "code"))
+    left = f" ({ticket_summary.time_left(view, now)} left)" if view.status_at(now) == "pending" else ""
+    expires = ("Open until", f"{ticket_summary.moment(view.ticket.expires_at)}{left}")
+    yield from _section("terms", "Who may approve", _rows([*ticket_summary.terms(view), expires]))
+    yield from _section("answers", "Answers so far", _answers(view))
     if form is not None:
-        yield from _answering(file, form)
+        yield from _answering(view, form)
 
 
 def _section(name: str, heading: str, body: Iterable[str]) -> Iterator[str]:
@@ -146,32 +146,30 @@ def _cut(text: str) -> str:
     return ticket_summary.cut(text, MOST_TEXT)
 
 
-def _answers(file: TicketFile) -> Iterator[str]:
-    everything = (*file.responses, *file.refused)
-    if not everything:
-        yield '<p class="faint">Nobody has answered yet.</p>'
-    else:
-        yield '<ul class="answers">'
-        yield from (f"<li>{_heard(heard)}</li>" for heard in everything)
-        yield "</ul>"
-    if file.unrecorded:
-        yield f'<p class="faint">Further answers that did not count: {file.unrecorded}</p>'
+def _answers(view: TicketView) -> Iterator[str]:
+    if not view.responses:
+        yield '<p class="faint">No response yet.</p>'
+        return
+    yield '<ul class="answers">'
+    yield from (f"<li>{_response(each)}</li>" for each in view.responses)
+    yield "</ul>"
 
 
-def _heard(heard: Heard) -> str:
-    said = heard.response
+def _response(received: Received) -> str:
+    said = received.response
     word = "approved" if said.approved else "rejected"
     signed = f", signed with {ticket_summary.plain(said.key_id or 'default')}" if said.signature else ""
     parts = [
         f"<strong>{escape(ticket_summary.plain(said.approver))}</strong> {word}"
-        f' <span class="faint">at {escape(_moment(heard.at))}{escape(signed)}</span>'
+        f' <span class="faint">at {escape(_moment(received.received_at))}{escape(signed)}</span>'
     ]
     if said.reason:
         parts.append(f"<br>{escape(ticket_summary.plain(said.reason))}")
-    if heard.objection is not None:
-        parts.append(f'<br><span class="why">Does not count: {escape(ticket_summary.plain(heard.objection))}</span>')
-    elif heard.is_unverified:
-        parts.append('<br><span class="why">Counts once the run has verified its signature.</span>')
+    if received.objection is not None:
+        why = escape(ticket_summary.plain(received.objection))
+        parts.append(f'<br><span class="why">Does not count: {why}</span>')
+    elif not received.is_taken:
+        parts.append('<br><span class="why">Received; the run has not taken it yet.</span>')
     return "".join(parts)
 
 
@@ -179,17 +177,17 @@ def _moment(text: str) -> str:
     try:
         return ticket_summary.moment(text)
     except (TraceError, OverflowError):
-        return ticket_summary.plain(text)  # the file was changed by hand
+        return ticket_summary.plain(text)  # the ledger was changed by hand
 
 
-def _answering(file: TicketFile, form: Form) -> Iterator[str]:
+def _answering(view: TicketView, form: Form) -> Iterator[str]:
     yield '<section id="answer" aria-labelledby="yours"><h2 id="yours">Your answer</h2>'
-    if file.ticket.request.require_signed_approvals:
+    if view.ticket.request.require_signed_approvals:
         yield (
             "<p>Only signed approvals count, and this page cannot sign. Approve with "
-            f"<code>gert approve {escape(file.id)} --key …</code>. You can reject it here.</p>"
+            f"<code>gert approve {escape(view.id)} --key …</code>. You can reject it here.</p>"
         )
-    yield f'<form method="post" action="./{escape(file.id)}" autocomplete="on">'
+    yield f'<form method="post" action="./{escape(view.id)}" autocomplete="on">'
     # Enter in a field presses the first button of a form. It must not be one that approves.
     yield '<button type="submit" disabled hidden></button>'
     yield f'<input type="hidden" name="k" value="{escape(form.link)}">'
@@ -201,7 +199,7 @@ def _answering(file: TicketFile, form: Form) -> Iterator[str]:
         f"\n{escape(form.reason)}</textarea></div>"
     )
     yield '<div class="buttons">'
-    if not file.ticket.request.require_signed_approvals:
+    if not view.ticket.request.require_signed_approvals:
         yield '<button class="approve" type="submit" name="verdict" value="approve">Approve</button>'
     yield '<button class="reject" type="submit" name="verdict" value="reject">Reject</button>'
     yield "</div></form></section>"

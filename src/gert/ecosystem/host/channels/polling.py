@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from gert.ecosystem.approvals.ticket_file import TicketFile
-from gert.ecosystem.approvals.tickets import Tickets
-from gert.ecosystem.host.channels.callbacks import Refused, SignedAnswer, put_signed
+from gert.ecosystem.approvals.responses import ResponseMessage
+from gert.ecosystem.approvals.tickets import Tickets, TicketView
+from gert.ecosystem.host.channels.callbacks import Refused, put_signed
 from gert.ecosystem.host.run.notifications import HEADERS
 from gert.ecosystem.notify.addresses import expand, is_loopback, objection
 from gert.errors import GertError, InputError
@@ -30,7 +30,7 @@ class _Status(msgspec.Struct):
     """What a service says about a ticket; the answers to it, as they would come as callbacks."""
 
     status: str = "pending"
-    responses: list[SignedAnswer] = []
+    responses: list[ResponseMessage] = []
 
 
 class _Failed(Exception):
@@ -79,49 +79,49 @@ class Poll:
     async def round(self) -> bool:
         """Ask once about every open ticket; whether the service did its part."""
         try:
-            files = await asyncio.to_thread(self._tickets.all, "pending")
+            views = await self._tickets.all("pending")
         except GertError:
             return False
         fine = True
-        for file in self._in_turn(files):
+        for view in self._in_turn(views):
             try:
-                await self._take(file, await self._fetched(file.id))
+                await self._take(view, await self._fetched(view.id))
             except _Failed as problem:
                 fine = False
-                await self._note(file.id, str(problem))
+                await self._note(view.id, str(problem))
                 if isinstance(problem, _Unreachable):
                     break
             except GertError as problem:
-                await self._note(file.id, problem.message)
+                await self._note(view.id, problem.message)
             except Exception as problem:
                 # A bug of ours. The words of an error may hold an address; what kind it is holds none.
                 fine = False
-                await self._note(file.id, f"asking failed: {type(problem).__name__}")
+                await self._note(view.id, f"asking failed: {type(problem).__name__}")
         return fine
 
-    def _in_turn(self, files: list[TicketFile]) -> Iterator[TicketFile]:
+    def _in_turn(self, views: list[TicketView]) -> Iterator[TicketView]:
         """Nobody's ticket stands before the others for ever, whether there are many or one never gets an answer."""
         self._rounds += 1
-        self._asked = {file.id: self._asked.get(file.id, 0) for file in files}
-        for file in sorted(files, key=lambda each: self._asked[each.id])[:MOST_TICKETS]:
-            self._asked[file.id] = self._rounds
-            yield file
+        self._asked = {view.id: self._asked.get(view.id, 0) for view in views}
+        for view in sorted(views, key=lambda each: self._asked[each.id])[:MOST_TICKETS]:
+            self._asked[view.id] = self._rounds
+            yield view
 
-    async def _take(self, file: TicketFile, answers: list[SignedAnswer]) -> None:
-        known = {heard.response.signature for heard in (*file.responses, *file.refused)}
+    async def _take(self, view: TicketView, answers: list[ResponseMessage]) -> None:
+        known = {each.response.signature for each in view.responses}
         # All of an answer: one that was refused may be put right and keep its signature.
-        marked = {(file.id, sha256_hex(msgspec.json.encode(said))): said for said in answers}
+        marked = {(view.id, sha256_hex(msgspec.json.encode(said))): said for said in answers}
         fresh = [each for each in marked.items() if each[0] not in self._seen and each[1].signature not in known]
         for mark, said in fresh[:MOST_ANSWERS]:
             if len(self._seen) >= _MOST_SEEN:
                 raise _Failed("the service says something else each time")
-            became = await asyncio.to_thread(put_signed, self._tickets, file.id, said)
+            became = await put_signed(self._tickets, view.id, said)
             # Not before: one that could not be recorded is taken the next time.
             self._seen.add(mark)
             if isinstance(became, Refused):
-                await self._note(file.id, f"an answer was not taken: {became.why}")
+                await self._note(view.id, f"an answer was not taken: {became.why}")
 
-    async def _fetched(self, ticket_id: str) -> list[SignedAnswer]:
+    async def _fetched(self, ticket_id: str) -> list[ResponseMessage]:
         data = await self._get(self._address(ticket_id))
         if data is None:
             return []
@@ -129,7 +129,7 @@ class Poll:
             said = msgspec.json.decode(data)
             # One answer by itself will do.
             if isinstance(said, dict) and "approved" in said:
-                return [msgspec.convert(said, SignedAnswer)]
+                return [msgspec.convert(said, ResponseMessage)]
             return msgspec.convert(said, _Status).responses
         except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError):
             raise _Failed("the service did not say anything that can be read") from None
@@ -174,4 +174,4 @@ class Poll:
             return
         self._noted.add((ticket_id, text))
         with suppress(GertError):
-            await asyncio.to_thread(self._tickets.note, ticket_id, f"http: {text}")
+            await self._tickets.note(ticket_id, f"http: {text}")

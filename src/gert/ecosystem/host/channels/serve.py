@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from gert.ecosystem.approvals.tickets import Tickets
-from gert.ecosystem.host.approvals.answers import tickets_in
+from gert.ecosystem.host.approvals.ticket_ledger import TicketPlace, open_tickets
 from gert.ecosystem.host.channels import ticket_summary
 from gert.ecosystem.host.channels.server import Site
 from gert.ecosystem.host.channels.settings import front_for
@@ -29,7 +29,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody wants served; `listen` goes before what is configured."""
 
     listen: Listen | None = None
-    state_dir: str | None = None
+    place: TicketPlace = TicketPlace()
     config: str | None = None
 
 
@@ -53,17 +53,20 @@ async def serve(
     folder = working if working is not None else os.getcwd()
     workspace = Workspace(folder)
     settings = settings_for(workspace, folder, options.config, environ)
-    state = state_dir(options.state_dir, workspace.project_root(folder), environ)
+    state = state_dir(options.place.state_dir, workspace.project_root(folder), environ)
     front = front_for(settings, state, options.listen)
     if front.listen is None:
         front.listen = parse_listen(DEFAULT_LISTEN)
     slack = settings.approvals.slack if settings.approvals is not None else None
     # Here somebody reads what is missing: a server without what was configured is not started.
     inbox = slack_inbox(slack, environ, front) if slack is not None else None
-    tickets = tickets_in(state, environ)
     over = asyncio.Event()
+    place = options.place if options.place.is_named else TicketPlace(state_dir=state)
     with listening(lambda _: over.set(), over.is_set):
-        async with Site(front, tickets, inbox).serving():
+        async with (
+            open_tickets(place, environ, to_post=True, create=True) as tickets,
+            Site(front, tickets, inbox).serving(),
+        ):
             on_start(Served(str(front.listen), front.base or "", inbox is not None))
             await _watch(tickets, front, over, on_ticket, on_problem)
 
@@ -85,14 +88,14 @@ async def _watch(
 
     while not over.is_set():
         try:
-            found = await asyncio.to_thread(tickets.all, "pending", on_problem=complain)
+            found = await tickets.all("pending", on_problem=complain)
         except GertError as problem:
             complain(problem)
             found = []
-        for file in found:
-            if file.id not in shown:
-                shown.add(file.id)
-                on_ticket(file.id, front.page_url(file.id) or "", ticket_summary.title_of(file.ticket.request))
+        for view in found:
+            if view.id not in shown:
+                shown.add(view.id)
+                on_ticket(view.id, front.page_url(view.id) or "", ticket_summary.title_of(view.ticket.request))
         try:
             async with asyncio.timeout(_EVERY):
                 await over.wait()

@@ -56,6 +56,8 @@ class Site:
             raise UsageError(
                 "there is no address to listen at", hint="set `approvals.listen`, or name one with --listen"
             )
+        # Another process recognizes this server by the secret.
+        self._front.links.make()
         async with WebServer(self.handle, limits).serving(*listen) as port:
             self._front.listen = listen._replace(port=port)
             yield

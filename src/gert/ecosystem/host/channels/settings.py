@@ -7,9 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from gert.ecosystem.approvals.port import Channel
-from gert.ecosystem.approvals.ticket_file import TicketFile
-from gert.ecosystem.approvals.tickets import Tickets
-from gert.ecosystem.host.approvals.answers import FOLDER
+from gert.ecosystem.approvals.tickets import Tickets, TicketView
 from gert.ecosystem.host.channels.http import HttpChannel
 from gert.ecosystem.host.channels.links import new_challenge
 from gert.ecosystem.host.channels.slack import SlackChannel, slack_inbox
@@ -21,6 +19,9 @@ from gert.errors import GertError, UsageError
 
 if TYPE_CHECKING:
     from gert.ecosystem.host.channels.server import Site
+
+FOLDER: Final = "approvals"
+"""Where the secret of the pages is kept, in the state directory."""
 
 AGAIN: Final = 1.0
 """Seconds after which a run that waits looks again whether it has to serve by itself."""
@@ -36,7 +37,7 @@ class PageChannel:
         self._slack = slack
         self._again = again
 
-    async def announce(self, ticket: TicketFile) -> str | None:
+    async def announce(self, view: TicketView) -> str | None:
         """The other channels carry the link."""
         return None
 
@@ -66,7 +67,7 @@ class PageChannel:
             over.set()
             await asyncio.wait({standing_by})
             if not standing_by.cancelled():
-                standing_by.exception()  # the page was a help; the answers are on disk
+                standing_by.exception()  # the page is a help; the responses are in the ledger
 
     async def _take_over(self, site: "Site", over: asyncio.Event) -> None:
         while not over.is_set():

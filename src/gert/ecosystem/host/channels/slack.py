@@ -4,8 +4,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 
-from gert.ecosystem.approvals.ticket_file import TicketFile
-from gert.ecosystem.approvals.tickets import Tickets
+from gert.ecosystem.approvals.tickets import Tickets, TicketView
 from gert.ecosystem.host.channels.send import encoded, send
 from gert.ecosystem.host.channels.slack_blocks import message
 from gert.ecosystem.host.channels.slack_inbox import SlackInbox
@@ -30,15 +29,15 @@ class SlackChannel:
         self._environ = environ
         self._front = front
 
-    async def announce(self, ticket: TicketFile) -> str | None:
+    async def announce(self, view: TicketView) -> str | None:
         """Post the message."""
         # A button nobody hears is worse than none.
         buttons = self._settings.signing_secret is not None and self._front.base is not None
         # With buttons, Slack says who answers: on the page, everybody in the channel could be anybody.
-        page_url = self._front.look_url(ticket.id) if buttons else self._front.page_url(ticket.id)
-        wanted = {person_key(name) for name in ticket.ticket.request.notify}
+        page_url = self._front.look_url(view.id) if buttons else self._front.page_url(view.id)
+        wanted = {person_key(name) for name in view.ticket.request.notify}
         mentions = [user for user, person in self._settings.users.items() if person_key(person) in wanted]
-        shown = message(ticket, self._clock(), page_url=page_url, buttons=buttons, mentions=mentions)
+        shown = message(view, self._clock(), page_url=page_url, buttons=buttons, mentions=mentions)
         template = self._settings.webhook
         return await send(template, encoded(shown, template, self._environ), self._environ)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final
 
-from gert.ecosystem.approvals.ticket_file import TicketFile
+from gert.ecosystem.approvals.tickets import TicketView
 from gert.ecosystem.host.channels import ticket_summary
 
 HEADER: Final = 150
@@ -25,7 +25,7 @@ Block = dict[str, Any]
 
 
 def message(
-    file: TicketFile,
+    view: TicketView,
     now: datetime,
     *,
     page_url: str | None,
@@ -37,24 +37,24 @@ def message(
 
     mentions: the users a rule wants to hear of it, by their ids
     """
-    request = file.ticket.request
-    is_open = file.status_at(now) == "pending"
+    request = view.ticket.request
+    is_open = view.status_at(now) == "pending"
     heading = f"Approval needed: {ticket_summary.title_of(request)}" if is_open else ticket_summary.title_of(request)
     blocks: list[Block] = [
         {"type": "header", "text": {"type": "plain_text", "text": ticket_summary.cut(heading, HEADER), "emoji": False}},
-        *({"type": "section", "fields": [_field(*row) for row in rows][:FIELDS]} for rows in _rows(file)),
+        *({"type": "section", "fields": [_field(*row) for row in rows][:FIELDS]} for rows in _rows(view)),
     ]
     called = [f"<@{user}>" for user in mentions if user.isalnum()]
     if is_open and called:
         blocks.append(_section(ticket_summary.cut(f"For {' '.join(called)}", SECTION)))
     if is_open:
-        blocks += _details(file)
+        blocks += _details(view)
     if last is not None:
         blocks.append(_section(escaped(last, SECTION)))
-    blocks.append({"type": "context", "elements": [_text(_standing(file, now, page_url if is_open else None))]})
+    blocks.append({"type": "context", "elements": [_text(_standing(view, now, page_url if is_open else None))]})
     if is_open and buttons:
-        blocks.append(_actions(file))
-    return {"text": escaped(f"{heading} ({ticket_summary.standing(file, now)})", FALLBACK), "blocks": blocks[:BLOCKS]}
+        blocks.append(_actions(view))
+    return {"text": escaped(f"{heading} ({ticket_summary.standing(view, now)})", FALLBACK), "blocks": blocks[:BLOCKS]}
 
 
 def escaped(text: str, longest: int, table: dict[str, str] = _ESCAPED) -> str:
@@ -72,9 +72,9 @@ def escaped(text: str, longest: int, table: dict[str, str] = _ESCAPED) -> str:
     return "".join(table.get(each, each) for each in text[:kept]) + f"… ({len(text) - kept} more characters)"
 
 
-def _rows(file: TicketFile) -> tuple[Iterable[tuple[str, str]], ...]:
+def _rows(view: TicketView) -> tuple[Iterable[tuple[str, str]], ...]:
     """What is asked, and of whom, in two blocks: one holds no more than ten."""
-    return ticket_summary.facts(file), ticket_summary.terms(file)
+    return ticket_summary.facts(view), ticket_summary.terms(view)
 
 
 def _field(name: str, value: str) -> Block:
@@ -82,17 +82,17 @@ def _field(name: str, value: str) -> Block:
     return _text(f"*{escaped(name, 100)}*\n`{escaped(value, room, _CODE) or ' '}`")
 
 
-def _details(file: TicketFile) -> Iterable[Block]:
+def _details(view: TicketView) -> Iterable[Block]:
     """Contract, inputs and preview, each in a block of its own and cut to what fits."""
-    contract = [f"{name}: {' '.join(value.split())}" for name, value in ticket_summary.contract(file)]
+    contract = [f"{name}: {' '.join(value.split())}" for name, value in ticket_summary.contract(view)]
     if contract:
         yield _code("Contract", "\n".join(contract))
-    rows = list(ticket_summary.inputs(file))
+    rows = list(ticket_summary.inputs(view))
     for name, value in rows[:MOST_INPUTS]:
         yield _code(f"Input {name}", value)
     if len(rows) > MOST_INPUTS:
         yield _section(f"*{len(rows) - MOST_INPUTS} more inputs are not shown here.*")
-    preview = ticket_summary.preview(file)
+    preview = ticket_summary.preview(view)
     if preview is not None:
         yield _code("Preview", preview)
 
@@ -102,31 +102,31 @@ def _code(name: str, text: str) -> Block:
     return _section(f"{label}\n```{escaped(text, SECTION - len(label) - 8, _CODE) or ' '}```")
 
 
-def _standing(file: TicketFile, now: datetime, page_url: str | None) -> str:
+def _standing(view: TicketView, now: datetime, page_url: str | None) -> str:
     where = f" · <{page_url}|everything about it>" if page_url is not None else ""
-    left = f" · {ticket_summary.time_left(file, now)} left" if file.status_at(now) == "pending" else ""
-    return f"Ticket `{escaped(file.id, 200, _CODE)}` · {escaped(ticket_summary.standing(file, now), 100)}{left}{where}"
+    left = f" · {ticket_summary.time_left(view, now)} left" if view.status_at(now) == "pending" else ""
+    return f"Ticket `{escaped(view.id, 200, _CODE)}` · {escaped(ticket_summary.standing(view, now), 100)}{left}{where}"
 
 
-def _actions(file: TicketFile) -> Block:
-    approve, reject = _button(file, "approve", "Approve", "primary"), _button(file, "reject", "Reject", "danger")
+def _actions(view: TicketView) -> Block:
+    approve, reject = _button(view, "approve", "Approve", "primary"), _button(view, "reject", "Reject", "danger")
     return {
         "type": "actions",
         "block_id": "answer",
         # Nobody signs with a button.
-        "elements": [reject] if file.ticket.request.require_signed_approvals else [approve, reject],
+        "elements": [reject] if view.ticket.request.require_signed_approvals else [approve, reject],
     }
 
 
-def _button(file: TicketFile, action: str, word: str, style: str) -> Block:
-    request = file.ticket.request
+def _button(view: TicketView, action: str, word: str, style: str) -> Block:
+    request = view.ticket.request
     about = ticket_summary.cut(
         f"{word} step {request.place} of {request.runbook} ({request.risk_level} risk)?", CONFIRM
     )
     return {
         "type": "button",
         "action_id": action,
-        "value": pressed_for(file),
+        "value": pressed_for(view),
         "style": style,
         "text": {"type": "plain_text", "text": word},
         "confirm": {
@@ -139,9 +139,9 @@ def _button(file: TicketFile, action: str, word: str, style: str) -> Block:
     }
 
 
-def pressed_for(file: TicketFile) -> str:
+def pressed_for(view: TicketView) -> str:
     """What a button is about: the ticket, and what the message showed of it."""
-    return f"{file.id}:{file.ticket.request.request_hash}"
+    return f"{view.id}:{view.ticket.request.request_hash}"
 
 
 def _section(text: str) -> Block:

@@ -1,6 +1,5 @@
 """What Slack sends when somebody presses a button: checked, mapped to a person, and put to the ticket."""
 
-import asyncio
 import base64
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -70,7 +69,7 @@ class SlackInbox:
 
     async def take(self, request: Request, tickets: Tickets) -> Reply:
         """Take what Slack sends."""
-        now = tickets.clock()
+        now = await tickets.time()
         # (1) It is from Slack, and from now: nothing in it is read before.
         if not self._is_genuine(request, now):
             return said(401, "this is not signed by Slack")
@@ -96,13 +95,13 @@ class SlackInbox:
             request_hash=request_hash,
         )
         try:
-            answered = await asyncio.to_thread(tickets.answer, ticket_id, response)
+            answered = await tickets.answer(ticket_id, response)
         except UsageError:
             return await self._tell(pressed, _privately("There is no such request any more."))
         except GertError:
             lost = f"Your {_word(response)} could not be recorded. Press the button again."
             return await self._tell(pressed, _privately(lost))
-        return await self._tell(pressed, self._became(answered, response, tickets.clock()))
+        return await self._tell(pressed, self._became(answered, response, await tickets.time()))
 
     def _is_genuine(self, request: Request, now: datetime) -> bool:
         moment, signature = request.header("x-slack-request-timestamp"), request.header("x-slack-signature")
@@ -123,8 +122,8 @@ class SlackInbox:
         if answered.objection is not None:
             return _privately(f"Your {word} does not count: {ticket_summary.plain(answered.objection)}")
         last = f"{ticket_summary.plain(response.approver)} {'approved' if response.approved else 'rejected'} this."
-        page_url = self._front.look_url(answered.file.id)
-        shown = message(answered.file, now, page_url=page_url, buttons=True, last=last)
+        page_url = self._front.look_url(answered.view.id)
+        shown = message(answered.view, now, page_url=page_url, buttons=True, last=last)
         return {"replace_original": True, **shown}
 
     async def _tell(self, pressed: _Pressed, document: dict[str, Any]) -> Reply:

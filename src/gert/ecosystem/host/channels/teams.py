@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.ecosystem.approvals.ticket_file import TicketFile
-from gert.ecosystem.approvals.tickets import Tickets
+from gert.ecosystem.approvals.tickets import Tickets, TicketView
 from gert.ecosystem.host.channels import ticket_summary
 from gert.ecosystem.host.channels.send import encoded, send
 from gert.ecosystem.host.channels.urls import Front
@@ -46,10 +45,10 @@ class TeamsChannel:
         self._environ = environ
         self._front = front
 
-    async def announce(self, ticket: TicketFile) -> str | None:
+    async def announce(self, view: TicketView) -> str | None:
         """Post the card."""
         template = self._settings.webhook
-        shown = message(ticket, self._clock(), self._front.page_url(ticket.id))
+        shown = message(view, self._clock(), self._front.page_url(view.id))
         return await send(template, encoded(shown, template, self._environ), self._environ)
 
     @asynccontextmanager
@@ -58,14 +57,14 @@ class TeamsChannel:
         yield
 
 
-def message(file: TicketFile, moment: datetime, page_url: str | None) -> dict[str, Any]:
+def message(view: TicketView, moment: datetime, page_url: str | None) -> dict[str, Any]:
     """The card in the envelope that a workflow expects, with as much of each text as there is room for."""
     shown: dict[str, Any] = {}
     for share in _SHARES:
         attachment = {
             "contentType": "application/vnd.microsoft.card.adaptive",
             "contentUrl": None,
-            "content": card(file, moment, page_url, share),
+            "content": card(view, moment, page_url, share),
         }
         shown = {"type": "message", "attachments": [attachment]}
         if len(msgspec.json.encode(shown)) <= MOST_BYTES:
@@ -73,31 +72,31 @@ def message(file: TicketFile, moment: datetime, page_url: str | None) -> dict[st
     return shown
 
 
-def card(file: TicketFile, moment: datetime, page_url: str | None, share: float = 1.0) -> dict[str, Any]:
+def card(view: TicketView, moment: datetime, page_url: str | None, share: float = 1.0) -> dict[str, Any]:
     """A ticket as an Adaptive Card; `share` is how much of the longest is shown of each text."""
     fact, most, text = (max(int(share * longest), SHORTEST) for longest in (LONGEST_FACT, _INPUT, LONGEST_TEXT))
-    request = file.ticket.request
+    request = view.ticket.request
     rows = [
-        *ticket_summary.facts(file),
-        *ticket_summary.contract(file),
-        *ticket_summary.terms(file),
-        ("Time left", ticket_summary.time_left(file, moment)),
+        *ticket_summary.facts(view),
+        *ticket_summary.contract(view),
+        *ticket_summary.terms(view),
+        ("Time left", ticket_summary.time_left(view, moment)),
     ]
     body: list[dict[str, Any]] = [
         _text(f"Approval needed: {ticket_summary.title_of(request)}", LONGEST_FACT, size="Large", weight="Bolder"),
         {"type": "FactSet", "facts": [{"title": escaped(name, 100), "value": _fact(row, fact)} for name, row in rows]},
     ]
-    inputs = list(ticket_summary.inputs(file))
+    inputs = list(ticket_summary.inputs(view))
     for name, value in inputs[:MOST_INPUTS]:
         body.append(_text(f"{name}: {value}", most, fontType="Monospace"))
     if len(inputs) > MOST_INPUTS:
-        where = "are on the page" if page_url else f"are shown by: gert approvals show {file.id}"
+        where = "are on the page" if page_url else f"are shown by: gert approvals show {view.id}"
         body.append(_text(f"{len(inputs) - MOST_INPUTS} more inputs {where}", LONGEST_FACT))
-    preview = ticket_summary.preview(file)
+    preview = ticket_summary.preview(view)
     if preview is not None:
         body.append(_text(preview, text, fontType="Monospace"))
     if page_url is None:
-        body.append(_text(f"Answer with: gert approve {file.id}, or gert reject {file.id}", LONGEST_FACT))
+        body.append(_text(f"Answer with: gert approve {view.id}, or gert reject {view.id}", LONGEST_FACT))
     return {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",

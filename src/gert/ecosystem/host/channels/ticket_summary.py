@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.ecosystem.approvals.terminal import command_rows, hidden_note
-from gert.ecosystem.approvals.ticket_file import TicketFile
-from gert.ecosystem.approvals.validate_response import UNSEEN
+from gert.ecosystem.approvals.request_text import command_rows, hidden_note
+from gert.ecosystem.approvals.responses import UNSEEN
+from gert.ecosystem.approvals.tickets import TicketView
 from gert.kernel.engine.requests import ApprovalRequest
 from gert.kernel.events.envelope import parse_timestamp
 from gert.kernel.foundation.duration import format_duration
@@ -32,9 +32,9 @@ def _is_alone(request: ApprovalRequest) -> bool:
     return not {"/", "["} & set(request.place)
 
 
-def facts(file: TicketFile) -> Iterator[tuple[str, str]]:
+def facts(view: TicketView) -> Iterator[tuple[str, str]]:
     """What whoever decides must know first."""
-    request = file.ticket.request
+    request = view.ticket.request
     yield "Step", plain(request.place)
     if request.description:
         yield "Description", plain(request.description)
@@ -48,11 +48,11 @@ def facts(file: TicketFile) -> Iterator[tuple[str, str]]:
     yield "Asked by", plain(request.requested_by or "the kernel")
 
 
-def terms(file: TicketFile) -> Iterator[tuple[str, str]]:
+def terms(view: TicketView) -> Iterator[tuple[str, str]]:
     """Who may answer, and what it takes."""
-    request = file.ticket.request
+    request = view.ticket.request
     yield "Approvers", plain(" and ".join(f"one of {', '.join(names)}" for names in request.approvers) or "anyone")
-    yield "Needed", people(file.needed)
+    yield "Needed", people(view.needed)
     if request.separation_of_duties:
         yield "Barred", plain(f"whoever started the run ({request.requested_by or 'not known'})")
     if request.require_signed_approvals:
@@ -62,22 +62,22 @@ def terms(file: TicketFile) -> Iterator[tuple[str, str]]:
     yield "Request hash", plain(request.request_hash)
 
 
-def contract(file: TicketFile) -> Iterator[tuple[str, str]]:
+def contract(view: TicketView) -> Iterator[tuple[str, str]]:
     """What the step declares about itself."""
-    for name, value in file.ticket.request.contract.items():
+    for name, value in view.ticket.request.contract.items():
         if name not in NOT_SHOWN:
             yield plain(name), _declared(masked(value))
 
 
-def inputs(file: TicketFile) -> Iterator[tuple[str, str]]:
+def inputs(view: TicketView) -> Iterator[tuple[str, str]]:
     """What the step is handed, as it will be; line breaks stay."""
-    for name, value in file.ticket.request.inputs.items():
-        yield plain(name), shown(value) + hidden_note(file.ticket.request, name)
+    for name, value in view.ticket.request.inputs.items():
+        yield plain(name), shown(value) + hidden_note(view.ticket.request, name)
 
 
-def preview(file: TicketFile) -> str | None:
+def preview(view: TicketView) -> str | None:
     """What the preview of the step printed, or why it was not run, below its command."""
-    request = file.ticket.request
+    request = view.ticket.request
     if request.preview_skipped is not None:
         return shown(f"$ {shlex.join(request.preview_command)}\nnot run: {request.preview_skipped}")
     if request.preview is None:
@@ -139,9 +139,9 @@ def people(count: int) -> str:
     return "1 person" if count == 1 else f"{count} people"
 
 
-def time_left(file: TicketFile, now: datetime) -> str:
+def time_left(view: TicketView, now: datetime) -> str:
     """How long somebody may still answer."""
-    left = parse_timestamp(file.ticket.expires_at or "") - now
+    left = parse_timestamp(view.ticket.expires_at or "") - now
     if left <= timedelta():
         return "none"
     seconds = int(left.total_seconds())
@@ -154,8 +154,8 @@ def moment(text: str | None) -> str:
     return f"{parse_timestamp(text or '').astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def standing(file: TicketFile, now: datetime) -> str:
+def standing(view: TicketView, now: datetime) -> str:
     """How a ticket stands."""
-    count = f"{file.approvals} of {file.needed} {'approval' if file.needed == 1 else 'approvals'}"
-    status = file.status_at(now)
+    count = f"{view.approvals} of {view.needed} {'approval' if view.needed == 1 else 'approvals'}"
+    status = view.status_at(now)
     return f"open, {count}" if status == "pending" else f"{status}, {count}"

@@ -216,7 +216,7 @@ def _with(weaker: Settings, file: str, stronger: Config) -> Settings:
         policies=tuple(dict.fromkeys((*weaker.policies, *policies))),
         groups={**weaker.groups, **stronger.groups},
         providers={**weaker.providers, **stronger.providers},
-        approvals=_merged(weaker.approvals, stronger.approvals),
+        approvals=_merged(weaker.approvals, _placed(stronger.approvals, folder)),
         webhook_hosts=(*weaker.webhook_hosts, *stronger.webhook_hosts),
         group_files={**weaker.group_files, **dict.fromkeys(stronger.groups, file)},
         files=(*weaker.files, file),
@@ -229,6 +229,14 @@ def _merged(weaker: ApprovalsBlock | None, stronger: ApprovalsBlock | None) -> A
         return stronger if weaker is None else weaker
     said = {name: getattr(stronger, name) for name in ApprovalsBlock.fields if getattr(stronger, name) is not None}
     return ApprovalsBlock(**{**{name: getattr(weaker, name) for name in ApprovalsBlock.fields}, **said})
+
+
+def _placed(said: ApprovalsBlock | None, folder: str) -> ApprovalsBlock | None:
+    """The same with the absolute path of the drop box."""
+    if said is None or said.drop_box is None:
+        return said
+    fields = {name: getattr(said, name) for name in ApprovalsBlock.fields}
+    return ApprovalsBlock(**{**fields, "drop_box": _path(folder, said.drop_box)})
 
 
 def _path(folder: str, path: str) -> str:

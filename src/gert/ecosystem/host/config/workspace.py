@@ -5,11 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from gert.ecosystem.host.config.files import hops, is_file, is_there, read_document, runbook_of, yaml_files
+from gert.ecosystem.host.config.files import is_file, is_there, read_document, runbook_of, yaml_files
 from gert.ecosystem.host.config.gc_pause import without_collector
 from gert.ecosystem.host.config.platform import facts_for
 from gert.ecosystem.host.config.policy_files import policy_files
-from gert.errors import DocumentError, GertError, UsageError
+from gert.ecosystem.host.config.project_root import project_roots
+from gert.errors import GertError, UsageError
 from gert.kernel.runbook.document import Document, is_foreign, load
 from gert.kernel.runbook.documents.project import CONFIG_FILES, PROJECT_FILE, Config
 from gert.kernel.runbook.documents.runbook import Runbook
@@ -176,9 +177,7 @@ class Workspace:
         The folders above each link on the path count as well: a link leads out of no project.
         """
         if path not in self._roots:
-            above = dict.fromkeys(each for hop in hops(path) for each in _above(hop))
-            found = {os.path.realpath(each): each for each in reversed(above) if _is_root(each)}
-            self._roots[path] = tuple(reversed(found.values()))
+            self._roots[path] = project_roots(path)
         return self._roots[path]
 
     def _program(self, document: Document, folder: str) -> Program:
@@ -225,24 +224,6 @@ class Workspace:
         """A path in readable form: relative if that is shorter."""
         relative = os.path.relpath(file, self.working)
         return relative if len(relative) < len(file) and not relative.startswith(os.path.join("..", "..")) else file
-
-
-def _above(folder: str) -> Iterator[str]:
-    """A folder and those above it, nearest first."""
-    while True:
-        yield folder
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return
-        folder = parent
-
-
-def _is_root(folder: str) -> bool:
-    """Whether a folder has a project file, even a broken one; a misspelt one is an error."""
-    other = os.path.join(folder, os.path.splitext(PROJECT_FILE)[0] + ".yml")
-    if os.path.lexists(other):
-        raise DocumentError(f"`{other}` is not read: rename it to `{PROJECT_FILE}`")
-    return is_there(os.path.join(folder, PROJECT_FILE))
 
 
 def validate_file(file: str) -> Checked:

@@ -6,17 +6,15 @@ end. Where that cannot be done, because the runbook has changed, the record is e
 
 import os
 from collections.abc import Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import msgspec
 
-from gert.ecosystem.host.approvals.answers import tickets_in
 from gert.ecosystem.host.config.key_files import with_key_files
 from gert.ecosystem.host.config.ledger_location import Database
-from gert.ecosystem.host.config.state_dir import RunFolder, state_dir
+from gert.ecosystem.host.config.state_dir import RunFolder
 from gert.ecosystem.host.config.trace_keys import sealing_keys, signing_key
-from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.redrive.record import Adopt, Record, load_record, open_driven
 from gert.ecosystem.host.redrive.redrive import RedriveJournal, Then, approval_check, redrive
 from gert.ecosystem.host.redrive.resume import ResumeOptions, changes, ledger_for
@@ -83,12 +81,9 @@ async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = N
         adopt = None if why is None else Adopt(options.actor or user_name(), why)
         record = await load_record(ledger, options.run_id, sealing_keys(environ), adopt)
         if record.report.completion is not None:
-            # The process that ended it may have been killed before its tickets were closed.
-            _abandon_tickets(_state_dir(options, record, environ), record.run_id, reason, environ)
             raise UsageError(f"run `{record.run_id}` has ended", hint=f"`gert run show {record.run_id}` says how")
+        tickets = [row.ticket_id for row in await ledger.tickets("pending", run_id=record.run_id)]
         ended = await _end(record, ledger, reason, environ)
-    # Only now: should the record not take its end, the tickets stay what they were.
-    tickets = _abandon_tickets(_state_dir(options, record, environ), record.run_id, reason, environ)
     return msgspec.structs.replace(ended, tickets=tuple(tickets))
 
 
@@ -134,7 +129,7 @@ async def _end(record: Record, ledger: Ledger, reason: str, environ: Mapping[str
                 journal,
                 then,
                 lanes=record.start.max_parallel,
-                verify=approval_check(environ, prepared.settings),
+                verify=approval_check(environ, prepared.database),
                 clock=RunClock(record.lines),
             )
             return Abandoned(
@@ -223,19 +218,3 @@ async def _driven(held: AsyncExitStack, run_id: str, database: Database, environ
         raise UsageError(
             f"run `{run_id}` is running", hint="Ctrl-C, or SIGTERM to its process, stops it and runs its `finally`"
         ) from None
-
-
-def _state_dir(options: AbandonOptions, record: Record, environ: Mapping[str, str]) -> str:
-    where = os.getcwd() if options.db is None and options.dsn is None else os.path.dirname(record.start.file)
-    return state_dir(options.state_dir or record.start.state_dir, Workspace().project_root(where), environ)
-
-
-def _abandon_tickets(state: str, run_id: str, why: str, environ: Mapping[str, str]) -> list[str]:
-    """Close what nobody will ask about again; a ticket that cannot be closed keeps no other from it."""
-    tickets = tickets_in(state, environ)
-    closed = []
-    for file in tickets.all("pending", run_id=run_id):
-        with suppress(GertError):
-            tickets.abandon(file.id, why)
-            closed.append(file.id)
-    return closed

@@ -12,7 +12,8 @@ from typing import Any, Final, TypeAlias
 
 from gert.ecosystem.approvals.signatures import KeyVerifier
 from gert.ecosystem.host.config.approval_keys import approval_verifier
-from gert.ecosystem.host.config.settings import Settings
+from gert.ecosystem.host.config.dsn import Dsn
+from gert.ecosystem.host.config.ledger_location import Database
 from gert.ecosystem.host.run.clock import RunClock
 from gert.ecosystem.host.run.driver import Driver, Writes
 from gert.ecosystem.host.run.journal import Journal, Logged
@@ -272,14 +273,14 @@ def diverged(event: Envelope, how: str, path: str | None, hint: str) -> Integrit
 # --- recorded approvals
 
 
-def approval_check(environ: Mapping[str, str], settings: Settings) -> Verify:
+def approval_check(environ: Mapping[str, str], database: Database | None) -> Verify:
     """Check signatures of recorded approvals again.
 
     A record without a seal can be changed: an approval that was added to it can claim a valid signature, but not have
     one.
     """
-    # Where a group can write tickets, only keys that have an owner approve.
-    is_strict = settings.approvals is not None and settings.approvals.shared_with is not None
+    # On a ledger that others can write to, only keys with an owner approve.
+    is_strict = isinstance(database, Dsn)
 
     @cache
     def verifier() -> KeyVerifier:

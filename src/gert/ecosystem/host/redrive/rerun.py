@@ -97,7 +97,7 @@ async def rerun(
         return prepared.setup(inputs, redactor, run_id=run_id, recent=recent, working=working, parent_run_id=parent)
 
     async def fork_with(given: Setup) -> Fork:
-        lanes, verify = source.start.max_parallel, approval_check(environ, prepared.settings)
+        lanes, verify = source.start.max_parallel, approval_check(environ, prepared.database)
         return await fork_at(step, given, source.logged, source.lines, strictly=strictly, lanes=lanes, verify=verify)
 
     fork = await fork_with(setup_with(source.start.recent or (Recent() if counted is not None else None)))

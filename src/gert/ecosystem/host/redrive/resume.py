@@ -10,8 +10,6 @@ from typing import Any, Final, cast
 import msgspec
 from msgspec import field
 
-from gert.ecosystem.approvals.tickets import Tickets
-from gert.ecosystem.host.approvals.answers import tickets_for_run
 from gert.ecosystem.host.config.key_files import with_key_files
 from gert.ecosystem.host.config.ledger_location import Database, database_for, ledger_of
 from gert.ecosystem.host.config.platform import host_name
@@ -28,7 +26,7 @@ from gert.ecosystem.host.run.call_binding import Binding
 from gert.ecosystem.host.run.clock import RunClock
 from gert.ecosystem.host.run.console import Console
 from gert.ecosystem.host.run.driver import Suspended
-from gert.ecosystem.host.run.execute import everyone, resolvers, world_for
+from gert.ecosystem.host.run.execute import drop_box_for, everyone, resolvers, world_for
 from gert.ecosystem.host.run.journal import now
 from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
@@ -39,7 +37,7 @@ from gert.ecosystem.host.run.session import Session, drive_run
 from gert.ecosystem.host.run.signals import Relay
 from gert.ecosystem.inputs.prompt import PromptResolver
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
-from gert.errors import DocumentError, IntegrityError, OutputsMissing, UsageError
+from gert.errors import IntegrityError, OutputsMissing, UsageError
 from gert.kernel.engine.inputs import PROMPT, Given, InputBinding, ResolvedInputs
 from gert.kernel.engine.requests import Ask, AwaitApproval, Said
 from gert.kernel.events.envelope import decode, parse_timestamp
@@ -47,6 +45,7 @@ from gert.kernel.events.runbook import FinallyStart, RunResumed
 from gert.kernel.events.vocabulary import ApprovalMode, Reconciliation
 from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.foundation.principal import Principal
+from gert.kernel.ledger.port import Ledger
 
 FINALLY: Final = FinallyStart.type
 
@@ -184,8 +183,8 @@ async def _resume(
         reconciled = Reconciled(live.world, Intake(redactor))
         timeout = _time_left(prepared, record)
         waits = run.approvals == "detach" and (timeout is None or timeout > 0)
-        tickets = tickets_for_run(prepared.state, environ, prepared.settings) if waits else None
-        go_live = _go_live(journal, record.lines, reconciled, options, tickets, live.binding)
+        is_open = await _open_tickets(ledger, prepared, record.run_id, live.binding) if waits else None
+        go_live = _go_live(journal, record.lines, reconciled, options, is_open)
         journal.on_end = partial(go_live, [])
         session = Session(
             prepared=prepared,
@@ -207,12 +206,8 @@ def _go_live(
     lines: Iterable[bytes],
     world: Reconciled,
     options: ResumeOptions,
-    tickets: Tickets | None,
-    binding: Binding | None,
+    is_open: Callable[[Ask[Any]], bool] | None,
 ) -> Callable[[list[Ask[Any]]], None]:
-    def is_open(ask: Ask[Any]) -> bool:
-        return tickets is not None and _is_open(tickets, ask, binding)
-
     def go_live(announced: list[Ask[Any]]) -> None:
         waited = [ask.ticket_id for ask in announced if isinstance(ask, AwaitApproval)]
         if options.ticket is not None and options.ticket not in waited:
@@ -223,7 +218,7 @@ def _go_live(
         if not options.allow_running:
             require_ended(options.run_id, announced, lines)
         choices = settle_doubts(announced, options.reconcile, options.reconcile_outputs)
-        if journal.repeats and announced and all(map(is_open, announced)):
+        if is_open is not None and journal.repeats and announced and all(map(is_open, announced)):
             # Everything waits as it did: that an operator has looked is nothing to write down.
             raise Suspended(announced)
         journal.go_live()
@@ -234,20 +229,25 @@ def _go_live(
     return go_live
 
 
-def _is_open(tickets: Tickets, ask: Ask[Any], binding: Binding | None) -> bool:
-    """Whether a question is about a ticket that nobody has decided; what is wrong with one, the run finds out.
+async def _open_tickets(
+    ledger: Ledger, prepared: Prepared, run_id: str, binding: Binding | None
+) -> Callable[[Ask[Any]], bool]:
+    """Tells which requests wait for a ticket that is open, without a response that the run could take."""
+    now = await ledger.time()
+    untaken = [each for each in await ledger.messages(run_id) if each.taken is None]
+    received = {each.ticket_id for each in untaken if each.kind == "approval"}
+    drop_box = drop_box_for(prepared)
 
-    One that cannot be looked at, because somebody holds its lock, is no answer: the run can go on another time.
-    """
-    if not isinstance(ask, AwaitApproval):
-        return False
-    if binding is not None and binding.outdated(ask.request, ask.subject) is not None:
-        return False
-    try:
-        file = tickets.judge(ask.ticket_id, ask.request, ask.created_at, ask.expires_at)
-    except (UsageError, DocumentError, IntegrityError):
-        return False
-    return file.status == "pending"
+    def is_open(ask: Ask[Any]) -> bool:
+        if not isinstance(ask, AwaitApproval) or ask.ticket_id in received:
+            return False
+        if binding is not None and binding.outdated(ask.request, ask.subject) is not None:
+            return False
+        if drop_box is not None and drop_box.holds(ask.ticket_id):
+            return False
+        return ask.expires_at is None or now <= parse_timestamp(ask.expires_at)
+
+    return is_open
 
 
 def ledger_for(options: ResumeOptions, environ: Mapping[str, str]) -> Database:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
+from gert.ecosystem.approvals.drop_box import DropBox
 from gert.ecosystem.approvals.port import ApprovalProvider, Channel
 from gert.ecosystem.approvals.provider import TicketApprovals
 from gert.ecosystem.approvals.terminal import TerminalApprovals
-from gert.ecosystem.approvals.ticket_file import RunRef
-from gert.ecosystem.host.approvals.answers import tickets_for_run
+from gert.ecosystem.host.config.approval_keys import approval_verifier
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.key_files import with_key_files
 from gert.ecosystem.host.config.platform import machine_id, platform
@@ -206,9 +206,15 @@ def world_for(
         for transport in transports.values():
             transport.kill_all()
 
-    settle = approvals.settle if isinstance(approvals, TicketApprovals) else None
-    world = worlds.get(setup.mode, real)
-    return LiveWorld(world=world, redactor=redactor, abort=abort, settle=settle, binding=binding)
+    tickets = approvals if isinstance(approvals, TicketApprovals) else None
+    return LiveWorld(
+        world=worlds.get(setup.mode, real),
+        redactor=redactor,
+        abort=abort,
+        attach=tickets.attach if tickets is not None else None,
+        settle=tickets.settle if tickets is not None else None,
+        binding=binding,
+    )
 
 
 def _locate(program: Program, transports: Mapping[str, Transport]) -> Callable[[Subject], Place | None]:
@@ -226,23 +232,30 @@ def _locate(program: Program, transports: Mapping[str, Transport]) -> Callable[[
 
 
 def _approvals(prepared: Prepared, setup: Setup, console: Console) -> ApprovalProvider:
-    """Who is asked for approval: whoever sits at the terminal, or people elsewhere."""
+    """How approval is obtained: at the terminal, or with tickets in the ledger."""
     options = prepared.options
     if options.approvals == "terminal":
         return TerminalApprovals(console, setup.actor, now, lambda: f"ticket-{new_run_id(now())}")
-    database = prepared.database
-    run = RunRef(
-        run_id=setup.run_id,
-        runbook=setup.program.runbook.meta.name,
-        file=os.path.abspath(options.file),
-        state_dir=prepared.state,
-        db=os.path.abspath(database) if isinstance(database, str) else "",
-        dsn=database.given if isinstance(database, Dsn) else "",
+    must_sign = isinstance(prepared.database, Dsn)
+    drop_box = drop_box_for(prepared)
+    if setup.mode == "real" and drop_box is not None:
+        drop_box.prepare()
+    return TicketApprovals(
+        setup.run_id,
+        approval_verifier(prepared.environ, is_strict=must_sign),
+        must_sign=must_sign,
+        channels=_channels(prepared),
+        drop_box=drop_box,
+        detach=options.approvals == "detach",
     )
-    tickets = tickets_for_run(prepared.state, prepared.environ, prepared.settings)
-    if setup.mode == "real":
-        tickets.prepare()
-    return TicketApprovals(tickets, run, channels=_channels(prepared), detach=options.approvals == "detach")
+
+
+def drop_box_for(prepared: Prepared) -> DropBox | None:
+    """The drop box that the settings name."""
+    said = prepared.settings.approvals
+    if said is None or said.drop_box is None:
+        return None
+    return DropBox(said.drop_box, approval_verifier(prepared.environ, is_strict=True))
 
 
 def _channels(prepared: Prepared) -> list[Channel]:

@@ -16,7 +16,7 @@ from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.ledger.jsonl.mirror import Mirror
 from gert.errors import IntegrityError, TraceError
-from gert.kernel.engine.requests import AnyAnswer, Said
+from gert.kernel.engine.requests import AnyAnswer, ApprovalAnswer, Said
 from gert.kernel.events.envelope import MAX_LINE_BYTES, Envelope, decode, encode, encode_payload, format_timestamp
 from gert.kernel.events.payload import Payload, to_data
 from gert.kernel.events.runbook import ContractEvaluated, RunComplete
@@ -52,14 +52,12 @@ class Logged(msgspec.Struct, frozen=True, omit_defaults=True):
 
     at_once: no other lane had a turn before the answer was there
     turn: of a cancellation, how many turns lanes had had when it came
-    taken: ids of the messages to the run that the answer rests on
     """
 
     key: str
     answer: AnyAnswer
     at_once: bool = False
     turn: int | None = None
-    taken: tuple[int, ...] = ()
 
 
 _NUMBERS = re.compile(r"(?:~\d+)(?=/|#\d+\Z|\Z)|#\d+\Z")
@@ -172,7 +170,8 @@ class Journal:
         self._timestamp = ""
         line = _ANSWERS.encode(entry)
         self._answers.append(line)
-        self._taken += entry.taken
+        if isinstance(entry.answer, ApprovalAnswer):
+            self._taken += (each.message_id for each in entry.answer.responses if each.message_id is not None)
         if self._live is not None:
             self.finished += self._live.ended(path_of(entry.key))
         self._count_answer(line)
@@ -226,6 +225,7 @@ class Journal:
             self._documents,
             tuple(self.finished),
             self._private,
+            responses=tuple(projection.responses),
         )
         projection.clear()
         self._events, self._answers, self._taken, self._documents, self.finished = [], [], [], (), []

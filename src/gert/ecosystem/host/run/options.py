@@ -104,7 +104,7 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
 
     result: how it ended; none while it waits
     pending: what it waits for
-    state_words: what says on a command line where its tickets are, and it itself unless it is in a database
+    state_words: the option that names its state directory on a command line, where it is needed
     warning: why its mirror is not complete, or was written again
     """
 

@@ -42,7 +42,7 @@ _SAID: Final[Mapping[type, tuple[str, ...]]] = {
     PauseAnswer: ("failure",),
     Failure: ("message",),
     Principal: ("id", "role", "model"),
-    Response: ("approver", "timestamp", "reason", "flaw"),
+    Response: ("approver", "timestamp", "reason", "flaw", "unfit"),
 }
 
 

@@ -24,6 +24,7 @@ from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.requests import Ask, AwaitApproval
 from gert.kernel.engine.run import RunResult
 from gert.kernel.foundation.redaction import Redactor
+from gert.kernel.ledger.port import Ledger
 
 if TYPE_CHECKING:
     from gert.ecosystem.host.scenarios.record import Recording
@@ -33,6 +34,7 @@ class LiveWorld(msgspec.Struct, frozen=True, kw_only=True):
     """The world of a run, and what ends with it.
 
     abort: ends at once what the world has started
+    attach: called with the ledger that the run is recorded in
     settle: called when the run has ended, and not while it waits
     binding: binds approvals to what would run
     redactor: masks everything that must not be shown
@@ -41,6 +43,7 @@ class LiveWorld(msgspec.Struct, frozen=True, kw_only=True):
     world: World
     redactor: Redactor
     abort: Callable[[], object] = lambda: None
+    attach: Callable[[Ledger], object] | None = None
     settle: Callable[[], Awaitable[object]] | None = None
     binding: Binding | None = None
 
@@ -136,6 +139,8 @@ async def drive_run(session: Session) -> Executed:
 async def _drive(session: Session, relay: Relay) -> _Ended:
     prepared, setup = session.prepared, session.setup
     then = _Live(session)
+    if session.live.attach is not None and session.opened.ledger is not None:
+        session.live.attach(session.opened.ledger)
     with interruptible(then, session.live.abort, relay) as pressed, limited(then, session.timeout):
         try:
             result = await redrive(
@@ -144,7 +149,7 @@ async def _drive(session: Session, relay: Relay) -> _Ended:
                 session.journal,
                 then,
                 lanes=prepared.options.max_parallel,
-                verify=approval_check(prepared.environ, prepared.settings),
+                verify=approval_check(prepared.environ, prepared.database),
                 # In a replay and in a dry run nothing is waited for: time passes as the answers say.
                 clock=session.clock or RunClock() if setup.mode in ("real", "probe") else None,
                 asks=session.recording.asks if session.recording is not None else None,

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from gert.ecosystem.approvals.ticket_file import TicketFile
+from gert.ecosystem.approvals.tickets import TicketView
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.ledger_location import (
     Database,
@@ -78,7 +78,7 @@ class Entry(msgspec.Struct, kw_only=True):
     """One run: its head, whether a process drives it, and what it was started with.
 
     start, end: the first event of a runbook run, and its `run_complete`, where they were read
-    tickets: requests for approval that the run has not taken an answer to
+    tickets: approval requests that are open
     """
 
     place: Place
@@ -87,7 +87,7 @@ class Entry(msgspec.Struct, kw_only=True):
     end: Envelope | None = None
     is_driven: bool = False
     started_with: Start | None = None
-    tickets: tuple[TicketFile, ...] = ()
+    tickets: tuple[TicketView, ...] = ()
 
     @property
     def run_id(self) -> str:
@@ -145,12 +145,6 @@ class Entry(msgspec.Struct, kw_only=True):
         """Calls without a result, of a run that no process drives."""
         found = self.head.runbook
         return found.open if found is not None and found.ended is None and not self.is_driven else ()
-
-    @property
-    def tickets_at(self) -> str:
-        """The state directory of its tickets: the one that was chosen, or the one it was started with."""
-        said = self.started_with.state_dir if self.started_with is not None else None
-        return said if said is not None and self.place.state == self.place.here else self.place.state
 
     @property
     def started(self) -> datetime | None:

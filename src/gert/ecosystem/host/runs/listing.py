@@ -1,13 +1,12 @@
 """The runs of a ledger, of every kind: listed, found by id, and read."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Final, Self
 
-from gert.ecosystem.approvals.ticket_file import TicketFile
-from gert.ecosystem.host.approvals.answers import tickets_in
+from gert.ecosystem.approvals.tickets import Tickets
 from gert.ecosystem.host.redrive.record import find_run, no_such_run, require_run_id, start_of
 from gert.ecosystem.host.runs.entry import Entry, Place
 from gert.ecosystem.host.runs.follow import Following
@@ -22,17 +21,11 @@ _MOST_LAST: Final = 64
 
 
 class Runs:
-    """The runs of a place; closing lets go of its ledger.
+    """The runs of a place; closing it closes its ledger."""
 
-    problems: tickets that cannot be read, and why
-    """
-
-    def __init__(self, place: Place, environ: Mapping[str, str]) -> None:
+    def __init__(self, place: Place) -> None:
         self.place = place
-        self.problems: list[str] = []
-        self._environ = environ
         self.archive = Archive(place.ledger)
-        self._tickets: dict[str, dict[str, list[TicketFile]]] = {}
 
     def close(self) -> None:
         """Let go of the ledger."""
@@ -100,18 +93,6 @@ class Runs:
             _, entry.started_with = start_of(entry.start)
         if found.ended is None:
             entry.is_driven = self.archive.is_held(head.run_id)
-            open_tickets = frozenset(found.tickets)
-            mine = self._by_run(entry.tickets_at).get(head.run_id, [])
-            entry.tickets = tuple(file for file in mine if file.id in open_tickets)
+            if found.tickets:
+                entry.tickets = tuple(self.archive.ask(lambda ledger: Tickets(ledger).of_run(head.run_id)))
         return entry
-
-    def _by_run(self, state: str) -> dict[str, list[TicketFile]]:
-        """The tickets of a state directory by run, read once and only where a run might wait."""
-        by_run = self._tickets.get(state)
-        if by_run is None:
-            by_run = self._tickets[state] = {}
-            tickets = tickets_in(state, self._environ)
-            noted: Callable[[GertError], object] = lambda problem: self.problems.append(problem.message)  # noqa: E731
-            for file in tickets.all("pending", "approved", "rejected", "expired", on_problem=noted):
-                by_run.setdefault(file.run.run_id, []).append(file)
-        return by_run

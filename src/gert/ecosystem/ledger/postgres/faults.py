@@ -4,7 +4,7 @@ from functools import cache
 from importlib import import_module
 from types import ModuleType
 
-from gert.errors import Unavailable, UsageError
+from gert.errors import Forbidden, Unavailable, UsageError
 
 
 @cache
@@ -74,7 +74,7 @@ def worded(error: BaseException) -> Exception:
     if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
         return Unavailable("the database cannot be written: it is read-only", hint="is it a replica?")
     if isinstance(error, asyncpg.InsufficientPrivilegeError):
-        return Unavailable(f"the database does not allow it: {_said(error)}")
+        return Forbidden(f"the database does not allow it: {_said(error)}")
     if isinstance(error, asyncpg.DiskFullError):
         return Unavailable("the database cannot be written: no space left on device")
     if isinstance(error, (asyncpg.PostgresError, asyncpg.InterfaceError)):

@@ -28,7 +28,6 @@ POLL_INTERVAL: Final = 2.0
 
 LONGEST_REST: Final = 1.0
 _LAST_NOTICES: Final = 1.0
-_NOW: Final = "to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
 _COUNTS: Final = (
     "SELECT run_id, count, (SELECT coalesce(max(id), 0) FROM inbox WHERE inbox.run_id = runs.run_id)"
     " FROM runs WHERE run_id = ANY($1::text[]) ORDER BY run_id"
@@ -83,9 +82,9 @@ class PostgresLedger(SqlLedger):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._is_durable = True
-        now = _NOW if clock is None else "NULL"
+        now = sql.POSTGRES_NOW if clock is None else "NULL"
         lock = f"{sql.LOCK.replace(' FROM runs', f', {now} FROM runs')} FOR UPDATE OF runs"
-        now_query = f"SELECT {_NOW}" if clock is None else None
+        now_query = f"SELECT {sql.POSTGRES_NOW}" if clock is None else None
         dialect = Dialect(
             lock=lock, now=now_query, serialize="SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))"
         )

@@ -1,6 +1,6 @@
 """The events of a request for approval, from the ticket to its resolution."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.vocabulary import ApprovalStatus, RiskLevel
@@ -14,6 +14,8 @@ class ApprovalSubmitted(Payload, frozen=True, kw_only=True):
     method: the provider that asks
     expires_at: when the ticket lapses
     approvers: people and `group:` names who may answer; empty means anyone
+    created_at: when approval was requested, by the clock of the ledger
+    request: the whole request as approvers see it and as the approval is bound to it, without secrets
     """
 
     type: ClassVar[str] = "approval_submitted"
@@ -28,6 +30,8 @@ class ApprovalSubmitted(Payload, frozen=True, kw_only=True):
     requested_by: str | None = None
     preview_digest: str | None = None
     program: str | None = None
+    created_at: str | None = None
+    request: dict[str, Any] | None = None
 
 
 class ApprovalOutdated(Payload, frozen=True, kw_only=True):
@@ -44,11 +48,13 @@ class ApprovalOutdated(Payload, frozen=True, kw_only=True):
 
 
 class ApprovalResponse(Payload, frozen=True, kw_only=True):
-    """Somebody answered a request for approval.
+    """An approver responded to a request for approval, and the response counts.
 
-    objection: why the answer does not count; only in older traces, since such answers are `approval_refused`
+    objection: why it does not count; only in older traces, since such responses are `approval_refused`
     verified: whether its signature was checked and holds
-    timestamp: when the approver answered, by the approver's clock
+    timestamp: when the approver responded, by the approver's clock
+    received_at: when the response was received, by the clock of the ledger
+    request_hash: the request it says it is for
     """
 
     type: ClassVar[str] = "approval_response"
@@ -64,6 +70,8 @@ class ApprovalResponse(Payload, frozen=True, kw_only=True):
     key_id: str | None = None
     reason: str | None = None
     objection: str | None = None
+    received_at: str | None = None
+    request_hash: str | None = None
 
 
 class ApprovalRefused(Payload, frozen=True, kw_only=True):
@@ -73,6 +81,8 @@ class ApprovalRefused(Payload, frozen=True, kw_only=True):
     objection: why it does not count
     verified: whether its signature was checked and holds
     timestamp: when the response was given, by its sender's clock
+    received_at: when the response was received, by the clock of the ledger
+    request_hash: the request it says it is for
     """
 
     type: ClassVar[str] = "approval_refused"
@@ -88,6 +98,8 @@ class ApprovalRefused(Payload, frozen=True, kw_only=True):
     signature_alg: str | None = None
     key_id: str | None = None
     reason: str | None = None
+    received_at: str | None = None
+    request_hash: str | None = None
 
 
 class ApprovalEscalated(Payload, frozen=True, kw_only=True):

@@ -89,8 +89,8 @@ class ApprovalsBlock(Model):
     base_url: str | None = optional(
         Word("a URL without query", pattern=BASE_URL), "how others reach that address, for links; itself when left out"
     )
-    shared_with: str | None = optional(
-        NONEMPTY, "group of this machine whose people may answer tickets with signed words; nobody else's when left out"
+    drop_box: str | None = optional(
+        NONEMPTY, "folder in which other users of this machine read requests and leave signed responses"
     )
     http: HttpApprovals | None = optional(Nested(HttpApprovals), "a service of your own")
     slack: SlackApprovals | None = optional(Nested(SlackApprovals), "a Slack app")

@@ -1,45 +1,63 @@
-"""`gert approvals`: which requests for approval wait, and exactly what each would let run."""
+"""`gert approvals`: list and show requests for approval."""
 
+import asyncio
 import os
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
-from gert.ecosystem.host.approvals.answers import tickets_here
 from gert.ecosystem.host.approvals.ticket_document import ticket_document
+from gert.ecosystem.host.approvals.ticket_ledger import NoLedger, TicketPlace, open_tickets
 from gert.ecosystem.surfaces.cli.commands.approvals_serve import command as serve
 from gert.ecosystem.surfaces.cli.render.output import complain, say, say_json, say_table
 from gert.ecosystem.surfaces.cli.render.ticket_text import HEADINGS, about, row, say_lines
 from gert.errors import GertError
 
-_state_dir = click.option(
-    "--state-dir", metavar="DIR", help="Where runs are kept; the project or your state folder otherwise."
-)
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _of_ledger(function: F) -> F:
+    """The options that name a ledger, and `--json`."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
+        click.option("--dsn", metavar="DSN", help="Postgres ledger; env:NAME for a variable with its address."),
+        click.option("--db", metavar="FILE", help="SQLite ledger."),
+        click.option("--state-dir", metavar="DIR", help="State directory (default: that of the project or the user)."),
+    ):
+        function = option(function)
+    return function
 
 
 @click.group(epilog="Example: gert approvals list")
 def command() -> None:
     """List and show requests for approval.
 
-    `gert approve` and `gert reject` answer them.
+    `gert approve` and `gert reject` respond to them.
     """
 
 
 @command.command("list", epilog="Example: gert approvals list --all")
-@click.option("--all", "everything", is_flag=True, help="Also those that are closed.")
-@_state_dir
-@_as_json
-def list_(everything: bool, state_dir: str | None, as_json: bool) -> int:
-    """List the tickets that wait for an answer, oldest first."""
-    tickets = tickets_here(state_dir, os.environ)
+@click.option("--all", "everything", is_flag=True, help="Also list closed tickets.")
+@_of_ledger
+def list_(everything: bool, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool) -> int:
+    """List the open tickets, oldest first."""
+    return asyncio.run(_list(everything, TicketPlace(state_dir=state_dir, db=db, dsn=dsn), as_json=as_json))
+
+
+async def _list(everything: bool, place: TicketPlace, *, as_json: bool) -> int:
     problems: list[GertError] = []
-    found = tickets.all(*(() if everything else ("pending",)), on_problem=problems.append)
-    now = tickets.clock()
+    try:
+        async with open_tickets(place, os.environ) as tickets:
+            found = await tickets.all(*(() if everything else ("pending",)), on_problem=problems.append)
+            now = await tickets.time()
+    except NoLedger:
+        found = []
     if as_json:
-        say_json([ticket_document(file, now) for file in found])
+        say_json([ticket_document(view, now) for view in found])
     elif found:
         headings = (*HEADINGS, "status") if everything else HEADINGS
-        say_table(headings, [row(file, now, with_status=everything) for file in found])
+        say_table(headings, [row(view, now, with_status=everything) for view in found])
     else:
         say("there are no tickets" if everything else "nothing waits for approval")
     for problem in problems:
@@ -49,20 +67,23 @@ def list_(everything: bool, state_dir: str | None, as_json: bool) -> int:
 
 @command.command(epilog="Example: gert approvals show 20260228-143000-123-abc123")
 @click.argument("ticket", metavar="TICKET")
-@_state_dir
-@_as_json
-def show(ticket: str, state_dir: str | None, as_json: bool) -> int:
-    """Show exactly what would run, which rule asks, and what was answered.
+@_of_ledger
+def show(ticket: str, state_dir: str | None, db: str | None, dsn: str | None, as_json: bool) -> int:
+    """Show what would run, which rule requires approval, and the responses.
 
-    TICKET is the id of a ticket, or as much of it as no other has.
+    TICKET is the id of a ticket; a unique prefix is enough.
     """
-    tickets = tickets_here(state_dir, os.environ)
-    file = tickets.get(tickets.find(ticket))
-    now = tickets.clock()
+    return asyncio.run(_show(ticket, TicketPlace(state_dir=state_dir, db=db, dsn=dsn), as_json=as_json))
+
+
+async def _show(ticket: str, place: TicketPlace, *, as_json: bool) -> int:
+    async with open_tickets(place, os.environ) as tickets:
+        view = await tickets.get(await tickets.find(ticket))
+        now = await tickets.time()
     if as_json:
-        say_json(ticket_document(file, now))
+        say_json(ticket_document(view, now))
     else:
-        say_lines(about(file, now))
+        say_lines(about(view, now))
     return 0
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gert.ecosystem.host.approvals.ticket_ledger import TicketPlace
 from gert.ecosystem.surfaces.cli.render.output import complain, say
 from gert.kernel.foundation.text import printable
 
@@ -17,10 +18,14 @@ if TYPE_CHECKING:
 
 @click.command("serve", epilog="Example: gert approvals serve --listen 127.0.0.1:8765")
 @click.option("--listen", metavar="HOST:PORT", help="Where to listen; as configured, or 127.0.0.1:8765, otherwise.")
-@click.option("--state-dir", metavar="DIR", help="Where runs are kept; the project or your state folder otherwise.")
+@click.option("--state-dir", metavar="DIR", help="State directory (default: that of the project or the user).")
+@click.option("--db", metavar="FILE", help="SQLite ledger.")
+@click.option("--dsn", metavar="DSN", help="Postgres ledger; env:NAME for a variable with its address.")
 @click.option("--config", metavar="FILE", help="Settings that go before those of the project.")
 @click.option("--json", "as_json", is_flag=True, help="Print each address as a line of JSON.")
-def command(listen: str | None, state_dir: str | None, config: str | None, as_json: bool) -> int:
+def command(
+    listen: str | None, state_dir: str | None, db: str | None, dsn: str | None, config: str | None, as_json: bool
+) -> int:
     """Serve the page of every open ticket, signed callbacks, and Slack's buttons, until Ctrl-C.
 
     Whoever has the address of a page may answer in any name. It is printed here, and sent over the channels that
@@ -35,7 +40,7 @@ def command(listen: str | None, state_dir: str | None, config: str | None, as_js
         warning = click.style("warning:", fg="yellow")
         click.echo(f"{warning} others can reach {chosen} over plain http, and so can read links on their way", err=True)
     show = _Lines(as_json=as_json)
-    options = ServeOptions(listen=chosen, state_dir=state_dir, config=config)
+    options = ServeOptions(listen=chosen, place=TicketPlace(state_dir=state_dir, db=db, dsn=dsn), config=config)
     asyncio.run(serve(options, os.environ, show.started, show.opened, lambda problem: complain(*problem)))
     return 0
 

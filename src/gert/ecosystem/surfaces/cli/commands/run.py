@@ -31,7 +31,6 @@ from gert.errors import TraceError, UsageError
 from gert.kernel.events.envelope import Envelope, decode
 
 MOST_LISTED: Final = 50
-MOST_NOTED: Final = 5
 LOOK: Final = 0.2
 """Seconds between two looks at whether a process still drives a run that is followed."""
 
@@ -90,7 +89,6 @@ def list_(
         else:
             any_run = next(runs.newest(), None) is not None
             say("there are no such runs" if any_run else f"there are no runs in {runs.place.name}")
-    _note(runs.problems)
     return 0
 
 
@@ -225,11 +223,3 @@ def _readable(reading: Following) -> Iterator[Envelope]:
         yield event
     if unreadable:
         complain(f"{plural(unreadable, 'line')} of the trace cannot be read", "`gert trace verify` says more")
-
-
-def _note(problems: list[str]) -> None:
-    """What was passed over, on standard error."""
-    for problem in problems[:MOST_NOTED]:
-        complain(f"passed over: {problem}")
-    if len(problems) > MOST_NOTED:
-        complain(f"{plural(len(problems) - MOST_NOTED, 'more problem')} passed over")

@@ -129,11 +129,11 @@ def _follow(reading: Following, *, as_json: bool) -> None:
 def _opened(where: _Where) -> Runs:
     db, dsn = where
     if dsn is not None:
-        return Runs(Place("", None, read_dsn(dsn, os.environ)), os.environ)
+        return Runs(Place("", None, read_dsn(dsn, os.environ)))
     if not os.path.isdir(db) and not is_file(db):
         raise UsageError(f"there is no database `{db}`")
     require_ledger(db)
-    return Runs(Place("", db), os.environ)
+    return Runs(Place("", db))
 
 
 def _entry(runs: Runs, run_id: str) -> Entry:

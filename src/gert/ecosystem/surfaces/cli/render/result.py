@@ -66,12 +66,12 @@ def _summary(executed: Executed) -> Iterator[str]:
 
 
 def _waiting(executed: Executed) -> Iterator[str]:
+    where = words_for(executed.database) or executed.state_words
     for each in executed.pending:
-        ticket = f"{printable(each.ticket_id)}{printable(executed.state_words)}"
+        ticket = f"{printable(each.ticket_id)}{printable(where)}"
         yield f"approval pending for `{printable(each.path)}`: gert approve {ticket}"
         if each.page is not None:
             yield f"  or in a browser, with `gert approvals serve` running: {printable(each.page)}"
-    where = words_for(executed.database) or executed.state_words
     yield f"resume with: gert resume --run {printable(executed.run_id)}{printable(where)}"
 
 

@@ -39,7 +39,7 @@ def of_run(command: _Command) -> _Command:
 @contextmanager
 def open_runs(state_dir: str | None, db: str | None, dsn: str | None = None) -> Iterator[Runs]:
     """Open the runs of the chosen ledger; a file that cannot be read is a document error, not an engine error."""
-    with as_document(), Runs(place_for(state_dir, db, os.environ, dsn), os.environ) as runs:
+    with as_document(), Runs(place_for(state_dir, db, os.environ, dsn)) as runs:
         yield runs
 
 

@@ -8,7 +8,6 @@ from typing import Any, Final, get_args
 import click
 
 from gert.ecosystem.host.approvals.ticket_document import request_document
-from gert.ecosystem.host.config.state_dir import words_for_state
 from gert.ecosystem.host.redrive.abandon import Abandoned
 from gert.ecosystem.host.runs.details import agent_facts
 from gert.ecosystem.host.runs.entry import Entry
@@ -90,7 +89,7 @@ def as_row(entry: Entry) -> dict[str, Any]:
         "events": entry.events,
         "duration": _seconds(entry),
         "waited": _waited(entry),
-        "tickets": [file.id for file in entry.tickets],
+        "tickets": [view.id for view in entry.tickets],
         "trace": entry.trace,
         "db": entry.place.db,
         "dsn": entry.place.dsn.name if entry.place.dsn is not None else None,
@@ -115,13 +114,13 @@ def as_document(entry: Entry) -> dict[str, Any]:
         "input_sources": start.get("input_sources", {}),
         "pending": [
             {
-                "ticket_id": file.id,
-                "status": file.status,
-                "created": file.ticket.created_at,
-                "expires_at": file.ticket.expires_at,
-                **request_document(file.ticket.request),
+                "ticket_id": view.id,
+                "status": view.status,
+                "created": view.ticket.created_at,
+                "expires_at": view.ticket.expires_at,
+                **request_document(view.ticket.request),
             }
-            for file in entry.tickets
+            for view in entry.tickets
         ],
         "in_doubt": [
             {"path": each.path, "step_id": each.step_id, "target": each.target, "idempotent": each.idempotent}
@@ -182,8 +181,7 @@ def commands(entry: Entry) -> Iterator[str]:
     elif entry.standing == "running":
         yield f"gert run tail {entry.run_id} --follow{where}"
     elif entry.standing in ("waiting", "cut-off"):
-        of_tickets = words_for_state(entry.tickets_at, entry.place.here)
-        yield from (f"gert approve {file.id}{of_tickets}" for file in entry.tickets if file.status == "pending")
+        yield from (f"gert approve {view.id}{where}" for view in entry.tickets if not view.waiting)
         yield f"gert resume --run {entry.run_id}{_reconciled(entry)}{where}"
         yield f"gert run abandon {entry.run_id} --reason TEXT{where}"
     elif entry.standing != "completed" and entry.started_with is not None:

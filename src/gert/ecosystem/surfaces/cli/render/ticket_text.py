@@ -1,4 +1,4 @@
-"""Tickets in words: rows of a list, everything about one of them, and what an answer came to."""
+"""Tickets as text: rows of a list, everything about one ticket, and the result of a response."""
 
 import shlex
 from collections.abc import Iterator
@@ -7,9 +7,7 @@ from typing import Final
 
 import click
 
-from gert.ecosystem.approvals.terminal import summary
-from gert.ecosystem.approvals.ticket_file import Heard, TicketFile
-from gert.ecosystem.approvals.tickets import Answered
+from gert.ecosystem.host.approvals.respond import Answered, Received, TicketView, summary
 from gert.ecosystem.surfaces.cli.render.output import Cell, plural, say
 from gert.ecosystem.surfaces.cli.render.text import elapsed
 from gert.kernel.events.envelope import parse_timestamp
@@ -20,85 +18,96 @@ COLOURS: Final = {"pending": "yellow", "approved": "green", "rejected": "red", "
 RISKS: Final = {"high": "red", "critical": "red", "medium": "yellow"}
 
 
-def row(file: TicketFile, now: datetime, *, with_status: bool) -> list[Cell]:
+def row(view: TicketView, now: datetime, *, with_status: bool) -> list[Cell]:
     """One ticket in a list."""
-    request, status = file.ticket.request, file.status_at(now)
+    request, status = view.ticket.request, view.status_at(now)
     cells: list[Cell] = [
-        (file.id, None),
+        (view.id, None),
         (request.runbook, None),
         (request.place, None),
         (request.risk_level, RISKS.get(request.risk_level)),
         (request.requested_by or "the kernel", None),
-        (_ago(file.ticket.created_at, now), None),
-        (_ahead(file.ticket.expires_at, now) if status == "pending" else "", None),
-        (f"{file.approvals}/{file.needed}", None),
+        (_ago(view.ticket.created_at, now), None),
+        (_ahead(view.ticket.expires_at, now) if status == "pending" else "", None),
+        (f"{view.approvals}/{view.needed}{_received(view)}", None),
     ]
     return [*cells, (status, COLOURS[status])] if with_status else cells
 
 
-def about(file: TicketFile, now: datetime) -> Iterator[str]:
-    """Everything that is known about a ticket, line by line."""
-    status = file.status_at(now)
-    yield f"ticket {click.style(file.id, bold=True)}: {click.style(status, fg=COLOURS[status])}"
-    yield from summary(file.ticket.request)
-    ticket, request = file.ticket, file.ticket.request
+def about(view: TicketView, now: datetime) -> Iterator[str]:
+    """Everything the ledger has about a ticket, line by line."""
+    status = view.status_at(now)
+    yield f"ticket {click.style(view.id, bold=True)}: {click.style(status, fg=COLOURS[status])}"
+    yield from summary(view.ticket.request)
+    ticket, request = view.ticket, view.ticket.request
     rows = [
         ("signatures", "required" if request.require_signed_approvals else "not required"),
-        ("file", file.run.file),
         ("waiting", f"since {ticket.created_at}, {_ago(ticket.created_at, now)}"),
         ("expires", f"{ticket.expires_at}, {_ahead(ticket.expires_at, now)}"),
-        ("answers", standing(file)),
+        ("answers", standing(view)),
     ]
     yield from (f"  {f'{name}:'.ljust(15)}{printable(value)}" for name, value in rows)
-    yield from (f"    {_said(heard)}" for heard in (*file.responses, *file.refused))
-    if file.unrecorded:
-        yield f"    and {plural(file.unrecorded, 'answer')} more that did not count"
-    if file.notes:
+    yield from (f"    {_response(each, view)}" for each in view.responses)
+    if view.notes:
         yield "  notes:"
-    yield from (f"    {printable(note)}" for note in file.notes)
+    yield from (f"    {printable(note)}" for note in view.notes)
 
 
-def outcome(answered: Answered, approved: bool, state_dir: str | None, *, is_unverified: bool = False) -> Iterator[str]:
-    """What an answer came to, and what to do next."""
-    file = answered.file
+def outcome(answered: Answered, approved: bool, words: str | None, *, is_unverified: bool = False) -> Iterator[str]:
+    """The result of a response, and what to do next.
+
+    words: the options that name the ledger, for the command that resumes the run; None in a drop box
+    """
+    view, word = answered.view, "approval" if approved else "rejection"
     if answered.objection is not None:
         yield f"{click.style('not counted:', fg='red')} {printable(answered.objection)}"
         return
-    word = "approval" if approved else "rejection"
+    if words is None:
+        yield f"{click.style('received:', fg='yellow')} your {word} is in the drop box; its owner's run collects it"
+        return
+    yield f"{click.style('received:', fg='green')} your {word}; {standing(view)}"
     if is_unverified:
-        yield f"{click.style('received:', fg='yellow')} your {word}; {standing(file)}"
-        yield "no key to verify your signature with is set here: it counts once the run has verified it"
+        yield "no key to verify your signature is set here: the run verifies it before it counts"
         if not approved:
-            yield "a rejection needs no signature: without --key it counts at once"
-    else:
-        yield f"{click.style('counted:', fg='green')} your {word}; {standing(file)}"
-    if file.status != "pending" or is_unverified:
-        yield "a run that waits goes on by itself; one that was set aside goes on with:"
-        yield f"  {printable(resume_command(file, state_dir))}"
+            yield "a rejection needs no signature: it also counts without --key"
+    if answered.is_decided or is_unverified:
+        yield "a waiting run continues by itself; resume a detached run with:"
+        yield f"  {printable(resume_command(view, words))}"
 
 
-def resume_command(file: TicketFile, state_dir: str | None) -> str:
-    """How the run is gone on with, unless it waits by itself."""
-    # A ticket may come from others: whatever it says, what is shown is one command.
-    places = {"--run": file.run.run_id, "--db": file.run.db, "--dsn": file.run.dsn, "--state-dir": state_dir or ""}
-    return shlex.join(["gert", "resume", *(word for place in places.items() if place[1] for word in place)])
+def resume_command(view: TicketView, words: str) -> str:
+    """The command that resumes a run which does not wait by itself; `words` name its ledger."""
+    return f"{shlex.join(['gert', 'resume', '--run', view.run_id])}{words}"
 
 
-def standing(file: TicketFile) -> str:
-    """How many have approved, and what that means."""
-    count = f"{file.approvals} of {plural(file.needed, 'approval')}"
-    return count if file.status == "pending" else f"{count}, the ticket is {file.status}"
+def standing(view: TicketView) -> str:
+    """How many approvals the run has counted, how many responses it has received, and the status."""
+    count = f"{view.approvals} of {plural(view.needed, 'approval')}{_received(view)}"
+    return count if view.status == "pending" else f"{count}, the ticket is {view.status}"
 
 
-def _said(heard: Heard) -> str:
-    response = heard.response
+def _received(view: TicketView) -> str:
+    waiting = len(view.waiting)
+    return f" (+{waiting} received)" if waiting else ""
+
+
+def say_request(view: TicketView) -> None:
+    """Print what a ticket asks for."""
+    say_lines(line for line in summary(view.ticket.request) if line)
+
+
+def _response(received: Received, view: TicketView) -> str:
+    response = received.response
     word = click.style("approved", fg="green") if response.approved else click.style("rejected", fg="red")
     signed = f", signed with `{printable(response.key_id or 'default')}`" if response.signature else ""
     reason = f": {printable(response.reason)}" if response.reason else ""
-    against = f" ({click.style('not counted', fg='yellow')}: {printable(heard.objection)})" if heard.objection else ""
-    if heard.is_unverified and not heard.objection:
-        against = f" ({click.style('received', fg='yellow')}: counts once the run has verified the signature)"
-    return f"{printable(response.approver)} {word} at {printable(response.timestamp)}{signed}{reason}{against}"
+    note = ""
+    if received.objection:
+        note = f" ({click.style('not counted', fg='yellow')}: {printable(received.objection)})"
+    elif not received.is_taken:
+        what = "the run has not taken it yet" if view.status == "pending" else "after the ticket was closed"
+        note = f" ({click.style('received', fg='yellow')}: {what})"
+    return f"{printable(response.approver)} {word} at {printable(response.timestamp)}{signed}{reason}{note}"
 
 
 def _ago(moment: str | None, now: datetime) -> str:
@@ -113,6 +122,6 @@ def _ahead(moment: str | None, now: datetime) -> str:
 
 
 def say_lines(lines: Iterator[str]) -> None:
-    """Print them."""
+    """Print lines."""
     for line in lines:
         say(line)

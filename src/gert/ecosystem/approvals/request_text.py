@@ -1,0 +1,90 @@
+"""A request for approval as text: what would run, which rule asks, and who may approve."""
+
+import shlex
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from gert.kernel.engine.requests import ApprovalRequest
+from gert.kernel.foundation.secret_refs import masked
+from gert.kernel.foundation.text import printable
+
+_MAX_SHOWN: Final = 2000
+_MAX_COMMAND: Final = 64 * 1024
+"""A command is shown whole; a longer one cannot be read by a person."""
+_MAX_LINES: Final = 200
+
+
+def summary(request: ApprovalRequest) -> Iterator[str]:
+    """What an approver must see, line by line; secrets are masked."""
+    title = f": {_shown(request.title)}" if request.title else ""
+    yield from ("", f"approval needed for step `{_shown(request.place)}`{title}")
+    rows: list[tuple[str, Any]] = [
+        *([("description", request.description)] if request.description else []),
+        ("runbook", request.runbook),
+        ("run", request.run_id),
+        ("target", request.target),
+        *command_rows(request),
+        ("risk", request.risk_level),
+        ("rule", request.rule or "the default for this risk"),
+        *((name, value) for name, value in request.contract.items() if name not in ("inputs", "outputs")),
+        ("asked by", request.requested_by or "the kernel"),
+        ("approvers", _approvers(request)),
+        ("needed", f"{request.min_approvers} different people" if request.min_approvers > 1 else "one"),
+        *([("notified", ", ".join(request.notify))] if request.notify else []),
+        ("request", request.request_hash),
+    ]
+    started = dict(command_rows(request))
+    for name, value in rows:
+        yield f"  {f'{name}:'.ljust(15)}{_shown(value, _MAX_COMMAND if name in started else _MAX_SHOWN)}"
+    if request.inputs:
+        yield "  inputs:"
+    for name, value in request.inputs.items():
+        yield f"    {printable(name)}: {_shown(value)}{hidden_note(request, name)}"
+    if request.preview_skipped is not None:
+        command = _shown(shlex.join(request.preview_command))
+        yield f"  preview:       not run, {_shown(request.preview_skipped)}: {command}"
+    if request.preview is not None:
+        yield f"  preview:       {_shown(shlex.join(request.preview_command))}"
+        lines = masked(request.preview).splitlines()
+        yield from (f"    │ {printable(line.expandtabs(4))}" for line in lines[:_MAX_LINES])
+        if len(lines) > _MAX_LINES:
+            yield f"    │ … ({len(lines) - _MAX_LINES} more lines)"
+
+
+def command_rows(request: ApprovalRequest) -> Iterator[tuple[str, Any]]:
+    """The command or call that would be made, and where its program was found."""
+    call = request.command
+    if call is None:
+        return
+    if "transport" in call:
+        yield "call", f"{call.get('call')} ({call['transport']})"
+    else:
+        yield "command", shlex.join([call.get("program", ""), *call.get("arguments", ())])
+    yield from ((name, call[name]) for name in ("env", "cwd", "stdin") if name in call)
+    if request.program is not None:
+        yield "program", request.program
+    if request.folder is not None:
+        yield "folder", request.folder
+
+
+def hidden_note(request: ApprovalRequest, name: str) -> str:
+    """A remark on an input that is not shown although the tool does not declare it secret."""
+    return " (marked secret by the runbook, not by the tool)" if request.hidden.get(name) == "runbook" else ""
+
+
+def _approvers(request: ApprovalRequest) -> str:
+    who = " and ".join(f"one of {', '.join(names)}" for names in request.approvers) or "anyone"
+    return f"{who}, but not the person who started the run" if request.separation_of_duties else who
+
+
+def _shown(value: Any, most: int = _MAX_SHOWN) -> str:
+    """A value on one line; it says how much was cut, since what is not seen is approved too."""
+    if value is None:
+        return "not declared"
+    plain = masked(value)
+    text = printable(plain if isinstance(plain, str) else msgspec.json.encode(plain).decode())
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}… ({len(text) - most} more characters; `gert approvals show --json` has all of them)"

@@ -1,0 +1,117 @@
+"""Responding to a ticket: a signed or unsigned response, posted to the ledger or left in a drop box."""
+
+import getpass
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from gert.ecosystem.approvals.drop_box import find_request, leave_response
+from gert.ecosystem.approvals.request_text import summary
+from gert.ecosystem.approvals.signatures import sign_response
+from gert.ecosystem.approvals.tickets import Answered, Received, TicketView
+from gert.ecosystem.host.approvals.ticket_ledger import TicketPlace, open_tickets
+from gert.ecosystem.host.config.approval_keys import SIGNING_KEY, is_checked, key_to_sign_with
+from gert.ecosystem.ledger.ids import utc_now
+from gert.errors import IntegrityError, UsageError
+from gert.kernel.engine.approval_rules import hash_of
+from gert.kernel.engine.requests import Response
+from gert.kernel.events.envelope import format_timestamp
+from gert.kernel.foundation.signature import Key
+
+__all__ = ["Answered", "Given", "Received", "TicketView", "Verdict", "respond", "summary"]
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What an approver says about a ticket.
+
+    ticket: its id, or a unique prefix
+    key: the environment variable or the file of the key to sign with
+    drop_box: the drop box the request is in, instead of a ledger
+    """
+
+    ticket: str
+    approved: bool
+    approver: str | None = None
+    reason: str | None = None
+    key: str | None = None
+    key_id: str | None = None
+    drop_box: str | None = None
+
+
+class Given(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a response.
+
+    is_unverified: it is signed with a key that cannot be verified here
+    """
+
+    answered: Answered
+    is_unverified: bool = False
+
+
+async def respond(
+    verdict: Verdict,
+    place: TicketPlace,
+    environ: Mapping[str, str],
+    on_ticket: Callable[[TicketView], object] = lambda _: None,
+) -> Given:
+    """Respond to a ticket, signed if a key is named; `on_ticket` is called with the ticket first."""
+    own = key_to_sign_with(verdict.key, environ, verdict.key_id) if verdict.key is not None else None
+    if verdict.drop_box is not None:
+        return _leave(verdict, verdict.drop_box, own, on_ticket)
+    async with open_tickets(place, environ, own, to_post=True) as tickets:
+        view = await tickets.get(await tickets.find(verdict.ticket))
+        response = _response(verdict, view, own, format_timestamp(await tickets.time()))
+        on_ticket(view)
+        is_unverified = own is not None and not is_checked(own, environ)
+        answered = await tickets.answer(view.id, response, is_unverified=is_unverified)
+    return Given(answered=answered, is_unverified=is_unverified)
+
+
+def _leave(verdict: Verdict, folder: str, own: Key | None, on_ticket: Callable[[TicketView], object]) -> Given:
+    """Leave a response in a drop box; only its owner can say whether it counts."""
+    view = find_request(folder, verdict.ticket)
+    if own is None:
+        raise UsageError("a response in a drop box has to be signed", hint=_NAME_A_KEY)
+    response = _response(verdict, view, own, format_timestamp(utc_now()))
+    on_ticket(view)
+    leave_response(folder, response)
+    return Given(answered=Answered(objection=None, view=view), is_unverified=True)
+
+
+_NAME_A_KEY = f"name your key with --key: a file, or a variable such as {SIGNING_KEY}; `gert keys new` makes one"
+
+
+def _response(verdict: Verdict, view: TicketView, own: Key | None, moment: str) -> Response:
+    """The response that a verdict is, bound to what the ticket shows."""
+    request = view.ticket.request
+    if verdict.approved and hash_of(request) != request.request_hash:
+        # The ledger or the file may show something harmless beside the hash of something else.
+        raise IntegrityError(f"the ticket `{view.id}` shows something else than what would run")
+    if verdict.approved and own is None and request.require_signed_approvals:
+        raise UsageError(f"the ticket `{view.id}` takes only signed approvals", hint=_NAME_A_KEY)
+    response = Response(
+        approver=verdict.approver if verdict.approver is not None else _user(),
+        approved=verdict.approved,
+        timestamp=moment,
+        reason=verdict.reason,
+        ticket_id=view.id,
+        request_hash=request.request_hash,
+    )
+    _require_text(response)
+    return response if own is None else sign_response(response, view.ticket, own)
+
+
+def _user() -> str:
+    """The user of this process, where `--as` names no approver."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        raise UsageError("the approver is not known", hint="name them with --as") from None
+
+
+def _require_text(response: Response) -> None:
+    for option, text in (("--as", response.approver), ("--reason", response.reason or "")):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{option} is not UTF-8 text") from None

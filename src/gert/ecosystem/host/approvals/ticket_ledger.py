@@ -1,0 +1,94 @@
+"""The ledger whose tickets a surface lists and answers: the one that is named, or that of the state directory."""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from gert.ecosystem.approvals.tickets import Tickets
+from gert.ecosystem.host.config.approval_keys import approval_verifier
+from gert.ecosystem.host.config.dsn import Dsn
+from gert.ecosystem.host.config.ledger_location import (
+    Database,
+    database_for,
+    ledger_of,
+    make_ledger_folder,
+    masked,
+    open_ledger,
+    require_ledger,
+    words_for,
+)
+from gert.ecosystem.host.config.project_root import project_root
+from gert.ecosystem.host.config.state_dir import state_dir, words_for_state
+from gert.errors import GertError, UsageError
+from gert.kernel.foundation.signature import Key
+
+
+class TicketPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to look for tickets.
+
+    state_dir, db, dsn: as options name them; without any, the state directory of the working folder
+    """
+
+    state_dir: str | None = None
+    db: str | None = None
+    dsn: str | None = None
+
+    @property
+    def is_named(self) -> bool:
+        """Whether a ledger is named, and not a state directory."""
+        return self.db is not None or self.dsn is not None
+
+    def database(self, environ: Mapping[str, str]) -> Database:
+        """The ledger that is meant."""
+        named = database_for(self.db, self.dsn, environ)
+        if named is not None:
+            if isinstance(named, str):
+                require_ledger(named)
+            return named
+        return ledger_of(self.state(environ))
+
+    def state(self, environ: Mapping[str, str]) -> str:
+        """The state directory."""
+        return state_dir(self.state_dir, project_root(os.getcwd()), environ)
+
+    def words(self, environ: Mapping[str, str]) -> str:
+        """The options that name this place on a command line; never a password."""
+        named = database_for(self.db, self.dsn, environ)
+        if named is not None:
+            return words_for(named)
+        return words_for_state(self.state(environ), TicketPlace().state(environ))
+
+
+@asynccontextmanager
+async def open_tickets(
+    place: TicketPlace,
+    environ: Mapping[str, str],
+    own: Key | None = None,
+    *,
+    to_post: bool = False,
+    create: bool = False,
+) -> AsyncIterator[Tickets]:
+    """Open the tickets of a place; UsageError where there is no ledger yet.
+
+    own: the key that a response is signed with
+    to_post: also to respond, and not only to look
+    create: make the ledger of a state directory in which no run was recorded yet
+    """
+    database = place.database(environ)
+    if create and not place.is_named:
+        make_ledger_folder(place.state(environ))
+    elif isinstance(database, str) and not os.path.exists(database):
+        hint = "--state-dir, --db or --dsn say where else to look"
+        raise NoLedger(f"there are no tickets: there is no ledger `{database}`", hint=hint)
+    verifier = approval_verifier(environ, own, is_strict=isinstance(database, Dsn))
+    try:
+        async with open_ledger(database, environ, read_only=not to_post) as ledger:
+            yield Tickets(ledger, verifier)
+    except GertError as problem:
+        raise masked(database, problem) from None
+
+
+class NoLedger(UsageError):
+    """A state directory in which no run was recorded yet."""
