@@ -394,7 +394,6 @@ REFUSALS: dict[str, tuple[Change, int, str]] = {
         1,
         "book.yaml` was changed since the run began",
     ),
-    "the runbook is gone": (lambda project, _: (project.root / "book.yaml").unlink(), 2, "book.yaml`"),
     "the runbook is none any more": (lambda project, _: project.write("book.yaml", "steps: ["), 1, "book.yaml"),
     "a tool was changed": (
         lambda project, _: edit(project.root / "tools/note.tool.yaml", lambda data: data + b"\n"),
@@ -420,7 +419,7 @@ REFUSALS: dict[str, tuple[Change, int, str]] = {
         1,
         NOT_THE_HEAD,
     ),
-    "an answer is missing": (_sql("DELETE FROM answers WHERE run_id = ?1 AND n = 1"), 1, OTHER_ANSWERS),
+    "an answer is missing": (_sql("DELETE FROM answers WHERE run_id = ?1 AND n = 1"), 1, "is missing"),
     "answers were exchanged": (_exchange_answers, 1, OTHER_ANSWERS),
     "all answers are gone": (_sql("DELETE FROM answers WHERE run_id = ?1"), 1, OTHER_ANSWERS),
     "what it was started with was changed": (
@@ -474,6 +473,14 @@ def test_what_is_not_as_it_was_is_refused_and_nothing_is_changed(
     change(project, further)
     said = refused(project, code, "--reconcile", "retry", run=further)
     assert says in said, said
+
+
+def test_a_run_is_resumed_with_the_runbook_in_the_ledger_where_its_file_is_gone(
+    project: Project, further: Recorded
+) -> None:
+    (project.root / "book.yaml").unlink()
+    resume(project, further, "--reconcile", "retry").ended(0)
+    assert project.noted() == ["a", "a2", "b", "b", "c"]
 
 
 @pytest.mark.parametrize(
