@@ -67,7 +67,7 @@ class Abandoned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = None) -> Abandoned:
-    """End a run that is not running; what keeps it from ending is raised, and nothing is changed by it."""
+    """End a run that is not running; an error that prevents it is raised, and leaves the run as it was."""
     environ = with_key_files(os.environ if environ is None else environ)
     reason = _worded(options)
     found = ResumeOptions(run_id=options.run_id, state_dir=options.state_dir, db=options.db, dsn=options.dsn)
@@ -190,7 +190,7 @@ async def _close(record: Record, journal: RedriveJournal, reason: str) -> int:
 def _worded(options: AbandonOptions) -> str:
     who, why = (" ".join(text.split())[:LONGEST_REASON] for text in (options.actor or user_name(), options.reason))
     if not why:
-        raise UsageError("`--reason` needs a reason", hint="it is recorded, and shown to whoever asks about the run")
+        raise UsageError("`--reason` needs a reason", hint="it is recorded, and shown with the run")
     for option, text in (("--reason", why), ("--as", who)):
         try:
             text.encode()
@@ -215,7 +215,7 @@ def _state_dir(options: AbandonOptions, record: Record, environ: Mapping[str, st
 
 
 def _abandon_tickets(state: str, run_id: str, why: str, environ: Mapping[str, str]) -> list[str]:
-    """Close what nobody will ask about again; a ticket that cannot be closed keeps no other from it."""
+    """Close the tickets of a run that has ended; one that cannot be closed does not stop the others."""
     tickets = tickets_in(state, environ)
     closed = []
     for file in tickets.all("pending", run_id=run_id):

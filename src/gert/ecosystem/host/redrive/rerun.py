@@ -1,4 +1,4 @@
-"""A new run that takes the recorded answers of an old one up to a step, and goes on live (DECISIONS 57)."""
+"""A new run that takes the recorded answers of an old one up to a step, and is live from there (DECISIONS 57)."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -40,11 +40,11 @@ from gert.kernel.ledger.record import Head, Lease
 
 
 class RerunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which run is taken up again, from where, and how.
+    """The run to rerun, the step to begin with, and how.
 
     step: the first step that runs live
-    given: secret inputs that cannot be found again, and others as long as the way to the step stays the same
-    allow_changed: the runbook, a tool or a policy was changed, and the new run goes by what is there now
+    given: secret inputs that cannot be resolved again, and others as long as the events up to the step stay the same
+    allow_changed: use the runbook, tools and policies as they are now, although they have changed
     break_glass: the reason for overriding governance; that of the old run is not taken over
     """
 
@@ -69,7 +69,7 @@ async def rerun(
     environ: Mapping[str, str] | None = None,
     relay: Relay | None = None,
 ) -> Executed:
-    """Run a runbook again from a step on; what keeps it from that is raised, and nothing is recorded of it."""
+    """Run a runbook again from a step on; an error that prevents it is raised, and nothing is recorded."""
     environ = with_key_files(os.environ if environ is None else environ)
     observers = tuple(observers)
     console = console if console is not None else Console.standard(*everyone(observers))
@@ -99,7 +99,7 @@ async def rerun(
 
     fork = await fork_with(setup_with(source.start.recent or (Recent() if counted is not None else None)))
     _require_no_doubt(fork, step)
-    # What was executed on the way is not executed again; that it may be by now, the breaker still has to say.
+    # What was executed before the step is not executed again; the limit per hour still has to allow it now.
     setup = setup_with(_without(counted, fork.executed))
     if setup.recent != source.start.recent:
         await fork_with(setup)
@@ -131,7 +131,7 @@ async def rerun(
 
 
 async def _source(options: RerunOptions, environ: Mapping[str, str]) -> Record:
-    """The run that is taken up again: read, and never changed."""
+    """The record of the old run: read, and never changed."""
     place = place_for(options.state_dir, options.db, environ, options.dsn)
     if not place.is_there:
         raise no_such_run(options.run_id, place.name)
@@ -145,7 +145,7 @@ async def _source(options: RerunOptions, environ: Mapping[str, str]) -> Record:
 
 
 def _require_over(head: Head | None, lease: Lease | None, words: str) -> None:
-    """Refuse a run that goes on, or can."""
+    """Refuse a run that is running, or can be resumed."""
     found = head.runbook if head is not None else None
     if head is None or found is None or found.ended is not None:
         return
@@ -174,7 +174,7 @@ def _options(options: RerunOptions, source: Record) -> RunOptions:
 async def _inputs(
     prepared: Prepared, source: Record, options: RerunOptions, environ: Mapping[str, str], console: Console
 ) -> ResolvedInputs:
-    """The inputs of the old run, unless one is given; secrets are looked for again."""
+    """The inputs of the old run, unless one is given; secrets are resolved again."""
     declared = prepared.program.runbook.meta.inputs
     before = {
         name: Given(value, source.started.input_sources.get(name, "default"))
@@ -194,15 +194,15 @@ def _at_beginning(entry: Logged) -> Logged:
 
 
 def _require_no_doubt(fork: Fork, step: StepPlace) -> None:
-    """Calls of other lanes that were made and have no answer would be made again, and nobody asked for that."""
+    """Refuse where calls of other lanes that may have happened would be made again."""
     doubtful = [
         ask.path for ask in fork.beside if isinstance(ask, CallTool | CallExtension) and not ask.contract.idempotent
     ]
     if doubtful:
         listed = ", ".join(f"`{path}`" for path in doubtful)
         raise InDoubt(
-            f"{listed} would be called beside `{step.text}`, and nobody knows whether that happened before",
-            hint="name the block around both with --from, or go on with the run itself: `gert resume`",
+            f"{listed} would be called beside `{step.text}`, and the outcome of the first call is unknown",
+            hint="name the block around both with --from, or resume the run itself: `gert resume`",
         )
 
 

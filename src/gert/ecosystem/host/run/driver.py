@@ -192,7 +192,7 @@ class Driver:
             on_live([ask for _, ask in self._asked if ask.key in self._announced])
             self._idle = self._clock.idle() if self._clock is not None else ()
 
-    def _heard(self) -> None:
+    def _end_cancellation(self) -> None:
         """The run was told, or has ended by itself: what it requests from now on, it requests in `finally`."""
         self._reason = self._wish = None
         self._arrivals = deque(entry for entry in self._arrivals if entry[0] is not None)
@@ -307,7 +307,7 @@ class Driver:
                 if type(item.payload) is FinallyStart:
                     self._is_finally = True
                 if (self._reason or self._wish) and type(item.payload) in (RunCancelled, FinallyStart):
-                    self._heard()
+                    self._end_cancellation()
                 if self._reason is not None:
                     value = Failure("cancelled", self._reason)
                 said += 1

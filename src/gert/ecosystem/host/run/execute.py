@@ -139,7 +139,7 @@ def _replay(loaded: "Loaded", setup: Setup, redactor: Redactor) -> LiveWorld:
 
 
 def _recording(prepared: Prepared, setup: Setup) -> "Recording | None":
-    """The scenario this run is to become, if somebody wants one."""
+    """The scenario that is recorded of this run, if one is wanted."""
     options = prepared.options
     if setup.mode != "real" or not (options.record or prepared.environ.get(AUTO_RECORD)):
         return None
@@ -226,7 +226,7 @@ def _locate(program: Program, transports: Mapping[str, Transport]) -> Callable[[
 
 
 def _approvals(prepared: Prepared, setup: Setup, console: Console) -> ApprovalProvider:
-    """Who is asked for approval: whoever sits at the terminal, or people elsewhere."""
+    """Who is asked for approval: the person at the terminal, or approvers elsewhere."""
     options = prepared.options
     if options.approvals == "terminal":
         return TerminalApprovals(console, setup.actor, now, lambda: f"ticket-{new_run_id(now())}")
@@ -263,7 +263,7 @@ def _bound(program: Program, inputs: ResolvedInputs) -> Iterator[str]:
 
 
 def _ours(prepared: Prepared) -> Iterator[str]:
-    """Variables of ours: of the ledger, which whoever has it could change, and of those we tell."""
+    """Variables that tools do not get: the address of the ledger, and secrets of notices."""
     yield from secret_variables(prepared.program.runbook.meta, prepared.settings)
     if isinstance(prepared.database, Dsn) and prepared.database.variable is not None:
         yield prepared.database.variable
@@ -296,7 +296,7 @@ def resolvers(options: RunOptions, environ: Mapping[str, str], console: Console)
     """Where inputs are looked for."""
     folder = os.path.dirname(os.path.abspath(options.file))
     table: dict[str, Any] = {"env": EnvResolver(environ), "file": FileResolver(folder)}
-    # In a dry run nobody is asked for anything, but an input is no question of the run: it has to be known.
+    # A dry run requests nothing of people, but an input is resolved before the run begins: it has to be known.
     table["prompt"] = PromptResolver(console)
     return Resolvers(table)
 

@@ -82,6 +82,6 @@ def _plain(tool: str) -> str:
 
 
 def _called(target: str) -> str:
-    """A target as it stands in a ledger, without the folder and the ending of a tool's file."""
+    """A target as a ledger names it, without the folder and the ending of a tool's file."""
     tool, colon, action = target.rpartition(":")
     return f"{_plain(tool)}:{action}" if colon else _plain(action)

@@ -350,9 +350,9 @@ class TestRefusals:
         [
             pytest.param("thre", "did you mean `three`?", id="misspelt"),
             pytest.param("nothing-like-it", "has no step", id="unknown"),
-            pytest.param("three", "never came to `three`", id="never reached"),
-            pytest.param("one[0]", "never came to `one[0]`", id="no such item"),
-            pytest.param("both/left/one", "never came to", id="no such path"),
+            pytest.param("three", "never reached `three`", id="never reached"),
+            pytest.param("one[0]", "never reached `one[0]`", id="no such item"),
+            pytest.param("both/left/one", "never reached", id="no such path"),
             pytest.param("one//", "is not a step", id="no path at all"),
             pytest.param("", "is not a step", id="nothing"),
         ],

@@ -90,7 +90,7 @@ def resumed(run: Recorded) -> list[dict[str, Any]]:
 
 def test_a_call_that_may_have_happened_is_asked_about_by_name(project: Project, killed: Recorded) -> None:
     said = refused(project, 3)
-    assert "nobody knows whether `b` happened" in said
+    assert "outcome of `b` is unknown" in said
     assert "--reconcile" in said
 
 
@@ -197,7 +197,7 @@ def test_what_was_settled_and_killed_again_is_asked_again(project: Project, kill
     """Retried, and killed once more: nobody knows about the second time either."""
     (project.root / "effects.once").unlink()
     resume(project, killed, "--reconcile", "retry").ended(-signal.SIGKILL)
-    assert "nobody knows whether `b`" in refused(project, 3)
+    assert "outcome of `b` is unknown" in refused(project, 3)
     resume(project, killed, "--reconcile", "success").ended(0)
     assert project.noted() == ["a", "b", "b", "c"]
     assert [each["answered"] for each in resumed(killed)] == [1, 1]
@@ -709,7 +709,7 @@ def test_a_run_in_a_database_goes_on(project: Project) -> None:
     db = project.root / "runs.db"
     project.exec("--db", db).ended(-signal.SIGKILL)
     run_id = newest(project, ["--db"])
-    assert "whether `b` happened" in project.gert("resume", "--run", run_id, "--db", db).ended(3).err
+    assert "outcome of `b` is unknown" in project.gert("resume", "--run", run_id, "--db", db).ended(3).err
     assert project.noted() == ["a", "b"]
     project.gert("resume", "--run", run_id, "--db", db, "--reconcile", "success").ended(0)
     assert project.noted() == ["a", "b", "c"]
