@@ -18,7 +18,7 @@ from gert.ecosystem.host.redrive.record import Record, find_run, load_record, no
 from gert.ecosystem.host.redrive.redrive import approval_check
 from gert.ecosystem.host.redrive.resume import changes
 from gert.ecosystem.host.run.console import Console
-from gert.ecosystem.host.run.execute import everyone, new_journal, resolvers, world_for
+from gert.ecosystem.host.run.execute import new_journal, pausing, resolvers, world_for
 from gert.ecosystem.host.run.journal import Logged, now
 from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
@@ -72,7 +72,7 @@ async def rerun(
     """Run a runbook again from a step on; an error that prevents it is raised, and nothing is recorded."""
     environ = with_key_files(os.environ if environ is None else environ)
     observers = tuple(observers)
-    console = console if console is not None else Console.standard(*everyone(observers))
+    console = console if console is not None else Console.standard(*pausing(observers))
     source = await _source(options, environ)
     prepared = Prepared(_options(options, source), environ)
     require_supported(prepared.program)

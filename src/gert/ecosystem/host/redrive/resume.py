@@ -28,7 +28,7 @@ from gert.ecosystem.host.run.call_binding import Binding
 from gert.ecosystem.host.run.clock import RunClock
 from gert.ecosystem.host.run.console import Console
 from gert.ecosystem.host.run.driver import Suspended
-from gert.ecosystem.host.run.execute import everyone, resolvers, world_for
+from gert.ecosystem.host.run.execute import pausing, resolvers, world_for
 from gert.ecosystem.host.run.journal import now
 from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
@@ -91,7 +91,7 @@ async def resume(
     """
     environ = with_key_files(os.environ if environ is None else environ)
     observers = tuple(observers)
-    console = console if console is not None else Console.standard(*everyone(observers))
+    console = console if console is not None else Console.standard(*pausing(observers))
     while True:
         try:
             return await _resume(options, observers, console, environ, relay)

@@ -19,7 +19,7 @@ from gert.ecosystem.host.run.clock import RunClock
 from gert.ecosystem.host.run.gc_tuning import settled_heap
 from gert.ecosystem.host.run.journal import Logged
 from gert.ecosystem.host.run.lanes import Lane, Lanes
-from gert.ecosystem.host.run.worlds import Detached, World, mishap
+from gert.ecosystem.host.run.worlds import Detached, World, failure_of
 from gert.errors import IntegrityError, TraceError
 from gert.kernel.engine.clock import written
 from gert.kernel.engine.requests import ANSWERS, AnyAnswer, Ask, PauseAnswer, RunLanes, Said, Steps, answer_with
@@ -36,7 +36,7 @@ _TOGETHER: Final = 8
 """How many requests are collected before they are put to the world: the first are under way while more lanes begin."""
 
 
-class Writes(Protocol):
+class JournalPort(Protocol):
     """A journal, as the driver uses it."""
 
     @property
@@ -83,7 +83,7 @@ class Driver:
     def __init__(
         self,
         world: World,
-        journal: Writes,
+        journal: JournalPort,
         *,
         max_parallel: int = MAX_PARALLEL,
         recorded: Iterable[Logged] = (),
@@ -415,7 +415,7 @@ class Driver:
                     ask, Failure("transport", f"the world gave up: {str(error) or 'it took too long'}")
                 )
         except Exception as error:
-            answer = answer_with(ask, mishap(error))
+            answer = answer_with(ask, failure_of(error))
         self._arrive(lane, ask, _lasting(answer, start))
 
     def _arrive(self, lane: Lane, ask: Ask[Any], answer: AnyAnswer) -> None:

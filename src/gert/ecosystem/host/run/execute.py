@@ -74,7 +74,7 @@ async def execute(
     prepared = Prepared(options, environ)
     if options.mode != "replay":
         require_supported(prepared.program)
-    console = console if console is not None else Console.standard(*everyone(observers))
+    console = console if console is not None else Console.standard(*pausing(observers))
     loaded = _scenario(prepared)
     declared = prepared.program.runbook.meta.inputs
     if loaded is not None:
@@ -301,7 +301,7 @@ def resolvers(options: RunOptions, environ: Mapping[str, str], console: Console)
     return Resolvers(table)
 
 
-def everyone(observers: tuple[Observer, ...]) -> tuple[Callable[[], None], Callable[[], None]]:
+def pausing(observers: tuple[Observer, ...]) -> tuple[Callable[[], None], Callable[[], None]]:
     """How to make everyone who watches step aside for a question, and come back."""
 
     def pause() -> None:

@@ -58,7 +58,7 @@ class World(Protocol):
         """Find out."""
 
 
-def mishap(error: Exception) -> Failure:
+def failure_of(error: Exception) -> Failure:
     """What went wrong while the world was asked; a bug must not pass for an answer, so it ends the run."""
     if isinstance(error, GertError):
         return Failure("transport", error.message)
@@ -134,7 +134,7 @@ class Real:
         except (Detached, TimeoutError):
             raise
         except Exception as error:
-            said = answer_with(ask, mishap(error))
+            said = answer_with(ask, failure_of(error))
         return cast("AnyAnswer", self._intake.take(said, ask))
 
     def _outdated(self, ask: Ask[Any]) -> AnyAnswer | None:
