@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from contextlib import AsyncExitStack
 from typing import Any
 
 import msgspec
@@ -11,21 +10,20 @@ from msgspec import field
 from gert.ecosystem.host.config.key_files import with_key_files
 from gert.ecosystem.host.config.ledger_location import masked, open_ledger
 from gert.ecosystem.host.config.supported import require_supported
-from gert.ecosystem.host.config.trace_keys import sealing_keys, signing_key
+from gert.ecosystem.host.config.trace_keys import sealing_keys
 from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.redrive.fork import Fork, StepPlace, fork_at
-from gert.ecosystem.host.redrive.record import Record, find_run, load_record, no_such_run, open_record
+from gert.ecosystem.host.redrive.record import Record, find_run, load_record, no_such_run
 from gert.ecosystem.host.redrive.redrive import approval_check
 from gert.ecosystem.host.redrive.resume import changes
 from gert.ecosystem.host.run.console import Console
-from gert.ecosystem.host.run.execute import new_journal, pausing, resolvers, world_for
+from gert.ecosystem.host.run.execute import drive_new_run, pausing, resolvers, world_for
 from gert.ecosystem.host.run.journal import Logged, now
 from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.prepare import Prepared
 from gert.ecosystem.host.run.rate_limit import count_recent
-from gert.ecosystem.host.run.session import Session, drive_run
 from gert.ecosystem.host.run.signals import Relay
 from gert.ecosystem.host.runs.entry import place_for
 from gert.ecosystem.ledger.holder import is_gone
@@ -105,29 +103,23 @@ async def rerun(
         await fork_with(setup)
     output = LiveOutput(setup.run_id)
     live = world_for(prepared, setup, inputs, redactor, (*observers, output), console, source.start.working)
-    key = signing_key(environ)
-    async with AsyncExitStack() as held:
-        opened = await open_record(held, prepared, setup)
-        journal = new_journal(prepared, setup, opened, key, observers, output)
-        forked = RunForked(
-            source_run_id=source.run_id,
-            from_step=options.step,
-            source_chain_hash=source.report.head,
-            answered=len(fork.answers),
-        )
-        session = Session(
-            prepared=prepared,
-            setup=setup,
-            live=live,
-            opened=opened,
-            journal=journal,
-            timeout=prepared.timeout,
-            relay=relay,
-            # The new run takes them at its beginning: it did not wait for them.
-            recorded=[_at_beginning(entry) for entry in fork.answers],
-            on_live=lambda _: journal.say(Said(forked, None, Principal("human", setup.actor))),
-        )
-        return await drive_run(session)
+    forked = RunForked(
+        source_run_id=source.run_id,
+        from_step=options.step,
+        source_chain_hash=source.report.head,
+        answered=len(fork.answers),
+    )
+    return await drive_new_run(
+        prepared,
+        setup,
+        live,
+        output,
+        observers,
+        relay,
+        # The new run takes them at its beginning: it did not wait for them.
+        recorded=[_at_beginning(entry) for entry in fork.answers],
+        forked=Said(forked, None, Principal("human", setup.actor)),
+    )
 
 
 async def _source(options: RerunOptions, environ: Mapping[str, str]) -> Record:

@@ -107,7 +107,7 @@ async def tell_outcome(
     return await _send_all(list(_once(letters)))
 
 
-async def tell(
+async def record_notices(
     notices: list[OutcomeNotice],
     journal: Journal,
     setup: Setup,

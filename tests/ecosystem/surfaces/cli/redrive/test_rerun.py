@@ -366,7 +366,7 @@ class TestRefusals:
         project.runbook(note("one"), {**END, "id": "over"})
         run_id = project.exec("--json").ended(0).said["run_id"]
         forget(project)
-        refused(project, 2, "come to the same", again(project, run_id, "over"), project.kept())
+        refused(project, 2, "have the same result", again(project, run_id, "over"), project.kept())
 
     @pytest.mark.parametrize("words", [("--wait", "--detach"), ("--as", " "), ("--break-glass", "")])
     def test_called_wrongly(self, words: tuple[str, ...], project: Project) -> None:

@@ -164,7 +164,7 @@ def test_a_choice_for_all_is_one_for_those_in_doubt_only(project: Project) -> No
     assert "`b`" not in refused(project, 1)  # the tool was changed
     assert "`both/0/slow` is still running" in refused(project, 3, "--allow-changed")
     said = refused(project, 3, "--allow-changed", "--allow-running")
-    assert "/b` happened" in said
+    assert "/b` is unknown" in said
     assert "slow" not in said
     resume(project, None, "--allow-changed", "--allow-running", "--reconcile", "success").ended(0)
     choices = {each["data"]["step_id"]: each["data"] for each in of_type(project.run().events(), "step_reconciled")}
@@ -188,7 +188,7 @@ def test_two_lanes_in_doubt_are_both_named_and_settled_one_by_one(project: Proje
     assert "both/1/b`" in said
     one = refused(project, 3, "--allow-running", "--reconcile", "l=success")
     assert "/l`" not in one
-    assert "/b` happened" in one
+    assert "/b` is unknown" in one
     resume(project, None, "--allow-running", "--reconcile", "l=success", "--reconcile", "b=failed").ended(3)
     assert sorted(project.noted()) == ["b", "l"]
 
