@@ -44,7 +44,9 @@ Errors of callers are also what Python callers expect: `UsageError`, `InputError
 Messages are lower case, one line, without a final period; the user's words stand in backticks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Final
 
 
 class GertError(Exception):
@@ -278,3 +280,36 @@ class ModelTransientError(ModelError):
 
 class ModelPermanentError(ModelError):
     """It will not answer this."""
+
+
+# --- exit codes
+
+
+class Exit(IntEnum):
+    """The exit codes of every command (DECISIONS 46)."""
+
+    DONE = 0
+    REFUSED = 1
+    """A check said no: a document is invalid, a scenario failed, a record does not verify."""
+    USAGE = 2
+    NOT_COMPLETED = 3
+    """A run failed, was denied, or waits for the operator to decide."""
+    ENGINE = 4
+    INTERRUPTED = 130
+    READER_GONE = 141
+    """As if by SIGPIPE."""
+
+
+_EXITS: Final[Mapping[type[GertError], Exit]] = {
+    UsageError: Exit.USAGE,
+    InputError: Exit.USAGE,
+    DocumentError: Exit.REFUSED,
+    IntegrityError: Exit.REFUSED,
+    InDoubt: Exit.NOT_COMPLETED,
+    Busy: Exit.USAGE,
+}
+
+
+def exit_of(problem: GertError) -> Exit:
+    """The exit code of a command that fails with this error."""
+    return next((code for kind, code in _EXITS.items() if isinstance(problem, kind)), Exit.ENGINE)

@@ -51,7 +51,7 @@ def test_a_call_that_may_be_repeated_is_repeated() -> None:
 
 @pytest.mark.parametrize("call", [tool, extension])
 def test_a_call_that_may_not_be_repeated_is_in_doubt(call: Any) -> None:
-    with pytest.raises(InDoubt, match="whether `a` happened"):
+    with pytest.raises(InDoubt, match="outcome of `a` is unknown"):
         settle_doubts([call("a")], {})
 
 

@@ -109,8 +109,8 @@ def half_answered(project: Project) -> Recorded:
 def test_a_lane_in_doubt_keeps_what_another_would_say_from_being_written(project: Project) -> None:
     """Written, it would announce a call that nobody has put, which would then be in doubt as well."""
     recorded = half_answered(project)
-    refused(recorded, InDoubt, "whether `p/1/r` happened")
-    refused(recorded, InDoubt, "whether `p/1/r` happened")
+    refused(recorded, InDoubt, "outcome of `p/1/r` is unknown")
+    refused(recorded, InDoubt, "outcome of `p/1/r` is unknown")
     assert go_on(recorded, reconcile={"r": "success"}).status == "completed"
     assert project.noted() == ["l1", "r", "l2"]
     assert is_whole(recorded)
@@ -167,7 +167,7 @@ def test_ctrl_c_while_the_record_is_read_stops_the_run_where_it_stands(project: 
 
 
 def test_ctrl_c_settles_no_doubt(project: Project) -> None:
-    refused(long(project, "single"), InDoubt, "whether `b` happened", Relay())
+    refused(long(project, "single"), InDoubt, "outcome of `b` is unknown", Relay())
 
 
 def overdue(recorded: Recorded) -> None:
@@ -207,7 +207,7 @@ def test_time_that_is_over_settles_no_doubt(project: Project) -> None:
     recorded = run(project, note("a"), note("b", tool="single"), timeout=60.0)
     cut(recorded, "b", 1)
     overdue(recorded)
-    refused(recorded, InDoubt, "whether `b` happened")
+    refused(recorded, InDoubt, "outcome of `b` is unknown")
 
 
 def test_time_that_is_over_does_not_matter_where_the_answers_lead_to_the_end(project: Project) -> None:

@@ -540,7 +540,7 @@ class Place:
 
     def _look(self, message: str) -> dict[str, Any]:
         """What the operator says of each call in doubt: what the file of side effects says."""
-        paths = message.partition("whether ")[2].partition(" happened")[0].replace("`", "").split(", ")
+        paths = message.partition("outcome of ")[2].partition(" is unknown")[0].replace("`", "").split(", ")
         starts = {event["path"]: event for event in self.events() if event["type"] == "step_start"}
         ended = [event["path"] for event in self.events() if event["type"] == "step_complete"]
         said: dict[str, Any] = {}

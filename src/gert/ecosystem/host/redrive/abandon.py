@@ -70,7 +70,7 @@ class Abandoned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def abandon(options: AbandonOptions, environ: Mapping[str, str] | None = None) -> Abandoned:
-    """End a run that is not running; what keeps it from ending is raised, and nothing is changed by it."""
+    """End a run that is not running; an error that prevents it is raised, and leaves the run as it was."""
     environ = with_key_files(os.environ if environ is None else environ)
     reason = _worded(options)
     found = ResumeOptions(run_id=options.run_id, state_dir=options.state_dir, db=options.db, dsn=options.dsn)
@@ -201,7 +201,7 @@ async def _close(record: Record, journal: RedriveJournal, reason: str) -> int:
 def _worded(options: AbandonOptions) -> str:
     who, why = (" ".join(text.split())[:LONGEST_REASON] for text in (options.actor or user_name(), options.reason))
     if not why:
-        raise UsageError("`--reason` needs a reason", hint="it is recorded, and shown to whoever asks about the run")
+        raise UsageError("`--reason` needs a reason", hint="it is recorded, and shown with the run")
     for option, text in (("--reason", why), ("--as", who)):
         try:
             text.encode()

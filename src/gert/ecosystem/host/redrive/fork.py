@@ -35,18 +35,18 @@ from gert.kernel.runbook.program import Program
 FINALLY: Final = "finally"
 _MOST_NAMED: Final = 20
 _CALLED: Final = ("tool", "action", "extension", "inputs")
-# What says who started the run and with what: of another run it says something else.
+# These say who started the run and with what: another run has others.
 _OF_THE_RUN: Final = frozenset({RunStart.type, InputResolved.type})
 _HINT: Final = "the runbook, its tools, its policies or its inputs lead another way to that step; begin a new run"
 _OF_ITS_ACTOR: Final = frozenset({ApprovalSubmitted.type, BreakGlass.type})
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a new run leaves the way of an old one.
+    """Where a new run leaves an old one.
 
-    answers: what it takes, in the order it takes it
-    beside: questions of other lanes that are open there: they were put before, or nobody knows
-    executed: how often each target had been executed on the way, by the name the kernel calls it
+    answers: those that it takes, in the order it takes them
+    beside: requests of other lanes that are open there: they may have been put before
+    executed: how often each target had been executed up to there
     """
 
     answers: tuple[Logged, ...]
@@ -55,7 +55,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepPlace:
-    """A step as somebody names it: an id, one item of a loop (`id[key]`), or a whole path."""
+    """A step as the operator names it: an id, one item of a loop (`id[key]`), or a whole path."""
 
     def __init__(self, text: str, program: Program) -> None:
         self.text = text
@@ -110,7 +110,7 @@ async def fork_at(
     events = [event for event in map(decode, recorded) if event.type not in HOST_EVENTS]
     first = next((event.seq for event in events if step.covers(event.path)), None)
     if first is None:
-        raise UsageError(f"the run never came to `{step.text}`", hint=_came_to(events))
+        raise UsageError(f"the run never reached `{step.text}`", hint=_reached(events))
     # A request that was cancelled has no answer of the world.
     real = [entry for entry in answers if entry.key != CANCEL and not _is_cancelled(entry)]
     journal, then = _PathJournal(setup, events, _is_equal if strictly else _is_same_call), _Stop(step)
@@ -118,10 +118,10 @@ async def fork_at(
         await redrive(setup, real, journal, then, lanes=lanes, until=then.until, verify=verify)
     journal.require_all(before=first)
     if not then.is_reached:
-        raise IntegrityError(f"the run does not come to `{step.text}` again", hint=_HINT)
+        raise IntegrityError(f"the run does not reach `{step.text}` again", hint=_HINT)
     if not then.asked:
         raise UsageError(
-            f"nothing is asked from `{step.text}` on, so a new run would come to the same",
+            f"nothing is asked from `{step.text}` on, so a new run would have the same result",
             hint="name an earlier step",
         )
     taken = _without_open_approvals(journal.taken, then.beside)
@@ -259,10 +259,10 @@ def _without_times(event: Envelope) -> dict[str, Any]:
     return data
 
 
-def _came_to(events: Iterable[Envelope]) -> str:
+def _reached(events: Iterable[Envelope]) -> str:
     steps = dict.fromkeys(event.data.get("step_id") for event in events if event.type == StepComplete.type)
     listed = [f"`{step}`" for step in steps if isinstance(step, str)]
-    return f"it came to {', '.join(listed[:_MOST_NAMED])}" if listed else "it came to no step"
+    return f"it reached {', '.join(listed[:_MOST_NAMED])}" if listed else "it reached no step"
 
 
 def _targets(said: Iterable[Envelope]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Calls that were announced and have no result: nobody knows whether they happened, and nobody guesses."""
+"""Calls that were announced and have no result: they may have happened, and only the operator can say."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, cast
@@ -27,7 +27,7 @@ Call: TypeAlias = CallTool | CallExtension
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """What becomes of one question that may have been put before; `outputs` are those of a success."""
+    """What becomes of one request that may have been put before; `outputs` are those of a success."""
 
     key: str
     path: str
@@ -48,8 +48,8 @@ def settle_doubts(
 ) -> list[Choice]:
     """What becomes of calls that may have happened; InDoubt where only the operator can say.
 
-    A call whose contract is idempotent is simply made again, unless something is said of that very step. Questions to
-    people are put again, too.
+    A call whose contract is idempotent is made again, unless there is a choice for that very step. Requests to people
+    are put again, too.
 
     outputs: what calls gave that succeeded, each as `STEP.name=value`
     """
@@ -71,8 +71,8 @@ def settle_doubts(
     if doubtful:
         listed = ", ".join(f"`{path}`" for path in doubtful)
         raise InDoubt(
-            f"nobody knows whether {listed} happened: it was announced, and the process ended before its result",
-            hint="look, and say so: `--reconcile success`, `failed` or `retry`, or for one step `--reconcile STEP=…`",
+            f"outcome of {listed} is unknown: gert stopped before recording a result",
+            hint="check the target, then pass `--reconcile success|failed|retry`, or for one step `--reconcile STEP=…`",
         )
     _require_success(choices)
     _require_outputs(choices, {ask.key: ask for ask in calls})
@@ -186,7 +186,7 @@ def _first_moment(paths: set[str], recorded: Iterable[bytes]) -> float:
 
 
 def _require_open(said: Mapping[str, Reconciliation], calls: list[Call]) -> None:
-    """Refuse to hear of a step that is not open: whoever names it is mistaken about what happened."""
+    """Refuse a choice for a step without an open call: it would have no effect."""
     known = {name for ask in calls for name in (ask.path, ask.step_id)}
     for name in said:
         if name != ALL and name not in known:
@@ -197,7 +197,7 @@ def _require_open(said: Mapping[str, Reconciliation], calls: list[Call]) -> None
 
 
 class Reconciled:
-    """A world in which some questions are settled: they are answered with what the operator said."""
+    """A world in which some calls are reconciled: they are answered with what the operator said."""
 
     def __init__(self, world: World, intake: Intake) -> None:
         self._world = world

@@ -218,9 +218,9 @@ async def _require_runbook(ledger: Ledger, run_id: str) -> Head:
 
 
 async def find_run(ledger: Ledger, start: str, place: str) -> str:
-    """The id of the one run that begins like this; UsageError where there is none, or more than one.
+    """The id of the one run with this prefix; UsageError where there is none, or more than one.
 
-    place: where is looked, as people know it
+    place: where the run is looked for, as people name it
     """
     require_run_id(start)
     if await ledger.head(start) is not None:
@@ -250,7 +250,7 @@ def no_such_run(run_id: str, place: str) -> UsageError:
 
 
 def require_own(database: Database, run_id: str) -> None:
-    """Refuse the ledger of another user: a run goes on with the permissions of the user who started it."""
+    """Refuse the ledger of another user: a run is resumed with the permissions of the user who started it."""
     if not isinstance(database, str) or os.name != "posix":
         return
     try:

@@ -15,7 +15,7 @@ from gert.ecosystem.host.config.approval_keys import approval_verifier
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.ledger_location import Database
 from gert.ecosystem.host.run.clock import RunClock
-from gert.ecosystem.host.run.driver import Driver, Writes
+from gert.ecosystem.host.run.driver import Driver, JournalPort
 from gert.ecosystem.host.run.journal import Journal, Logged
 from gert.ecosystem.host.run.worlds import World
 from gert.errors import IntegrityError, TraceError
@@ -74,7 +74,7 @@ class Then:
 async def redrive(
     setup: Setup,
     recorded: Iterable[Logged] | None,
-    journal: Writes,
+    journal: JournalPort,
     then: Then,
     *,
     lanes: int,

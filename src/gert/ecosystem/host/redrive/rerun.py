@@ -1,8 +1,7 @@
-"""A new run that takes the recorded answers of an old one up to a step, and goes on live (DECISIONS 57)."""
+"""A new run that takes the recorded answers of an old one up to a step, and is live from there (DECISIONS 57)."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -11,29 +10,27 @@ from msgspec import field
 from gert.ecosystem.host.config.key_files import with_key_files
 from gert.ecosystem.host.config.ledger_location import masked, open_ledger
 from gert.ecosystem.host.config.supported import require_supported
-from gert.ecosystem.host.config.trace_keys import sealing_keys, signing_key
+from gert.ecosystem.host.config.trace_keys import sealing_keys
 from gert.ecosystem.host.config.variables import resolve
 from gert.ecosystem.host.redrive.fork import Fork, StepPlace, fork_at
-from gert.ecosystem.host.redrive.record import Adopt, Record, find_run, load_record, no_such_run, open_record
+from gert.ecosystem.host.redrive.record import Adopt, Record, find_run, load_record, no_such_run
 from gert.ecosystem.host.redrive.redrive import approval_check
 from gert.ecosystem.host.redrive.resume import changes
 from gert.ecosystem.host.run.console import Console
-from gert.ecosystem.host.run.execute import everyone, new_journal, resolvers, world_for
-from gert.ecosystem.host.run.journal import Journal, Logged, now
+from gert.ecosystem.host.run.execute import drive_new_run, pausing, resolvers, world_for
+from gert.ecosystem.host.run.journal import Logged, now
 from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.prepare import Prepared, user_name
 from gert.ecosystem.host.run.rate_limit import count_recent
-from gert.ecosystem.host.run.session import Session, drive_run
 from gert.ecosystem.host.run.signals import Relay
 from gert.ecosystem.host.runs.entry import place_for
 from gert.ecosystem.ledger.holder import is_gone
 from gert.errors import GertError, InDoubt, IntegrityError, UsageError
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import Given, ResolvedInputs
-from gert.kernel.engine.requests import Ask, CallExtension, CallTool, Said
-from gert.kernel.events.payload import Payload
+from gert.kernel.engine.requests import CallExtension, CallTool, Said
 from gert.kernel.events.runbook import Recent, RunForked
 from gert.kernel.events.vocabulary import ApprovalMode
 from gert.kernel.foundation.principal import Principal
@@ -41,11 +38,11 @@ from gert.kernel.ledger.record import Head, Lease
 
 
 class RerunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which run is taken up again, from where, and how.
+    """The run to rerun, the step to begin with, and how.
 
     step: the first step that runs live
-    given: secret inputs that cannot be found again, and others as long as the way to the step stays the same
-    allow_changed: the runbook, a tool or a policy was changed, and the new run goes by what is there now
+    given: secret inputs that cannot be resolved again, and others as long as the events up to the step stay the same
+    allow_changed: use the runbook, tools and policies as they are now, although they have changed
     break_glass: the reason for overriding governance; that of the old run is not taken over
     adopt_unsealed: why the answers of a run that is not sealed are taken into a sealed one
     """
@@ -72,10 +69,10 @@ async def rerun(
     environ: Mapping[str, str] | None = None,
     relay: Relay | None = None,
 ) -> Executed:
-    """Run a runbook again from a step on; what keeps it from that is raised, and nothing is recorded of it."""
+    """Run a runbook again from a step on; an error that prevents it is raised, and nothing is recorded."""
     environ = with_key_files(os.environ if environ is None else environ)
     observers = tuple(observers)
-    console = console if console is not None else Console.standard(*everyone(observers))
+    console = console if console is not None else Console.standard(*pausing(observers))
     source = await _source(options, environ)
     prepared = Prepared(_options(options, source), environ)
     require_supported(prepared.program)
@@ -102,40 +99,34 @@ async def rerun(
 
     fork = await fork_with(setup_with(source.start.recent or (Recent() if counted is not None else None)))
     _require_no_doubt(fork, step)
-    # What was executed on the way is not executed again; that it may be by now, the breaker still has to say.
+    # What was executed before the step is not executed again; the limit per hour still has to allow it now.
     setup = setup_with(_without(counted, fork.executed))
     if setup.recent != source.start.recent:
         await fork_with(setup)
     output = LiveOutput(setup.run_id)
     live = world_for(prepared, setup, inputs, redactor, (*observers, output), console, source.start.working)
-    key = signing_key(environ)
-    async with AsyncExitStack() as held:
-        opened = await open_record(held, prepared, setup)
-        journal = new_journal(prepared, setup, opened, key, observers, output)
-        forked = RunForked(
-            source_run_id=source.run_id,
-            from_step=options.step,
-            source_chain_hash=source.report.head,
-            answered=len(fork.answers),
-        )
-        adopted = source.adopted and msgspec.structs.replace(source.adopted, source_run_id=source.run_id)
-        session = Session(
-            prepared=prepared,
-            setup=setup,
-            live=live,
-            opened=opened,
-            journal=journal,
-            timeout=prepared.timeout,
-            relay=relay,
-            # The new run takes them at its beginning: it did not wait for them.
-            recorded=[_at_beginning(entry) for entry in fork.answers],
-            on_live=_say(journal, [each for each in (adopted, forked) if each is not None], setup.actor),
-        )
-        return await drive_run(session)
+    forked = RunForked(
+        source_run_id=source.run_id,
+        from_step=options.step,
+        source_chain_hash=source.report.head,
+        answered=len(fork.answers),
+    )
+    adopted = source.adopted and msgspec.structs.replace(source.adopted, source_run_id=source.run_id)
+    return await drive_new_run(
+        prepared,
+        setup,
+        live,
+        output,
+        observers,
+        relay,
+        # The new run takes them at its beginning: it did not wait for them.
+        recorded=[_at_beginning(entry) for entry in fork.answers],
+        opening=[Said(each, None, Principal("human", setup.actor)) for each in (adopted, forked) if each is not None],
+    )
 
 
 async def _source(options: RerunOptions, environ: Mapping[str, str]) -> Record:
-    """The run that is taken up again: read, and never changed."""
+    """The record of the old run: read, and never changed."""
     place = place_for(options.state_dir, options.db, environ, options.dsn)
     if not place.is_there:
         raise no_such_run(options.run_id, place.name)
@@ -151,7 +142,7 @@ async def _source(options: RerunOptions, environ: Mapping[str, str]) -> Record:
 
 
 def _require_over(head: Head | None, lease: Lease | None, words: str) -> None:
-    """Refuse a run that goes on, or can."""
+    """Refuse a run that is running, or can be resumed."""
     found = head.runbook if head is not None else None
     if head is None or found is None or found.ended is not None:
         return
@@ -180,7 +171,7 @@ def _options(options: RerunOptions, source: Record) -> RunOptions:
 async def _inputs(
     prepared: Prepared, source: Record, options: RerunOptions, environ: Mapping[str, str], console: Console
 ) -> ResolvedInputs:
-    """The inputs of the old run, unless one is given; secrets are looked for again."""
+    """The inputs of the old run, unless one is given; secrets are resolved again."""
     declared = prepared.program.runbook.meta.inputs
     before = {
         name: Given(value, source.started.input_sources.get(name, "default"))
@@ -200,15 +191,15 @@ def _at_beginning(entry: Logged) -> Logged:
 
 
 def _require_no_doubt(fork: Fork, step: StepPlace) -> None:
-    """Calls of other lanes that were made and have no answer would be made again, and nobody asked for that."""
+    """Refuse where calls of other lanes that may have happened would be made again."""
     doubtful = [
         ask.path for ask in fork.beside if isinstance(ask, CallTool | CallExtension) and not ask.contract.idempotent
     ]
     if doubtful:
         listed = ", ".join(f"`{path}`" for path in doubtful)
         raise InDoubt(
-            f"{listed} would be called beside `{step.text}`, and nobody knows whether that happened before",
-            hint="name the block around both with --from, or go on with the run itself: `gert resume`",
+            f"{listed} would be called beside `{step.text}`, and the outcome of the first call is unknown",
+            hint="name the block around both with --from, or resume the run itself: `gert resume`",
         )
 
 
@@ -218,11 +209,3 @@ def _without(counted: Recent | None, executed: Mapping[str, int]) -> Recent | No
         return counted
     left = {target: count - executed.get(target, 0) for target, count in counted.executed.items()}
     return Recent({target: count for target, count in left.items() if count > 0})
-
-
-def _say(journal: Journal, opening: Iterable[Payload], actor: str) -> Callable[[list[Ask[Any]]], None]:
-    def go_live(_: list[Ask[Any]]) -> None:
-        for payload in opening:
-            journal.say(Said(payload, None, Principal("human", actor)))
-
-    return go_live

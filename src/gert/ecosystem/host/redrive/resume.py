@@ -1,4 +1,4 @@
-"""Going on with a run: the recorded answers first, the live world after (DECISIONS 35)."""
+"""Resuming a run: the recorded answers first, then the live world (DECISIONS 35)."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +26,7 @@ from gert.ecosystem.host.run.call_binding import Binding
 from gert.ecosystem.host.run.clock import RunClock
 from gert.ecosystem.host.run.console import Console
 from gert.ecosystem.host.run.driver import Suspended
-from gert.ecosystem.host.run.execute import drop_box_for, everyone, resolvers, world_for
+from gert.ecosystem.host.run.execute import drop_box_for, pausing, resolvers, world_for
 from gert.ecosystem.host.run.journal import now
 from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
@@ -51,13 +51,13 @@ FINALLY: Final = FinallyStart.type
 
 
 class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which run goes on, and how.
+    """The run to resume, and how.
 
-    given: secret inputs that cannot be found again
-    reconcile: what became of calls without a recorded result, by step; under `*` what holds for all others
-    reconcile_outputs: what such calls gave that succeeded, each as `STEP.name=value`
-    ticket: go on only if the run waits for this one
-    allow_changed: the runbook, a tool or a policy was changed, and the run goes on with what is there now
+    given: secret inputs that cannot be resolved again
+    reconcile: the outcome of calls without a recorded result, by step; under `*` that of all others
+    reconcile_outputs: outputs of such calls that succeeded, each as `STEP.name=value`
+    ticket: resume only if the run waits for this one
+    allow_changed: use the runbook, tools and policies as they are now, although they have changed
     allow_running: resume although a tool that the run started before still runs
     adopt_unsealed: why a run that is not sealed is continued with a signing key
     """
@@ -86,13 +86,13 @@ async def resume(
     environ: Mapping[str, str] | None = None,
     relay: Relay | None = None,
 ) -> Executed:
-    """Go on with a run; what keeps it from going on is raised, and nothing is changed by it.
+    """Resume a run; an error that prevents it is raised, and leaves the run as it was.
 
     At a terminal, outputs that a reconciled call must have are asked for.
     """
     environ = with_key_files(os.environ if environ is None else environ)
     observers = tuple(observers)
-    console = console if console is not None else Console.standard(*everyone(observers))
+    console = console if console is not None else Console.standard(*pausing(observers))
     while True:
         try:
             return await _resume(options, observers, console, environ, relay)
@@ -140,10 +140,10 @@ async def _resume(
             since = "it was accepted" if new[0] in accepted else "the run began"
             raise IntegrityError(
                 f"{new[0]} was changed since {since}",
-                hint="`gert resume --allow-changed` goes on with what is there now, and records it",
+                hint="`gert resume --allow-changed` uses what is there now, and records it",
             )
         if record.private is not None:
-            # Without it the key is a new one: no approval that binds a secret input holds any more.
+            # Without it the key would be a new one, and no approval that binds a secret input would hold.
             prepared.approval_key = record.private.decode()
         inputs = await _inputs(prepared, record, options, environ, console)
         redactor = prepared.redactor(inputs)
@@ -219,7 +219,7 @@ def _go_live(
             require_ended(options.run_id, announced, lines)
         choices = settle_doubts(announced, options.reconcile, options.reconcile_outputs)
         if is_open is not None and journal.repeats and announced and all(map(is_open, announced)):
-            # Everything waits as it did: that an operator has looked is nothing to write down.
+            # Everything waits as it did: an attempt to resume is not recorded.
             raise Suspended(announced)
         journal.go_live()
         for choice in choices:
@@ -251,7 +251,7 @@ async def _open_tickets(
 
 
 def ledger_for(options: ResumeOptions, environ: Mapping[str, str]) -> Database:
-    """The ledger of a run that is to be driven again: the one that was named, or that of the state directory."""
+    """The ledger of a run that is driven again: the one that was named, or that of the state directory."""
     if not is_safe_name(options.run_id):
         raise UsageError(f"`{options.run_id}` is not a run id")
     named = database_for(options.db, options.dsn, environ)
@@ -297,7 +297,7 @@ def _options(options: ResumeOptions, record: Record) -> RunOptions:
 
 
 def changes(prepared: Prepared, record: Record) -> dict[str, str]:
-    """What is not as it was when the run began, and its digest now; that of what is gone is empty."""
+    """What has changed since the run began, with its digest now; empty where it is gone."""
     found = {}
     if prepared.checked.document.digest != record.started.runbook_hash:
         found[f"the runbook `{record.start.file}`"] = prepared.checked.document.digest
@@ -321,7 +321,7 @@ def _accepted(record: Record) -> Mapping[str, str]:
 async def _inputs(
     prepared: Prepared, record: Record, options: ResumeOptions, environ: Mapping[str, str], console: Console
 ) -> ResolvedInputs:
-    """The inputs as they were; secrets are looked for again."""
+    """The recorded inputs; secrets are resolved again."""
     declared = prepared.program.runbook.meta.inputs
     secret = {name: declared[name] for name in record.start.secret_inputs if name in declared}
     sources = resolvers(prepared.options, environ, console)
@@ -330,7 +330,7 @@ async def _inputs(
 
 
 def _time_left(prepared: Prepared, record: Record) -> float | None:
-    """Seconds the run may still take; what stands in `finally` runs whatever became of the run, and has no limit."""
+    """Seconds the run may still take; `finally` runs however the run ended, and has no limit."""
     if prepared.timeout is None or any(decode(line).type == FINALLY for line in record.lines):
         return None
     until = parse_timestamp(record.started_at) + timedelta(seconds=prepared.timeout)

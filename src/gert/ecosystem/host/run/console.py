@@ -1,6 +1,6 @@
-"""The one reader of standard input in a run, and the one place questions are put to whoever sits there.
+"""The one reader of standard input in a run, and the one place where questions are put to the person at the terminal.
 
-A second reader would swallow what the first one's next question waits for. Nothing is read before somebody asks: a
+A second reader would swallow what the first one's next question waits for. Nothing is read before a question is put: a
 question that is given up loses no line, and a line that was typed for it can be told from an answer to the next.
 """
 
@@ -66,7 +66,7 @@ class Console:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Keep a dialogue together: nobody else asks until it is over. A turn within a turn is the same turn."""
+        """Keep a dialogue together: no other question is put meanwhile. A turn within a turn is the same turn."""
         task = asyncio.current_task()
         if self._holder is not None and self._holder is task:
             yield
@@ -117,7 +117,7 @@ class Console:
             if end >= 0:
                 return self._cut(end + 1)
             if self._is_over:
-                # A terminal goes on after its end of file, so the next question may still be answered.
+                # A terminal can be read after its end of file, so the next question may still be answered.
                 self._is_over = not self._is_terminal
                 return self._cut(len(self._buffer)) if self._buffer else None
             chunk = await self._reader.chunk()
@@ -167,7 +167,7 @@ class _Reader:
                 await _readable(self._descriptor)
                 return os.read(self._descriptor, _CHUNK)
             except BlockingIOError:
-                continue  # somebody else made it so, and was faster
+                continue  # another process made it so first
             except OSError:
                 break  # closed, or a terminal that hung up: no more comes
         return b""
@@ -239,7 +239,7 @@ def _descriptor_of(stream: Any) -> int | None:
 
 
 def _write_to_stderr(text: str) -> None:
-    # A terminal that was closed takes no more; whoever sat there is told nothing, and the run goes on.
+    # A terminal that was closed takes no more output; the run continues.
     with suppress(OSError):
         if sys.stderr is not None and not sys.stderr.closed:
             sys.stderr.write(text)

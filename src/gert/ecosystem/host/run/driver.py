@@ -19,7 +19,7 @@ from gert.ecosystem.host.run.clock import RunClock
 from gert.ecosystem.host.run.gc_tuning import settled_heap
 from gert.ecosystem.host.run.journal import Logged
 from gert.ecosystem.host.run.lanes import Lane, Lanes
-from gert.ecosystem.host.run.worlds import Detached, World, mishap
+from gert.ecosystem.host.run.worlds import Detached, World, failure_of
 from gert.ecosystem.tools.outputs import Interrupted
 from gert.errors import IntegrityError, TraceError
 from gert.kernel.engine.clock import written
@@ -48,7 +48,7 @@ _TOGETHER: Final = 8
 """How many requests are collected before they are put to the world: the first are under way while more lanes begin."""
 
 
-class Writes(Protocol):
+class JournalPort(Protocol):
     """A journal, as the driver uses it."""
 
     @property
@@ -96,7 +96,7 @@ class Driver:
     def __init__(
         self,
         world: World,
-        journal: Writes,
+        journal: JournalPort,
         *,
         max_parallel: int = MAX_PARALLEL,
         recorded: Iterable[Logged] = (),
@@ -207,7 +207,7 @@ class Driver:
             on_live([ask for _, ask in self._asked if ask.key in self._announced])
             self._idle = self._clock.idle() if self._clock is not None else ()
 
-    def _heard(self) -> None:
+    def _end_cancellation(self) -> None:
         """The run was told, or has ended by itself: what it requests from now on, it requests in `finally`."""
         self._reason = self._wish = None
         self._arrivals = deque(entry for entry in self._arrivals if entry[0] is not None)
@@ -322,7 +322,7 @@ class Driver:
                 if type(item.payload) is FinallyStart:
                     self._is_finally = True
                 if (self._reason or self._wish) and type(item.payload) in (RunCancelled, FinallyStart):
-                    self._heard()
+                    self._end_cancellation()
                 if self._reason is not None:
                     value = Failure("cancelled", self._reason)
                 said += 1
@@ -446,7 +446,7 @@ class Driver:
                     ask, Failure("transport", f"the world gave up: {str(error) or 'it took too long'}")
                 )
         except Exception as error:
-            answer = answer_with(ask, mishap(error))
+            answer = answer_with(ask, failure_of(error))
         self._arrive(lane, ask, _lasting(answer, start))
 
     def _arrive(self, lane: Lane, ask: Ask[Any], answer: AnyAnswer) -> None:

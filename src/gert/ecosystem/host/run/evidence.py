@@ -31,7 +31,7 @@ _NO: Final = frozenset({"n", "no", _REJECT})
 
 
 class _NoEvidence(Exception):
-    """There is no evidence to go on with: a person refused it, or nothing usable can be had."""
+    """There is no evidence: a person refused it, or none that is usable was given."""
 
     def __init__(self, kind: FailureKind, message: str) -> None:
         super().__init__(message)
@@ -55,16 +55,16 @@ async def collect(ask: CollectEvidence, *givers: EvidenceGiver) -> EvidenceAnswe
                 return answer
     except _NoEvidence as problem:
         return EvidenceAnswer(failure=problem.failure)
-    return EvidenceAnswer(failure=_nobody(ask).failure)
+    return EvidenceAnswer(failure=_unanswered(ask).failure)
 
 
-def _nobody(ask: CollectEvidence, piece: Wanted | None = None) -> _NoEvidence:
-    """Nobody answered: say what is missing, and how to give it where nobody sits at a terminal."""
+def _unanswered(ask: CollectEvidence, piece: Wanted | None = None) -> _NoEvidence:
+    """No answer came: say what is missing, and how to give it without a terminal."""
     missing = piece or next(iter(ask.evidence), None)
     what = f"no evidence for `{missing.name}`" if missing is not None else "no confirmation"
     return _NoEvidence(
         "evidence",
-        f"{what} in step `{ask.step_id}`: nobody answered; put it under `{ask.step_id}` in a file for --evidence",
+        f"{what} in step `{ask.step_id}`: no answer given; put it under `{ask.step_id}` in a file for --evidence",
     )
 
 
@@ -162,7 +162,7 @@ def _unconfirmed(piece: Wanted, item: str) -> _NoEvidence:
 
 
 class EvidenceDialogue:
-    """Asks whoever sits at the console, or reads the answers from a pipe."""
+    """Asks the person at the console, or reads the answers from a pipe."""
 
     def __init__(self, console: Asker, actor: str) -> None:
         self._console = console
@@ -184,7 +184,7 @@ class EvidenceDialogue:
         for _ in range(ATTEMPTS):
             answer = await self._console.line("done? [y, or reject and why]: ")
             if answer is None:
-                raise _nobody(ask)
+                raise _unanswered(ask)
             word, _, reason = answer.strip().partition(" ")
             if word.lower() in _YES and not reason:
                 return
@@ -229,7 +229,7 @@ class EvidenceDialogue:
     async def _answer(self, prompt: str, piece: Wanted, ask: CollectEvidence) -> str:
         answer = await self._console.line(prompt)
         if answer is None:
-            raise _nobody(ask, piece)
+            raise _unanswered(ask, piece)
         return answer.strip()
 
 

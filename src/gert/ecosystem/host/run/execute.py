@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,11 +19,11 @@ from gert.ecosystem.host.config.state_dir import new_run_id
 from gert.ecosystem.host.config.supported import TRANSPORTS, Transport, require_supported
 from gert.ecosystem.host.config.trace_keys import signing_key
 from gert.ecosystem.host.config.variables import resolve
-from gert.ecosystem.host.redrive.record import Opened, open_record
+from gert.ecosystem.host.redrive.record import open_record
 from gert.ecosystem.host.run.call_binding import Binding
 from gert.ecosystem.host.run.console import Console
 from gert.ecosystem.host.run.evidence import EvidenceDialogue, EvidenceFile, EvidenceGiver, collect
-from gert.ecosystem.host.run.journal import Journal, now
+from gert.ecosystem.host.run.journal import Journal, Logged, now
 from gert.ecosystem.host.run.live_output import LiveOutput
 from gert.ecosystem.host.run.observer import Observer
 from gert.ecosystem.host.run.options import Executed, RunOptions
@@ -41,10 +41,9 @@ from gert.ecosystem.process.environment import PARENT_RUN
 from gert.ecosystem.tools.stdio import Place
 from gert.kernel.engine.frame import Setup
 from gert.kernel.engine.inputs import Given, ResolvedInputs
-from gert.kernel.engine.requests import Subject
+from gert.kernel.engine.requests import Said, Subject
 from gert.kernel.engine.run import secret_names
 from gert.kernel.foundation.redaction import Redactor
-from gert.kernel.foundation.signature import Key
 from gert.kernel.runbook.documents.steps import ManualStep
 from gert.kernel.runbook.program import Program
 from gert.kernel.scenario.inputs import replayed_inputs
@@ -74,7 +73,7 @@ async def execute(
     prepared = Prepared(options, environ)
     if options.mode != "replay":
         require_supported(prepared.program)
-    console = console if console is not None else Console.standard(*everyone(observers))
+    console = console if console is not None else Console.standard(*pausing(observers))
     loaded = _scenario(prepared)
     declared = prepared.program.runbook.meta.inputs
     if loaded is not None:
@@ -95,20 +94,54 @@ async def execute(
     else:
         live = world_for(prepared, setup, inputs, redactor, (*observers, output), console, os.getcwd())
     recording = _recording(prepared, setup)
-    key = signing_key(environ)
+    return await drive_new_run(prepared, setup, live, output, observers, relay, on_start=on_start, recording=recording)
+
+
+async def drive_new_run(
+    prepared: Prepared,
+    setup: Setup,
+    live: LiveWorld,
+    output: LiveOutput,
+    observers: tuple[Observer, ...],
+    relay: Relay | None,
+    *,
+    on_start: Callable[[Setup], object] | None = None,
+    recording: "Recording | None" = None,
+    recorded: Iterable[Logged] | None = None,
+    opening: Sequence[Said] = (),
+) -> Executed:
+    """Record and drive a new run; its documents and its private key are stored with the first append.
+
+    recorded: answers of another run that this one takes; `opening` is emitted after them
+    """
+    key = signing_key(prepared.environ)
     async with AsyncExitStack() as held:
         opened = await open_record(held, prepared, setup)
         if on_start is not None:
             on_start(setup)
+        documents = {document.digest: document.source for document in prepared.documents.values()}
+        journal = Journal(
+            setup.run_id,
+            opened.ledger,
+            mirror=opened.mirror,
+            key=key,
+            observers=observers,
+            has_secrets=bool(setup.secret_inputs),
+            documents=tuple(documents.items()),
+            private=prepared.approval_key.encode(),
+            live=output if opened.ledger is not None else None,
+        )
         session = Session(
             prepared=prepared,
             setup=setup,
             live=live,
             opened=opened,
-            journal=new_journal(prepared, setup, opened, key, observers, output),
+            journal=journal,
             timeout=prepared.timeout,
             relay=relay,
             recording=recording,
+            recorded=recorded,
+            on_live=lambda _: [journal.say(each) for each in opening],
         )
         return await drive_run(session)
 
@@ -139,7 +172,7 @@ def _replay(loaded: "Loaded", setup: Setup, redactor: Redactor) -> LiveWorld:
 
 
 def _recording(prepared: Prepared, setup: Setup) -> "Recording | None":
-    """The scenario this run is to become, if somebody wants one."""
+    """The scenario that is recorded of this run, if one is wanted."""
     options = prepared.options
     if setup.mode != "real" or not (options.record or prepared.environ.get(AUTO_RECORD)):
         return None
@@ -276,45 +309,22 @@ def _bound(program: Program, inputs: ResolvedInputs) -> Iterator[str]:
 
 
 def _ours(prepared: Prepared) -> Iterator[str]:
-    """Variables of ours: of the ledger, which whoever has it could change, and of those we tell."""
+    """Variables that tools do not get: the address of the ledger, and secrets of notices."""
     yield from secret_variables(prepared.program.runbook.meta, prepared.settings)
     if isinstance(prepared.database, Dsn) and prepared.database.variable is not None:
         yield prepared.database.variable
-
-
-def new_journal(
-    prepared: Prepared,
-    setup: Setup,
-    opened: Opened,
-    key: Key | None,
-    observers: tuple[Observer, ...],
-    live: LiveOutput,
-) -> Journal:
-    """The journal of a new run; its documents and its private key are stored with the first append."""
-    documents = {document.digest: document.source for document in prepared.documents.values()}
-    return Journal(
-        setup.run_id,
-        opened.ledger,
-        mirror=opened.mirror,
-        key=key,
-        observers=observers,
-        has_secrets=bool(setup.secret_inputs),
-        documents=tuple(documents.items()),
-        private=prepared.approval_key.encode(),
-        live=live if opened.ledger is not None else None,
-    )
 
 
 def resolvers(options: RunOptions, environ: Mapping[str, str], console: Console) -> Resolvers:
     """Where inputs are looked for."""
     folder = os.path.dirname(os.path.abspath(options.file))
     table: dict[str, Any] = {"env": EnvResolver(environ), "file": FileResolver(folder)}
-    # In a dry run nobody is asked for anything, but an input is no question of the run: it has to be known.
+    # A dry run requests nothing of people, but an input is resolved before the run begins: it has to be known.
     table["prompt"] = PromptResolver(console)
     return Resolvers(table)
 
 
-def everyone(observers: tuple[Observer, ...]) -> tuple[Callable[[], None], Callable[[], None]]:
+def pausing(observers: tuple[Observer, ...]) -> tuple[Callable[[], None], Callable[[], None]]:
     """How to make everyone who watches step aside for a question, and come back."""
 
     def pause() -> None:

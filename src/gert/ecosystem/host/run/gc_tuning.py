@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def settled_heap() -> Iterator[None]:
-    """What is loaded by now stays loaded while a run goes on: the collector need not look at it again and again.
+    """What is loaded by now stays loaded while a run is driven: the collector need not scan it again and again.
 
     A run makes no cycles worth speaking of, so it is looked through rarely.
     """

@@ -66,14 +66,14 @@ class Block:
             self.steps[index].close()
             self._waits_for[index] = set()
         self.startable.clear()
-        # Whoever ends now frees nobody: those that waited are gone.
+        # A lane that ends now frees no other: those that waited are gone.
         self.followers = [[] for _ in self.steps]
         self.left -= len(waiting)
         return len(waiting)
 
 
 class Lanes:
-    """All lanes of a run; `ready` are those that can go on, each with the value it goes on with."""
+    """All lanes of a run; `ready` are those that can advance, each with the value that is sent to it."""
 
     def __init__(self, most: int) -> None:
         self._most = max(1, most)

@@ -1,4 +1,4 @@
-"""Telling others what a run came to, once it is recorded; whatever goes wrong here, the run stays what it was."""
+"""Notices of the outcome of a run, sent once it is recorded; a failure here does not change the run."""
 
 import asyncio
 import os
@@ -57,7 +57,7 @@ class _Letter(msgspec.Struct, frozen=True):
         )
 
     def given_up(self, attempts: int) -> WebhookSent:
-        """What is recorded when somebody does not want to wait for it."""
+        """What is recorded when the operator interrupts the sending."""
         return self.sent(delivered=False, attempts=attempts, status_code=None, error=INTERRUPTED)
 
 
@@ -73,7 +73,7 @@ async def tell_outcome(
     redactor: Redactor,
     host: str = "gert",
 ) -> list[WebhookSent]:
-    """Tell everyone at once what a run came to, and say what became of it.
+    """Send all notices of an outcome at once, and report what became of each.
 
     Cancelled, it gives up what is still under way, and says that.
     """
@@ -84,7 +84,7 @@ async def tell_outcome(
     for notice in notices:
         template = notice.webhook or (PAGERDUTY if notice.pagerduty_routing_key else None)
         if template is None:
-            continue  # it names nobody to tell
+            continue  # it names no receiver
         where = printable(redactor.text(shown(template)).value)[:_LONGEST_SHOWN]
         try:
             payload = payload_of(
@@ -107,7 +107,7 @@ async def tell_outcome(
     return await _send_all(list(_once(letters)))
 
 
-async def tell(
+async def record_notices(
     notices: list[OutcomeNotice],
     journal: Journal,
     setup: Setup,
@@ -138,14 +138,14 @@ async def tell(
     with interruptible(telling, lambda: None, relay), suppress(asyncio.CancelledError, Exception):
         await telling
     if not telling.cancelled() and telling.exception() is None:
-        # The run is sealed and stands: that a notice about it cannot be recorded takes nothing from it.
+        # The run is sealed: it stays valid although a notice about it cannot be recorded.
         with suppress(GertError, OSError):
             for sent in telling.result():
                 journal.say(Said(sent, None, None))
             await journal.settle()
     task = asyncio.current_task()
     if task is not None and task.cancelling():
-        raise asyncio.CancelledError  # whoever calls us wants it all to end, and not the telling alone
+        raise asyncio.CancelledError  # the caller wants everything to end, not only the sending
 
 
 def _written(
@@ -163,7 +163,7 @@ def _written(
     severity = notice.pagerduty_severity or (UNSAID_SEVERITY if key.text else None)
     if severity is not None:
         told |= pagerduty_event(payload, severity, host)
-    # Nobody is told a secret of the run, or how others are reached. The key alone is meant for whoever gets it.
+    # A notice holds no secret of the run and no address of another receiver; only the key is meant for its receiver.
     told = redactor.also((*url.secrets, *key.secrets)).value(told).value
     if key.text:
         told["routing_key"] = key.text
@@ -199,7 +199,7 @@ async def _send_all(letters: list[_Letter]) -> list[WebhookSent]:
 async def _send(letter: _Letter) -> WebhookSent:
     if letter.error is not None:
         return letter.sent(delivered=False, attempts=0, status_code=None, error=letter.error)
-    # Only now: whoever sends nothing does not wait for a library to load.
+    # Only now: a run that sends nothing does not load the library.
     from gert.ecosystem.notify.webhooks import post
 
     attempts: list[None] = []

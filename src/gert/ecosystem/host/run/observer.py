@@ -1,4 +1,4 @@
-"""Whoever watches a run: told what happened once it is recorded, and never asked."""
+"""What watches a run: it gets each event once the event is recorded, and answers nothing."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""What a run is asked to be, and what became of it."""
+"""The options of a run, and its result."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal
@@ -21,11 +21,11 @@ MODES: Final[tuple[RunMode, ...]] = ("real", "dry-run", "probe", "replay")
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run is asked to be; times are in seconds.
+    """What a caller requests of a run; times are in seconds.
 
     trace, db, dsn: where it is recorded: in a file, a SQLite database, or a ledger on Postgres, whose address may be
         `env:NAME` for a variable that holds it
-    sync: whether events are on disk before the next question is put
+    sync: whether events are on disk before the next request is put to the world
     scenario: the folder or the name of the scenario that answers in a replay
     record: the folder a scenario of this run is written to
     config: a file of settings beside those of the project
@@ -134,7 +134,7 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> Outcome | None:
-        """What it came to."""
+        """Its outcome."""
         return self.result.outcome if self.result is not None else None
 
     @property

@@ -1,4 +1,4 @@
-"""What is known of a run before its inputs are: the program, the floor under it, who runs it, what is not shown."""
+"""What is known of a run before its inputs: the program, its policies, who runs it, what must be redacted."""
 
 import getpass
 import os
@@ -178,7 +178,7 @@ class Prepared:
         )
 
     def _parent_run(self) -> str | None:
-        """The run whose tool called this gert; a replay comes to the same wherever it runs."""
+        """The run whose tool called this gert; the result of a replay does not depend on where it runs."""
         parent = self.environ.get(PARENT_RUN, "")
         return parent if is_safe_name(parent) and self.options.mode != "replay" else None
 
@@ -213,7 +213,7 @@ class Prepared:
 
 
 def _our_keys(environ: Mapping[str, str]) -> Iterator[str]:
-    """Our own keys, with and without what says how they are written; labels and public keys are nobody's secret."""
+    """Our own keys, with and without what says how they are written; labels and public keys are not secret."""
     for name, value in environ.items():
         if not name.startswith(OURS) or "KEY" not in name or name == SIGNING_KEY_ID:
             continue

@@ -207,9 +207,9 @@ async def _notify(session: Session, result: RunResult, relay: Relay) -> None:
     notices = notices_for(prepared.program.runbook.meta, prepared.settings, result) if setup.mode == "real" else []
     if not notices:
         return
-    from gert.ecosystem.host.run.notifications import tell  # seldom needed, and not small
+    from gert.ecosystem.host.run.notifications import record_notices  # seldom needed, and not small
 
-    await tell(
+    await record_notices(
         notices,
         session.journal,
         setup,

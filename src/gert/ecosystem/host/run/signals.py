@@ -16,7 +16,7 @@ _STOPS: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "S
 
 
 def _mind_children() -> None:
-    """Whoever started us may have asked the system to forget children as they end; then nobody knew how they ended."""
+    """Restore SIGCHLD: where the parent process ignored it, the system would drop the exit status of children."""
     with suppress(AttributeError, ValueError):  # a system without this signal, or not the main thread
         if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -43,26 +43,26 @@ class Cancellable(Protocol):
 
 
 Press: TypeAlias = Callable[[int], object]
-"""Hears a signal, by its number."""
+"""Handles a signal, by its number."""
 
 
 class Relay:
     """Hands signals to what is under way.
 
-    press: hears them; None while nothing is under way that a signal could stop
+    press: handles them; None while nothing is under way that a signal could stop
     has_begun: something was under way, and must be finished
-    heard: the signals that `press` heard
+    pressed: the signals that `press` handled
     """
 
     def __init__(self) -> None:
         self.press: Press | None = None
         self.has_begun = False
-        self.heard: list[int] = []
+        self.pressed: list[int] = []
 
     def __call__(self, number: int) -> None:
         """Hand on a signal; after the first one, only Ctrl-C means anything (DECISIONS 71)."""
-        if self.press is not None and (number == signal.SIGINT or not self.heard):
-            self.heard.append(number)
+        if self.press is not None and (number == signal.SIGINT or not self.pressed):
+            self.pressed.append(number)
             self.press(number)
 
 
@@ -73,7 +73,7 @@ def relayed(given: Relay | None) -> Iterator[Relay]:
         yield given
         return
     relay = Relay()
-    with listening(relay, lambda: bool(relay.heard)):
+    with listening(relay, lambda: bool(relay.pressed)):
         yield relay
 
 
@@ -90,7 +90,7 @@ def listening(press: Press, is_stopped: Callable[[], bool]) -> Iterator[None]:
     for number in _STOPS:
         handler = signal.getsignal(number)
         if handler is signal.SIG_IGN:
-            continue  # whoever started us wants it so: `nohup`, or a job in the background
+            continue  # the parent process wants it so: `nohup`, or a job in the background
         try:
             loop.add_signal_handler(number, press, number)
             before[number] = handler
@@ -120,7 +120,7 @@ def _held_back(numbers: Iterable[int]) -> Iterator[None]:
 
 
 def is_at_terminal() -> bool:
-    """Whether somebody can press Ctrl-C for this process: it is in the foreground of a terminal that is still there."""
+    """Whether Ctrl-C reaches this process: it is in the foreground of a terminal that is still there."""
     if sys.platform == "win32":
         return sys.stdin is not None and sys.stdin.isatty()
     try:

@@ -61,7 +61,7 @@ class Watch:
     """A loop of runs, each on its own: what one leaves behind, the next does not see.
 
     A run that does not complete ends the loop, because trying again does not mend it; so does an error that is raised.
-    Signals are heard by the loop. Between runs the first one ends it. During a run the first Ctrl-C makes it the last
+    The loop handles signals. Between runs the first one ends it. During a run the first Ctrl-C makes it the last
     run and a second cancels it, as SIGTERM and SIGHUP do at once; one more Ctrl-C at a terminal ends everything.
     """
 
@@ -84,7 +84,7 @@ class Watch:
     async def loop(self) -> Round | None:
         """Run until something ends it; give the last run, if there was one."""
         clock = asyncio.get_running_loop().time
-        # One for all runs: what it has read from a pipe and nobody asked for yet is for the next one.
+        # One for all runs: what it has read from a pipe and no run took yet is for the next one.
         console = Console.standard()
         last: Round | None = None
         with listening(self._press, self._over.is_set):

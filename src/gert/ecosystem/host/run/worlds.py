@@ -1,7 +1,7 @@
-"""Worlds: who answers the questions of a run. The run mode is nothing else.
+"""Worlds answer the requests of a run. The run mode is the world that answers.
 
 real       asks processes and people
-dry-run    asks nobody: everything is unknown, and says so
+dry-run    calls nothing: everything is unknown, and marked as such
 probe      asks tools that write nothing and touch only what is allowed, as long as no write was left out before;
            everything else is unknown
 """
@@ -46,20 +46,20 @@ PROBED_EFFECTS: Final = frozenset({"network"})
 
 
 class Detached(Exception):
-    """Raised by a world that will not wait: the question stays open, and whoever resumes the run asks it again."""
+    """Raised by a world that will not wait: the request stays open, and is put again when the run is resumed."""
 
 
 class World(Protocol):
-    """Answers questions."""
+    """Answers requests."""
 
     def immediate(self, ask: Ask[Any]) -> AnyAnswer | None:
-        """The answer, where nobody has to be asked."""
+        """The answer, where it is known at once."""
 
     async def answer(self, ask: Ask[Any]) -> AnyAnswer:
         """Find out."""
 
 
-def mishap(error: Exception) -> Failure:
+def failure_of(error: Exception) -> Failure:
     """What went wrong while the world was asked; a bug must not pass for an answer, so it ends the run."""
     if isinstance(error, GertError):
         return Failure("transport", error.message)
@@ -137,7 +137,7 @@ class Real:
         except Interrupted as cut:
             raise Interrupted(self._intake.take(cut.answer, ask)) from None
         except Exception as error:
-            said = answer_with(ask, mishap(error))
+            said = answer_with(ask, failure_of(error))
         return cast("AnyAnswer", self._intake.take(said, ask))
 
     def _outdated(self, ask: Ask[Any]) -> AnyAnswer | None:
@@ -219,7 +219,7 @@ class Probe:
             return None
         if isinstance(ask, CallTool) and ask.after_skipped_write and self.may_run(ask.contract):
             return ToolAnswer(assumed="after_skipped_write")
-        # Asked with something unknown, a tool would answer a question nobody asks.
+        # Called with an unknown input, a tool would answer another request.
         if isinstance(ask, CallTool) and self.may_run(ask.contract) and not is_unknown(ask.inputs):
             return None
         return ANSWERS[type(ask)](assumed="probe")

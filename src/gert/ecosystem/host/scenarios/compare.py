@@ -1,4 +1,4 @@
-"""Holding scenarios against what they led to before: their record, their test, or the runbook of another revision."""
+"""Comparing scenarios with what they led to before: their record, their test, or the runbook of another revision."""
 
 import asyncio
 import os
@@ -50,7 +50,7 @@ _GONE: Final = frozenset({"D60", "D61"})
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
     """One scenario, before and now.
 
-    baseline: what it was held against
+    baseline: what it was compared with
     missing: what the runbook asks and the scenario does not answer
     problem: why it could not be compared; that is a change, too
     notes: what is worth knowing and no change
@@ -102,7 +102,7 @@ class Book:
         return self._prepared.program
 
     def load(self, folder: Folder) -> tuple[Loaded, tuple[str, ...]]:
-        """A scenario with what it names that is not there; unlike a test, a comparison goes on without."""
+        """A scenario with what it names that is not there; unlike a test, a comparison continues without."""
         if not is_file(folder.scenario):
             raise UsageError(f"there is no `{SCENARIO_FILE}` in `{folder.path}`")
         scenario = self.workspace.check(folder.scenario, kind="scenario", runbook=self.program)
@@ -135,7 +135,7 @@ def compare(
     against: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Comparison:
-    """Replay scenarios on a runbook as it is, and hold them against what was recorded or another revision does."""
+    """Replay scenarios on a runbook as it is, and compare them with their record or with another revision."""
     environ = dict(os.environ) if environ is None else environ
     today = Book(file, environ)
     name = today.program.runbook.meta.name
@@ -155,7 +155,7 @@ def compare(
 
 
 def chosen(file: str, names: Iterable[str], *, include_archived: bool) -> list[Folder]:
-    """The scenarios somebody names, or those that are golden."""
+    """The scenarios that are named, or those that are golden."""
     named = [pick(file, name) for name in dict.fromkeys(names)]
     return named or [folder for folder in scenarios_of(file) if include_archived or not is_archived(folder)]
 
@@ -213,7 +213,7 @@ def _since_recorded(folder: Folder, book: Book, runner: asyncio.Runner) -> Compa
 
 
 def _contradicts(loaded: Loaded, recorded: Observed) -> str | None:
-    """What somebody has come to expect since: a test that was updated is the later word."""
+    """What the test expects by now and the record does not show: an updated test is newer than the trace."""
     found = next(differences(loaded.expected, recorded, []), None)
     return found.name if found is not None and found.name != "expected_events" else None
 

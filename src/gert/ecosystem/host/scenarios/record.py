@@ -54,9 +54,9 @@ def _is_writable(path: str) -> bool:
 
 
 class Recording:
-    """What a run was asked, kept while it runs.
+    """The requests of a run, collected while it runs.
 
-    is_written: whether the folder is the scenario of this run, and nobody else's
+    is_written: whether the folder is the scenario of this run, and not of another
     """
 
     def __init__(self, folder: str, runbook: str) -> None:
@@ -102,7 +102,7 @@ class Recording:
         if again.seen.status != seen.status:
             return f"the run is {seen.status}, and its replay {again.seen.status}"
         if again.seen.outcome != seen.outcome:
-            return "the replay comes to another outcome"
+            return "the replay has another outcome"
         first, second = set(seen.visited), set(again.seen.visited)
         # Where a run was stopped, lanes that had not begun yet begin in its replay, and are stopped at once.
         if first != second and not (seen.status == "cancelled" and first < second):
@@ -143,9 +143,9 @@ def _appear(target: str, files: Mapping[str, bytes]) -> None:
 
 
 def _fill(target: str, files: Mapping[str, bytes]) -> None:
-    """Fill a folder that is there, and stays the one it is: somebody may work in it, or have linked to it.
+    """Fill a folder that is there, without replacing it: a shell may be in it, or a link lead to it.
 
-    The first file is whoever's comes first; the answers come last, so that nobody finds half a scenario.
+    The process that creates the first file wins; the answers come last, so that no reader finds half a scenario.
     """
     written: list[str] = []
     try:

@@ -63,7 +63,7 @@ class Tape:
         self.seen.take(payload, said.path)
 
     def log(self, entry: Logged) -> None:
-        """Answers come from the scenario, which has them already."""
+        """Answers are in the scenario already."""
 
     async def settle(self, claims: Sequence[Claim] = ()) -> Mapping[str, int]:
         """There is nothing to wait for, and no limit to claim."""
@@ -73,8 +73,8 @@ class Tape:
 class Replayed(msgspec.Struct, frozen=True):
     """What a replay led to.
 
-    missing: what was asked and not answered, in words
-    unused: answers nobody asked for
+    missing: requests without an answer, in words
+    unused: answers that were not requested
     approved_by_default: steps that needed an approval the scenario says nothing about
     timed_out: whether it was stopped because its time was over, wherever it was by then
     """

@@ -1,4 +1,4 @@
-"""The `gert` command: its subcommands, and the one place where errors become exit codes."""
+"""The `gert` command: its subcommands, and the one place where errors end the process."""
 
 import gc
 import os
@@ -11,25 +11,7 @@ import click
 
 from gert.ecosystem.host.config.version import version_line
 from gert.ecosystem.surfaces.cli.render.output import complain, discard_output, escape_unencodable
-from gert.errors import Busy, DocumentError, GertError, InDoubt, InputError, IntegrityError, UsageError
-
-# DECISIONS 46.
-EXIT_DONE: Final = 0
-EXIT_SAID_NO: Final = 1
-EXIT_USAGE: Final = 2
-EXIT_NOT_DONE: Final = 3
-EXIT_ENGINE: Final = 4
-EXIT_INTERRUPTED: Final = 130
-EXIT_READER_GONE: Final = 141  # as if by SIGPIPE
-
-EXIT_CODES: Final[Mapping[type[GertError], int]] = {
-    UsageError: EXIT_USAGE,
-    InputError: EXIT_USAGE,
-    DocumentError: EXIT_SAID_NO,
-    IntegrityError: EXIT_SAID_NO,
-    InDoubt: EXIT_NOT_DONE,
-    Busy: EXIT_USAGE,
-}
+from gert.errors import Exit, GertError, UsageError, exit_of
 
 # Name, module, and the line `gert --help` shows without loading it.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -124,32 +106,32 @@ def main(arguments: list[str] | None = None) -> int:
         with group.make_context("gert", list(given)) as running:
             result: Any = group.invoke(running)
         _flush()
-        return result if isinstance(result, int) else EXIT_DONE
+        return result if isinstance(result, int) else Exit.DONE
     except click.exceptions.Exit as end:
         return end.exit_code
     except GertError as problem:
         complain(problem.message, problem.hint)
-        return next((code for kind, code in EXIT_CODES.items() if isinstance(problem, kind)), EXIT_ENGINE)
+        return exit_of(problem)
     except click.exceptions.NoArgsIsHelpError as problem:
         click.echo(problem.format_message(), err=True)
-        return EXIT_USAGE
+        return Exit.USAGE
     except click.ClickException as problem:
         context = getattr(problem, "ctx", None)
         hint = f"run `{context.command_path} --help` for usage" if context is not None else None
         message = problem.format_message().rstrip(".").replace("'", "`")
         complain(message[:1].lower() + message[1:], hint)
-        return EXIT_USAGE
+        return Exit.USAGE
     except (click.Abort, KeyboardInterrupt):
         complain("interrupted")
-        return EXIT_INTERRUPTED
+        return Exit.INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has exited (`gert schema | head`): not an error, but not a result either.
         discard_output()
-        return EXIT_READER_GONE
+        return Exit.READER_GONE
     except OSError as problem:
         complain(*_system_error(problem))
         discard_output()
-        return EXIT_ENGINE
+        return Exit.ENGINE
     except Exception as problem:
         if os.environ.get("GERT_DEBUG"):
             raise
@@ -157,7 +139,7 @@ def main(arguments: list[str] | None = None) -> int:
             f"internal error: {type(problem).__name__}: {problem}",
             "this is a bug in gert: set GERT_DEBUG=1 for the traceback, and please report it",
         )
-        return EXIT_ENGINE
+        return Exit.ENGINE
 
 
 def _system_error(problem: OSError) -> tuple[str, str | None]:

@@ -350,9 +350,9 @@ class TestRefusals:
         [
             pytest.param("thre", "did you mean `three`?", id="misspelt"),
             pytest.param("nothing-like-it", "has no step", id="unknown"),
-            pytest.param("three", "never came to `three`", id="never reached"),
-            pytest.param("one[0]", "never came to `one[0]`", id="no such item"),
-            pytest.param("both/left/one", "never came to", id="no such path"),
+            pytest.param("three", "never reached `three`", id="never reached"),
+            pytest.param("one[0]", "never reached `one[0]`", id="no such item"),
+            pytest.param("both/left/one", "never reached", id="no such path"),
             pytest.param("one//", "is not a step", id="no path at all"),
             pytest.param("", "is not a step", id="nothing"),
         ],
@@ -366,7 +366,7 @@ class TestRefusals:
         project.runbook(note("one"), {**END, "id": "over"})
         run_id = project.exec("--json").ended(0).said["run_id"]
         forget(project)
-        refused(project, 2, "come to the same", again(project, run_id, "over"), project.kept())
+        refused(project, 2, "have the same result", again(project, run_id, "over"), project.kept())
 
     @pytest.mark.parametrize("words", [("--wait", "--detach"), ("--as", " "), ("--break-glass", "")])
     def test_called_wrongly(self, words: tuple[str, ...], project: Project) -> None:

@@ -90,7 +90,7 @@ def resumed(run: Recorded) -> list[dict[str, Any]]:
 
 def test_a_call_that_may_have_happened_is_asked_about_by_name(project: Project, killed: Recorded) -> None:
     said = refused(project, 3)
-    assert "nobody knows whether `b` happened" in said
+    assert "outcome of `b` is unknown" in said
     assert "--reconcile" in said
 
 
@@ -164,7 +164,7 @@ def test_a_choice_for_all_is_one_for_those_in_doubt_only(project: Project) -> No
     assert "`b`" not in refused(project, 1)  # the tool was changed
     assert "`both/0/slow` is still running" in refused(project, 3, "--allow-changed")
     said = refused(project, 3, "--allow-changed", "--allow-running")
-    assert "/b` happened" in said
+    assert "/b` is unknown" in said
     assert "slow" not in said
     resume(project, None, "--allow-changed", "--allow-running", "--reconcile", "success").ended(0)
     choices = {each["data"]["step_id"]: each["data"] for each in of_type(project.run().events(), "step_reconciled")}
@@ -188,7 +188,7 @@ def test_two_lanes_in_doubt_are_both_named_and_settled_one_by_one(project: Proje
     assert "both/1/b`" in said
     one = refused(project, 3, "--allow-running", "--reconcile", "l=success")
     assert "/l`" not in one
-    assert "/b` happened" in one
+    assert "/b` is unknown" in one
     resume(project, None, "--allow-running", "--reconcile", "l=success", "--reconcile", "b=failed").ended(3)
     assert sorted(project.noted()) == ["b", "l"]
 
@@ -197,7 +197,7 @@ def test_what_was_settled_and_killed_again_is_asked_again(project: Project, kill
     """Retried, and killed once more: nobody knows about the second time either."""
     (project.root / "effects.once").unlink()
     resume(project, killed, "--reconcile", "retry").ended(-signal.SIGKILL)
-    assert "nobody knows whether `b`" in refused(project, 3)
+    assert "outcome of `b` is unknown" in refused(project, 3)
     resume(project, killed, "--reconcile", "success").ended(0)
     assert project.noted() == ["a", "b", "b", "c"]
     assert [each["answered"] for each in resumed(killed)] == [1, 1]
@@ -475,6 +475,14 @@ def test_what_is_not_as_it_was_is_refused_and_nothing_is_changed(
     assert says in said, said
 
 
+def test_a_run_is_resumed_with_the_runbook_in_the_ledger_where_its_file_is_gone(
+    project: Project, further: Recorded
+) -> None:
+    (project.root / "book.yaml").unlink()
+    resume(project, further, "--reconcile", "retry").ended(0)
+    assert project.noted() == ["a", "a2", "b", "b", "c"]
+
+
 @pytest.mark.parametrize(
     "run_id",
     ["../runs", "..", ".", "a/b", "/etc", "", "-x", "con", "x" * 300, "..\\x", "~", "$HOME"],
@@ -709,7 +717,7 @@ def test_a_run_in_a_database_goes_on(project: Project) -> None:
     db = project.root / "runs.db"
     project.exec("--db", db).ended(-signal.SIGKILL)
     run_id = newest(project, ["--db"])
-    assert "whether `b` happened" in project.gert("resume", "--run", run_id, "--db", db).ended(3).err
+    assert "outcome of `b` is unknown" in project.gert("resume", "--run", run_id, "--db", db).ended(3).err
     assert project.noted() == ["a", "b"]
     project.gert("resume", "--run", run_id, "--db", db, "--reconcile", "success").ended(0)
     assert project.noted() == ["a", "b", "c"]

@@ -12,15 +12,11 @@ from typing import Any, Final, TypeVar
 import click
 
 from gert.ecosystem.surfaces.cli.render.output import discard_output, escape_unencodable
-from gert.errors import GertError, UsageError
+from gert.errors import Exit, GertError, UsageError
 from gert.kernel.foundation.text import printable
 
 DATABASE: Final = ".state.db"
 MOST_SUMMARIES: Final = 20
-EXIT_ERROR: Final = 1
-EXIT_USAGE: Final = 2
-EXIT_INTERRUPTED: Final = 130
-EXIT_READER_GONE: Final = 141
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -164,22 +160,22 @@ def main(arguments: list[str] | None = None) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except GertError as problem:
-        return _complain(problem.message, EXIT_ERROR)
+        return _complain(problem.message, Exit.REFUSED)
     except click.ClickException as problem:
         problem.show()
-        return EXIT_USAGE
+        return Exit.USAGE
     except (click.Abort, KeyboardInterrupt):
-        return EXIT_INTERRUPTED
+        return Exit.INTERRUPTED
     except BrokenPipeError:
         discard_output()
-        return EXIT_READER_GONE
+        return Exit.READER_GONE
     except OSError as problem:
         discard_output()
-        return _complain((problem.strerror or str(problem)).lower(), EXIT_ERROR)
+        return _complain((problem.strerror or str(problem)).lower(), Exit.REFUSED)
     except Exception as problem:
         if os.environ.get("GERT_DEBUG"):
             raise
-        return _complain(f"internal error: {type(problem).__name__}: {problem}", EXIT_ERROR)
+        return _complain(f"internal error: {type(problem).__name__}: {problem}", Exit.REFUSED)
 
 
 def _complain(message: str, code: int) -> int:

@@ -7,9 +7,7 @@ import click
 import msgspec
 
 from gert.ecosystem.surfaces.cli.render.output import plural, say, say_json
-from gert.errors import UsageError
-
-EXIT_PASSED, EXIT_FAILED = 0, 1
+from gert.errors import Exit, UsageError
 
 
 @click.group(epilog="Example: gert policy test policies/ --coverage")
@@ -79,7 +77,7 @@ def test(
     else:
         for line in (*coverage_lines(covered), *report.summary(coverage=False)):
             say(line)
-    return EXIT_PASSED if report.is_passed else EXIT_FAILED
+    return Exit.DONE if report.is_passed else Exit.REFUSED
 
 
 @command.command(epilog="Example: gert policy explain production.policy.yaml --tool tools/kubectl.tool.yaml")
@@ -120,7 +118,7 @@ def explain(names: tuple[str, ...], runbook: str | None, tool: str | None, contr
         if len(rulings) > 1:
             say()
             say(_counted([each.explanation.decision.verdict.word for each in rulings]))
-    return EXIT_PASSED
+    return Exit.DONE
 
 
 def _say_blocks(blocks: list[list[str]]) -> None:

@@ -12,11 +12,10 @@ from gert.ecosystem.host.scenarios.folders import find
 from gert.ecosystem.host.scenarios.suite import Covered, Group, SuiteOptions, Tested, groups_of, run_groups, untested
 from gert.ecosystem.surfaces.cli.render.output import say, say_json
 from gert.ecosystem.surfaces.cli.render.suite_report import Report, changes, junit
-from gert.errors import GertError, InputError, UsageError
+from gert.errors import Exit, GertError, InputError, UsageError
 from gert.kernel.foundation.duration import parse_duration
 from gert.kernel.foundation.text import printable
 
-EXIT_PASSED, EXIT_FAILED = 0, 1
 RUNBOOKS_PER_WORKER = 8
 """With fewer runbooks than this, starting a worker process costs more than it saves."""
 
@@ -108,7 +107,7 @@ def command(
     # Last: if this report cannot be written, the other one is already out.
     if junit_file is not None:
         _write(junit_file, junit(report))
-    return EXIT_PASSED if report.is_passed else EXIT_FAILED
+    return Exit.DONE if report.is_passed else Exit.REFUSED
 
 
 def _found(groups: list[Group], options: SuiteOptions, jobs: int) -> Iterator[Tested | Covered]:

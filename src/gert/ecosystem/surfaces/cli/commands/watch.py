@@ -12,9 +12,8 @@ from gert.ecosystem.host.config.variables import given_values
 from gert.ecosystem.host.run.options import Executed, RunOptions
 from gert.ecosystem.host.run.watch import Round, Watch, WatchOptions
 from gert.ecosystem.surfaces.cli.render.output import say
-from gert.ecosystem.surfaces.cli.render.result import EXIT_COMPLETED, EXIT_INTERRUPTED, EXIT_NOT_COMPLETED
 from gert.ecosystem.surfaces.cli.render.text import BAD, DONE, DOUBTFUL, FAILED, GOOD, LONGEST_NAME, clip, elapsed
-from gert.errors import InputError, UsageError
+from gert.errors import Exit, InputError, UsageError
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
 from gert.kernel.events.runbook import WebhookSent
@@ -200,8 +199,8 @@ def _why_last(done: Round) -> str | None:
 
 def _exit_code(last: Round | None) -> int:
     if last is None or last.executed.status in ("completed", "waiting"):
-        return EXIT_COMPLETED
-    return EXIT_INTERRUPTED if last.executed.interrupted else EXIT_NOT_COMPLETED
+        return Exit.DONE
+    return Exit.INTERRUPTED if last.executed.interrupted else Exit.NOT_COMPLETED
 
 
 def _categories(stop_on: tuple[str, ...]) -> frozenset[str]:

@@ -1,19 +1,15 @@
 """The result of a run: as text, as JSON, and as an exit code."""
 
 from collections.abc import Iterator
-from typing import Final
 
 import click
 
 from gert.ecosystem.host.config.ledger_location import name_of, words_for
 from gert.ecosystem.host.run.options import Executed
 from gert.ecosystem.surfaces.cli.render.output import complain, plural, say, say_json
+from gert.errors import Exit
 from gert.kernel.events.runbook import Outcome
 from gert.kernel.foundation.text import printable
-
-EXIT_COMPLETED: Final = 0
-EXIT_NOT_COMPLETED: Final = 3
-EXIT_INTERRUPTED: Final = 130
 
 
 def show(executed: Executed, *, as_json: bool, quiet: bool) -> int:
@@ -35,8 +31,8 @@ def show(executed: Executed, *, as_json: bool, quiet: bool) -> int:
 def exit_code(executed: Executed) -> int:
     """The exit code of a run: waiting for approval is success, a denial on any path of a dry run is not."""
     if executed.status in ("completed", "waiting"):
-        return EXIT_NOT_COMPLETED if executed.denied else EXIT_COMPLETED
-    return EXIT_INTERRUPTED if executed.interrupted and executed.status == "cancelled" else EXIT_NOT_COMPLETED
+        return Exit.NOT_COMPLETED if executed.denied else Exit.DONE
+    return Exit.INTERRUPTED if executed.interrupted and executed.status == "cancelled" else Exit.NOT_COMPLETED
 
 
 def _reachable(executed: Executed) -> Iterator[str]:
