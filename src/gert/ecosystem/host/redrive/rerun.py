@@ -62,6 +62,7 @@ class RerunOptions(msgspec.Struct, frozen=True, kw_only=True):
     approvals: ApprovalMode | None = None
     break_glass: str | None = None
     adopt_unsealed: str | None = None
+    witness: str | None = None
     sync: bool = True
 
 
@@ -195,6 +196,7 @@ def _options(options: RerunOptions, state: RunState) -> RunOptions:
         policies=state.policies,
         evidence=state.evidence,
         config=state.config,
+        witness=options.witness,
         approvals=options.approvals or state.approvals,
         break_glass=options.break_glass,
         max_parallel=state.max_parallel,

@@ -50,6 +50,7 @@ from gert.kernel.events.vocabulary import Reconciliation
 from gert.kernel.foundation.names import is_safe_name
 from gert.kernel.foundation.principal import Principal
 from gert.kernel.foundation.secret_refs import secret_ref
+from gert.kernel.ledger.port import Ledger
 
 FINALLY: Final = FinallyStart.type
 
@@ -64,6 +65,7 @@ class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     allow_changed: the runbook, a tool or a policy was changed, and the run goes on with what is there now
     allow_running: resume although a tool that the run started before still runs
     adopt_unsealed: why a run that is not sealed is continued with a signing key
+    witness: the file or URL that sealed heads are appended to, in place of the one in settings
     """
 
     run_id: str
@@ -78,6 +80,7 @@ class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     allow_changed: bool = False
     allow_running: bool = False
     adopt_unsealed: str | None = None
+    witness: str | None = None
     approvals: ApprovalMode | None = None
     sync: bool = True
 
@@ -150,6 +153,7 @@ async def _resume(
         if record.private is not None:
             # Without it the key is a new one: no approval that binds a secret input holds any more.
             prepared.approval_key = record.private.decode()
+        await _require_witnessed(ledger, options.run_id, run.witness or prepared.settings.witness)
         inputs = await _inputs(prepared, state, options, environ, console)
         redactor = prepared.redactor(inputs)
         setup = _setup(prepared, state, inputs)
@@ -180,6 +184,7 @@ async def _resume(
                 if payload is not None
             ],
             adopt=record.adopted is not None,
+            witness=prepared.witness,
             key=signing_key(environ),
             observers=observers,
             has_secrets=bool(inputs.secrets),
@@ -209,6 +214,19 @@ async def _resume(
                 clock=RunClock(record.lines),
             )
         )
+
+
+async def _require_witnessed(ledger: Ledger, run_id: str, where: str | None) -> None:
+    """Refuse a run that the witness has seen further: its ledger was rolled back, and its steps may be done."""
+    if where is None:
+        return
+    from gert.ecosystem.host.runs.witness import find_missing, is_url, read_witness  # most runs have no witness
+
+    if not is_url(where) and not os.path.exists(where):
+        return
+    missing = await find_missing(ledger, run_id, await read_witness(where))
+    if missing is not None:
+        raise IntegrityError(f"run `{run_id}` is not what was witnessed: {missing}", hint="restore the newer ledger")
 
 
 def _go_live(
@@ -306,6 +324,7 @@ def _options(options: ResumeOptions, state: RunState) -> RunOptions:
         policies=state.policies,
         evidence=state.evidence,
         config=state.config,
+        witness=options.witness,
         approvals=options.approvals or state.approvals,
         break_glass=state.break_glass,
         max_parallel=state.max_parallel,

@@ -312,6 +312,7 @@ def new_journal(
         has_secrets=bool(setup.secret_inputs),
         documents=tuple(documents.items()),
         private=prepared.approval_key.encode(),
+        witness=prepared.witness,
         live=live if opened.ledger is not None else None,
     )
 

@@ -136,6 +136,7 @@ async def _conduct(stage: Stage, relay: Relay) -> Executed:
             await _tell(stage, result, relay)
             if stage.recording is not None:
                 recorded = await _recorded(stage, stage.recording)
+        await stage.journal.flush()
     finally:
         stage.journal.close()
     return Executed(

@@ -68,6 +68,7 @@ from gert.kernel.runbook.program import Program
 @click.option(
     "--max-parallel", type=click.IntRange(1, 1000), default=MAX_PARALLEL, show_default=True, help="Lanes at once."
 )
+@click.option("--witness", metavar="FILE|URL", help="Append sealed heads to this file or URL.")
 @click.option("--timeout", metavar="DURATION", help="Longest time the run may take, such as 30m.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; progress goes to standard error.")
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing while it runs.")
@@ -93,6 +94,7 @@ def command(
     waits: bool,
     detach: bool,
     break_glass: str | None,
+    witness: str | None,
     max_parallel: int,
     timeout: str | None,
     as_json: bool,
@@ -126,6 +128,7 @@ def command(
         config=config,
         approvals=approval_mode(waits=waits, detach=detach) or "terminal",
         break_glass=break_glass,
+        witness=witness,
         max_parallel=max_parallel,
         timeout=_seconds(timeout),
         probe_effects=frozenset(each.strip() for each in probe_allow_effects.split(",") if each.strip()),
