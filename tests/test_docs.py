@@ -72,7 +72,7 @@ def whole(text: str) -> tuple[str, bytes] | None:
 
 
 PARTS = (
-    ("config", "", {"traces", "policies", "groups", "on_outcome", "approvals", "webhook_hosts"}),
+    ("config", "", {"traces", "ledger", "policies", "groups", "on_outcome", "approvals", "webhook_hosts"}),
     ("project", "", {"name", "policies"}),
     ("tool", "apiVersion: tool/v0\n", {"contract", "actions", "secrets"}),
     ("runbook", "apiVersion: kernel/v0\n", {"meta", "tools", "steps"}),

@@ -170,6 +170,11 @@ class Capture:
             self._show(ready[at : at + _MAX_SHOWN_LINE])
 
 
+def marked(text: str) -> str:
+    """A text that holds bytes as surrogates, as a stream has it before it is redacted."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "gert.mark_bytes")
+
+
 def escaped(text: str) -> str:
     """A text in which bytes that were not UTF-8 are shown as `\\xNN`."""
     return text if text.isascii() else _BAD.sub(lambda found: f"\\x{ord(found[0]) & 0xFF:02x}", text)

@@ -35,6 +35,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a folder; paths are absolute.
 
     on_outcome: whom to notify, by outcome category
+    witness: the file or URL that sealed heads are appended to
     policies: files and folders of the floor
     webhook_hosts: hosts that a runbook's own webhooks may use
     outer_hosts: the same for every enclosing project, by its file; each of them must allow a host
@@ -44,6 +45,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     traces_dir: str | None = None
+    witness: str | None = None
+    witness_required: bool = False
     on_outcome: Mapping[str, OutcomeNotice] = field(default_factory=dict)
     policies: tuple[str, ...] = ()
     demanded: tuple[str, ...] = ()
@@ -178,6 +181,8 @@ def _under(inner: Settings, outer: Settings, hosts: Mapping[str, tuple[str, ...]
             )
     return msgspec.structs.replace(
         inner,
+        witness=inner.witness or outer.witness,
+        witness_required=inner.witness_required or outer.witness_required,
         policies=tuple(dict.fromkeys((*outer.policies, *inner.policies))),
         groups={**outer.groups, **inner.groups},
         group_files={**outer.group_files, **inner.group_files},
@@ -209,9 +214,12 @@ def _model(file: str, kind: str) -> Config:
 def _with(weaker: Settings, file: str, stronger: Config) -> Settings:
     folder = os.path.dirname(file)
     said = stronger.traces.dir if stronger.traces is not None else None
+    witness = stronger.ledger.witness if stronger.ledger is not None else None
     policies = (os.path.realpath(os.path.join(folder, path)) for path in stronger.policies)
     return Settings(
         traces_dir=_path(folder, said) if said else weaker.traces_dir,
+        witness=weaker.witness if witness is None else witness if "://" in witness else _path(folder, witness),
+        witness_required=weaker.witness_required or (stronger.ledger is not None and stronger.ledger.witness_required),
         on_outcome={**weaker.on_outcome, **notices_of(stronger.on_outcome)},
         policies=tuple(dict.fromkeys((*weaker.policies, *policies))),
         groups={**weaker.groups, **stronger.groups},

@@ -58,6 +58,7 @@ class RerunOptions(msgspec.Struct, frozen=True, kw_only=True):
     approvals: ApprovalMode | None = None
     break_glass: str | None = None
     adopt_unsealed: str | None = None
+    witness: str | None = None
     sync: bool = True
 
 
@@ -163,6 +164,7 @@ def _options(options: RerunOptions, source: Record) -> RunOptions:
         dsn=options.dsn,
         state_dir=options.state_dir,
         sync=options.sync,
+        witness=options.witness,
         approvals=options.approvals or source.start.approvals,
         break_glass=options.break_glass,
     )

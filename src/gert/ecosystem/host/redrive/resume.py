@@ -60,6 +60,7 @@ class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     allow_changed: use the runbook, tools and policies as they are now, although they have changed
     allow_running: resume although a tool that the run started before still runs
     adopt_unsealed: why a run that is not sealed is continued with a signing key
+    witness: the file or URL that sealed heads are appended to, in place of the one in settings
     """
 
     run_id: str
@@ -74,6 +75,7 @@ class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     allow_changed: bool = False
     allow_running: bool = False
     adopt_unsealed: str | None = None
+    witness: str | None = None
     approvals: ApprovalMode | None = None
     sync: bool = True
 
@@ -145,6 +147,7 @@ async def _resume(
         if record.private is not None:
             # Without it the key would be a new one, and no approval that binds a secret input would hold.
             prepared.approval_key = record.private.decode()
+        await _require_witnessed(ledger, options.run_id, run.witness or prepared.settings.witness)
         inputs = await _inputs(prepared, record, options, environ, console)
         redactor = prepared.redactor(inputs)
         setup = record.setup(prepared, inputs)
@@ -175,6 +178,7 @@ async def _resume(
                 if payload is not None
             ],
             adopt=record.adopted is not None,
+            witness=prepared.witness,
             key=signing_key(environ),
             observers=observers,
             has_secrets=bool(inputs.secrets),
@@ -199,6 +203,19 @@ async def _resume(
             clock=RunClock(record.lines),
         )
         return await drive_run(session)
+
+
+async def _require_witnessed(ledger: Ledger, run_id: str, where: str | None) -> None:
+    """Refuse a run that the witness has seen further: its ledger was rolled back, and its steps may be done."""
+    if where is None:
+        return
+    from gert.ecosystem.host.runs.witness import find_missing, is_url, read_witness  # most runs have no witness
+
+    if not is_url(where) and not os.path.exists(where):
+        return
+    missing = await find_missing(ledger, run_id, await read_witness(where))
+    if missing is not None:
+        raise IntegrityError(f"run `{run_id}` is not what was witnessed: {missing}", hint="restore the newer ledger")
 
 
 def _go_live(
@@ -292,6 +309,7 @@ def _options(options: ResumeOptions, record: Record) -> RunOptions:
         dsn=options.dsn,
         state_dir=options.state_dir or record.start.state_dir,
         sync=options.sync,
+        witness=options.witness,
         approvals=options.approvals or record.start.approvals,
     )
 

@@ -129,6 +129,7 @@ async def drive_new_run(
             has_secrets=bool(setup.secret_inputs),
             documents=tuple(documents.items()),
             private=prepared.approval_key.encode(),
+            witness=prepared.witness,
             live=output if opened.ledger is not None else None,
         )
         session = Session(
@@ -141,7 +142,7 @@ async def drive_new_run(
             relay=relay,
             recording=recording,
             recorded=recorded,
-            on_live=lambda _: [journal.say(each) for each in opening],
+            on_live=lambda _: journal.say_all(opening),
         )
         return await drive_run(session)
 

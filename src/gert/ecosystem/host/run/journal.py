@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -29,6 +29,9 @@ from gert.kernel.foundation.signature import Key
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.projection import Projection
 from gert.kernel.ledger.record import Batch, Claim, Event, Head, Written, hash_answer
+
+if TYPE_CHECKING:
+    from gert.ecosystem.host.runs.witness import Witness
 
 LONGEST = MAX_LINE_BYTES - 64 * 1024
 """What the data of an event may take; the rest of the line is for the envelope."""
@@ -91,6 +94,7 @@ class Journal:
 
     documents, private: stored with the first append, the latter beside the run and in no event
     live: writes what running steps print, until their answers are stored
+    witness: has every sealed head, outside the ledger
     """
 
     def __init__(
@@ -107,7 +111,9 @@ class Journal:
         private: bytes | None = None,
         adopt: bool = False,
         live: LiveOutput | None = None,
+        witness: "Witness | None" = None,
     ) -> None:
+        self._witness = witness
         self._run_id = run_id
         self._ledger = ledger
         self._mirror = mirror
@@ -156,6 +162,11 @@ class Journal:
         """Whether so much waits that it should be written before more is emitted."""
         return len(self._events) >= MOST_WAITING
 
+    def say_all(self, given: Sequence[Said]) -> None:
+        """Add several events."""
+        for said in given:
+            self.say(said)
+
     def say(self, said: Said) -> None:
         """Stamp and chain an event; it is durable once `settle` returns."""
         line, (payload, path, principal) = self._encoded(said)
@@ -196,6 +207,11 @@ class Journal:
                 observer.said(envelope, payload)
         return refused
 
+    async def flush(self) -> None:
+        """Make what the witness has durable: the run has ended, or waits."""
+        if self._witness is not None:
+            await self._witness.flush()
+
     def close(self) -> None:
         """Complete the mirror, and write no more output of running steps."""
         if self._live is not None:
@@ -205,8 +221,9 @@ class Journal:
 
     @property
     def problem(self) -> str | None:
-        """Why the mirror is not complete, if it is not."""
-        return self._mirror.problem if self._mirror is not None else None
+        """Why the mirror or the witness is not complete, if it is not."""
+        found = (each.problem for each in (self._mirror, self._witness) if each is not None)
+        return "; ".join(problem for problem in found if problem is not None) or None
 
     # --- appending
 
@@ -248,6 +265,8 @@ class Journal:
             if not isinstance(written, Written):
                 raise TraceError(f"the ledger refused an append to run `{self._run_id}`")
             refused = written.refused
+            if self._witness is not None:
+                await self._witness.add(written.batch.head)
         if self._mirror is not None:
             self._mirror.write([event.line for event in batch.events])
         return refused

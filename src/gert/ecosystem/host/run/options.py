@@ -50,6 +50,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     config: str | None = None
     approvals: ApprovalMode = "terminal"
     break_glass: str | None = None
+    witness: str | None = None
     max_parallel: int = MAX_PARALLEL
     timeout: float | None = None
     probe_effects: frozenset[str] = PROBED_EFFECTS

@@ -6,7 +6,7 @@ import secrets
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gert.ecosystem.host.config.dsn import Dsn
 from gert.ecosystem.host.config.ledger_location import Database, database_for, ledger_of
@@ -14,11 +14,12 @@ from gert.ecosystem.host.config.platform import host_name
 from gert.ecosystem.host.config.policies import Floor, floor_for, sound
 from gert.ecosystem.host.config.settings import Settings, secret_variables, settings_for
 from gert.ecosystem.host.config.state_dir import new_run_id, state_dir
-from gert.ecosystem.host.config.trace_keys import SIGNING_KEY_ID
+from gert.ecosystem.host.config.trace_keys import SIGNING_KEY_ID, signing_key
 from gert.ecosystem.host.config.version import version_line
 from gert.ecosystem.host.config.workspace import Checked, Workspace
 from gert.ecosystem.host.run.journal import now
 from gert.ecosystem.host.run.options import MODES, RunOptions, with_trace_file
+from gert.ecosystem.process.capture import marked
 from gert.ecosystem.process.environment import OURS, PARENT_RUN
 from gert.errors import DocumentError, InputError, UsageError
 from gert.kernel.engine.frame import Setup
@@ -31,6 +32,9 @@ from gert.kernel.foundation.redaction import Redactor, credentials_of, parts_of
 from gert.kernel.foundation.text import has_visible, is_plain
 from gert.kernel.runbook.document import Document
 from gert.kernel.runbook.program import Program
+
+if TYPE_CHECKING:
+    from gert.ecosystem.host.runs.witness import Witness
 
 _KEY_FORMS: Final = ("base64", "ed25519")
 
@@ -67,6 +71,7 @@ class Prepared:
             require_webhooks(self.program.runbook.meta, self.floor.policies, self.settings, environ)
         if options.mode not in ("dry-run", "replay"):
             self._require_secrets()
+        self.witness = self._witness()
 
     @property
     def tool_hashes(self) -> dict[str, str]:
@@ -78,6 +83,22 @@ class Prepared:
     def ledger(self) -> Database:
         """The ledger that was named, or that of the state directory."""
         return self.database if self.database is not None else ledger_of(self.state)
+
+    def _witness(self) -> "Witness | None":
+        """Where sealed heads are appended to beside the ledger; UsageError where no key seals them."""
+        where, required = self.options.witness or self.settings.witness, self.settings.witness_required
+        if where is None and required:
+            raise UsageError("`ledger.witness_required` is set, and no witness is named", hint="set `ledger.witness`")
+        if where is None or self.options.mode != "real":
+            return None
+        if signing_key(self.environ) is None:
+            raise UsageError(
+                "a witness needs a signing key: without one, heads are not sealed",
+                hint="set GERT_TRACE_SIGNING_KEY, or leave the witness out",
+            )
+        from gert.ecosystem.host.runs.witness import witness_at  # most runs have no witness
+
+        return witness_at(where, required=required)
 
     @property
     def documents(self) -> dict[str, Document]:
@@ -117,7 +138,7 @@ class Prepared:
         known = [*declared, *(part for text in inputs.secrets.values() for part in parts_of(text)), *ours]
         # Output is read as UTF-8, whatever it is: a secret that is not has a second look.
         read = [each.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for each in known]
-        return Redactor([*known, *read])
+        return Redactor([*known, *read, *map(marked, known)])
 
     def begin(self) -> str:
         """A new run id; its trace is written where settings want it, unless the caller says where."""

@@ -116,6 +116,7 @@ async def drive_run(session: Session) -> Executed:
             ended = await _drive(session, relay)
             if ended.result is not None:
                 await _finish(session, ended, ended.result, relay)
+            await session.journal.flush()
         finally:
             session.journal.close()
     prepared, setup = session.prepared, session.setup

@@ -5,6 +5,7 @@ from typing import Any, Final
 from gert.kernel.runbook.documents.policy import GROUPS
 from gert.kernel.runbook.documents.shared import KEY_REFERENCE, WEBHOOK_URL, OnOutcome
 from gert.kernel.runbook.kinds import (
+    BOOL,
     EXTENSIONS,
     NAME,
     NAME_WORD,
@@ -36,6 +37,15 @@ class TracesBlock(Model):
     """Where traces are kept."""
 
     dir: str | None = optional(NONEMPTY, "folder for traces")
+
+
+class LedgerBlock(Model):
+    """How the ledger of runs is witnessed."""
+
+    witness: str | None = optional(
+        NONEMPTY, "file or URL that every sealed head is appended to: https, or http on loopback; needs a signing key"
+    )
+    witness_required: bool = optional(BOOL, "stop a run whose witness cannot be written", default=False)
 
 
 # Only this machine: an address that others reach is named by whoever starts the server, and not by a file.
@@ -106,6 +116,7 @@ class Config(Model):
     policies: tuple[str, ...] = optional(TEXTS, "policy files or folders that are the floor for every run", default=())
     groups: dict[str, tuple[str, ...]] = optional(GROUPS, "people by group, for `group:` in rules", default={})
     traces: TracesBlock | None = optional(Nested(TracesBlock), "where traces are kept")
+    ledger: LedgerBlock | None = optional(Nested(LedgerBlock), "how the ledger is witnessed")
     on_outcome: OnOutcome | None = optional(Nested(OnOutcome), "whom to tell, by outcome category")
     webhook_hosts: tuple[str, ...] = optional(
         ListOf(Word("a host such as `hooks.example.com` or `127.0.0.1:8080`", pattern=HOST)),

@@ -77,6 +77,7 @@ from gert.kernel.runbook.program import Program
     show_default=True,
     help="Maximum number of lanes that run at once.",
 )
+@click.option("--witness", metavar="FILE|URL", help="Append sealed heads to this file or URL.")
 @click.option("--timeout", metavar="DURATION", help="Maximum duration of the run, such as 30m (default: none).")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; progress goes to standard error.")
 @click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
@@ -102,6 +103,7 @@ def command(
     waits: bool,
     detach: bool,
     break_glass: str | None,
+    witness: str | None,
     max_parallel: int,
     timeout: str | None,
     as_json: bool,
@@ -133,6 +135,7 @@ def command(
         config=config,
         approvals=approval_mode(waits=waits, detach=detach) or "terminal",
         break_glass=break_glass,
+        witness=witness,
         max_parallel=max_parallel,
         timeout=_seconds(timeout),
         probe_effects=frozenset(each.strip() for each in probe_allow_effects.split(",") if each.strip()),

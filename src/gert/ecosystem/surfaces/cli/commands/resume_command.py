@@ -30,6 +30,7 @@ _OPTIONS: Final = (
         metavar="REASON",
         help="Continue a run that is not sealed although a signing key is set; the reason is recorded.",
     ),
+    click.option("--witness", metavar="FILE|URL", help="Append sealed heads to this file or URL."),
     click.option("--allow-changed", is_flag=True, help="Continue even if the runbook, a tool or a policy has changed."),
 )
 

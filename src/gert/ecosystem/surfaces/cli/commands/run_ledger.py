@@ -8,12 +8,15 @@ import click
 
 from gert.ecosystem.host.config.trace_keys import verification_keys, where
 from gert.ecosystem.host.runs.details import MOST_SUMMARIES, agent_facts, artifact_facts, status_facts, summary_facts
-from gert.ecosystem.host.runs.verify import Demands, Verified, check_run_of
+from gert.ecosystem.host.runs.listing import Runs
+from gert.ecosystem.host.runs.verify import Demands, Verified, check_ledger
 from gert.ecosystem.surfaces.cli.commands.trace import write_out
 from gert.ecosystem.surfaces.cli.render.output import complain, say, say_json, say_table
-from gert.ecosystem.surfaces.cli.render.run_arguments import of_run, open_runs
+from gert.ecosystem.surfaces.cli.render.run_arguments import kept, of_run, open_runs
 from gert.ecosystem.surfaces.cli.render.run_text import COLOURS
 from gert.ecosystem.surfaces.cli.render.text import BAD, GOOD, LONGEST_NAME, clip, value_text
+from gert.errors import UsageError
+from gert.kernel.foundation.names import is_run_id
 
 
 @click.command(name="status", epilog="Example: gert run status 20260228-1430")
@@ -41,36 +44,60 @@ def status(run_id: str, state_dir: str | None, db: str | None, dsn: str | None, 
 
 
 @click.command(name="verify-ledger", epilog="Example: gert run verify-ledger triage-1 --db agents.db")
-@click.option("--key-id", metavar="ID", help="Demand a signature by this key.")
-@click.option("--require-signature", is_flag=True, help="Demand a signature, by any key that is set.")
-@of_run
+@click.option("--key-id", metavar="ID", help="Require a seal by this key.")
+@click.option("--require-signature", is_flag=True, help="Require a seal, by any key that is set.")
+@click.option("--witness", metavar="FILE|URL", help="Compare with the sealed heads that this witness has.")
+@click.argument("run_id", metavar="[ID]", required=False)
+@kept
 def verify(
-    run_id: str,
+    run_id: str | None,
     key_id: str | None,
     require_signature: bool,
+    witness: str | None,
     state_dir: str | None,
     db: str | None,
     dsn: str | None,
     as_json: bool,
 ) -> int:
-    """Check that the record of a run is whole and unchanged: `valid`, or `invalid` and why on standard error.
+    """Check that the record of a run is whole and unchanged; without an ID, of every run of the ledger.
 
-    Keys come from the environment as for `gert trace verify`; where one is set, a record that nobody signed is not
-    valid. Exits with 0 where the record is valid, 1 where it is not, 2 where there is no such run, 4 where a server
-    cannot be asked.
+    Prints `valid`, or `invalid` and the reasons on standard error. Keys come from the environment as for `gert trace
+    verify`; where one is set, a run that is not sealed is invalid. With --witness, a head that the ledger no longer has
+    is invalid as well: the ledger was rolled back, or the run was removed.
+    Exits with 0 if everything is valid, 1 if something is not, 2 if there is no such run, 4 if a server cannot be
+    reached.
     """
     demands = Demands(verification_keys(os.environ, key_id), key_id, require_signature)
     with open_runs(state_dir, db, dsn) as runs:
-        found = check_run_of(runs, runs.find(run_id), demands)
+        chosen = [_found(runs, run_id, witness)] if run_id is not None else []
+        found = check_ledger(runs, chosen, demands, witness)
     if as_json:
-        say_json(_document(found))
+        say_json(_document(found[0]) if run_id is not None else {"runs": [_document(each) for each in found]})
     else:
-        say(click.style("valid", fg=GOOD) if found.valid else click.style("invalid", fg=BAD))
-        for reason in found.reasons:
-            complain(reason)
+        for each in found:
+            _say_verified(each, named=run_id is None)
+        if not found:
+            say("there are no runs")
         if (require_signature or key_id is not None) and not len(demands.keys):
             complain("no key to verify with is set", where(key_id))
-    return 0 if found.valid else 1
+    return 0 if all(each.valid for each in found) else 1
+
+
+def _found(runs: Runs, run_id: str, witness: str | None) -> str:
+    """The run that was named; one that only the witness may have has to be named whole."""
+    try:
+        return runs.find(run_id)
+    except UsageError:
+        if witness is None or not is_run_id(run_id):
+            raise
+        return run_id
+
+
+def _say_verified(found: Verified, *, named: bool) -> None:
+    name = f"{found.run_id}: " if named else ""
+    say(name + (click.style("valid", fg=GOOD) if found.valid else click.style("invalid", fg=BAD)))
+    for reason in found.reasons:
+        complain(f"{name}{reason}")
 
 
 @click.command(name="summaries", epilog="Example: gert run summaries triage-1 --type task_progress --db agents.db")

@@ -1,0 +1,162 @@
+"""Attempts to put a ledger back to an earlier moment, or to remove a run, that a witness of sealed heads finds."""
+
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from tests.attacks.attack import Attack, table
+from tests.attacks.test_record import KEY
+from tests.ecosystem.surfaces.cli.workbench import Project, mode_of, note
+
+ROLLED_BACK = "a sealed head that the ledger no longer has is found by its witness"
+
+
+def rolled_back(project: Project) -> str:
+    """The whole ledger is put back to the moment before a resume: inside it everything is sealed and fits."""
+    project.note_tool("dies", after='if [ ! -e "$2.died" ]; then : > "$2.died"; kill -9 $PPID; fi')
+    project.runbook(note("one"), note("two", tool="dies"), note("three"), tools=["note", "dies"])
+    project.exec("--witness", "heads", **KEY)
+    run = project.run()
+    saved = project.root / "saved.db"
+    shutil.copy(run.ledger, saved)
+    for end in ("-wal", "-shm"):
+        if (beside := Path(f"{run.ledger}{end}")).exists():
+            shutil.copy(beside, f"{saved}{end}")
+    project.gert("resume", "--run", run.id, "--witness", "heads", **KEY).ended(0)
+    project.gert("run", "verify-ledger", run.id, "--witness", "heads", **KEY).ended(0)
+    for end in ("", "-wal", "-shm"):
+        Path(f"{run.ledger}{end}").unlink(missing_ok=True)
+        if (beside := Path(f"{saved}{end}")).exists():
+            shutil.copy(beside, f"{run.ledger}{end}")
+    project.gert("run", "verify-ledger", run.id, **KEY).ended(0)
+    noted = project.noted()
+    refused = project.gert("resume", "--run", run.id, "--witness", "heads", **KEY).ended(1)
+    assert "is not what was witnessed" in refused.err
+    assert project.noted() == noted, "no step is done again"
+    return project.gert("run", "verify-ledger", run.id, "--witness", "heads", **KEY).ended(1).err
+
+
+def removed(project: Project) -> str:
+    """A whole run is removed from the ledger; another one stays."""
+    project.runbook(note("one"))
+    for _ in range(2):
+        project.exec("--witness", "heads", **KEY).ended(0)
+    gone = project.runs()[0]
+    for name in ("events", "answers", "calls", "tickets", "runs"):
+        if gone.rows(f"SELECT 1 FROM {name} WHERE run_id = ?1"):
+            gone.change(f"DELETE FROM {name} WHERE run_id = ?1")
+    project.gert("run", "verify-ledger", **KEY).ended(0)
+    named = project.gert("run", "verify-ledger", gone.id, "--witness", "heads", **KEY).ended(1)
+    assert "no such run" in named.err
+    ran = project.gert("run", "verify-ledger", "--witness", "heads", **KEY).ended(1)
+    assert f"{project.runs()[1].id}: valid" in ran.out
+    return ran.err
+
+
+def without_key(project: Project) -> str:
+    project.runbook(note("one"))
+    said = project.exec("--witness", "heads").ended(2)
+    assert (project.noted(), project.runs()) == ([], [])
+    return said.err
+
+
+def required(project: Project) -> str:
+    """A witness that cannot be written, and is required: no step is started."""
+    project.write("gert-project.yaml", {"name": "p", "ledger": {"witness": "no/such/heads", "witness_required": True}})
+    project.runbook(note("one"))
+    ran = project.exec(**KEY)
+    assert ran.code not in (0, 2), ran
+    assert project.noted() == []
+    return ran.err
+
+
+def plain_http(project: Project) -> str:
+    project.runbook(note("one"))
+    said = project.exec("--witness", "http://example.com/heads", **KEY).ended(2)
+    assert project.noted() == []
+    return said.err
+
+
+ATTACKS = [
+    Attack("a ledger is rolled back to an earlier sealed moment", ROLLED_BACK, rolled_back, "the run was rolled back"),
+    Attack("a run is removed from the ledger", ROLLED_BACK, removed, "the ledger has no such run"),
+    Attack("a witness is kept without a key", "unsealed heads prove nothing", without_key, "needs a signing key"),
+    Attack("a required witness is not there", "no step without its witness", required, "cannot be written"),
+    Attack("heads are sent over plain http", "the rules of webhooks apply", plain_http, "only https"),
+]
+
+
+@pytest.mark.parametrize("attack", table(ATTACKS))
+def test_attack_fails(attack: Attack, project: Project) -> None:
+    attack.fails(project)
+
+
+def test_every_sealed_head_is_one_line_of_json_for_its_owner_alone(project: Project) -> None:
+    project.write("gert-project.yaml", {"name": "p", "ledger": {"witness": "heads"}})
+    project.runbook(note("one"), note("two"))
+    project.exec(**KEY).ended(0)
+    run, path = project.run(), project.root / "heads"
+    heads = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {each["run_id"] for each in heads} == {run.id}
+    assert [each["count"] for each in heads] == sorted({each["count"] for each in heads})
+    stored = run.rows("SELECT count, hash, seal FROM runs WHERE run_id = ?1")
+    assert [(heads[-1]["count"], heads[-1]["hash"], heads[-1]["seal"])] == stored
+    assert mode_of(path) == 0o600
+
+
+def test_a_witness_that_cannot_be_written_is_a_warning(project: Project) -> None:
+    project.runbook(note("one"))
+    ran = project.exec("--witness", "no/such/heads", **KEY).ended(0)
+    assert "lacks heads of this run" in ran.err
+    assert project.noted() == ["one"]
+
+
+class _Heads(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.server.heads += self.rfile.read(int(self.headers["Content-Length"]))  # type: ignore[attr-defined]
+        self.send_response(204)
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        body = self.server.heads  # type: ignore[attr-defined]
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def server() -> Iterator[HTTPServer]:
+    with HTTPServer(("127.0.0.1", 0), _Heads) as found:
+        found.heads = b""  # type: ignore[attr-defined]
+        thread = threading.Thread(target=found.serve_forever)
+        thread.start()
+        try:
+            yield found
+        finally:
+            found.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("is_required", [False, True])
+def test_heads_are_posted_to_a_server_and_read_from_it(project: Project, is_required: bool) -> None:
+    with server() as found:
+        url = f"http://127.0.0.1:{found.server_port}/heads"
+        project.write("gert-project.yaml", {"name": "p", "ledger": {"witness": url, "witness_required": is_required}})
+        project.runbook(note("one"), note("two"))
+        project.exec(**KEY).ended(0)
+        run = project.run()
+        project.gert("run", "verify-ledger", run.id, "--witness", url, **KEY).ended(0)
+        heads = found.heads  # type: ignore[attr-defined]
+        assert json.loads(heads.splitlines()[-1])["count"] == len(run.lines())
+        found.heads = heads.replace(b'"hash":"', b'"hash":"0', 1)  # type: ignore[attr-defined]
+        said = project.gert("run", "verify-ledger", run.id, "--witness", url, **KEY).ended(1)
+        assert "is not the event that was witnessed" in said.err
