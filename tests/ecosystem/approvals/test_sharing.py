@@ -213,7 +213,7 @@ def test_a_signed_approval_counts_and_an_unsigned_one_does_not(place: Path) -> N
     file = opened(store)
     refused = answering(store).answer(file.id, yes())
     assert refused.objection is not None
-    assert refused.objection.startswith("the answer is not validly signed")
+    assert refused.objection.startswith("the response has no valid signature")
     assert decision(store, file) == "open"
     assert answering(store).answer(file.id, signed(file)).objection is None
     assert decision(store, file) == "approved"
@@ -319,7 +319,7 @@ def test_a_ticket_that_was_there_before_the_run_asked_is_open_from_now_on(place:
     assert again.ticket.created_at == "2026-01-02T13:00:00.000000Z"
     assert again.status == "pending"
     assert decision(store, again) == "open"
-    assert store.get(file.id).responses[0].objection == "the answer is older than the request"
+    assert store.get(file.id).responses[0].objection == "the response is older than the request"
 
 
 def test_a_ticket_planted_under_the_id_of_a_question_is_not_taken_for_it(place: Path) -> None:

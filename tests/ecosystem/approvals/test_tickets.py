@@ -201,7 +201,7 @@ def test_an_answer_after_the_time_closes_the_ticket_as_expired(tmp_path: Path) -
     file = opened(store)
     clock.forward(minutes=31)
     answered = store.answer(file.id, yes(at=NOON))
-    assert answered.objection == "the answer came too late: the ticket expired at 2026-01-02T12:30:00.000000Z"
+    assert answered.objection == "the response came too late: the ticket expired at 2026-01-02T12:30:00.000000Z"
     assert answered.file.status == "expired"
     assert not answered.file.responses  # backdated as it is, the run would count it
 
@@ -297,7 +297,7 @@ def test_a_run_that_does_not_hold_the_key_opens_the_ticket_again(tmp_path: Path)
     run = Tickets(elsewhere.folder, Clock())
     judged = run.judge(file.id, asking(require_signed_approvals=True))
     assert judged.status == "pending"
-    assert judged.responses[0].objection == "the answer is not validly signed: no key `bob` is known"
+    assert judged.responses[0].objection == "the response has no valid signature: no key `bob` is known"
     assert "open again" in judged.notes[0]
 
 
@@ -340,7 +340,9 @@ def test_there_is_an_end_to_answers_that_cannot_be_verified(tmp_path: Path) -> N
 def test_an_answer_that_was_refused_does_not_count_when_it_would_later(tmp_path: Path) -> None:
     store = Tickets(str(tmp_path / "approvals"), Clock())
     file = opened(store, require_signed_approvals=True)
-    assert store.answer(file.id, signed(file)).objection == ("the answer is not validly signed: no key `bob` is known")
+    assert store.answer(file.id, signed(file)).objection == (
+        "the response has no valid signature: no key `bob` is known"
+    )
     judged = tickets(tmp_path).judge(file.id, asking(require_signed_approvals=True))
     assert judged.status == "pending"
     assert judged.responses[0].response.verified

@@ -156,7 +156,9 @@ MISSES = [
         "expected `a.b` in the JSON on stdout",
         id="a key that is not there",
     ),
-    pytest.param({"from": "json", "path": "a.b"}, "any", '{"a": "b"}', "found no such place", id="a path into a text"),
+    pytest.param(
+        {"from": "json", "path": "a.b"}, "any", '{"a": "b"}', "found nothing at that path", id="a path into a text"
+    ),
     pytest.param({"from": "json", "path": "a[1]"}, "any", '{"a": [0]}', "no such place", id="behind the end of a list"),
     pytest.param({"from": "json", "path": "a[0]"}, "any", '{"a": {"0": 1}}', "no such place", id="an index into a map"),
     pytest.param(

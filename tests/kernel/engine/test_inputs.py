@@ -217,7 +217,7 @@ given: {type: string, from: env/GIVEN}
             {},
             {},
             "no value for required input `key`",
-            "answer when asked, or pass --input key=@FILE",
+            "answer the prompt, or pass --input key=@FILE",
             id="a secret is not asked for on the command line",
         ),
         pytest.param(

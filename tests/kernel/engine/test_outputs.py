@@ -174,7 +174,7 @@ def test_the_outputs_that_differ_are_named() -> None:
     bench = Bench({"v": {"type": "any"}, "w": {"type": "any"}, "x": {"type": "any"}}, deterministic=True)
     bench.keep(ToolAnswer(outputs={"v": 1, "w": 1, "x": 1}))
     _, (violation,) = bench.keep(ToolAnswer(outputs={"w": 2, "x": 1}))
-    assert violation.message == "`t:go` is declared deterministic and gave another `v`, `w` for equal inputs"
+    assert violation.message == "`t:go` is declared deterministic and gave a different `v`, `w` for equal inputs"
 
 
 def test_another_step_is_another_matter() -> None:

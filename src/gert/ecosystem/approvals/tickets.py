@@ -294,5 +294,5 @@ def _closed(file: TicketFile, now: datetime) -> str | None:
         return "the ticket is closed: the run does not wait for an answer any more"
     # Decided is decided, and says by whom; marked so by hand, it is not.
     if file.status == "expired" or (file.is_over(now) and settled(file).status == "pending"):
-        return f"the answer came too late: the ticket expired at {file.ticket.expires_at}"
+        return f"the response came too late: the ticket expired at {file.ticket.expires_at}"
     return None

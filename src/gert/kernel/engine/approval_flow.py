@@ -1,6 +1,6 @@
-"""Approval in the run: a preview of what would happen, a ticket, the answers, and the decision they lead to.
+"""The approval of a step: run its preview, submit a ticket, wait for responses, and emit the decision.
 
-Which answers count, and whether they are enough, is decided by `gert.kernel.engine.approval_rules`.
+`gert.kernel.engine.approval_rules` decides which responses count and whether they are enough.
 """
 
 from collections.abc import Iterator
@@ -50,16 +50,16 @@ _LONGEST_PREVIEW: Final = 64 * 1024
 
 
 class Approval(msgspec.Struct, frozen=True):
-    """An approval that was given: its ticket, and what it is for."""
+    """A granted approval: its ticket and the request it covers."""
 
     ticket_id: str
     request: ApprovalRequest
 
 
 def previewed(step: Step, frame: Frame, terms: Terms, inputs: dict[str, Any], names: Iterator[str]) -> Steps[Preview]:
-    """Run the preview of an action where it will be read: before an approval, and in a dry run.
+    """Run the preview of an action before an approval and in a dry run.
 
-    It is part of what is approved. A resumed run uses the recorded one.
+    The approval covers the preview. A resumed run uses the recorded one.
     """
     asks = terms.decision.verdict is Verdict.REQUIRE_APPROVAL
     if terms.preview is None or not (asks or frame.run.setup.mode == "dry-run"):
@@ -83,7 +83,7 @@ def previewed(step: Step, frame: Frame, terms: Terms, inputs: dict[str, Any], na
 def _preview_output(
     frame: Frame, terms: Terms, preview: PreviewTerms, inputs: dict[str, Any], names: Iterator[str]
 ) -> Steps[tuple[str | None, str | None]]:
-    """What a preview prints, or why it was not run."""
+    """Return what the preview printed, or why it was not run."""
     answer = yield from frame.ask(
         CallPreview(
             key=next(names),
@@ -107,9 +107,9 @@ def _preview_output(
 def approve(
     step: Step, frame: Frame, terms: Terms, inputs: dict[str, Any], names: Iterator[str]
 ) -> Steps[Approval | Result | None]:
-    """Get the approval that a decision asks for; a result is a refusal, None says that none is needed.
+    """Get the approval that a decision requires; a Result is a refusal, None means that no approval is needed.
 
-    Where what would run changes while a ticket is open, the ticket is void and another one is asked for.
+    If the call changes while its ticket is open, the ticket is void and a new one is submitted.
     """
     decision = terms.decision
     result: Approval | Result = _OUTDATED
@@ -128,11 +128,11 @@ def approve(
 
 _EXPIRED: Final = Result(status="skipped")
 _OUTDATED: Final = Result(status="skipped")
-_TOO_LATE: Final = failed("denied", "nobody approved in time", reason="approval_rejected")
+_TOO_LATE: Final = failed("denied", "no approver approved in time", reason="approval_rejected")
 
 
 def outdated(frame: Frame, approval: Approval, reason: str) -> Said:
-    """An approval that does not cover what would run, to be said."""
+    """Return the event for an approval that does not cover the call about to be made."""
     return frame.say(
         ApprovalOutdated(
             ticket_id=approval.ticket_id,
@@ -146,7 +146,7 @@ def outdated(frame: Frame, approval: Approval, reason: str) -> Said:
 def _asked(
     request: ApprovalRequest, subject: Subject, frame: Frame, terms: Terms, names: Iterator[str]
 ) -> Steps[Approval | Result]:
-    """One ticket from its submission to its end."""
+    """Submit one ticket and wait until it is resolved."""
     ticket = yield from frame.ask(
         SubmitApproval(
             key=next(names),
@@ -157,7 +157,7 @@ def _asked(
         )
     )
     if ticket.assumed is not None:
-        # Nobody was asked, so nobody has agreed: the step is not executed either.
+        # No approver was asked, so the step is not executed.
         return assumed(frame, terms)
     if ticket.failure is not None:
         return _refused(ticket.failure.kind, ticket.failure.message)
@@ -179,7 +179,7 @@ def _asked(
         return _refused(answer.failure.kind, answer.failure.message)
     times = {"created_at": ticket.created_at, "expires_at": ticket.expires_at}
     count = tally(Ticket(id=ticket.ticket_id, request=request, **times), answer.responses)
-    # A rejection is not bound to what would run: it fails the step, whatever has changed.
+    # A rejection does not depend on the exact call: it fails the step even if the call has changed.
     if answer.failure is not None and answer.failure.kind == OUTDATED and not count.is_rejected:
         yield from _responses(answer, count.outdated(answer.failure.message), ticket, frame)
         yield outdated(frame, Approval(ticket.ticket_id, request), answer.failure.message)
@@ -207,11 +207,11 @@ def _asked(
     yield frame.say(msgspec.structs.replace(decision_of(frame, terms), approval_result=status))
     if status == "approved":
         return Approval(ticket.ticket_id, request)
-    return failed("denied", why or "the request for approval was rejected", reason="approval_rejected")
+    return failed("denied", why or "the approval request was rejected", reason="approval_rejected")
 
 
 def _responses(answer: ApprovalAnswer, count: Tally, ticket: TicketAnswer, frame: Frame) -> Iterator[Said]:
-    """The responses that count, and those that are refused; a refused one changes nothing."""
+    """Emit each response as accepted or refused; a refused response changes nothing."""
     for response, objection in zip(answer.responses, count.objections, strict=True):
         said: dict[str, Any] = {
             "ticket_id": ticket.ticket_id,
@@ -245,11 +245,11 @@ def _verdict(answer: ApprovalAnswer, count: Tally) -> tuple[ApprovalStatus, str 
     if by is not None:
         return "rejected", f"rejected by `{by.approver}`" + (f": {by.reason}" if by.reason else "")
     if answer.expired:
-        return "expired", "nobody approved in time"
+        return "expired", "no approver approved in time"
     if answer.failure is not None:
         return "rejected", answer.failure.message
     found = len(count.approvals)
-    return "rejected", f"expected {count.needed} approvals, found {found}" if found else "nobody approved"
+    return "rejected", f"expected {count.needed} approvals, found {found}" if found else "no approver approved"
 
 
 def _refused(kind: Any, message: str) -> Result:
@@ -257,7 +257,7 @@ def _refused(kind: Any, message: str) -> Result:
 
 
 def _as_submitted(request: ApprovalRequest, ticket: TicketAnswer) -> ApprovalRequest:
-    """The request with what was recorded when it was submitted: the answer is to that one."""
+    """Return the request as it was recorded at submission, which is what the approvers respond to."""
     recorded = {name: getattr(ticket, name) for name in ("program", "folder", "host", "secrets")}
     bound = msgspec.structs.replace(request, **recorded)
     return msgspec.structs.replace(bound, request_hash=ticket.request_hash or hash_of(bound))

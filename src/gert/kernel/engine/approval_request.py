@@ -1,4 +1,4 @@
-"""The request for an approval: what an approver sees of a step, and what the approval binds."""
+"""Builds an approval request: what the approver sees of a step, and what the approval covers."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -19,7 +19,7 @@ TOOL: Final = "tool"
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
-    """What the preview of a step came to: its command, and what it printed or why it was not run."""
+    """The result of a preview: its command, and its output or the reason it was not run."""
 
     command: tuple[str, ...]
     output: str | None = None
@@ -37,7 +37,7 @@ def request_for(
     preview: Preview,
     lists: frozenset[Approvers],
 ) -> ApprovalRequest:
-    """The request as the kernel knows it; the host adds the program, the HMACs of secrets, and the hash."""
+    """Build the request; the host adds the program, the HMACs of secrets, and the hash."""
     setup, decision = frame.run.setup, terms.decision
     shown = shown_inputs(inputs, terms.contract)
     digest, command = _call(step, frame, terms, shown)
@@ -75,14 +75,14 @@ def request_for(
 
 
 def subject_of(step: Step, terms: Terms, inputs: dict[str, Any]) -> Subject:
-    """The call that a request is about."""
+    """Return the call that a request is about."""
     if isinstance(step, ToolStep):
         return Subject(inputs=inputs, tool=step.tool, action=terms.action or "")
     return Subject(inputs=inputs)
 
 
 def listed(lists: frozenset[Approvers]) -> tuple[tuple[str, ...], ...]:
-    """Who may approve, list by list, as policy writes it."""
+    """Return the lists of approvers as the policy declares them."""
     return tuple(tuple(sorted(each.listed)) for each in _sorted(lists))
 
 
@@ -91,7 +91,7 @@ def _sorted(lists: frozenset[Approvers]) -> list[Approvers]:
 
 
 def _call(step: Step, frame: Frame, terms: Terms, shown: Mapping[str, Any]) -> tuple[str | None, dict[str, Any] | None]:
-    """The digest of the tool file and the command of a tool step."""
+    """Return the digest of the tool file and the command of a tool step."""
     if not isinstance(step, ToolStep):
         return None, None
     lookup = frame.run.program.tool_names[step.tool]
@@ -102,7 +102,7 @@ def _call(step: Step, frame: Frame, terms: Terms, shown: Mapping[str, Any]) -> t
 
 
 def _hidden(step: Step, frame: Frame, terms: Terms, inputs: Mapping[str, Any]) -> dict[str, str]:
-    """The inputs that an approver does not see, and who hides them: a tool hides what its own contract calls secret."""
+    """Return the inputs hidden from the approver, and whether the runbook or the tool marks them secret."""
     own = frame.run.program.base_contract_of(step) if isinstance(step, ToolStep) else None
     by_tool = {name for name, each in own.inputs.items() if each.secret} if own is not None else set()
     by_contract = {name for name, each in terms.contract.inputs.items() if each.secret}

@@ -1,8 +1,8 @@
-"""Where a runbook's inputs get their values: given by the caller, from their source, or their default.
+"""Resolves a runbook's inputs: given by the caller, read from their source, or their default.
 
 Every host drives this one generator, so the order and the errors are the same everywhere (ecosystem-v0 §5). It
-reads nothing itself: it hands out batches of bindings, one per resolver, and takes what was found. Whatever is
-wrong is said at once, and nobody is asked a question for a run that cannot begin anyway.
+performs no I/O: it yields batches of bindings, one per resolver, and receives what was found. It reports all
+problems together, and prompts for nothing if the run cannot begin anyway.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ UNSET: Final = "unset"
 """The source of an optional input whose binding has no value."""
 
 EFFECTS: Final = {ENV: "environment", FILE: "filesystem"}
-"""What reading an input from there is to rules."""
+"""The effect that rules see when an input is read from a source."""
 
 OURS: Final = "GERT_"
 
@@ -39,10 +39,10 @@ _MAX_TOLD: Final = 10
 
 
 class Given(msgspec.Struct, frozen=True):
-    """A value the caller gave.
+    """A value given by the caller.
 
-    source: what the trace says of it: `cli`, or `file:NAME`
-    text: how a value that is not text was written, for an input declared as text
+    source: its source in the trace: `cli`, or `file:NAME`
+    text: the original text of a value that is not text, for an input declared as `string`
     """
 
     value: Any
@@ -51,10 +51,10 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class InputBinding(msgspec.Struct, frozen=True, kw_only=True):
-    """One input that is to be found in its source.
+    """One input to resolve from its source.
 
     source: the whole binding, such as `provider/cmdb.server.hostname`
-    path: what to look for there, such as `server.hostname`
+    path: the part after the resolver, such as `server.hostname`
     """
 
     name: str
@@ -64,14 +64,14 @@ class InputBinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResolveBatch(msgspec.Struct, frozen=True):
-    """All inputs that one resolver is to find: `env`, `file`, `provider/NAME` or `prompt`."""
+    """All inputs for one resolver: `env`, `file`, `provider/NAME` or `prompt`."""
 
     resolver: str
     bindings: tuple[InputBinding, ...]
 
 
 class BatchAnswer(msgspec.Struct, frozen=True):
-    """What a resolver found and what failed, by input; what is in neither is simply not there."""
+    """What a resolver found and what failed, by input; an input in neither has no value."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     failures: Mapping[str, Failure] = field(default_factory=dict)
@@ -80,9 +80,9 @@ class BatchAnswer(msgspec.Struct, frozen=True):
 class ResolvedInputs(msgspec.Struct, frozen=True):
     """The inputs of a run, in the order of their declaration.
 
-    values: what state holds; for a secret, the reference to it
-    sources: where each value is from; `unset` for an optional input that its source has no value for
-    secrets: the values of secrets as text, for whoever redacts and starts processes
+    values: the values in the state; for a secret, a reference
+    sources: where each value is from; `unset` for an optional input without a value in its source
+    secrets: the values of secrets as text, for redaction and for processes
     """
 
     values: dict[str, Any]
@@ -99,7 +99,7 @@ class _Problem(NamedTuple):
 
 
 class _Resolution:
-    """What is known so far: values that fit, and everything that is wrong."""
+    """The values resolved so far, and all problems."""
 
     def __init__(self, inputs: Mapping[str, InputBlock]) -> None:
         self.parameters = {name: block.parameter() for name, block in inputs.items()}
@@ -108,14 +108,14 @@ class _Resolution:
         self.problems: list[_Problem] = []
 
     def take(self, name: str, value: Any, source: str) -> None:
-        """Keep a value if it fits."""
+        """Set a value if it fits its type, else add a problem."""
         try:
             self.found[name] = fit(_split(value, self.parameters[name], source), self.parameters[name]), source
         except InputError as problem:
             self.problems.append(_Problem(f"input `{name}` from {_said(source)}: {problem.message}", problem.hint))
 
     def fall_back(self, name: str, binding: InputBinding | None = None) -> None:
-        """Keep the default; say what is missing where there is none and one is needed."""
+        """Use the default; add a problem if a required input has none."""
         parameter = self.parameters[name]
         if parameter.has_default and parameter.default is None:
             self.found[name] = None, "default"
@@ -128,7 +128,7 @@ class _Resolution:
             self.unset.add(name)
 
     def settle(self, binding: InputBinding, answer: BatchAnswer) -> None:
-        """Take what a resolver says of one binding; a failure is not a missing value, so no default hides it."""
+        """Apply a resolver's answer to one binding; a failure is not a missing value, so no default hides it."""
         name = binding.name
         if name in answer.failures:
             message = f"input `{name}` from {_said(binding.source)}: {answer.failures[name].message}"
@@ -139,7 +139,7 @@ class _Resolution:
             self.fall_back(name, binding)
 
     def result(self) -> ResolvedInputs:
-        """Everything in the order of declaration, secrets apart."""
+        """Return the inputs in the order of declaration, with secrets separate."""
         resolved = ResolvedInputs({}, {}, {})
         for name, parameter in self.parameters.items():
             if name in self.unset:
@@ -158,9 +158,9 @@ class _Resolution:
 def resolve_inputs(
     inputs: Mapping[str, InputBlock], given: Mapping[str, Given], policies: Sequence[Policy] = ()
 ) -> Generator[ResolveBatch, BatchAnswer, ResolvedInputs]:
-    """Find a value for every input, or say everything that is wrong.
+    """Resolve every input, or raise one error with all problems.
 
-    What would be read from the environment or a file is read only where policies allow that effect (DECISIONS 81).
+    The environment and files are read only where policies allow that effect (DECISIONS 81).
     """
     resolution = _Resolution(inputs)
     resolution.problems += _unknown(inputs, given)
@@ -189,33 +189,33 @@ def resolve_inputs(
 
 
 def _split(value: Any, parameter: Parameter, source: str) -> Any:
-    """A list that a person or an environment can only give as text, split on commas (DECISIONS 63)."""
+    """Split a list given as text by a flag, a prompt or the environment on commas (DECISIONS 63)."""
     is_typed = source in ("cli", PROMPT) or source.startswith(f"{ENV}/")
     if parameter.type != "list" or not isinstance(value, str) or not is_typed or value.lstrip()[:1] in ("[", "{"):
         return value
     return [piece.strip() for piece in value.split(",") if piece.strip()]
 
 
-_GIVE: Final = "a value that the caller gives, with --var or --input, is not read from there"
+_GIVE: Final = "pass the value with --var or --input"
 
 
 def effect_of(source: str) -> str | None:
-    """The effect of reading an input from its source; none where a person or a program is asked."""
+    """Return the effect of reading an input from its source; None for prompts and providers."""
     prefix, slash, _ = source.partition("/")
     return EFFECTS.get(prefix) if slash else None
 
 
 def refused_binding(source: str, policies: Sequence[Policy]) -> str | None:
-    """Why nothing is read from a source, or None: gert's own variables never are, and rules may say so of others."""
+    """Return why a source must not be read, or None: gert's own variables never are, and rules may deny others."""
     prefix, _, name = source.partition("/")
     if prefix == ENV and name.upper().startswith(OURS):
-        return f"`{name}` is one of gert's own variables, and those are never inputs"
+        return f"`{name}` is one of gert's own variables, which cannot be inputs"
     effect = effect_of(source)
     return refused_crossing(effect, policies) if effect is not None else None
 
 
 def fit(value: Any, parameter: Parameter) -> Any:
-    """The value as its declared type, within its limits; an objection to a secret does not repeat it."""
+    """Coerce a value to its declared type and check its limits; an error about a secret does not quote it."""
     try:
         coerced = coerce(value, parameter.type)
         why = objection(
@@ -237,7 +237,7 @@ def fit(value: Any, parameter: Parameter) -> Any:
 def _told(problem: InputError | CanonicalError, parameter: Parameter) -> str:
     if not parameter.secret:
         return problem.message
-    # Only what stands before the value: whatever follows the first `, found ` may be the secret.
+    # Only the part before the value: the text after the first `, found ` may be the secret.
     expected = problem.message.partition(", found ")[0] if isinstance(problem, InputError) else "expected text"
     return f"{expected}; the value is secret and not shown"
 
@@ -256,7 +256,7 @@ def _as_written(given: Given, block: InputBlock) -> Any:
 
 
 def _bind(name: str, source: str, parameter: Parameter) -> tuple[str, InputBinding]:
-    """The resolver of a binding, and what it is to find."""
+    """Return the resolver of an input and its binding."""
     prefix, slash, rest = source.partition("/")
     if source == PROMPT:
         resolver, path = PROMPT, ""
@@ -270,7 +270,7 @@ def _bind(name: str, source: str, parameter: Parameter) -> tuple[str, InputBindi
 
 
 def _batches(bound: list[tuple[str, InputBinding]]) -> Iterator[ResolveBatch]:
-    """One batch per resolver; people come last, when everything that needs none of them is known."""
+    """Yield one batch per resolver; prompts come last, when all other inputs are resolved."""
     groups: dict[str, list[InputBinding]] = {ENV: [], FILE: []}
     for resolver, binding in bound:
         groups.setdefault(resolver, []).append(binding)
@@ -293,13 +293,13 @@ def _how_to_give(name: str, parameter: Parameter, binding: InputBinding | None) 
     places = {
         ENV: f"set the environment variable `{binding.path}`",
         FILE: f"write it to the file `{binding.path}`",
-        PROMPT: "answer when asked",
+        PROMPT: "answer the prompt",
     }
     return f"{places[resolver]}, or {give}" if resolver in places else f"{give} or set a default"
 
 
 def _everything(problems: list[_Problem]) -> InputError:
-    """One error for all problems; each is said in full, and each hint once."""
+    """Return one error that lists all problems and their hints."""
     if len(problems) == 1:
         return InputError(problems[0].message, hint=problems[0].hint)
     told = problems[:_MAX_TOLD]

@@ -1,4 +1,4 @@
-"""Run a step once for each item of a list: `for_each`, one after the other or side by side (kernel-v0 §6.4)."""
+"""Runs a step once for each item of a list: `for_each`, sequential or parallel (kernel-v0 §6.4)."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
@@ -56,18 +56,18 @@ def run_loop(step: Step, block: ForEachBlock, frame: Frame, run_item: RunItem) -
     if block.key is not None:
         collected = {each.key: record for each, record in zip(items, records, strict=False)}
     if any(isinstance(each.key, Unknown) for each in items) and step.id is not None:
-        frame.state.set_unknown(step.id)  # under which key a result is, nobody knows
+        frame.state.set_unknown(step.id)  # the keys of the results are unknown
     elif step.id is not None:
         frame.state.set_results(step.id, collected, total.status)
     if step.continue_on_fail:
-        # In a dry run any item may fail, and the end of another stands.
+        # In a dry run any item may fail, and then the outcome of another item counts.
         for result in results:
             frame.run.reach(result.outcome)
     return total
 
 
 def _explore(step: Step, block: ForEachBlock, frame: Frame, run_item: RunItem) -> Steps[Result]:
-    """Nobody knows what the loop goes over: one item shows what can happen, and nothing of it is certain."""
+    """Explore a loop over an unknown list: one unknown item shows what can happen, and nothing of it is certain."""
     yield frame.say(
         ForEachStart(
             step_id=frame.step_id,
@@ -90,7 +90,7 @@ def _explore(step: Step, block: ForEachBlock, frame: Frame, run_item: RunItem) -
 
 
 def _as_written(over: Any) -> Any:
-    """A list as its author wrote it, templates and all."""
+    """Return a list as the author wrote it, with its templates."""
     if isinstance(over, Template):
         return over.source
     if isinstance(over, Mapping):
@@ -105,7 +105,7 @@ def _record(step: Step, result: Result) -> Record:
 def _in_turn(
     step: Step, block: ForEachBlock, items: list[Item], frame: Frame, run_item: RunItem
 ) -> Steps[list[Result]]:
-    """One item after the other; a failure that is not continued ends the loop."""
+    """Run the items in order; a failure that is not continued ends the loop."""
     results: list[Result] = []
     outer = frame.state.root.get(block.as_, _ABSENT)
     for each in items:
@@ -128,7 +128,7 @@ def _in_turn(
 def _side_by_side(
     step: Step, block: ForEachBlock, items: list[Item], frame: Frame, run_item: RunItem
 ) -> Steps[list[Result]]:
-    """All items at once, each on its own copy of the state; iterations conflict only where a rule serializes them."""
+    """Run all items concurrently, each on its own copy of the state; only a rule can serialize them."""
     frames = [
         frame.each(block.as_, each.value, each.index, each.key, len(items), frame.state.fork(), frame.clock.lane())
         for each in items
@@ -162,7 +162,7 @@ def _run_item(each: Item, frame: Frame, run_item: RunItem) -> Steps[Result]:
 
 
 def _collected(result: Result, inside: Frame, frame: Frame) -> Result:
-    """Take what survives an iteration: its scopes, and for a block what its steps set."""
+    """Merge what survives an iteration: its scopes, and for a block the outputs of its steps."""
     changes = inside.state.changes
     if changes is None:
         return result
@@ -171,11 +171,11 @@ def _collected(result: Result, inside: Frame, frame: Frame) -> Result:
 
 
 def _total(results: list[Result], names: list[str | int], step: Step) -> Result:
-    """How the iterations ended together; the worst of them decides."""
+    """Combine the results of the iterations; the worst of them decides."""
     broken = [(name, each) for name, each in zip(names, results, strict=False) if each.failure is not None]
     ended = next((each for each in results if each.ended), None)
     if not broken:
-        # Where no item has run, or maybe none has, the step's `next` is not taken, or maybe not.
+        # If no item has run, the step's `next` is not taken; if perhaps none has, it may not be.
         skips = bool(results) and all(each.reason == "when_false" or each.doubtful for each in results)
         doubtful = skips and any(each.doubtful for each in results)
         return Result(
@@ -208,7 +208,7 @@ _ABSENT: Final = object()
 
 
 def _items(block: ForEachBlock, values: list[Any], frame: Frame) -> Iterator[Item]:
-    """The items; their keys are unique, as far as anyone knows them."""
+    """Yield the items; known keys are unique."""
     seen: set[str] = set()
     for index, value in enumerate(values):
         key = _key(block, value, frame) if block.key is not None else None
@@ -220,11 +220,11 @@ def _items(block: ForEachBlock, values: list[Any], frame: Frame) -> Iterator[Ite
 
 
 class DuplicateKey(Exception):
-    """Two items have one key."""
+    """Two items have the same key."""
 
 
 def _values(block: ForEachBlock, frame: Frame) -> list[Any] | Unknown:
-    """What a loop goes over, evaluated once before it."""
+    """Evaluate the list of a loop, once before its first item."""
     value = frame.render(block.over)
     if isinstance(value, Unknown):
         return value
@@ -240,7 +240,7 @@ def _values(block: ForEachBlock, frame: Frame) -> list[Any] | Unknown:
 
 
 def _as_list(text: str) -> Any:
-    """The list a JSON text spells; other text is never split, because only its author knows where (DECISIONS 63)."""
+    """Parse a text as a JSON list; other text is never split, because the separator is unknown (DECISIONS 63)."""
     try:
         return coerce(text, "list")
     except InputError:
@@ -257,7 +257,9 @@ def _key(block: ForEachBlock, value: Any, frame: Frame) -> str:
     except UnknownRead:
         return Unknown("?")
     if is_marked(text):
-        raise TemplateEvalError("a secret cannot be the key of an item", hint="keys are recorded and shown")
+        raise TemplateEvalError(
+            "a secret cannot be the key of an item", hint="keys are recorded and shown; use another field as the key"
+        )
     if not text.strip():
-        raise TemplateEvalError("the key of an item is empty", hint="every item needs a key of its own")
+        raise TemplateEvalError("the key of an item is empty", hint="every item needs its own key")
     return text

@@ -1,4 +1,4 @@
-"""What a step gave, held against its contract: declared outputs are kept, violations are said (ecosystem-v0 §12)."""
+"""Checks a step's outputs against its contract: declared outputs are kept, violations reported (ecosystem-v0 §12)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -25,13 +25,13 @@ _AS_KEY = msgspec.json.Encoder(order="sorted", enc_hook=str)
 def keep_declared(
     answer: ToolAnswer, frame: Frame, plan: Plan, inputs: Mapping[str, Any]
 ) -> tuple[Result, Sequence[Payload]]:
-    """The result of a call, with the outputs its contract declares; and what there is to say about the answer."""
+    """Return the result of a call with the declared outputs, and the events about redaction and violations."""
     if answer.assumed is not None:
         return assumed(frame, plan.terms, answer.assumed), _NOTHING
     terms = plan.terms
     outputs, violations = _held(answer.outputs, terms, complete=answer.failure is None)
     if answer.reconciled:
-        # The operator's word about a call is no execution of it, so it breaks no contract (DECISIONS 70).
+        # A result reconciled by the operator is not an execution, so it violates no contract (DECISIONS 70).
         violations = []
     elif terms.contract.deterministic and answer.failure is None:
         violations += _differing(answer, outputs, frame, plan, inputs)
@@ -57,7 +57,7 @@ def keep_declared(
 
 
 def assumed(frame: Frame, terms: Terms, reason: SkipReason | None = None) -> Result:
-    """The result of a step that was not executed: everything it would have set is unknown."""
+    """Return the result of a step that was not executed: all its outputs are unknown."""
     frame.run.guesses += 1
     if terms.contract.may_write or terms.contract.hides_writes:
         frame.run.skipped_write = True
@@ -74,7 +74,7 @@ Violation = tuple[ViolationKind, str, Severity]
 
 
 def _held(outputs: Mapping[str, Any], terms: Terms, *, complete: bool) -> tuple[dict[str, Any], list[Violation]]:
-    """The declared outputs in their declared types, and where the contract was not kept."""
+    """Return the declared outputs in their declared types, and the violations of the contract."""
     declared = terms.contract.outputs
     kept: dict[str, Any] = {}
     violations: list[Violation] = []
@@ -104,13 +104,13 @@ def _fitting(value: Any, type_name: str) -> Any:
 
 
 _SOUND: Final = frozenset({"string", "int", "float", "bool"})
-"""Types whose values are plain data once they fit."""
+"""Types whose values need no further check once coerced."""
 
 
 def _differing(
     answer: ToolAnswer, outputs: dict[str, Any], frame: Frame, plan: Plan, inputs: Mapping[str, Any]
 ) -> Iterator[Violation]:
-    """A contract that says `deterministic` gives equal outputs for equal inputs."""
+    """Report a step declared `deterministic` that gave different outputs for equal inputs."""
     terms = plan.terms
     earlier = frame.run.before(f"{terms.target} {plan.step_id}", _AS_KEY.encode(inputs), outputs)
     again = None if answer.again is None else _held(answer.again, terms, complete=False)[0]
@@ -120,5 +120,5 @@ def _differing(
         both = {*outputs, *differing}
         names = sorted(n for n in both if _AS_KEY.encode(outputs.get(n)) != _AS_KEY.encode(differing.get(n)))
         listed = ", ".join(f"`{name}`" for name in names)
-        message = f"`{terms.target}` is declared deterministic and gave another {listed} for equal inputs"
+        message = f"`{terms.target}` is declared deterministic and gave a different {listed} for equal inputs"
         yield "nondeterministic", message, "error"

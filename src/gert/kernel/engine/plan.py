@@ -1,4 +1,4 @@
-"""What is known of a step before it runs: its name, contract, the verdict of governance, and its terms.
+"""Plans a step before it runs: its contract, the governance decision, timeout, retry and other settings.
 
 None of this depends on state, so each step is planned once, however often it runs.
 """
@@ -22,11 +22,11 @@ from gert.kernel.runbook.program import Program
 
 EXTENSION_TIMEOUT: Final = 60.0
 MAX_BACKOFF: Final = 300.0
-"""Seconds between attempts at most, where the author sets no bound."""
+"""The most seconds between attempts, if the author sets no `max_backoff`."""
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """When and how often a step is tried again; times are in seconds."""
+    """When and how often a step is retried; times are in seconds."""
 
     max: int
     backoff: float
@@ -34,8 +34,8 @@ class Retry(msgspec.Struct, frozen=True):
     on: frozenset[str]
 
     def delay(self, attempt: int) -> float:
-        """How long to wait after an attempt; it doubles each time."""
-        # The exponent is bounded before the power is taken: a thousand attempts make no number of 300 digits.
+        """Return the delay after an attempt, which doubles each time."""
+        # The exponent is bounded first, so that a thousand attempts do not compute a number of 300 digits.
         return min(self.backoff * float(2 ** min(attempt - 1, 40)), self.max_backoff)
 
 
@@ -43,7 +43,7 @@ NO_RETRY: Final = Retry(0, 0.0, 0.0, frozenset())
 
 
 class PreviewTerms(msgspec.Struct, frozen=True):
-    """The preview of an action: its tool, its own contract, and why policy keeps it from running (DECISIONS 64)."""
+    """The preview of an action: its tool, its contract, and why the policy refuses it, if it does (DECISIONS 64)."""
 
     tool: str
     contract: Contract
@@ -51,7 +51,7 @@ class PreviewTerms(msgspec.Struct, frozen=True):
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for every step that runs the same action under the same contract and with the same modifiers."""
+    """Settings shared by all steps that run the same action with the same contract and modifiers."""
 
     contract: Contract
     decision: Decision
@@ -62,7 +62,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     full: dict[str, Any]
     summary: dict[str, Any]
     expected: frozenset[str]
-    """Outputs that must be there when the step succeeds: required, or extracted and not optional."""
+    """Outputs that a successful step must have: required, or extracted and not optional."""
     target: str
     action: str | None
     timeout: float | None
@@ -70,15 +70,15 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     visibility: Visibility | None
     secrets: tuple[str, ...]
     preview: PreviewTerms | None
-    """What shows what the action would do."""
+    """The action's preview, if it declares one."""
     hides: bool
-    """An input is secret, and is not shown."""
+    """Whether any input is secret, and so not shown."""
     is_free: bool
-    """Nobody has to be asked, and no limit watched."""
+    """Whether the step needs no approval and has no limit."""
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A step and its terms; `inputs` as its author wrote them."""
+    """A step's id and settings; `inputs` as the author wrote them."""
 
     step_id: str
     terms: Terms
@@ -86,7 +86,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Planner:
-    """Plans the steps of a program, each once; steps that are alike share their terms."""
+    """Plans each step of a program once; similar steps share their settings."""
 
     __slots__ = ("_plans", "_policies", "_program", "_terms")
 
@@ -98,12 +98,12 @@ class Planner:
         self._terms: dict[tuple[Any, ...], Terms] = {}
 
     def ending(self, step: EndStep) -> Terms | None:
-        """The terms of an `end`, where a rule names its category; none where no rule judges it."""
+        """Return the settings of an `end` step, or None if no rule names its category."""
         decision = decide_outcome(step.outcome.category, self._policies)
         return None if not decision.rules else self._judged(step, END_CONTRACT, decision)
 
     def plan(self, step: Step) -> Plan | None:
-        """The plan of a step; none for those that only direct flow."""
+        """Return the plan of a step; None for a step that only directs flow."""
         try:
             return self._plans[id(step)]
         except KeyError:
@@ -161,16 +161,16 @@ class Planner:
 
 
 def preview_contract(contract: Contract) -> Contract:
-    """The contract of an action's preview: the effects of the action, and no writes."""
+    """Return the contract of an action's preview: the effects of the action, without writes."""
     return msgspec.structs.replace(contract, writes=frozenset(), outputs={})
 
 
 def preview_refusal(decision: Decision) -> str | None:
-    """Why policy keeps a preview from running: it is run only where it is allowed, and never asks for approval."""
+    """Return why the policy refuses a preview: it runs only if allowed, and never requests approval."""
     if decision.verdict is Verdict.ALLOW:
         return None
     by = f" by {decision.rule}" if decision.rule else ""
-    return f"policy says `{decision.verdict.word}`{by}, and a preview is only run where it is allowed"
+    return f"policy says `{decision.verdict.word}`{by}, and a preview runs only if it is allowed"
 
 
 def _expected(contract: Contract, action: ActionBlock | None) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Governance in the run: the decision about a step, its limits, and the emergency override (kernel-v0 §9)."""
+"""Applies governance to a step: the decision, its limits, and the emergency override (kernel-v0 §9)."""
 
 import msgspec
 
@@ -12,8 +12,8 @@ from gert.kernel.runbook.documents.steps import Step
 
 
 def permit(step: Step, frame: Frame, terms: Terms) -> tuple[Said, Result | None]:
-    """What governance decides, to be said; a result is a refusal."""
-    # Counted also where no limit is watched: another step may run the same target under one.
+    """Return the event of the governance decision, and the refusal if there is one."""
+    # Counted even without a limit: another step may run the same target under one.
     frame.strand.run.count(step, terms.target, frame.state)
     if terms.is_free:
         return frame.say(decision_of(frame, terms)), None
@@ -26,12 +26,12 @@ def permit(step: Step, frame: Frame, terms: Terms) -> tuple[Said, Result | None]
 
 
 def denial(step: Step, terms: Terms) -> Result | None:
-    """The refusal of what a rule denies."""
+    """Return the refusal if a rule denies the step."""
     return _denied(f"{step.label} is denied by {terms.rule}") if terms.decision.verdict is Verdict.DENY else None
 
 
 def permit_again(step: Step, frame: Frame, terms: Terms) -> tuple[Said | None, Result | None]:
-    """Count one more attempt of a step; where a limit is reached, what is said about it and the refusal."""
+    """Count one more attempt; if a limit is reached, return its event and the refusal."""
     frame.strand.run.count(step, terms.target, frame.state)
     breach = None if terms.is_free else _breach(terms, step, frame)
     if breach is None:
@@ -41,7 +41,7 @@ def permit_again(step: Step, frame: Frame, terms: Terms) -> tuple[Said | None, R
 
 
 def broken_glass(frame: Frame, terms: Terms, refusal: Result | None) -> BreakGlass | None:
-    """The emergency override of a denial or an approval, to be said; none where nobody asks for it or rules bar it."""
+    """Return the emergency override of a denial or an approval; None if none was requested or the rules forbid it."""
     run, decision = frame.run, terms.decision
     is_free = refusal is None and decision.verdict is not Verdict.REQUIRE_APPROVAL
     if run.setup.break_glass is None or is_free or not decision.break_glass:
@@ -58,7 +58,7 @@ def broken_glass(frame: Frame, terms: Terms, refusal: Result | None) -> BreakGla
 
 
 def decision_of(frame: Frame, terms: Terms) -> GovernanceDecision:
-    """The decision, as it is said."""
+    """Return the decision as an event."""
     return GovernanceDecision(
         step_id=frame.step_id,
         risk_level=terms.risk,  # type: ignore[arg-type]
@@ -69,10 +69,10 @@ def decision_of(frame: Frame, terms: Terms) -> GovernanceDecision:
 
 
 def _breach(terms: Terms, step: Step, frame: Frame) -> str | None:
-    """Why a circuit breaker is open."""
+    """Return which limit is exceeded, or None."""
     limits = terms.decision.limits
     if limits.max_targets is not None:
-        # Items of loops are known beforehand; what `repeat` and `next` add shows as it comes.
+        # The items of loops are known beforehand; `repeat` and `next` add executions as they run.
         targets = max(frame.strand.targets, frame.state.executions[id(step)])
         if targets > limits.max_targets:
             return f"expected at most {limits.max_targets} targets, found {targets}"
@@ -83,9 +83,9 @@ def _breach(terms: Terms, step: Step, frame: Frame) -> str | None:
 
 
 def _too_often(most: int, target: str, recent: Recent | None, executed: int) -> str | None:
-    """Why a target must not be executed once more; a limit nobody can check is not a limit that holds."""
+    """Return why a target must not execute again; a limit that cannot be checked counts as exceeded."""
     if recent is None or recent.flaw is not None:
-        why = recent.flaw if recent is not None else "nobody counted earlier runs"
+        why = recent.flaw if recent is not None else "earlier runs were not counted"
         return f"`max_per_hour` cannot be checked: {why}"
     count = recent.executed.get(target, 0) + executed
     if count <= most:

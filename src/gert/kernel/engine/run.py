@@ -1,4 +1,4 @@
-"""A whole run: from `run_start` over the steps and `finally` to `run_complete`."""
+"""Runs a program from `run_start` through its steps and `finally` to `run_complete`."""
 
 from typing import Any
 
@@ -34,8 +34,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended.
 
     duration: seconds from its first to its last event
-    waited: the part of them in which something waited for people, a free lane or a resume
-    notify: people whom rules on the outcome want to be told
+    waited: the part of it spent waiting for people, a free lane or a resume
+    notify: people to notify, from the rules on the outcome
     """
 
     status: RunStatus
@@ -52,12 +52,12 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run(setup: Setup) -> Steps[RunResult]:
-    """Run a sound program with resolved inputs."""
+    """Run a validated program with resolved inputs."""
     context = Run(setup)
     constants, flaw = _constants(setup)
     yield Said(_run_start(setup, constants), None, context.actor)
     for name, source in setup.input_sources.items():
-        # Of a secret this is the reference, which is written as a placeholder.
+        # For a secret this is the reference, which is recorded as a placeholder.
         yield Said(InputResolved(name=name, source=source, value=setup.inputs.get(name)), None, None)
     state = State({**setup.inputs, **constants}, context.miss)
     frame = Frame(Strand(run=context, state=state, clock=Clock(Timeline())))
@@ -92,7 +92,7 @@ def run(setup: Setup) -> Steps[RunResult]:
 
 
 def _told(outcome: Outcome) -> Outcome:
-    """An outcome in plain text: nothing unknown leaves the run as anything else."""
+    """Return an outcome whose unknown values are plain text."""
     return Outcome(outcome.category, str(outcome.code), plain(outcome.meta))
 
 
@@ -103,12 +103,12 @@ def _status(result: Result) -> RunStatus:
         return "error"
     if result.failure.kind == "cancelled":
         return "cancelled"
-    # A step that was denied is skipped; the run it stopped has failed (DECISIONS 23).
+    # A denied step is skipped; the run it stopped has failed (DECISIONS 23).
     return "failed" if result.status in ("failed", "skipped") else "error"
 
 
 def _constants(setup: Setup) -> tuple[dict[str, Any], Result | None]:
-    """The constants, each seeing the inputs and the constants before it."""
+    """Render the constants; each can read the inputs and the constants before it."""
     constants: dict[str, Any] = {}
     for name, value in setup.program.runbook.meta.constants.items():
         try:
@@ -119,12 +119,12 @@ def _constants(setup: Setup) -> tuple[dict[str, Any], Result | None]:
 
 
 def _finally(program: Program, frame: Frame, status: RunStatus) -> Steps[Failure | None]:
-    """Run what always runs, all of it; how the run ended does not change any more."""
+    """Run every `finally` step; they do not change how the run ended."""
     steps = program.runbook.finally_
     if not steps:
         return None
     if frame.run.skipped_write:
-        # On which way the run came here, is not known.
+        # The path that led here is unknown.
         frame.state.skip_write()
     yield Said(FinallyStart(status=status, step_count=len(steps)), None, None)
     result = yield from run_list(steps, frame.inside("finally"), to_the_end=True)
@@ -162,7 +162,7 @@ def _run_start(setup: Setup, constants: dict[str, Any]) -> RunStart:
 
 
 def secret_names(program: Program) -> list[str]:
-    """The environment variables declared as secrets, by the runbook and its tools."""
+    """Return the environment variables that the runbook and its tools declare as secrets."""
     tools = [lookup.tool for lookup in program.lookups.values() if lookup.tool is not None]
     declared = [*program.runbook.meta.secrets, *(secret for tool in tools for secret in tool.all_secrets)]
     return list(dict.fromkeys(secret.env for secret in declared))

@@ -1,7 +1,7 @@
 """The state of a run: names templates read, records of steps, and scopes (kernel-v0 §7).
 
 `root` is the data templates see. Values in it are never changed in place, so a fork is a copy of the outer maps
-alone, and what a lane or an iteration changed is known without comparing.
+alone, and the changes of a lane or an iteration are known without comparing.
 """
 
 from collections.abc import Iterable, Mapping, Set
@@ -28,10 +28,10 @@ class Changes:
     def __init__(self) -> None:
         self.names = Record()
         self.records: dict[str, tuple[Any, Any]] = {}
-        # Scopes that were forgotten come before what was set in them afterwards.
+        # Dropped scopes apply before the values that were set in them afterwards.
         self.dropped: dict[tuple[str, ...], None] = {}
         self.scopes: dict[tuple[str, ...], Record] = {}
-        # Which step wrote each scope, for the message when two lanes have.
+        # The step that wrote each scope, for the error when two lanes write it.
         self.writers: dict[tuple[str, ...], str] = {}
         self.exports = Record()
         self.shadowed: set[str] = set()
@@ -39,7 +39,7 @@ class Changes:
         self.skipped_write = False
 
     def archive(self) -> Record:
-        """What an iteration leaves behind: its names, and its records by step id."""
+        """Return the archive of an iteration: its names, and its records by step id."""
         return Record({step_id: record for step_id, (record, _) in self.records.items()}).joined(self.names)
 
 
@@ -51,21 +51,21 @@ class State:
     def __init__(self, names: Mapping[str, Any], report: Report = unheard) -> None:
         self.report = report
         self.root = Record({**names, STEP: Record(), SCOPE: Record()})
-        # Names that are no step ids: inputs, constants, outputs. They win over a step of the same name.
+        # Names that are not step ids: inputs, constants, outputs. They win over a step of the same name.
         self.bare: set[str] = set(names)
         self.counts: dict[str, Any] = {}
         # Steps with an output called `status`, which is what `.id.status` then reads.
         self.shadowed: set[str] = set()
         # Steps whose record is the results of a loop.
         self.loops: set[str] = set()
-        # How often each step has executed on every way that leads here; lanes and iterations count together.
+        # How often each step has executed on every path that leads here; lanes and iterations share the count.
         self.executions: dict[int, int] = {}
-        # A step that may write was only assumed on a way that leads here: the world is not as the run would have it.
+        # A step that may write was only assumed on a path that leads here: later reads are unknown.
         self.skipped_write = False
         self.changes: Changes | None = None
 
     def fork(self, *, in_doubt: bool = False) -> "State":
-        """A copy for a lane or an iteration, which remembers what it changes; `in_doubt` if it may not be gone."""
+        """Copy the state for a lane or an iteration and track its changes; `in_doubt` if its path may not be taken."""
         copy = State.__new__(State)
         copy.report = self.report
         copy.root = Record({**self.root, STEP: Record(self.root[STEP])}, self.root.origins)
@@ -89,13 +89,13 @@ class State:
             _put(names, name, value, origin)
 
     def export(self, name: str, value: Any, origin: Origin | None = None) -> None:
-        """Make a value global; unlike other names it survives the iteration it is set in."""
+        """Set a global name that survives the iteration it is set in."""
         self.set_name(name, value, origin)
         if self.changes is not None:
             _put(self.changes.exports, name, value, origin)
 
     def set_record(self, step_id: str, outputs: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-        """Set the record of a step: as `.id` its outputs come first, as `.step.id` what gert says of it."""
+        """Set the record of a step: in `.id` its outputs win over gert's facts, in `.step.id` the facts win."""
         places = (step_id,), (STEP, step_id)
         given = outputs_of(outputs)
         place(given, *places)
@@ -130,9 +130,9 @@ class State:
                 known.loops |= loops
 
     def set_status(self, step_id: str, status: str) -> None:
-        """Note how a step ended that set nothing: what it set before stays."""
+        """Set the status of a step without outputs; its earlier outputs remain."""
         if isinstance(self.root[STEP].get(step_id), Unknown):
-            return  # nothing is known of it, and one fact does not change that
+            return  # the whole record is unknown, and remains so
         record, own = self._records(step_id)
         fact = facts_of({"status": status}, (step_id,), (STEP, step_id))
         if step_id in self.loops:
@@ -163,7 +163,7 @@ class State:
             self.changes.writers[scope] = writer
 
     def drop_scope(self, scope: tuple[str, ...]) -> None:
-        """Forget what a scope holds: a block that runs again begins anew."""
+        """Drop the values of a scope: a block that runs again starts with an empty one."""
         self.root[SCOPE] = _pruned(self.root[SCOPE], scope)
         if self.changes is not None:
             kept = {path: values for path, values in self.changes.scopes.items() if path[: len(scope)] != scope}
@@ -171,11 +171,11 @@ class State:
             self.changes.dropped[scope] = None
 
     def set_unknown(self, step_id: str) -> None:
-        """Nobody knows what a loop gave, not even how much."""
+        """Mark the results of a loop as unknown, including their number."""
         self._set_records(step_id, UNKNOWN, UNKNOWN)
 
     def blur(self, step_id: str | None, names: Iterable[str]) -> None:
-        """Forget what a step has set, wherever it did: nobody knows how often it ran."""
+        """Mark everything a step may have set as unknown, because it is unknown how often it ran."""
         for name in names:
             if name in self.bare:
                 self.set_name(name, UNKNOWN, self.root.origins.get(name))
@@ -186,20 +186,20 @@ class State:
             self.changes.scopes = {scope: _blurred(values) for scope, values in self.changes.scopes.items()}
 
     def count(self, step_id: str, jumps: int | Unknown) -> None:
-        """Note how often a jump was taken, on a step it comes from or leads to."""
+        """Set how often a jump from or to a step was taken."""
         self.counts[step_id] = jumps
         if isinstance(self.root[STEP].get(step_id), Unknown):
             return
         record, own = self._records(step_id)
         fact = facts_of({"retry_count": jumps}, (step_id,), (STEP, step_id))
         if step_id in self.loops:
-            # The results of a loop are a list, or a map of the author's keys: what is ours is beside them.
+            # The results of a loop are a list, or a map with the author's keys: gert's facts are stored beside them.
             self._set_records(step_id, _told(self.root.get(step_id), fact), own.joined(fact))
         else:
             self._set_records(step_id, record.joined(fact), own.joined(fact))
 
     def skip_write(self) -> None:
-        """Note that a step which may write was only assumed."""
+        """Record that a step which may write was only assumed."""
         self.skipped_write = True
         if self.changes is not None:
             self.changes.skipped_write = True
@@ -207,7 +207,7 @@ class State:
     # --- joining
 
     def merge(self, changes: Changes) -> None:
-        """Take over everything a lane set."""
+        """Merge everything that a lane set."""
         self.take_lasting(changes)
         for name, value in changes.names.items():
             self.set_name(name, value, changes.names.origins.get(name))
@@ -218,13 +218,13 @@ class State:
             self.changes.exports = self.changes.exports.joined(changes.exports)
 
     def keep(self, changes: Changes) -> None:
-        """Take over what survives an iteration: exports, and scopes."""
+        """Merge what survives an iteration: exports and scopes."""
         self.take_lasting(changes)
         for name, value in changes.exports.items():
             self.export(name, value, changes.exports.origins.get(name))
 
     def take_lasting(self, changes: Changes) -> None:
-        """Take over what was forgotten and set in scopes, and skipped writes."""
+        """Merge dropped and set scopes, and skipped writes."""
         if changes.skipped_write:
             self.skip_write()
         for scope in changes.dropped:
@@ -233,9 +233,9 @@ class State:
             self.set_scoped(scope, values, changes.writers.get(scope, ""))
 
     def doubt(self, ways: Iterable["State | None"]) -> None:
-        """Take over what several ways may have set, of which nobody knows which is taken; None is no change.
+        """Merge the changes of several paths of which only one is taken; None is a path without changes.
 
-        What all of them agree on is known afterwards. What executed on one of them may not have, and does not count.
+        Values equal on all paths stay known, others become unknown. Executions on one path only are not counted.
         """
         ways = tuple(ways)
         changed = [way.changes for way in ways if way is not None and way.changes is not None]
@@ -266,7 +266,7 @@ class State:
 
 
 def _agreed(values: list[Any], *, certain: bool) -> Any:
-    """What all ways have come to, if it is one value and known; `1` is not `true`."""
+    """Return the value that all paths share, else unknown; `1` is not `true`."""
     if not certain or any(is_unknown(value) for value in values):
         return UNKNOWN
     first = _COMPARED.encode(values[0])
@@ -277,7 +277,7 @@ _COMPARED = msgspec.json.Encoder(order="sorted")
 
 
 def _common(names: Iterable[str], origins: list[dict[str, Origin]]) -> dict[str, Origin]:
-    """For each name, the origin of its value on whichever way is taken."""
+    """Return for each name the merged origin of its value on all paths."""
     found = {name: [each[name] for each in origins if name in each] for name in names}
     return {name: each[0] if len(each) == 1 else Origin.joined(each) for name, each in found.items() if each}
 
@@ -291,7 +291,7 @@ def _put(names: Record, name: str, value: Any, origin: Origin | None) -> None:
 
 
 def _told(results: Any, fact: Record) -> Any:
-    """The results of a loop with one fact more beside them."""
+    """Return the results of a loop with one more fact beside them."""
     if isinstance(results, Results):
         return Results(results, Record(results.facts, origins_of(results.facts)).joined(fact))
     if isinstance(results, Keyed):
@@ -325,7 +325,7 @@ def _pruned(tree: Any, path: tuple[str, ...]) -> Any:
 
 
 def _grafted(tree: Any, path: tuple[str, ...], values: Record) -> Record:
-    """A copy of a tree with values set at a path; what is not on the way is shared."""
+    """Return a copy of a tree with values set at a path; the rest is shared."""
     node = Record(tree, tree.origins) if isinstance(tree, Record) else Record()
     if not path:
         return node.joined(values)

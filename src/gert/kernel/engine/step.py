@@ -1,4 +1,4 @@
-"""One step and what happens around it: guard, contract, decision, approval, act, record."""
+"""Runs one step: guard, contract, decision, approval, execution, result."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
@@ -81,14 +81,14 @@ def _run_each(step: Step, block: ForEachBlock, frame: Frame, run_block: RunBlock
 
 
 def _without_items(step: Step, frame: Frame, result: Result) -> Result:
-    """A loop that failed before its first item has a status like any other, and no results."""
+    """Set an empty result for a loop that failed before its first item."""
     if step.id is not None:
         frame.state.set_results(step.id, [], result.status)
     return result
 
 
 def _run_once(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
-    """Run a step, or one iteration of it, if its guard allows."""
+    """Run a step, or one iteration of it, if its `when` holds."""
     return _run(step, frame, run_block) if step.when is None else _run_guarded(step, frame, run_block)
 
 
@@ -114,14 +114,14 @@ def _run_guarded(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]
 
 
 def _explore(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
-    """Nobody knows whether the guard holds: run the step, and doubt what it sets and how it ends."""
+    """Run a step whose `when` is unknown; its outputs and its result are uncertain."""
     state = frame.state.fork(in_doubt=True)
     result = yield from _run(step, frame.on(state), run_block)
     return result if result.is_cancelled else _doubted(result, frame, state)
 
 
 def _doubted(result: Result, frame: Frame, state: State) -> Result:
-    """What is left of a step that may have ended otherwise, or not have run."""
+    """Return the result of a step that may have ended differently, or may not have run."""
     frame.run.doubt(result)
     frame.state.doubt([state, None])
     return Result(
@@ -134,7 +134,7 @@ def _doubted(result: Result, frame: Frame, state: State) -> Result:
 
 
 def _run_block(step: Step, frame: Frame, run: Callable[[Frame], Steps[Result]]) -> Steps[Result]:
-    """Run a block whose failure would be continued: where something in it was assumed, it may have failed."""
+    """Run a block; with `continue_on_fail`, a block that contains assumed steps may have failed."""
     if not (step.continue_on_fail and frame.run.setup.explores):
         return (yield from run(frame))
     state, guesses = frame.state.fork(in_doubt=True), frame.run.guesses
@@ -173,7 +173,7 @@ def _acts_itself(step: Step, frame: Frame) -> bool:
 
 
 def _execute(step: Step, frame: Frame, plan: Plan) -> Steps[Result]:
-    """Contract, visibility, decision, inputs, approval, then the step itself."""
+    """Emit contract, visibility and decision, prepare inputs, get the approval, then run the step itself."""
     terms = plan.terms
     yield frame.say(ContractEvaluated(step_id=frame.step_id, resolved_contract=terms.full))
     if frame.view is not None and step.visibility is not None:
@@ -230,7 +230,7 @@ def _prepared(step: Step, frame: Frame, plan: Plan) -> dict[str, Any]:
 def _approved(
     step: Step, frame: Frame, plan: Plan, inputs: dict[str, Any], names: Iterator[str], approval: Approval
 ) -> Steps[Result]:
-    """Act on an approval; where it does not cover what would run, ask for another one first."""
+    """Run an approved step; if the approval does not cover the call, get a new one first."""
     while True:
         result = yield from _attempts(step, frame, plan, inputs, names, approval.request)
         if result.failure is None or result.failure.kind != OUTDATED:
@@ -252,7 +252,7 @@ def _attempts(
     *,
     unlimited: bool = False,
 ) -> Steps[Result]:
-    """Act, and again while the failure is one the author wants retried and no limit is reached.
+    """Run the step, and retry while its `retry` covers the failure and no limit is reached.
 
     unlimited: limits were overridden in an emergency
     """
@@ -294,16 +294,16 @@ def _attempts(
 
 
 def _not_retried(step: Step, result: Result, refusal: Result | None, attempts: int) -> Result:
-    """A step that failed and may not be tried again: it ran, so it is not skipped, and nothing continues after it."""
+    """Return the result of a failed step that a limit keeps from a retry: it ran, so it failed and is not skipped."""
     last, limit = result.failure, refusal.failure if refusal is not None else None
     assert last is not None and limit is not None  # noqa: S101, PT018 - both have failed
-    message = f"{step.label} was not tried again: {limit.message}; the last attempt failed: {last.message}"
+    message = f"{step.label} was not retried: {limit.message}; the last attempt failed: {last.message}"
     failure = Failure("denied", message)
     return msgspec.structs.replace(result, status="failed", failure=failure, attempts=attempts)
 
 
 def _principal(block: PrincipalBlock | None, frame: Frame) -> Principal:
-    """Who acts: declared on the step, else the keyed item, else whoever runs the runbook."""
+    """Return the principal: declared on the step, else the keyed item, else the run's actor."""
     declared = None
     if block is not None:
         declared = Principal(

@@ -1,6 +1,6 @@
 """The part of the state a step may see (kernel-v0 §7, DECISIONS 66).
 
-Visibility is about stored outputs. Whatever is hidden or allowed under one name of an output is so under all of them.
+Visibility is about stored outputs: an output hidden or allowed under one of its names is so under all of them.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,14 +13,14 @@ from gert.kernel.template.values import Results
 
 
 def visible(root: Record, visibility: Visibility, items: Mapping[str, Any]) -> dict[str, Any]:
-    """What of the state is visible; the items of the loops around always are."""
+    """Return the visible part of the state; the items of enclosing loops are always visible."""
     view = _View(visibility).of_root(root)
     loops = {REPEAT: root[REPEAT]} if REPEAT in root else {}
     return {**view, **loops, **items}
 
 
 class _View:
-    """One look at the state; names that were matched once are not matched again."""
+    """One filtered view of the state; caches the names it has matched."""
 
     def __init__(self, visibility: Visibility) -> None:
         self._start = Marks.start(visibility)
@@ -29,7 +29,7 @@ class _View:
         self._values: dict[tuple[int, str, int], Any] = {}
 
     def of_root(self, root: Record) -> dict[str, Any]:
-        """The global names, and the records of steps under both of their names."""
+        """Return the visible global names, and the records of steps under both of their names."""
         records: Record = root[STEP]
         names = {name: value for name, value in root.items() if name != STEP}
         seen = self._kept(root, names, lambda key: self._of_record(key) if key in records else self._at((key,)))
@@ -39,7 +39,7 @@ class _View:
         return Marks.any_of([self._at((step_id,)), self._at((STEP, step_id))])
 
     def _at(self, place: Place) -> Marks:
-        """How far the globs match a place."""
+        """Return how far the globs match a place."""
         marks = self._places.get(place)
         if marks is None:
             marks = self._places[place] = self._at(place[:-1]).below(place[-1])
@@ -56,7 +56,7 @@ class _View:
         return self._element(value, marks_of(key))
 
     def _stored(self, origin: Origin, key: str, value: Any) -> Any:
-        """A stored output, as far as all of its names together show it."""
+        """Return the visible part of a stored output, by all of its names."""
         known = (id(origin), key)
         marks = self._marks.get(known)
         if marks is None:
@@ -69,7 +69,7 @@ class _View:
         return found
 
     def _structure(self, node: Any, marks: Marks) -> Any:
-        """A map or list of the state with what is visible in it; one in which nothing is, is hidden itself."""
+        """Return the visible part of a map or list of the state; it is hidden if nothing in it is visible."""
         if isinstance(node, Results):
             return self._results(node, marks)
         kept: dict[str, Any] = self._kept(node, node, marks.below)

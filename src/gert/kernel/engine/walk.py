@@ -1,4 +1,4 @@
-"""Steps one after the other, minding the jumps among them (kernel-v0 §6.3)."""
+"""Runs a list of steps in order, and follows their jumps (kernel-v0 §6.3)."""
 
 from gert.errors import GertError
 from gert.kernel.engine.frame import Frame
@@ -13,7 +13,7 @@ from gert.kernel.runbook.program import walk
 
 
 def run_list(steps: tuple[Step, ...], frame: Frame, *, to_the_end: bool = False) -> Steps[Result]:
-    """Run steps in order, minding jumps; `to_the_end` runs the rest after a failure, too."""
+    """Run steps in order, and follow jumps; `to_the_end` also runs the rest after a failure."""
     jumps = _Jumps(steps, frame)
     first: Result | None = None
     at = 0
@@ -44,7 +44,7 @@ def run_list(steps: tuple[Step, ...], frame: Frame, *, to_the_end: bool = False)
             later = jumps.doubted(at) if not result.is_cancelled else None
             if later is None:
                 return result
-            # A jump that may have been taken leads over what ends here.
+            # A jump that may have been taken skips the step that ends here.
             frame.run.doubt(result)
             at = later
             continue
@@ -63,7 +63,7 @@ class _Jumps:
         self._taken: dict[int, int] = {}
         self._visits: dict[int, int] = {}
         self._reached: dict[str, int] = {}
-        # From where, to where, and how often steps had executed before.
+        # Source, target, and the execution counts before the jump.
         self._doubted: list[tuple[int, int, dict[int, int]]] = []
         self._again: set[int] = set()
         self._program = frame.run.program
@@ -77,21 +77,21 @@ class _Jumps:
                         frame.state.count(name, 0)
 
     def visit(self, at: int) -> int:
-        """How often a step is visited, this time included."""
+        """Count a visit of a step, and return the count."""
         self.arrive(at)
         self._visits[at] = self._visits.get(at, 0) + 1
         return self._visits[at]
 
     def is_boundless(self, at: int, frame: Frame) -> bool:
-        """Whether nobody knows how often a jump may be taken, and so whether it is taken now."""
+        """Whether the `max` of a jump is unknown, and so whether it is taken now."""
         block = self._steps[at].next
         return block is not None and block.max is not None and frame.count(block.max) is None
 
     def doubt(self, at: int) -> int | None:
-        """A jump that may be taken or not.
+        """Explore a jump that may or may not be taken.
 
-        Forward, what it leads over is gone through first. Back, nobody knows what the steps between have set last;
-        with all of it unknown they are gone through once more, which shows everything any further time could.
+        Forward, the skipped steps are explored first. Backward, the last outputs of the steps between are unknown;
+        with those unknown, the steps run once more, which shows everything that further repetitions could.
         """
         block = self._steps[at].next
         assert block is not None  # noqa: S101 - only called for steps with `next`
@@ -106,16 +106,16 @@ class _Jumps:
         if at in self._again:
             return None
         self._again.add(at)
-        # What ends the second time may not happen at all.
+        # The second pass may not happen at all.
         self._doubted.append((target - 1, at + 1, dict(self._state.executions)))
         return target
 
     def doubted(self, at: int) -> int | None:
-        """Where a jump that may have been taken leads to from before a place to behind it."""
+        """Return the next target of an uncertain jump over this position."""
         return min((target for _, target, _ in self._doubted if target > at), default=None)
 
     def arrive(self, at: int) -> None:
-        """Where a jump that may have been taken leads to, what it leads over may not have run."""
+        """Mark the steps that an uncertain jump to this position skips as unknown."""
         for source, target, executions in self._doubted:
             if target == at:
                 self._blur(source + 1, target)
@@ -131,7 +131,7 @@ class _Jumps:
             self._state.blur(step.id, self._program.outputs_of(step))
 
     def take(self, at: int, frame: Frame) -> NextTaken | None:
-        """The jump a step makes, unless its bound is reached."""
+        """Take the jump of a step, unless its `max` is reached."""
         step = self._steps[at]
         block = step.next
         assert block is not None  # noqa: S101 - only called for steps with `next`
@@ -140,13 +140,13 @@ class _Jumps:
         backward = self.index[block.step] <= at
         if most is not None and count > most:
             return None
-        # Validation asks for a bound; without one this might never end.
+        # Validation requires `max`; without it the run might never end.
         if backward and most is None:
             return None
         self._taken[at] = count
         if step.id is not None:
             frame.state.count(step.id, count)
-        # A target counts every jump that leads to it, whoever takes it.
+        # A target counts every jump to it, from any step.
         self._reached[block.step] = self._reached.get(block.step, 0) + 1
         for name in self._reached.keys() & {step.id, block.step}:
             frame.state.count(name, self._reached[name])

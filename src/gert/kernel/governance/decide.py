@@ -156,7 +156,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     ) -> str | None:
         """Why this person may not approve, or `None` when they may."""
         if self.separation_of_duties and started_by is None:
-            return "it is not known who started the run, and that person may not approve it"
+            return "the run does not record who started it, and that person may not approve it"
         if self.separation_of_duties and person_key(approver) == person_key(started_by or ""):
             return f"`{approver}` started the run and may not approve it"
         for allowed in sorted(self.approvers, key=lambda each: sorted(each.listed)):

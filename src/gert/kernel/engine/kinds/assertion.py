@@ -22,8 +22,8 @@ from gert.kernel.template.values import as_number, is_empty, is_list, is_map
 def run_assert(
     step: AssertStep, frame: Frame, plan: Plan, inputs: dict[str, Any], names: Iterator[str], approval: object = None
 ) -> Steps[Result]:
-    """Evaluate each assertion in order; the first that does not hold decides, unless one before is unknown."""
-    yield from ()  # an assertion asks nothing
+    """Evaluate the assertions in order; the first that does not hold fails the step, unless an earlier is unknown."""
+    yield from ()  # an assertion makes no request
     unknown = False
     for assertion in step.assert_:
         try:
@@ -35,7 +35,7 @@ def run_assert(
             holds = _HOLDS[assertion.type](value, expected)
         except GertError:
             if unknown:
-                break  # one before may not hold, and then this one is not evaluated
+                break  # an earlier one may not hold, and then this one is not evaluated
             raise
         if not holds:
             if unknown:

@@ -9,7 +9,7 @@ from gert.kernel.runbook.documents.steps import Arm, BranchStep
 
 
 def run_branch(step: BranchStep, frame: Frame, run_block: RunBlock) -> Steps[Result]:
-    """Run one arm; where nobody can know which, explore every arm that may be taken."""
+    """Run one arm; if its condition is unknown, explore every arm that may be taken."""
     for index, arm in enumerate(step.branches):
         holds = True if arm.is_default else frame.holds(arm.condition)
         if holds is None:
@@ -37,7 +37,7 @@ def _run_arm(
 
 
 def _explore(step: BranchStep, frame: Frame, first: int, run_block: RunBlock) -> Steps[Result]:
-    """Run every arm from the first unknown one on, up to one that is certainly taken when no other is."""
+    """Run every arm from the first unknown one, up to one that is certain if no earlier arm is taken."""
     ways: list[State | None] = []
     ended = False
     result = DONE

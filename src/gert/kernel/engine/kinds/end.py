@@ -11,7 +11,7 @@ from gert.kernel.runbook.documents.steps import EndStep
 
 
 def run_end(step: EndStep, frame: Frame, _: RunBlock) -> Steps[Result]:
-    """Resolve the outcome, where rules that name its category let it stand; nothing after it runs."""
+    """Record the outcome if the rules on its category allow it; nothing after it runs."""
     block = step.outcome
     outcome = Outcome(block.category, frame.render_text(block.code), frame.render(block.meta))  # type: ignore[arg-type]
     terms = frame.run.ending(step)
@@ -24,7 +24,7 @@ def run_end(step: EndStep, frame: Frame, _: RunBlock) -> Steps[Result]:
 
 
 def _judge(step: EndStep, frame: Frame, terms: Terms, outcome: Outcome) -> Steps[Result | None]:
-    """What governance says of an outcome before it is recorded (DECISIONS 79); a result is a refusal."""
+    """Apply governance to an outcome before it is recorded (DECISIONS 79); a Result is a refusal."""
     yield frame.say(decision_of(frame, terms))
     refusal = denial(step, terms)
     glass = broken_glass(frame, terms, refusal)
@@ -35,5 +35,5 @@ def _judge(step: EndStep, frame: Frame, terms: Terms, outcome: Outcome) -> Steps
         return refusal
     shown = {"category": outcome.category, "code": outcome.code, "meta": outcome.meta}
     approval = yield from approve(step, frame, terms, shown, questions(frame))
-    # In a dry run no approver is asked, and the outcome is one that can be reached.
+    # A dry run asks no approver, and the outcome can be reached.
     return approval if isinstance(approval, Result) and not approval.assumed else None

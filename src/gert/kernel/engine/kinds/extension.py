@@ -19,7 +19,7 @@ def run_extension(
     names: Iterator[str],
     approval: ApprovalRequest | None = None,
 ) -> Steps[Result]:
-    """Hand over the inputs and what the step may see, and keep the declared outputs."""
+    """Pass the inputs and the visible state to the extension, and keep the declared outputs."""
     answer = yield from frame.ask(
         CallExtension(
             key=next(names),

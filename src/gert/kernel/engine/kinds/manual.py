@@ -1,4 +1,4 @@
-"""Ask a person to do something, and for evidence of it."""
+"""Asks a person to do something, and collects evidence of it."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,14 +22,14 @@ def run_manual(
     names: Iterator[str],
     approval: ApprovalRequest | None = None,
 ) -> Steps[Result]:
-    """Collect the evidence; what is there becomes the step's outputs."""
+    """Collect the evidence, which becomes the step's outputs."""
     answer = yield from frame.ask(
         CollectEvidence(
             key=next(names),
             path=frame.path or "",
             step_id=frame.step_id,
             timeout=plan.terms.timeout,
-            # Whoever reads this is shown what everybody is shown.
+            # Instructions are shown, so their secrets are masked.
             instructions=masked(inputs["instructions"]),
             title=masked(frame.render_text(step.title)) if step.title is not None else None,
             evidence=tuple(

@@ -18,7 +18,7 @@ _MOST_SHOWN: Final = 1024 * 1024
 
 
 def run_parallel(step: ParallelStep, frame: Frame, run_block: RunBlock) -> Steps[Result]:
-    """Fork, run all lanes to their end whatever becomes of the others, and merge in order."""
+    """Fork, run every lane to its end even if others fail, and merge in order."""
     labels = step.names
     waits = turns([touched_by(lane.steps, frame.run.plan) for lane in step.branches])
     yield frame.say(
@@ -62,18 +62,18 @@ def run_parallel(step: ParallelStep, frame: Frame, run_block: RunBlock) -> Steps
     )
     yield frame.say(ParallelMerge(step_id=frame.step_id, branch_outcomes=outcomes, merged_outputs=_shown(merged)))
     if step.continue_on_fail:
-        # In a dry run any lane may fail, and the end of another stands.
+        # In a dry run any lane may fail, and then the outcome of another lane counts.
         for result in results:
             frame.run.reach(result.outcome)
     return joined(results, labels)
 
 
 def joined(results: list[Result], labels: Sequence[str]) -> Result:
-    """How lanes ended together: a failure anywhere wins, otherwise the lowest lane's outcome stands."""
+    """Combine the results of lanes: a failure in any lane wins, else the outcome of the first lane that has one."""
     broken = [(label, each) for label, each in zip(labels, results, strict=True) if each.failure and not each.continued]
     ended = next((each for each in results if each.ended), None)
     if broken:
-        # Policy's word, or a cancellation, must not turn into a failure that could be continued.
+        # A denial or a cancellation must not turn into a failure that could be continued.
         final = next((each for _, each in broken if each.failure and each.failure.kind in NEVER_CONTINUED), None)
         if final is not None:
             return block_result(final)
@@ -90,7 +90,7 @@ def joined(results: list[Result], labels: Sequence[str]) -> Result:
 
 
 def _shown(merged: dict[str, Any]) -> dict[str, Any]:
-    """What lanes set, or its digests where it is much: it has been recorded once, in the lanes."""
+    """Return what the lanes set, or digests if it is large: the lanes have already recorded it."""
     if len(msgspec.json.encode(merged, enc_hook=str)) <= _MOST_SHOWN:
         return merged
     return {name: digest_value(value) for name, value in merged.items()}

@@ -12,20 +12,20 @@ from gert.kernel.runbook.documents.steps import RepeatStep
 from gert.kernel.template import Template
 
 MOST_EXPLORED: Final = 100
-"""Iterations that are gone through when nobody knows whether there are so many."""
+"""The most iterations to explore while the condition to stop is unknown."""
 
 
 def run_repeat(step: RepeatStep, frame: Frame, run_block: RunBlock) -> Steps[Result]:
-    """Each iteration is an overlay, archived under `.scope.repeat.<id>.<n>`; only exports survive it."""
+    """Run each iteration on an overlay that is archived under `.scope.repeat.<id>.<n>`; only exports survive it."""
     until = step.repeat.until
     times = frame.count(step.repeat.max)
-    # Nobody knows how often: the first iteration and any other show what can happen, if there is one at all.
+    # With an unknown count, the first iteration and one more show everything that can happen.
     most = 2 if times is None else times
     yield frame.say(RepeatStart(step_id=frame.step_id, max=most, until=until.source if until is not None else None))
     frame.state.drop_scope((REPEAT, step.id))
     in_doubt = times is None
     for index in range(most):
-        # Once nobody knows whether the block goes on, what it sets may not be set.
+        # Once it is unknown whether the block continues, what it sets is uncertain.
         kept = frame.state.fork(in_doubt=True) if in_doubt else frame.state
         state = kept.fork()
         counter = index if times is not None or index == 0 else UNKNOWN
@@ -50,5 +50,5 @@ def run_repeat(step: RepeatStep, frame: Frame, run_block: RunBlock) -> Steps[Res
 
 
 def _met(until: Template | None, frame: Frame, state: State) -> bool | None:
-    """Whether the condition to stop is met; None without one, or where nobody knows."""
+    """Return whether the condition to stop is met; None if there is none or it is unknown."""
     return frame.on(state).holds(until) if until is not None else None

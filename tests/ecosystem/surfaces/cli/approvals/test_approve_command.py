@@ -98,7 +98,7 @@ def test_one_of_two_is_counted_and_not_yet_enough(project: Project) -> None:
     assert "1 of 2 approvals" in ran.out
     assert "resume" not in ran.out
     ran = project.gert("approve", file.id, "--as", "BOB").ended(1)
-    assert "not counted: `BOB` has answered already" in ran.out
+    assert "not counted: `BOB` has already responded" in ran.out
     project.gert("approve", file.id, "--as", "eve").ended(0)
     assert store(project).get(file.id).status == "approved"
 
@@ -147,7 +147,7 @@ def test_an_approval_that_does_not_count_says_why(
 def test_too_late_is_too_late(project: Project) -> None:
     file = ticket(project, clock=lambda: now() - timedelta(hours=1))
     ran = project.gert("approve", file.id, "--as", "bob").ended(1)
-    assert "not counted: the answer came too late" in ran.out
+    assert "not counted: the response came too late" in ran.out
     assert store(project).get(file.id).status == "expired"
 
 

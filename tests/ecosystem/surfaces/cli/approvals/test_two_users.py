@@ -450,7 +450,7 @@ def test_when_a_ticket_expires_is_for_the_run_to_say(machine: Machine, attack: s
     ticket = machine.detach()
     machine.bob.attack(attack, machine.tickets, ticket)
     ran = machine.ann.gert(*machine.words("resume"), "--wait", **TRUSTED).ended(3)
-    assert "nobody approved in time" in ran.out
+    assert "no approver approved in time" in ran.out
     (submitted,) = of_type(machine.record.events(), "approval_submitted")
     (resolved,) = of_type(machine.record.events(), "approval_resolved")
     assert resolved["data"]["status"] == "expired"

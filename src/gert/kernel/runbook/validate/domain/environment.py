@@ -97,7 +97,7 @@ def _binding(block: InputBlock, case: Case) -> Iterator[Finding]:
         if not rest:
             yield error("D42", path, f"`{source}` names nothing to read", hint)
         elif prefix == "env" and rest.upper().startswith("GERT_"):
-            yield error("D42", path, f"`{rest}` is one of gert's own variables, and those are never inputs")
+            yield error("D42", path, f"`{rest}` is one of gert's own variables, which cannot be inputs")
         return
     # `provider/cmdb.server.hostname` and the short form `cmdb.server.hostname` mean the same.
     provider, dot, field = (rest if prefix == "provider" and slash else source).partition(".")

@@ -79,7 +79,7 @@ def scopes(case: Case) -> Iterator[Finding]:
     """D47: a scope is a path of names, as far as it can be told before templates are rendered."""
     for step in case.program.steps:
         if step.scope is not None and not is_path(step.scope):
-            message = f"`{shorten(step.scope.source)}` is not the path of a scope"
+            message = f"`{shorten(step.scope.source)}` is not a valid scope path"
             yield error("D47", step.at("scope"), message, "write for example `round/0`")
 
 
