@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gert.kernel.engine.approval_rules import Ticket, may_not_approve, signed_message, tally
+from gert.kernel.engine.approval_rules import Ticket, approver_objection, signed_message, tally
 from gert.kernel.engine.requests import ApprovalRequest, Response
 
 REQUEST = ApprovalRequest(
@@ -121,8 +121,8 @@ def test_a_flaw_goes_before_the_person_and_a_refusal_needs_no_signature() -> Non
 
 def test_a_name_in_a_list_is_looked_up_in_each() -> None:
     lists = msgspec.structs.replace(REQUEST, approvers=(("bob",), ("group:ops",)), admitted=(("bob",), ("eve", "dan")))
-    assert may_not_approve(lists, "bob") == "`bob` is not among the approvers `group:ops`"
-    assert may_not_approve(lists, "eve") == "`eve` is not among the approvers `bob`"
+    assert approver_objection(lists, "bob") == "`bob` is not among the approvers `group:ops`"
+    assert approver_objection(lists, "eve") == "`eve` is not among the approvers `bob`"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from gert.kernel.engine.clock import Clock
-from gert.kernel.engine.frame import Frame, Run, Setup, Strand
+from gert.kernel.engine.frame import Frame, LaneContext, Run, Setup
 from gert.kernel.engine.outputs import keep_declared
 from gert.kernel.engine.requests import ToolAnswer
 from gert.kernel.engine.results import Result
@@ -53,8 +53,8 @@ class Bench:
     def keep(
         self, answer: ToolAnswer, inputs: dict[str, Any] | None = None, step: int = 0
     ) -> tuple[Result, list[ContractViolation]]:
-        frame = Frame(Strand(run=self.run, state=State({}), clock=Clock()), "a", "a", "a[0]")
-        frame.heard(answer)
+        frame = Frame(LaneContext(run=self.run, state=State({}), clock=Clock()), "a", "a", "a[0]")
+        frame.take_answer(answer)
         plan = self.run.plan(self.run.program.runbook.steps[step])
         assert plan is not None
         result, remarks = keep_declared(answer, frame, plan, inputs or {})

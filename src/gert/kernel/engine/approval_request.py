@@ -6,9 +6,9 @@ from typing import Any, Final
 import msgspec
 
 from gert.kernel.engine.frame import Frame
-from gert.kernel.engine.plan import Terms
+from gert.kernel.engine.plan import StepSettings
 from gert.kernel.engine.requests import ApprovalRequest, Subject
-from gert.kernel.engine.step_inputs import shown_inputs
+from gert.kernel.engine.step_inputs import masked_inputs
 from gert.kernel.foundation.secret_refs import all_refs
 from gert.kernel.governance.decide import Approvers
 from gert.kernel.runbook.command import shown_call
@@ -29,18 +29,18 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
 NO_PREVIEW: Final = Preview(command=())
 
 
-def request_for(
+def build_request(
     step: Step,
     frame: Frame,
-    terms: Terms,
+    settings: StepSettings,
     inputs: dict[str, Any],
     preview: Preview,
     lists: frozenset[Approvers],
 ) -> ApprovalRequest:
     """Build the request; the host adds the program, the HMACs of secrets, and the hash."""
-    setup, decision = frame.run.setup, terms.decision
-    shown = shown_inputs(inputs, terms.contract)
-    digest, command = _call(step, frame, terms, shown)
+    setup, decision = frame.run.setup, settings.decision
+    shown = masked_inputs(inputs, settings.contract)
+    digest, command = _call(step, frame, settings, shown)
     return ApprovalRequest(
         run_id=setup.run_id,
         runbook=setup.program.runbook.meta.name,
@@ -49,21 +49,21 @@ def request_for(
         step_type=step.type,
         title=frame.render_text(step.title) if step.title is not None else None,
         description=frame.render_text(step.description) if step.description is not None else None,
-        risk_level=terms.risk,
-        rule=terms.rule,
-        contract=terms.full,
-        target=terms.target,
+        risk_level=settings.risk,
+        rule=settings.rule,
+        contract=settings.full,
+        target=settings.target,
         inputs=shown,
         tool_digest=digest,
         command=command,
-        hidden=_hidden(step, frame, terms, inputs),
+        hidden=_hidden(step, frame, settings, inputs),
         preview=preview.output,
         preview_command=preview.command,
         preview_skipped=preview.skipped,
         runbook_hash=setup.runbook_hash,
         request_hash="",
         min_approvers=max(1, decision.min_approvers),
-        approvers=listed(lists),
+        approvers=approver_lists(lists),
         admitted=tuple(tuple(sorted(each.everybody(setup.groups))) for each in _sorted(lists)),
         separation_of_duties=decision.separation_of_duties,
         require_signed_approvals=decision.require_signed_approvals,
@@ -74,14 +74,14 @@ def request_for(
     )
 
 
-def subject_of(step: Step, terms: Terms, inputs: dict[str, Any]) -> Subject:
+def subject_of(step: Step, settings: StepSettings, inputs: dict[str, Any]) -> Subject:
     """Return the call that a request is about."""
     if isinstance(step, ToolStep):
-        return Subject(inputs=inputs, tool=step.tool, action=terms.action or "")
+        return Subject(inputs=inputs, tool=step.tool, action=settings.action or "")
     return Subject(inputs=inputs)
 
 
-def listed(lists: frozenset[Approvers]) -> tuple[tuple[str, ...], ...]:
+def approver_lists(lists: frozenset[Approvers]) -> tuple[tuple[str, ...], ...]:
     """Return the lists of approvers as the policy declares them."""
     return tuple(tuple(sorted(each.listed)) for each in _sorted(lists))
 
@@ -90,7 +90,9 @@ def _sorted(lists: frozenset[Approvers]) -> list[Approvers]:
     return sorted(lists, key=lambda each: sorted(each.listed))
 
 
-def _call(step: Step, frame: Frame, terms: Terms, shown: Mapping[str, Any]) -> tuple[str | None, dict[str, Any] | None]:
+def _call(
+    step: Step, frame: Frame, settings: StepSettings, shown: Mapping[str, Any]
+) -> tuple[str | None, dict[str, Any] | None]:
     """Return the digest of the tool file and the command of a tool step."""
     if not isinstance(step, ToolStep):
         return None, None
@@ -101,11 +103,11 @@ def _call(step: Step, frame: Frame, terms: Terms, shown: Mapping[str, Any]) -> t
     return lookup.document.digest, shown_call(lookup.tool, action[0], action[1], shown)
 
 
-def _hidden(step: Step, frame: Frame, terms: Terms, inputs: Mapping[str, Any]) -> dict[str, str]:
+def _hidden(step: Step, frame: Frame, settings: StepSettings, inputs: Mapping[str, Any]) -> dict[str, str]:
     """Return the inputs hidden from the approver, and whether the runbook or the tool marks them secret."""
     own = frame.run.program.base_contract_of(step) if isinstance(step, ToolStep) else None
     by_tool = {name for name, each in own.inputs.items() if each.secret} if own is not None else set()
-    by_contract = {name for name, each in terms.contract.inputs.items() if each.secret}
+    by_contract = {name for name, each in settings.contract.inputs.items() if each.secret}
     return {
         name: TOOL if name in by_tool else RUNBOOK
         for name, value in inputs.items()

@@ -90,7 +90,7 @@ def _objection(
     if resolved_by is not None:
         return f"the ticket is closed: `{resolved_by.approver}` has already decided"
     # (4) It came in time, and (5) not before the request.
-    untimely = _untimely(ticket, response)
+    untimely = _timing_objection(ticket, response)
     if untimely is not None:
         return untimely
     # (6) It names the approver and is their first response: `min_approvers` counts people. A name with invisible
@@ -107,10 +107,10 @@ def _objection(
     if request.require_signed_approvals and not (response.verified or response.scripted):
         return UNSIGNED
     # (8) The person may approve.
-    return may_not_approve(request, approver)
+    return approver_objection(request, approver)
 
 
-def _untimely(ticket: Ticket, response: Response) -> str | None:
+def _timing_objection(ticket: Ticket, response: Response) -> str | None:
     if ticket.created_at is None and ticket.expires_at is None:
         return None
     try:
@@ -124,7 +124,7 @@ def _untimely(ticket: Ticket, response: Response) -> str | None:
     return None
 
 
-def may_not_approve(request: ApprovalRequest, approver: str) -> str | None:
+def approver_objection(request: ApprovalRequest, approver: str) -> str | None:
     """Return why this person may not approve, or None if they may."""
     if request.separation_of_duties and request.requested_by is None:
         return "the run does not record who started it, and that person may not approve it"

@@ -46,11 +46,11 @@ class Clock:
         """The current time."""
         return max(self._own, self._timeline.now)
 
-    def lane(self) -> "Clock":
+    def fork(self) -> "Clock":
         """Return the clock of a lane forked now."""
         return Clock(self._timeline, self.now)
 
-    def pass_to(self, at: float | None, duration: float, idle: Iterable[Interval] = ()) -> None:
+    def advance(self, at: float | None, duration: float, idle: Iterable[Interval] = ()) -> None:
         """Advance to the time of an answer."""
         # Answers are data: a scripted duration can exceed what a clock can hold.
         if at is None:

@@ -48,7 +48,7 @@ class Printed(msgspec.Struct, frozen=True, kw_only=True):
     truncated: frozenset[str] = frozenset()
 
 
-class Extracted(msgspec.Struct, frozen=True):
+class ExtractResult(msgspec.Struct, frozen=True):
     """The extracted outputs, and the failure if a required one is missing."""
 
     outputs: dict[str, Any]
@@ -59,7 +59,7 @@ class _AbsentError(InputError):
     """The extract's source has no such value."""
 
 
-class _Once:
+class _Cached:
     """A document that is parsed on first use and then cached."""
 
     __slots__ = ("_parsed", "_read")
@@ -74,7 +74,7 @@ class _Once:
         return self._parsed
 
 
-def extract(action: ActionBlock, outputs: Mapping[str, Parameter], printed: Printed) -> Extracted:
+def extract(action: ActionBlock, outputs: Mapping[str, Parameter], printed: Printed) -> ExtractResult:
     """Extract every output that the action declares.
 
     After a success, a required or only output must be present and fit its type. An optional one may be absent
@@ -82,7 +82,7 @@ def extract(action: ActionBlock, outputs: Mapping[str, Parameter], printed: Prin
     """
     found: dict[str, Any] = {}
     failure = None
-    document = _Once(printed.document or partial(parse_json, printed.stdout))
+    document = _Cached(printed.document or partial(parse_json, printed.stdout))
     for name, where in action.extract.items():
         parameter = outputs.get(name, _UNDECLARED)
         try:
@@ -96,7 +96,7 @@ def extract(action: ActionBlock, outputs: Mapping[str, Parameter], printed: Prin
             if needed and failure is None and printed.exit_code == 0:
                 place = f"output `{name}` of action `{action.path[-1]}`" if action.path else f"output `{name}`"
                 failure = Failure("extraction", f"{place}: {problem.message}")
-    return Extracted(found, failure)
+    return ExtractResult(found, failure)
 
 
 def parse_json(text: str, seen: str | None = None) -> Parsed:

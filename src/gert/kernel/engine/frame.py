@@ -15,12 +15,12 @@ from gert.kernel.engine.results import NEVER_CONTINUED, Result
 from gert.kernel.engine.state import State
 from gert.kernel.engine.symbolic import (
     UNKNOWN,
-    Guarded,
+    GuardedState,
     Unknown,
     UnknownRead,
     any_reads_unknown,
     reads_unknown,
-    unwrapped,
+    unwrap,
 )
 from gert.kernel.engine.view import visible
 from gert.kernel.events.path import child, item
@@ -40,9 +40,9 @@ from gert.kernel.template import render_text as text_of
 
 A = TypeVar("A", bound=Answer)
 
-_MOST_REMEMBERED = 256
-_MOST_WARNINGS = 100
-_MOST_KEYS = 20
+_MAX_REMEMBERED = 256
+_MAX_WARNINGS = 100
+_MAX_KEYS = 20
 
 
 class Recent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -95,9 +95,9 @@ class Run:
         "_targets",
         "actor",
         "assumption",
+        "break_glass_count",
         "denied",
-        "ending",
-        "glass_broken",
+        "end_settings",
         "guesses",
         "missing",
         "outcomes",
@@ -115,7 +115,7 @@ class Run:
         self.actor = Principal("human", setup.actor)
         self.assumption: SkipReason | None = None
         """Why some state is unknown; None until an answer is assumed."""
-        self.glass_broken = 0
+        self.break_glass_count = 0
         """How many decisions were overridden in an emergency."""
         self.skipped_write = False
         """Whether a step that may write was only assumed, on any explored path."""
@@ -125,7 +125,7 @@ class Run:
         self.denied: dict[str, DeniedStep] = {}
         """Steps that the policy denied on any explored path; of the items of a loop, the first."""
         planner = Planner(setup.program, setup.policies)
-        self.plan, self.ending = planner.plan, planner.ending
+        self.plan, self.end_settings = planner.plan, planner.end_settings
         self.reader: tuple[str, str] = ("", "")
         """The step whose template is being evaluated: path and step id."""
         self.missing: dict[str, list[MissingKey]] = {}
@@ -134,51 +134,51 @@ class Run:
         self._targets: dict[int, str] = {}
         self._remembered: dict[str, dict[bytes, dict[str, Any]]] = {}
 
-    def miss(self, loop: str, key: str, keys: Iterable[str]) -> None:
+    def report_missing_key(self, loop: str, key: str, keys: Iterable[str]) -> None:
         """Record that the result of a keyed loop has no such key; each key is reported once."""
-        if (loop, key) in self.warnings or len(self.warnings) >= _MOST_WARNINGS:
+        if (loop, key) in self.warnings or len(self.warnings) >= _MAX_WARNINGS:
             return
         path, step_id = self.reader
-        known = tuple(islice(keys, _MOST_KEYS))
+        known = tuple(islice(keys, _MAX_KEYS))
         listed = f"it has {listing(known)}" if known else "it has none"
         self.warnings[loop, key] = f"`.{loop}` has no key `{key}`, read by `{step_id}`; {listed}"
         self.missing.setdefault(path, []).append(MissingKey(step_id=step_id, loop=loop, key=key, keys=known))
 
-    def reach(self, outcome: Outcome | None) -> None:
+    def add_outcome(self, outcome: Outcome | None) -> None:
         """Record an outcome that can be reached, if there is one."""
         if outcome is not None and outcome not in self.outcomes:
             self.outcomes.append(outcome)
 
-    def deny(self, path: str, refusal: Result) -> None:
+    def add_denied(self, path: str, refusal: Result) -> None:
         """Record a step that the policy denied; an exploring run may visit it more than once."""
         if refusal.failure is not None:
             self.denied.setdefault(without_item(path), DeniedStep(path, refusal.failure.message))
 
-    def doubt(self, result: Result) -> None:
+    def add_uncertain_end(self, result: Result) -> None:
         """Record the end of a path that may not be taken: its outcome is reachable, and enclosing blocks may fail."""
-        self.reach(result.outcome)
+        self.add_outcome(result.outcome)
         if result.failure is not None and result.stops and result.failure.kind not in NEVER_CONTINUED:
             self.guesses += 1
 
-    def count(self, step: Step, target: str, state: State) -> None:
+    def count_execution(self, step: Step, target: str, state: State) -> None:
         """Count one more execution of a step, and so of its target."""
         self._targets[id(step)] = target
         state.executions[id(step)] = state.executions.get(id(step), 0) + 1
 
-    def executed(self, target: str, state: State) -> int:
+    def executions_of(self, target: str, state: State) -> int:
         """Return how often a target has executed; in an exploring run, on every path that leads here."""
         return sum(count for step, count in state.executions.items() if self._targets[step] == target)
 
-    def before(self, step_id: str, inputs: bytes, outputs: dict[str, Any]) -> dict[str, Any] | None:
+    def earlier_outputs(self, step_id: str, inputs: bytes, outputs: dict[str, Any]) -> dict[str, Any] | None:
         """Return the step's earlier outputs for equal inputs, if any; the number kept is bounded."""
         given = self._remembered.setdefault(step_id, {})
         earlier = given.get(inputs)
-        if earlier is None and len(given) < _MOST_REMEMBERED:
+        if earlier is None and len(given) < _MAX_REMEMBERED:
             given[inputs] = outputs
         return earlier
 
 
-class Strand(msgspec.Struct, frozen=True, kw_only=True):
+class LaneContext(msgspec.Struct, frozen=True, kw_only=True):
     """What all steps of one lane, or of one item of a loop, share.
 
     items: the current items of the enclosing loops, by their `as` name
@@ -204,7 +204,7 @@ class Frame(msgspec.Struct, frozen=True):
     principal: who acts in the step
     """
 
-    strand: Strand
+    lane: LaneContext
     path: str | None = None
     key: str | None = None
     step_id: str = ""
@@ -214,17 +214,17 @@ class Frame(msgspec.Struct, frozen=True):
     @property
     def run(self) -> Run:
         """The run."""
-        return self.strand.run
+        return self.lane.run
 
     @property
     def state(self) -> State:
         """The state of this lane."""
-        return self.strand.state
+        return self.lane.state
 
     @property
     def clock(self) -> Clock:
         """The time of this lane."""
-        return self.strand.clock
+        return self.lane.clock
 
     # --- moving
 
@@ -232,24 +232,24 @@ class Frame(msgspec.Struct, frozen=True):
         """Return the frame of a step in this list; each later visit has its own key."""
         path = child(self.path, name)
         key = path if self.key == self.path else child_key(self.key, name)
-        return Frame(self.strand, path, key if visit == 1 else f"{key}~{visit}", name)
+        return Frame(self.lane, path, key if visit == 1 else f"{key}~{visit}", name)
 
     def inside(self, segment: str | int, state: State | None = None, clock: Clock | None = None) -> "Frame":
         """Return the frame of an arm, a lane or an iteration of this block."""
         path = child(self.path, segment)
         key = path if self.key == self.path else child_key(self.key, segment)
-        return Frame(self._strand(state, clock), path, key)
+        return Frame(self._lane(state, clock), path, key)
 
-    def on(self, state: State) -> "Frame":
+    def with_state(self, state: State) -> "Frame":
         """Return this frame with another state."""
-        return Frame(self._strand(state, None), self.path, self.key, self.step_id)
+        return Frame(self._lane(state, None), self.path, self.key, self.step_id)
 
-    def _strand(self, state: State | None, clock: Clock | None) -> Strand:
+    def _lane(self, state: State | None, clock: Clock | None) -> LaneContext:
         if state is None and clock is None:
-            return self.strand
-        return msgspec.structs.replace(self.strand, state=state or self.state, clock=clock or self.clock)
+            return self.lane
+        return msgspec.structs.replace(self.lane, state=state or self.state, clock=clock or self.clock)
 
-    def each(
+    def for_item(
         self, name: str, value: Any, index: int, key: str | None, targets: int, state: State, clock: Clock
     ) -> "Frame":
         """Return the frame of one item of this step's loop."""
@@ -258,8 +258,8 @@ class Frame(msgspec.Struct, frozen=True):
             bracket = index  # unknown keys must not collide
         path = item(self.path or "", bracket)
         state.root[name] = value
-        outer = self.strand
-        strand = Strand(
+        outer = self.lane
+        lane = LaneContext(
             run=outer.run,
             state=state,
             clock=clock,
@@ -269,32 +269,32 @@ class Frame(msgspec.Struct, frozen=True):
             targets=outer.targets * targets,
         )
         own_key = path if self.key == self.path else item(self.key or "", bracket)
-        return Frame(strand, path, own_key, item(self.step_id, bracket))
+        return Frame(lane, path, own_key, item(self.step_id, bracket))
 
-    def by(self, principal: Principal) -> "Frame":
+    def acting_as(self, principal: Principal) -> "Frame":
         """Return this frame with another principal."""
-        return Frame(self.strand, self.path, self.key, self.step_id, self.view, principal)
+        return Frame(self.lane, self.path, self.key, self.step_id, self.view, principal)
 
     # --- events and requests
 
-    def say(self, payload: Payload, principal: Principal | None = None) -> Said:
+    def emit(self, payload: Payload, principal: Principal | None = None) -> Said:
         """Return an event to record at this path."""
         return Said(payload, self.path, principal)
 
-    def ask(self, question: Ask[A]) -> Steps[A]:
+    def request(self, request: Ask[A]) -> Steps[A]:
         """Yield a request and return its answer; its time passes in this lane."""
         asked = self.clock.now
-        answer: A = yield question
-        self.heard(answer)
-        if isinstance(question, AwaitApproval | CollectEvidence):
+        answer: A = yield request
+        self.take_answer(answer)
+        if isinstance(request, AwaitApproval | CollectEvidence):
             self.clock.wait(asked)
         return answer
 
-    def heard(self, answer: A) -> A:
+    def take_answer(self, answer: A) -> A:
         """Advance the clock to an answer, and note if it was assumed."""
-        self.strand.clock.pass_to(answer.at, answer.duration, answer.idle)
-        if answer.assumed is not None and self.strand.run.assumption is None:
-            self.strand.run.assumption = answer.assumed
+        self.lane.clock.advance(answer.at, answer.duration, answer.idle)
+        if answer.assumed is not None and self.lane.run.assumption is None:
+            self.lane.run.assumption = answer.assumed
         return answer
 
     # --- rendering
@@ -304,23 +304,23 @@ class Frame(msgspec.Struct, frozen=True):
         """The data that the step's templates read."""
         return self.state.root if self.view is None else self.view
 
-    def seeing(self, visibility: Visibility | None, principal: Principal) -> "Frame":
+    def with_view(self, visibility: Visibility | None, principal: Principal) -> "Frame":
         """Return this frame with the step's principal, and the view that its visibility allows."""
-        view = None if visibility is None else visible(self.state.root, visibility, self.strand.items)
-        return Frame(self.strand, self.path, self.key, self.step_id, view, principal)
+        view = None if visibility is None else visible(self.state.root, visibility, self.lane.items)
+        return Frame(self.lane, self.path, self.key, self.step_id, view, principal)
 
-    def reads(self) -> None:
+    def mark_reader(self) -> None:
         """Mark this step as the reader of the state, for warnings."""
-        self.strand.run.reader = (self.path or "", self.step_id)
+        self.lane.run.reader = (self.path or "", self.step_id)
 
-    def warned(self) -> Iterator[Said]:
+    def missing_key_events(self) -> Iterator[Said]:
         """Return the missing keys of this path that are not recorded yet."""
         for missing in self.run.missing.pop(self.path or "", ()):
-            yield self.say(missing)
+            yield self.emit(missing)
 
     def render(self, compiled: Any) -> Any:
         """Evaluate the templates in a value; what depends on an unknown value is unknown."""
-        self.reads()
+        self.mark_reader()
         if self.run.assumption is not None and any_reads_unknown(compiled, self.data):
             return self._render_unknown(compiled)
         value = evaluate(compiled, self.data) if type(compiled) is Template else render_value(compiled, self.data)
@@ -330,7 +330,7 @@ class Frame(msgspec.Struct, frozen=True):
 
     def render_text(self, template: Template) -> str:
         """Render a template as text."""
-        self.reads()
+        self.mark_reader()
         if self.run.assumption is not None and reads_unknown(template, self.data):
             shown = self._shown(template)
             return shown if isinstance(shown, str) else text_of(shown)
@@ -340,26 +340,26 @@ class Frame(msgspec.Struct, frozen=True):
         """Return whether a flow condition holds on the whole state, or None if it depends on an unknown value."""
         if template is None:
             return True
-        self.reads()
+        self.mark_reader()
         if self.run.assumption is not None and reads_unknown(template, self.state.root):
             try:
-                return condition(template, Guarded(self.state.root))
+                return condition(template, GuardedState(self.state.root))
             except UnknownRead:
                 return None
         return condition(template, self.state.root)
 
-    def count(self, limit: int | Template) -> int | None:
+    def evaluate_count(self, limit: int | Template) -> int | None:
         """Evaluate a number that may be a template; None if it is unknown."""
         if isinstance(limit, int):
             return limit
-        self.reads()
+        self.mark_reader()
         if self.run.assumption is not None and reads_unknown(limit, self.state.root):
             return None
         value = evaluate(limit, self.state.root)
         number = int(value) if isinstance(value, str) and value.strip().isdecimal() and len(value) < 10 else value
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
             raise TemplateEvalError(f"`{limit.source}` is not a valid count", hint="use a whole number, 0 or more")
-        return min(number, _MOST_TIMES)
+        return min(number, _MAX_COUNT)
 
     def _render_unknown(self, compiled: Any) -> Any:
         if isinstance(compiled, Template):
@@ -375,7 +375,7 @@ class Frame(msgspec.Struct, frozen=True):
     def _shown(self, template: Template) -> Any:
         """Render a template that may read an unknown value; text shows the known parts."""
         try:
-            return unwrapped(evaluate(template, Guarded(self.data)))
+            return unwrap(evaluate(template, GuardedState(self.data)))
         except UnknownRead:
             pass
         try:
@@ -387,7 +387,7 @@ class Frame(msgspec.Struct, frozen=True):
 RunBlock: TypeAlias = Callable[[tuple[Step, ...], Frame], Steps[Result]]
 """Runs a list of steps in a frame; passed to the kinds of steps that contain steps."""
 
-_MOST_TIMES = 10_000
+_MAX_COUNT = 10_000
 
 
 def child_key(key: str | None, name: str | int) -> str:
@@ -402,7 +402,7 @@ def _require_json(value: Any) -> None:
         raise TemplateEvalError(error.message, hint=error.hint) from None
 
 
-def questions(frame: Frame) -> Iterator[str]:
+def request_keys(frame: Frame) -> Iterator[str]:
     """Yield the keys of the requests that one visit of a step makes, in order."""
     key = frame.key or ""
     yield key

@@ -35,7 +35,7 @@ EFFECTS: Final = {ENV: "environment", FILE: "filesystem"}
 
 OURS: Final = "GERT_"
 
-_MAX_TOLD: Final = 10
+_MAX_LISTED: Final = 10
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -107,36 +107,38 @@ class _Resolution:
         self.unset: set[str] = set()
         self.problems: list[_Problem] = []
 
-    def take(self, name: str, value: Any, source: str) -> None:
+    def set(self, name: str, value: Any, source: str) -> None:
         """Set a value if it fits its type, else add a problem."""
         try:
             self.found[name] = fit(_split(value, self.parameters[name], source), self.parameters[name]), source
         except InputError as problem:
-            self.problems.append(_Problem(f"input `{name}` from {_said(source)}: {problem.message}", problem.hint))
+            self.problems.append(
+                _Problem(f"input `{name}` from {_source_text(source)}: {problem.message}", problem.hint)
+            )
 
-    def fall_back(self, name: str, binding: InputBinding | None = None) -> None:
+    def use_default(self, name: str, binding: InputBinding | None = None) -> None:
         """Use the default; add a problem if a required input has none."""
         parameter = self.parameters[name]
         if parameter.has_default and parameter.default is None:
             self.found[name] = None, "default"
         elif parameter.has_default:
-            self.take(name, parameter.default, "default")
+            self.set(name, parameter.default, "default")
         elif parameter.required:
             hint = _how_to_give(name, parameter, binding)
             self.problems.append(_Problem(f"no value for required input `{name}`", hint))
         elif binding is not None:
             self.unset.add(name)
 
-    def settle(self, binding: InputBinding, answer: BatchAnswer) -> None:
+    def apply_answer(self, binding: InputBinding, answer: BatchAnswer) -> None:
         """Apply a resolver's answer to one binding; a failure is not a missing value, so no default hides it."""
         name = binding.name
         if name in answer.failures:
-            message = f"input `{name}` from {_said(binding.source)}: {answer.failures[name].message}"
+            message = f"input `{name}` from {_source_text(binding.source)}: {answer.failures[name].message}"
             self.problems.append(_Problem(message, None))
         elif name in answer.values:
-            self.take(name, answer.values[name], binding.source)
+            self.set(name, answer.values[name], binding.source)
         else:
-            self.fall_back(name, binding)
+            self.use_default(name, binding)
 
     def result(self) -> ResolvedInputs:
         """Return the inputs in the order of declaration, with secrets separate."""
@@ -163,28 +165,30 @@ def resolve_inputs(
     The environment and files are read only where policies allow that effect (DECISIONS 81).
     """
     resolution = _Resolution(inputs)
-    resolution.problems += _unknown(inputs, given)
+    resolution.problems += _unknown_inputs(inputs, given)
     bound: list[tuple[str, InputBinding]] = []
     for name, block in inputs.items():
         if name in given:
-            resolution.take(name, _as_written(given[name], block), given[name].source)
+            resolution.set(name, _given_value(given[name], block), given[name].source)
         elif block.from_ is None:
-            resolution.fall_back(name)
+            resolution.use_default(name)
         else:
             resolver, binding = _bind(name, block.from_, resolution.parameters[name])
             refusal = refused_binding(block.from_, policies)
             if refusal is None:
                 bound.append((resolver, binding))
             else:
-                resolution.problems.append(_Problem(f"input `{name}` from {_said(block.from_)}: {refusal}", _GIVE))
+                resolution.problems.append(
+                    _Problem(f"input `{name}` from {_source_text(block.from_)}: {refusal}", _GIVE_HINT)
+                )
     for batch in _batches(bound):
         if batch.resolver == PROMPT and resolution.problems:
             break
         answer = yield batch
         for binding in batch.bindings:
-            resolution.settle(binding, answer)
+            resolution.apply_answer(binding, answer)
     if resolution.problems:
-        raise _everything(resolution.problems)
+        raise _combined_error(resolution.problems)
     return resolution.result()
 
 
@@ -196,7 +200,7 @@ def _split(value: Any, parameter: Parameter, source: str) -> Any:
     return [piece.strip() for piece in value.split(",") if piece.strip()]
 
 
-_GIVE: Final = "pass the value with --var or --input"
+_GIVE_HINT: Final = "pass the value with --var or --input"
 
 
 def effect_of(source: str) -> str | None:
@@ -230,11 +234,11 @@ def fit(value: Any, parameter: Parameter) -> Any:
             raise InputError(why)
         require_canonical(coerced)
     except (InputError, CanonicalError) as problem:
-        raise InputError(_told(problem, parameter), hint=problem.hint) from None
+        raise InputError(_error_text(problem, parameter), hint=problem.hint) from None
     return coerced
 
 
-def _told(problem: InputError | CanonicalError, parameter: Parameter) -> str:
+def _error_text(problem: InputError | CanonicalError, parameter: Parameter) -> str:
     if not parameter.secret:
         return problem.message
     # Only the part before the value: the text after the first `, found ` may be the secret.
@@ -242,7 +246,7 @@ def _told(problem: InputError | CanonicalError, parameter: Parameter) -> str:
     return f"{expected}; the value is secret and not shown"
 
 
-def _unknown(inputs: Mapping[str, InputBlock], given: Mapping[str, Given]) -> Iterator[_Problem]:
+def _unknown_inputs(inputs: Mapping[str, InputBlock], given: Mapping[str, Given]) -> Iterator[_Problem]:
     for name in given:
         if name not in inputs:
             guess = did_you_mean(name, inputs)
@@ -251,7 +255,7 @@ def _unknown(inputs: Mapping[str, InputBlock], given: Mapping[str, Given]) -> It
             yield _Problem(f"there is no input `{shorten(name)}`", hint)
 
 
-def _as_written(given: Given, block: InputBlock) -> Any:
+def _given_value(given: Given, block: InputBlock) -> Any:
     return given.text if given.text is not None and block.type == "string" else given.value
 
 
@@ -280,7 +284,7 @@ def _batches(bound: list[tuple[str, InputBinding]]) -> Iterator[ResolveBatch]:
             yield ResolveBatch(resolver, tuple(bindings))
 
 
-def _said(source: str) -> str:
+def _source_text(source: str) -> str:
     return {"cli": "the command line", "default": "its default"}.get(source, f"`{shorten(source)}`")
 
 
@@ -298,12 +302,12 @@ def _how_to_give(name: str, parameter: Parameter, binding: InputBinding | None) 
     return f"{places[resolver]}, or {give}" if resolver in places else f"{give} or set a default"
 
 
-def _everything(problems: list[_Problem]) -> InputError:
+def _combined_error(problems: list[_Problem]) -> InputError:
     """Return one error that lists all problems and their hints."""
     if len(problems) == 1:
         return InputError(problems[0].message, hint=problems[0].hint)
-    told = problems[:_MAX_TOLD]
-    more = [f"and {len(problems) - _MAX_TOLD} more"] if len(problems) > _MAX_TOLD else []
+    told = problems[:_MAX_LISTED]
+    more = [f"and {len(problems) - _MAX_LISTED} more"] if len(problems) > _MAX_LISTED else []
     listed = "; ".join([f"({number}) {problem.message}" for number, problem in enumerate(told, 1)] + more)
     hints = [f"({number}) {problem.hint}" for number, problem in enumerate(told, 1) if problem.hint]
     return InputError(f"{len(problems)} problems with the inputs: {listed}", hint="; ".join(hints) or None)

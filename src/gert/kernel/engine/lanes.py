@@ -15,7 +15,7 @@ from gert.kernel.runbook.documents.steps import Step
 from gert.kernel.runbook.program import walk
 
 
-class Clash(msgspec.Struct, frozen=True):
+class ScopeConflict(msgspec.Struct, frozen=True):
     """Two steps of different lanes that wrote the same scope path."""
 
     scope: str
@@ -29,28 +29,28 @@ class Clash(msgspec.Struct, frozen=True):
         return failed("evaluation", f"{message} ({hint})", failed_step=self.second, continued=continued)
 
 
-class Touched(msgspec.Struct, frozen=True):
+class LaneAccess(msgspec.Struct, frozen=True):
     """The resources that all steps of a lane read and write."""
 
     reads: Tags
     writes: Tags
 
 
-ONE_AT_A_TIME: Final[Tags] = frozenset(("one at a time",))
+SERIALIZED: Final[Tags] = frozenset(("one at a time",))
 """A resource that every step serialized by a rule writes; no real tag contains a space."""
 
 
-def touched_by(steps: tuple[Step, ...], plan: Callable[[Step], Plan | None]) -> Touched:
+def access_of(steps: tuple[Step, ...], plan: Callable[[Step], Plan | None]) -> LaneAccess:
     """Return what the steps of a lane read and write, at any depth."""
-    terms = [planned.terms for step in walk(steps) if (planned := plan(step)) is not None]
-    serialized = ONE_AT_A_TIME if any(each.decision.serialize for each in terms) else frozenset()
-    return Touched(
-        frozenset().union(*(each.contract.reads for each in terms)),
-        serialized.union(*(each.contract.writes for each in terms)),
+    settings = [planned.settings for step in walk(steps) if (planned := plan(step)) is not None]
+    serialized = SERIALIZED if any(each.decision.serialize for each in settings) else frozenset()
+    return LaneAccess(
+        frozenset().union(*(each.contract.reads for each in settings)),
+        serialized.union(*(each.contract.writes for each in settings)),
     )
 
 
-class Claims:
+class ScopeClaims:
     """The scope paths that the lanes of a block have written: two lanes never write the same path (DECISIONS 67).
 
     Archives of repeated blocks are excluded: gert writes those, and each run of a block replaces the last.
@@ -62,7 +62,7 @@ class Claims:
         self._values: dict[tuple[str, ...], str] = {}
         self._above: dict[tuple[str, ...], str] = {}
 
-    def clash(self, changes: Changes) -> Clash | None:
+    def conflict(self, changes: Changes) -> ScopeConflict | None:
         """Return the conflict between another lane's changes and those claimed so far, or claim them."""
         written = {path: who for path, who in changes.writers.items() if path[0] != REPEAT and path in changes.scopes}
         for path, writer in written.items():
@@ -75,7 +75,7 @@ class Claims:
             )
             for known, place in met:
                 if place in known:
-                    return Clash("/".join(place), known[place], writer)
+                    return ScopeConflict("/".join(place), known[place], writer)
         for path, writer in written.items():
             self._scopes[path] = writer
             self._values.update(((*path, name), writer) for name in changes.scopes[path])
@@ -85,17 +85,17 @@ class Claims:
 
 def is_serialized(step: Step, plan: Callable[[Step], Plan | None]) -> bool:
     """Whether a rule serializes this step or one inside it."""
-    return not ONE_AT_A_TIME.isdisjoint(touched_by((step,), plan).writes)
+    return not SERIALIZED.isdisjoint(access_of((step,), plan).writes)
 
 
-class Turns(msgspec.Struct, frozen=True):
+class LaneSchedule(msgspec.Struct, frozen=True):
     """For each lane, the earlier lanes it waits for; and the groups of lanes that contend for a resource."""
 
     after: tuple[frozenset[int], ...]
     contending: tuple[tuple[int, ...], ...]
 
 
-def turns(lanes: Sequence[Touched]) -> Turns:
+def schedule_lanes(lanes: Sequence[LaneAccess]) -> LaneSchedule:
     """Decide which lane waits for which: a writer for all users before it, a reader for the last writer.
 
     Grouping lanes by resource avoids comparing them in pairs.
@@ -107,11 +107,11 @@ def turns(lanes: Sequence[Touched]) -> Turns:
         if len(users) < 2:
             continue
         contending[tuple(users)] = None
-        _take_turns(resource, users, lanes, after)
-    return Turns(tuple(frozenset(each) for each in after), tuple(contending))
+        _schedule_users(resource, users, lanes, after)
+    return LaneSchedule(tuple(frozenset(each) for each in after), tuple(contending))
 
 
-def _take_turns(resource: str, users: Iterable[int], lanes: Sequence[Touched], after: list[set[int]]) -> None:
+def _schedule_users(resource: str, users: Iterable[int], lanes: Sequence[LaneAccess], after: list[set[int]]) -> None:
     writer: int | None = None
     readers: list[int] = []
     for index in users:
@@ -124,7 +124,7 @@ def _take_turns(resource: str, users: Iterable[int], lanes: Sequence[Touched], a
             readers.append(index)
 
 
-def in_turn(lane: Steps[Result], frame: Frame, before: Sequence[Frame]) -> Steps[Result]:
+def run_after(lane: Steps[Result], frame: Frame, before: Sequence[Frame]) -> Steps[Result]:
     """Run a lane after the lanes it waits for, and record when it began and ended."""
     frame.clock.begin(earlier.clock for earlier in before)
     if any(earlier.state.skipped_write for earlier in before):

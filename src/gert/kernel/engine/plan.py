@@ -42,7 +42,7 @@ class Retry(msgspec.Struct, frozen=True):
 NO_RETRY: Final = Retry(0, 0.0, 0.0, frozenset())
 
 
-class PreviewTerms(msgspec.Struct, frozen=True):
+class PreviewSettings(msgspec.Struct, frozen=True):
     """The preview of an action: its tool, its contract, and why the policy refuses it, if it does (DECISIONS 64)."""
 
     tool: str
@@ -50,7 +50,7 @@ class PreviewTerms(msgspec.Struct, frozen=True):
     refusal: str | None
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class StepSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings shared by all steps that run the same action with the same contract and modifiers."""
 
     contract: Contract
@@ -69,7 +69,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     retry: Retry
     visibility: Visibility | None
     secrets: tuple[str, ...]
-    preview: PreviewTerms | None
+    preview: PreviewSettings | None
     """The action's preview, if it declares one."""
     hides: bool
     """Whether any input is secret, and so not shown."""
@@ -81,26 +81,26 @@ class Plan(msgspec.Struct, frozen=True):
     """A step's id and settings; `inputs` as the author wrote them."""
 
     step_id: str
-    terms: Terms
+    settings: StepSettings
     inputs: Mapping[str, Any]
 
 
 class Planner:
     """Plans each step of a program once; similar steps share their settings."""
 
-    __slots__ = ("_plans", "_policies", "_program", "_terms")
+    __slots__ = ("_plans", "_policies", "_program", "_settings")
 
     def __init__(self, program: Program, policies: Iterable[Policy]) -> None:
         self._program = program
         self._policies = tuple(policies)
         self._plans: dict[int, Plan | None] = {}
         # By identity: a program resolves each contract once and keeps it, and contracts are not hashable.
-        self._terms: dict[tuple[Any, ...], Terms] = {}
+        self._settings: dict[tuple[Any, ...], StepSettings] = {}
 
-    def ending(self, step: EndStep) -> Terms | None:
+    def end_settings(self, step: EndStep) -> StepSettings | None:
         """Return the settings of an `end` step, or None if no rule names its category."""
         decision = decide_outcome(step.outcome.category, self._policies)
-        return None if not decision.rules else self._judged(step, END_CONTRACT, decision)
+        return None if not decision.rules else self._settings_for(step, END_CONTRACT, decision)
 
     def plan(self, step: Step) -> Plan | None:
         """Return the plan of a step; None for a step that only directs flow."""
@@ -114,24 +114,26 @@ class Planner:
     def _plan(self, step: Step, contract: Contract) -> Plan:
         named = (step.tool, step.action) if isinstance(step, ToolStep) else (step.type, id(step))
         key = (id(contract), *named, step.timeout, id(step.retry), id(step.visibility))
-        terms = self._terms.get(key)
-        if terms is None:
-            terms = self._terms[key] = self._settle(step, contract)
+        settings = self._settings.get(key)
+        if settings is None:
+            settings = self._settings[key] = self._decided_settings(step, contract)
         inputs = self._program.inputs_of(step) if isinstance(step, ToolStep | ExtensionStep) else {}
-        return Plan(step.id or "", terms, inputs)
+        return Plan(step.id or "", settings, inputs)
 
-    def _settle(self, step: Step, contract: Contract) -> Terms:
+    def _decided_settings(self, step: Step, contract: Contract) -> StepSettings:
         within = self._program.base_contract_of(step) if isinstance(step, ToolStep) else None
-        return self._judged(step, contract, decide(contract, self._policies, within=within), within)
+        return self._settings_for(step, contract, decide(contract, self._policies, within=within), within)
 
-    def _judged(self, step: Step, contract: Contract, decision: Decision, within: Contract | None = None) -> Terms:
+    def _settings_for(
+        self, step: Step, contract: Contract, decision: Decision, within: Contract | None = None
+    ) -> StepSettings:
         is_tool = isinstance(step, ToolStep)
         action = self._program.action_of(step) if isinstance(step, ToolStep) else None
         tool = self._program.tool_of(step) if isinstance(step, ToolStep) else None
         block = action[1] if action is not None else None
         risk = max(risk_of(each) for each in (contract, within) if each is not None).word
         asks = decision.verdict is Verdict.REQUIRE_APPROVAL
-        return Terms(
+        return StepSettings(
             contract=contract,
             decision=decision,
             verdict=decision.verdict.word,
@@ -152,12 +154,12 @@ class Planner:
             is_free=decision.verdict is Verdict.ALLOW and decision.limits == NO_LIMITS,
         )
 
-    def _preview(self, step: Step, contract: Contract, within: Contract | None) -> PreviewTerms | None:
+    def _preview(self, step: Step, contract: Contract, within: Contract | None) -> PreviewSettings | None:
         if not isinstance(step, ToolStep):
             return None
         own = preview_contract(contract)
         decision = decide(own, self._policies, within=preview_contract(within) if within is not None else None)
-        return PreviewTerms(step.tool, own, preview_refusal(decision))
+        return PreviewSettings(step.tool, own, preview_refusal(decision))
 
 
 def preview_contract(contract: Contract) -> Contract:
@@ -186,9 +188,9 @@ def _target(step: Step, action: tuple[str, ActionBlock] | None) -> str:
 
 
 def _timeout(step: Step, action: ActionBlock | None) -> float | None:
-    said = step.timeout or (action.timeout if action is not None else None)
-    if said is not None:
-        return parse_duration(said).total_seconds()
+    timeout = step.timeout or (action.timeout if action is not None else None)
+    if timeout is not None:
+        return parse_duration(timeout).total_seconds()
     return EXTENSION_TIMEOUT if isinstance(step, ExtensionStep) else None
 
 

@@ -37,7 +37,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     ended: an `end` was reached; in a dry run the outcome may be unknown
     failed_step: the path of the step that failed first
     continued: the failure was recorded and the run continues
-    doubtful: it is unknown whether the step ran at all
+    uncertain: it is unknown whether the step ran at all
     """
 
     status: StepStatus = "success"
@@ -53,7 +53,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     principal: Principal | None = None
     attempts: int = 1
     assumed: bool = False
-    doubtful: bool = False
+    uncertain: bool = False
 
     @property
     def stops(self) -> bool:

@@ -6,12 +6,12 @@ import msgspec
 
 from gert.errors import GertError
 from gert.kernel.engine.clock import Clock, Timeline, written, written_wait
-from gert.kernel.engine.frame import Frame, Run, Setup, Strand
+from gert.kernel.engine.frame import Frame, LaneContext, Run, Setup
 from gert.kernel.engine.requests import Said, Steps
 from gert.kernel.engine.results import Result, failed
 from gert.kernel.engine.state import State
-from gert.kernel.engine.step_inputs import said
-from gert.kernel.engine.symbolic import plain
+from gert.kernel.engine.step_inputs import error_line
+from gert.kernel.engine.symbolic import unknown_as_text
 from gert.kernel.engine.walk import run_list
 from gert.kernel.events.runbook import (
     DeniedStep,
@@ -59,13 +59,13 @@ def run(setup: Setup) -> Steps[RunResult]:
     for name, source in setup.input_sources.items():
         # For a secret this is the reference, which is recorded as a placeholder.
         yield Said(InputResolved(name=name, source=source, value=setup.inputs.get(name)), None, None)
-    state = State({**setup.inputs, **constants}, context.miss)
-    frame = Frame(Strand(run=context, state=state, clock=Clock(Timeline())))
+    state = State({**setup.inputs, **constants}, context.report_missing_key)
+    frame = Frame(LaneContext(run=context, state=state, clock=Clock(Timeline())))
     steps = setup.program.runbook.steps
     result = flaw if flaw is not None else (yield from run_list(steps, frame))
     if not result.stops:
         result = failed("no_outcome", "the run reached the end of its steps without an `end`")
-    context.reach(result.outcome if result.ended else None)
+    context.add_outcome(result.outcome if result.ended else None)
     status = _status(result)
     if status == "cancelled" and result.failure is not None:
         yield Said(RunCancelled(reason=result.failure.message), None, None)
@@ -82,7 +82,7 @@ def run(setup: Setup) -> Steps[RunResult]:
         notify=() if outcome is None else tuple(sorted(decide_outcome(outcome.category, setup.policies).notify)),
         failure=result.failure if status != "completed" else None,
         failed_step=result.failed_step if status != "completed" else None,
-        reachable_outcomes=tuple(_told(each) for each in context.outcomes) if setup.explores else (),
+        reachable_outcomes=tuple(_plain_outcome(each) for each in context.outcomes) if setup.explores else (),
         denied=tuple(context.denied.values()) if setup.explores else (),
         finally_failure=after,
         warnings=tuple(context.warnings.values()),
@@ -91,9 +91,9 @@ def run(setup: Setup) -> Steps[RunResult]:
     return ended
 
 
-def _told(outcome: Outcome) -> Outcome:
+def _plain_outcome(outcome: Outcome) -> Outcome:
     """Return an outcome whose unknown values are plain text."""
-    return Outcome(outcome.category, str(outcome.code), plain(outcome.meta))
+    return Outcome(outcome.category, str(outcome.code), unknown_as_text(outcome.meta))
 
 
 def _status(result: Result) -> RunStatus:
@@ -114,7 +114,7 @@ def _constants(setup: Setup) -> tuple[dict[str, Any], Result | None]:
         try:
             constants[name] = render_value(value, {**setup.inputs, **constants})
         except GertError as error:
-            return constants, failed("evaluation", f"the constant `{name}`: {said(error)}")
+            return constants, failed("evaluation", f"the constant `{name}`: {error_line(error)}")
     return constants, None
 
 
@@ -180,5 +180,5 @@ def _run_complete(ended: RunResult, frame: Frame, setup: Setup) -> RunComplete:
         reachable_outcomes=ended.reachable_outcomes,
         denied=ended.denied,
         finally_failure=ended.finally_failure,
-        break_glass=frame.run.glass_broken,
+        break_glass=frame.run.break_glass_count,
     )

@@ -9,7 +9,17 @@ from typing import Any
 
 import msgspec
 
-from gert.kernel.engine.stored import Keyed, Origin, Record, Report, facts_of, origins_of, outputs_of, place, unheard
+from gert.kernel.engine.stored import (
+    KeyedResults,
+    Origin,
+    Record,
+    ReportMissingKey,
+    add_places,
+    facts_of,
+    ignore_missing_key,
+    origins_of,
+    outputs_of,
+)
 from gert.kernel.engine.symbolic import UNKNOWN, Unknown, is_unknown
 from gert.kernel.template.values import Results
 
@@ -40,7 +50,7 @@ class Changes:
 
     def archive(self) -> Record:
         """Return the archive of an iteration: its names, and its records by step id."""
-        return Record({step_id: record for step_id, (record, _) in self.records.items()}).joined(self.names)
+        return Record({step_id: record for step_id, (record, _) in self.records.items()}).overlay(self.names)
 
 
 class State:
@@ -48,7 +58,7 @@ class State:
 
     __slots__ = ("bare", "changes", "counts", "executions", "loops", "report", "root", "shadowed", "skipped_write")
 
-    def __init__(self, names: Mapping[str, Any], report: Report = unheard) -> None:
+    def __init__(self, names: Mapping[str, Any], report: ReportMissingKey = ignore_missing_key) -> None:
         self.report = report
         self.root = Record({**names, STEP: Record(), SCOPE: Record()})
         # Names that are not step ids: inputs, constants, outputs. They win over a step of the same name.
@@ -64,8 +74,8 @@ class State:
         self.skipped_write = False
         self.changes: Changes | None = None
 
-    def fork(self, *, in_doubt: bool = False) -> "State":
-        """Copy the state for a lane or an iteration and track its changes; `in_doubt` if its path may not be taken."""
+    def fork(self, *, uncertain: bool = False) -> "State":
+        """Copy the state for a lane or an iteration and track its changes; `uncertain` if its path may not be taken."""
         copy = State.__new__(State)
         copy.report = self.report
         copy.root = Record({**self.root, STEP: Record(self.root[STEP])}, self.root.origins)
@@ -73,7 +83,7 @@ class State:
         copy.counts = dict(self.counts)
         copy.shadowed = set(self.shadowed)
         copy.loops = set(self.loops)
-        copy.executions = dict(self.executions) if in_doubt else self.executions
+        copy.executions = dict(self.executions) if uncertain else self.executions
         copy.skipped_write = self.skipped_write
         copy.changes = Changes()
         return copy
@@ -98,28 +108,28 @@ class State:
         """Set the record of a step: in `.id` its outputs win over gert's facts, in `.step.id` the facts win."""
         places = (step_id,), (STEP, step_id)
         given = outputs_of(outputs)
-        place(given, *places)
+        add_places(given, *places)
         if "status" in outputs:
             self._mark(shadowed={step_id})
         if step_id in self.counts:
             facts = {**facts, "retry_count": self.counts[step_id]}
         own = facts_of(facts, *places)
-        self._set_records(step_id, own.joined(given), given.joined(own))
+        self._set_records(step_id, own.overlay(given), given.overlay(own))
 
     def set_results(self, step_id: str, results: Mapping[str, Any] | list[Any], status: str) -> None:
         """Set the results of a loop: a list, or a map by the keys of its items; `.step` also has its status."""
         places = (step_id,), (STEP, step_id)
         counts = facts_of({"retry_count": self.counts[step_id]} if step_id in self.counts else {}, *places)
-        facts = facts_of({"status": status}, *places).joined(counts)
-        shown: Keyed | Results
+        facts = facts_of({"status": status}, *places).overlay(counts)
+        shown: KeyedResults | Results
         own: Record
         if isinstance(results, Mapping):
-            shown = Keyed(results, step_id, self.report, counts)
-            own = Keyed(results, step_id, self.report, Record()).joined(facts)
+            shown = KeyedResults(results, step_id, self.report, counts)
+            own = KeyedResults(results, step_id, self.report, Record()).overlay(facts)
         else:
             shown = Results(results, counts)
-            own = Record({str(index): each for index, each in enumerate(results)}).joined(facts)
-        place(shown, *places)
+            own = Record({str(index): each for index, each in enumerate(results)}).overlay(facts)
+        add_places(shown, *places)
         self._mark(loops={step_id})
         self._set_records(step_id, shown, own)
 
@@ -136,10 +146,10 @@ class State:
         record, own = self._records(step_id)
         fact = facts_of({"status": status}, (step_id,), (STEP, step_id))
         if step_id in self.loops:
-            self._set_records(step_id, self.root.get(step_id), own.joined(fact))
+            self._set_records(step_id, self.root.get(step_id), own.overlay(fact))
             return
-        shown = record if step_id in self.shadowed else record.joined(fact)
-        self._set_records(step_id, shown, own.joined(fact))
+        shown = record if step_id in self.shadowed else record.overlay(fact)
+        self._set_records(step_id, shown, own.overlay(fact))
 
     def _records(self, step_id: str) -> tuple[Record, Record]:
         own = self.root[STEP].get(step_id)
@@ -156,15 +166,15 @@ class State:
     def set_scoped(self, scope: tuple[str, ...], values: Mapping[str, Any], writer: str = "") -> None:
         """Set values in a scope; `writer` is the path of the step that sets them."""
         values = outputs_of(values)
-        place(values, (SCOPE, *scope))
-        self.root[SCOPE] = _grafted(self.root[SCOPE], scope, values)
+        add_places(values, (SCOPE, *scope))
+        self.root[SCOPE] = _with_values(self.root[SCOPE], scope, values)
         if self.changes is not None:
-            self.changes.scopes[scope] = self.changes.scopes.get(scope, Record()).joined(values)
+            self.changes.scopes[scope] = self.changes.scopes.get(scope, Record()).overlay(values)
             self.changes.writers[scope] = writer
 
     def drop_scope(self, scope: tuple[str, ...]) -> None:
         """Drop the values of a scope: a block that runs again starts with an empty one."""
-        self.root[SCOPE] = _pruned(self.root[SCOPE], scope)
+        self.root[SCOPE] = _without_path(self.root[SCOPE], scope)
         if self.changes is not None:
             kept = {path: values for path, values in self.changes.scopes.items() if path[: len(scope)] != scope}
             self.changes.scopes = kept
@@ -174,18 +184,18 @@ class State:
         """Mark the results of a loop as unknown, including their number."""
         self._set_records(step_id, UNKNOWN, UNKNOWN)
 
-    def blur(self, step_id: str | None, names: Iterable[str]) -> None:
+    def invalidate(self, step_id: str | None, names: Iterable[str]) -> None:
         """Mark everything a step may have set as unknown, because it is unknown how often it ran."""
         for name in names:
             if name in self.bare:
                 self.set_name(name, UNKNOWN, self.root.origins.get(name))
         if step_id is not None and step_id in self.root[STEP]:
             self.set_unknown(step_id)
-        self.root[SCOPE] = _blurred(self.root[SCOPE])
+        self.root[SCOPE] = _invalidated(self.root[SCOPE])
         if self.changes is not None:
-            self.changes.scopes = {scope: _blurred(values) for scope, values in self.changes.scopes.items()}
+            self.changes.scopes = {scope: _invalidated(values) for scope, values in self.changes.scopes.items()}
 
-    def count(self, step_id: str, jumps: int | Unknown) -> None:
+    def set_jump_count(self, step_id: str, jumps: int | Unknown) -> None:
         """Set how often a jump from or to a step was taken."""
         self.counts[step_id] = jumps
         if isinstance(self.root[STEP].get(step_id), Unknown):
@@ -194,9 +204,9 @@ class State:
         fact = facts_of({"retry_count": jumps}, (step_id,), (STEP, step_id))
         if step_id in self.loops:
             # The results of a loop are a list, or a map with the author's keys: gert's facts are stored beside them.
-            self._set_records(step_id, _told(self.root.get(step_id), fact), own.joined(fact))
+            self._set_records(step_id, _with_fact(self.root.get(step_id), fact), own.overlay(fact))
         else:
-            self._set_records(step_id, record.joined(fact), own.joined(fact))
+            self._set_records(step_id, record.overlay(fact), own.overlay(fact))
 
     def skip_write(self) -> None:
         """Record that a step which may write was only assumed."""
@@ -208,22 +218,22 @@ class State:
 
     def merge(self, changes: Changes) -> None:
         """Merge everything that a lane set."""
-        self.take_lasting(changes)
+        self.merge_scopes(changes)
         for name, value in changes.names.items():
             self.set_name(name, value, changes.names.origins.get(name))
         for step_id, (record, own) in changes.records.items():
             self._set_records(step_id, record, own)
         self._mark(shadowed=changes.shadowed, loops=changes.loops)
         if self.changes is not None:
-            self.changes.exports = self.changes.exports.joined(changes.exports)
+            self.changes.exports = self.changes.exports.overlay(changes.exports)
 
-    def keep(self, changes: Changes) -> None:
+    def merge_iteration(self, changes: Changes) -> None:
         """Merge what survives an iteration: exports and scopes."""
-        self.take_lasting(changes)
+        self.merge_scopes(changes)
         for name, value in changes.exports.items():
             self.export(name, value, changes.exports.origins.get(name))
 
-    def take_lasting(self, changes: Changes) -> None:
+    def merge_scopes(self, changes: Changes) -> None:
         """Merge dropped and set scopes, and skipped writes."""
         if changes.skipped_write:
             self.skip_write()
@@ -232,7 +242,7 @@ class State:
         for scope, values in changes.scopes.items():
             self.set_scoped(scope, values, changes.writers.get(scope, ""))
 
-    def doubt(self, ways: Iterable["State | None"]) -> None:
+    def merge_uncertain(self, ways: Iterable["State | None"]) -> None:
         """Merge the changes of several paths of which only one is taken; None is a path without changes.
 
         Values equal on all paths stay known, others become unknown. Executions on one path only are not counted.
@@ -241,45 +251,45 @@ class State:
         changed = [way.changes for way in ways if way is not None and way.changes is not None]
         certain = len(changed) == len(ways)
         for scope in dict.fromkeys(scope for each in changed for scope in each.dropped):
-            before = _found(self.root[SCOPE], scope)
+            before = _record_at(self.root[SCOPE], scope)
             if before is not None:
-                self.set_scoped(scope, _blurred(before))
+                self.set_scoped(scope, _invalidated(before))
         for scope in dict.fromkeys(scope for each in changed for scope in each.scopes):
             names = dict.fromkeys(name for each in changed for name in each.scopes.get(scope, ()))
             origins = [each.scopes[scope].origins for each in changed if scope in each.scopes]
-            self.set_scoped(scope, Record(dict.fromkeys(names, UNKNOWN), _common(names, origins)))
+            self.set_scoped(scope, Record(dict.fromkeys(names, UNKNOWN), _common_origins(names, origins)))
         for name in dict.fromkeys(name for each in changed for name in each.names):
-            value = _agreed([each.names.get(name, UNKNOWN) for each in changed], certain=certain)
-            origin = _common((name,), [each.names.origins for each in changed]).get(name)
+            value = _common_value([each.names.get(name, UNKNOWN) for each in changed], certain=certain)
+            origin = _common_origins((name,), [each.names.origins for each in changed]).get(name)
             if any(name in each.exports for each in changed):
                 self.export(name, value, origin)
             else:
                 self.set_name(name, value, origin)
         for step_id in dict.fromkeys(step_id for each in changed for step_id in each.records):
             both = [each.records.get(step_id, (UNKNOWN, UNKNOWN)) for each in changed]
-            records = _agreed([record for record, _ in both], certain=certain)
-            self._set_records(step_id, records, _agreed([own for _, own in both], certain=certain))
+            records = _common_value([record for record, _ in both], certain=certain)
+            self._set_records(step_id, records, _common_value([own for _, own in both], certain=certain))
         if any(each.skipped_write for each in changed):
             self.skip_write()
         for each in changed:
             self._mark(shadowed=each.shadowed, loops=each.loops)
 
 
-def _agreed(values: list[Any], *, certain: bool) -> Any:
+def _common_value(values: list[Any], *, certain: bool) -> Any:
     """Return the value that all paths share, else unknown; `1` is not `true`."""
     if not certain or any(is_unknown(value) for value in values):
         return UNKNOWN
-    first = _COMPARED.encode(values[0])
-    return values[0] if all(_COMPARED.encode(value) == first for value in values[1:]) else UNKNOWN
+    first = _ENCODER.encode(values[0])
+    return values[0] if all(_ENCODER.encode(value) == first for value in values[1:]) else UNKNOWN
 
 
-_COMPARED = msgspec.json.Encoder(order="sorted")
+_ENCODER = msgspec.json.Encoder(order="sorted")
 
 
-def _common(names: Iterable[str], origins: list[dict[str, Origin]]) -> dict[str, Origin]:
+def _common_origins(names: Iterable[str], origins: list[dict[str, Origin]]) -> dict[str, Origin]:
     """Return for each name the merged origin of its value on all paths."""
     found = {name: [each[name] for each in origins if name in each] for name in names}
-    return {name: each[0] if len(each) == 1 else Origin.joined(each) for name, each in found.items() if each}
+    return {name: each[0] if len(each) == 1 else Origin.overlay(each) for name, each in found.items() if each}
 
 
 def _put(names: Record, name: str, value: Any, origin: Origin | None) -> None:
@@ -290,32 +300,32 @@ def _put(names: Record, name: str, value: Any, origin: Origin | None) -> None:
         names.origins.pop(name, None)
 
 
-def _told(results: Any, fact: Record) -> Any:
+def _with_fact(results: Any, fact: Record) -> Any:
     """Return the results of a loop with one more fact beside them."""
     if isinstance(results, Results):
-        return Results(results, Record(results.facts, origins_of(results.facts)).joined(fact))
-    if isinstance(results, Keyed):
-        return Keyed(results, results.loop, results.report, results.beside.joined(fact))
+        return Results(results, Record(results.facts, origins_of(results.facts)).overlay(fact))
+    if isinstance(results, KeyedResults):
+        return KeyedResults(results, results.loop, results.report, results.beside.overlay(fact))
     return results
 
 
-def _blurred(tree: Any) -> Any:
+def _invalidated(tree: Any) -> Any:
     if not isinstance(tree, dict):
         return UNKNOWN
-    return Record({key: _blurred(value) for key, value in tree.items()}, origins_of(tree))
+    return Record({key: _invalidated(value) for key, value in tree.items()}, origins_of(tree))
 
 
-def _found(tree: Any, path: tuple[str, ...]) -> Record | None:
+def _record_at(tree: Any, path: tuple[str, ...]) -> Record | None:
     for segment in path:
         tree = tree.get(segment) if isinstance(tree, Record) else None
     return tree if isinstance(tree, Record) else None
 
 
-def _pruned(tree: Any, path: tuple[str, ...]) -> Any:
+def _without_path(tree: Any, path: tuple[str, ...]) -> Any:
     if not isinstance(tree, Record) or path[0] not in tree:
         return tree
     node = Record(tree, tree.origins)
-    rest = _pruned(node[path[0]], path[1:]) if len(path) > 1 else {}
+    rest = _without_path(node[path[0]], path[1:]) if len(path) > 1 else {}
     if rest == {}:
         del node[path[0]]
         node.origins.pop(path[0], None)
@@ -324,11 +334,11 @@ def _pruned(tree: Any, path: tuple[str, ...]) -> Any:
     return node
 
 
-def _grafted(tree: Any, path: tuple[str, ...], values: Record) -> Record:
+def _with_values(tree: Any, path: tuple[str, ...], values: Record) -> Record:
     """Return a copy of a tree with values set at a path; the rest is shared."""
     node = Record(tree, tree.origins) if isinstance(tree, Record) else Record()
     if not path:
-        return node.joined(values)
+        return node.overlay(values)
     below = None if path[0] in node.origins else node.get(path[0])
-    _put(node, path[0], _grafted(below, path[1:], values), None)
+    _put(node, path[0], _with_values(below, path[1:], values), None)
     return node

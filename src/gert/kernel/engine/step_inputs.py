@@ -21,7 +21,7 @@ FACTS: Final = frozenset({"status", "exit_code", "retry_count"})
 
 def inputs_for(step: ToolStep | ExtensionStep, frame: Frame, plan: Plan) -> dict[str, Any]:
     """Return the inputs of a step; InputError if one is missing or does not fit."""
-    contract = plan.terms.contract
+    contract = plan.settings.contract
     inputs, is_guess = _spread(step, frame, contract) if step.inputs_from is not None else ({}, False)
     for name, value in plan.inputs.items():
         rendered = value if type(value) is str else frame.render(value)
@@ -30,23 +30,23 @@ def inputs_for(step: ToolStep | ExtensionStep, frame: Frame, plan: Plan) -> dict
             inputs[name] = rendered
     for name, parameter in contract.inputs.items():
         if name in inputs:
-            inputs[name] = _fitting(name, inputs[name], parameter)
+            inputs[name] = _checked(name, inputs[name], parameter)
         elif is_guess:
             inputs[name] = UNKNOWN
         elif parameter.has_default:
             inputs[name] = parameter.default
         elif parameter.required:
-            raise InputError(f"no value for the required input `{name}` of `{plan.terms.target}`")
+            raise InputError(f"no value for the required input `{name}` of `{plan.settings.target}`")
     return inputs
 
 
-def shown_inputs(inputs: Mapping[str, Any], contract: Contract) -> dict[str, Any]:
+def masked_inputs(inputs: Mapping[str, Any], contract: Contract) -> dict[str, Any]:
     """Return the inputs as recorded and shown, with the contract's secret inputs masked."""
     hidden = {name for name, parameter in contract.inputs.items() if parameter.secret}
     return {name: PLACEHOLDER if name in hidden else value for name, value in inputs.items()}
 
 
-def _fitting(name: str, value: Any, parameter: Parameter) -> Any:
+def _checked(name: str, value: Any, parameter: Parameter) -> Any:
     if type(value) is str:
         if refs_in(value):
             return value  # the secret's value is not known here
@@ -64,7 +64,7 @@ def _spread(step: ToolStep | ExtensionStep, frame: Frame, contract: Contract) ->
     """Merge the objects named in `inputs_from`, later ones win; and return whether further keys are unknown."""
     inputs: dict[str, Any] = {}
     is_guess = False
-    frame.reads()
+    frame.mark_reader()
     for source, _ in step.spread:
         value: Any = frame.data
         path = split_path(source)
@@ -87,6 +87,6 @@ def _spread(step: ToolStep | ExtensionStep, frame: Frame, contract: Contract) ->
     return inputs, is_guess
 
 
-def said(error: GertError) -> str:
+def error_line(error: GertError) -> str:
     """Format an error in one line, with its hint."""
     return f"{error.message} ({error.hint})" if error.hint else error.message

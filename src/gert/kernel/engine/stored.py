@@ -11,11 +11,11 @@ from typing import Any, Final, TypeAlias
 from gert.kernel.template.values import Ordered, Results
 
 Place: TypeAlias = tuple[str, ...]
-Report: TypeAlias = Callable[[str, str, Iterable[str]], None]
+ReportMissingKey: TypeAlias = Callable[[str, str, Iterable[str]], None]
 """Called with a key that a keyed result does not have: the loop, the key, and the existing keys."""
 
 
-def unheard(loop: str, key: str, keys: Iterable[str]) -> None:
+def ignore_missing_key(loop: str, key: str, keys: Iterable[str]) -> None:
     """Ignore a missing key."""
 
 
@@ -33,7 +33,7 @@ class Origin:
         self.bare: set[str] = set()
 
     @classmethod
-    def joined(cls, origins: Iterable["Origin"]) -> "Origin":
+    def overlay(cls, origins: Iterable["Origin"]) -> "Origin":
         """Merge the origins of a value that one of several executions stored."""
         both = cls()
         for each in origins:
@@ -56,17 +56,17 @@ class Record(dict[str, Any]):
         super().__init__(values)
         self.origins: dict[str, Origin] = dict(origins)
 
-    def like(self, values: Mapping[str, Any]) -> "Record":
+    def with_values(self, values: Mapping[str, Any]) -> "Record":
         """Return a copy with other values, and the same origins."""
         return Record(values, {key: origin for key, origin in self.origins.items() if key in values})
 
-    def joined(self, other: Mapping[str, Any]) -> "Record":
+    def overlay(self, other: Mapping[str, Any]) -> "Record":
         """Return this map overlaid with another."""
         origins = {key: origin for key, origin in self.origins.items() if key not in other}
         return Record({**self, **other}, {**origins, **origins_of(other)})
 
 
-class Keyed(Record, Ordered):
+class KeyedResults(Record, Ordered):
     """The results of a loop by the keys of its items, in order; reading a missing key is reported.
 
     beside: gert's facts about the loop, read if no item has that key
@@ -75,19 +75,24 @@ class Keyed(Record, Ordered):
     __slots__ = ("beside", "loop", "report")
 
     def __init__(
-        self, values: Mapping[str, Any], loop: str, report: Report, beside: Record, origins: Origins = NO_ORIGINS
+        self,
+        values: Mapping[str, Any],
+        loop: str,
+        report: ReportMissingKey,
+        beside: Record,
+        origins: Origins = NO_ORIGINS,
     ) -> None:
         super().__init__(values, origins)
         self.loop, self.report, self.beside = loop, report, beside
 
-    def like(self, values: Mapping[str, Any]) -> "Keyed":
+    def with_values(self, values: Mapping[str, Any]) -> "KeyedResults":
         """Return a copy with other values, and the same origins."""
-        return Keyed(values, self.loop, self.report, self.beside, super().like(values).origins)
+        return KeyedResults(values, self.loop, self.report, self.beside, super().with_values(values).origins)
 
-    def joined(self, other: Mapping[str, Any]) -> "Keyed":
+    def overlay(self, other: Mapping[str, Any]) -> "KeyedResults":
         """Return these results overlaid with other values."""
-        both = super().joined(other)
-        return Keyed(both, self.loop, self.report, self.beside, both.origins)
+        both = super().overlay(other)
+        return KeyedResults(both, self.loop, self.report, self.beside, both.origins)
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the result under a key, else gert's fact of that name."""
@@ -114,13 +119,13 @@ def origins_of(values: Mapping[str, Any]) -> Origins:
     return values.origins if isinstance(values, Record) else NO_ORIGINS
 
 
-def place(values: Any, *paths: Place) -> None:
+def add_places(values: Any, *paths: Place) -> None:
     """Record that a map of the state, and every map in it, can be read at these paths."""
     if isinstance(values, Record):
         for origin in set(values.origins.values()):
             origin.places.update(dict.fromkeys(paths))
     for key, inner in _maps_in(values):
-        place(inner, *((*path, key) for path in paths))
+        add_places(inner, *((*path, key) for path in paths))
 
 
 def _maps_in(values: Any) -> Iterator[tuple[str, Any]]:

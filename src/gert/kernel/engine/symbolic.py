@@ -46,7 +46,7 @@ class UnknownRead(Exception):
     """An evaluation read an unknown value."""
 
 
-class Guarded(Mapping[str, Any]):
+class GuardedState(Mapping[str, Any]):
     """State that raises UnknownRead when an unknown value is read.
 
     So `and false .unknown` is known to be false, and only what really depends on the unknown is unknown.
@@ -68,7 +68,7 @@ class Guarded(Mapping[str, Any]):
         if value is MISSING:
             raise KeyError(key)
         if isinstance(value, Mapping):
-            return Guarded(value)
+            return GuardedState(value)
         if is_unknown(value):
             raise UnknownRead
         return value
@@ -86,24 +86,24 @@ class Guarded(Mapping[str, Any]):
         return len(self._data)
 
 
-def plain(value: Any) -> Any:
+def unknown_as_text(value: Any) -> Any:
     """Return a value with every unknown replaced by its text."""
     if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: unknown_as_text(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [unknown_as_text(item) for item in value]
     return str(value) if isinstance(value, Unknown) else value
 
 
-def unwrapped(value: Any) -> Any:
+def unwrap(value: Any) -> Any:
     """Return the result of an evaluation on guarded state as plain data; UnknownRead if any part is unknown."""
-    if isinstance(value, Guarded):
+    if isinstance(value, GuardedState):
         if is_unknown(value._data):
             raise UnknownRead
         return value._data
     if isinstance(value, Mapping):
-        return {key: unwrapped(item) for key, item in value.items()}
-    return [unwrapped(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: unwrap(item) for key, item in value.items()}
+    return [unwrap(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _leads_to_unknown(value: Any, path: Iterable[Any]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gert.kernel.engine.state import REPEAT, STEP
-from gert.kernel.engine.stored import Keyed, Origin, Place, Record, is_structure
+from gert.kernel.engine.stored import KeyedResults, Origin, Place, Record, is_structure
 from gert.kernel.foundation.globs import HIDDEN, Marks, Visibility, seen_of
 from gert.kernel.template.values import Results
 
@@ -75,8 +75,8 @@ class _View:
         kept: dict[str, Any] = self._kept(node, node, marks.below)
         if not kept and (node or not marks.allowed):
             return HIDDEN
-        shown = node.like(kept)
-        if isinstance(shown, Keyed):
+        shown = node.with_values(kept)
+        if isinstance(shown, KeyedResults):
             shown.beside = self._facts(shown.beside, marks)
         return shown
 

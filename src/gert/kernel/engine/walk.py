@@ -5,7 +5,7 @@ from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.requests import Steps
 from gert.kernel.engine.results import DONE, Result, failed
 from gert.kernel.engine.step import run_step
-from gert.kernel.engine.step_inputs import said
+from gert.kernel.engine.step_inputs import error_line
 from gert.kernel.engine.symbolic import UNKNOWN
 from gert.kernel.events.runbook import Failure, NextTaken
 from gert.kernel.runbook.documents.steps import Step
@@ -24,28 +24,28 @@ def run_list(steps: tuple[Step, ...], frame: Frame, *, to_the_end: bool = False)
         if step.next is not None and not result.stops and result.reason != "when_false":
             to: int | None = None
             try:
-                if result.doubtful or jumps.is_boundless(at, inside):
-                    to = jumps.doubt(at)
+                if result.uncertain or jumps.has_unknown_bound(at, inside):
+                    to = jumps.take_uncertain(at)
                 else:
                     jump = jumps.take(at, inside)
-                    stop: Failure | None = (yield inside.say(jump)) if jump is not None else None
+                    stop: Failure | None = (yield inside.emit(jump)) if jump is not None else None
                     if stop is not None:
                         result = failed(stop.kind, stop.message, failed_step=inside.path)
                     elif jump is not None:
                         to = jumps.index[jump.target]
             except GertError as error:
-                result = failed("evaluation", f"`next` of {step.label}: {said(error)}", failed_step=inside.path)
+                result = failed("evaluation", f"`next` of {step.label}: {error_line(error)}", failed_step=inside.path)
             if to is not None:
                 at = to
                 continue
         if result.stops and to_the_end and not result.ended and not result.is_cancelled:
             first = first or result
         elif result.stops:
-            later = jumps.doubted(at) if not result.is_cancelled else None
+            later = jumps.uncertain_target(at) if not result.is_cancelled else None
             if later is None:
                 return result
             # A jump that may have been taken skips the step that ends here.
-            frame.run.doubt(result)
+            frame.run.add_uncertain_end(result)
             at = later
             continue
         at += 1
@@ -56,7 +56,7 @@ def run_list(steps: tuple[Step, ...], frame: Frame, *, to_the_end: bool = False)
 class _Jumps:
     """The jumps of one list: how often each was taken, and how often each step was visited."""
 
-    __slots__ = ("_again", "_doubted", "_program", "_reached", "_state", "_steps", "_taken", "_visits", "index")
+    __slots__ = ("_again", "_program", "_reached", "_state", "_steps", "_taken", "_uncertain", "_visits", "index")
 
     def __init__(self, steps: tuple[Step, ...], frame: Frame) -> None:
         self._steps = steps
@@ -64,7 +64,7 @@ class _Jumps:
         self._visits: dict[int, int] = {}
         self._reached: dict[str, int] = {}
         # Source, target, and the execution counts before the jump.
-        self._doubted: list[tuple[int, int, dict[int, int]]] = []
+        self._uncertain: list[tuple[int, int, dict[int, int]]] = []
         self._again: set[int] = set()
         self._program = frame.run.program
         self._state = frame.state
@@ -74,7 +74,7 @@ class _Jumps:
             for step in steps:
                 for name in (step.id, step.next.step) if step.next is not None else ():
                     if name is not None:
-                        frame.state.count(name, 0)
+                        frame.state.set_jump_count(name, 0)
 
     def visit(self, at: int) -> int:
         """Count a visit of a step, and return the count."""
@@ -82,12 +82,12 @@ class _Jumps:
         self._visits[at] = self._visits.get(at, 0) + 1
         return self._visits[at]
 
-    def is_boundless(self, at: int, frame: Frame) -> bool:
+    def has_unknown_bound(self, at: int, frame: Frame) -> bool:
         """Whether the `max` of a jump is unknown, and so whether it is taken now."""
         block = self._steps[at].next
-        return block is not None and block.max is not None and frame.count(block.max) is None
+        return block is not None and block.max is not None and frame.evaluate_count(block.max) is None
 
-    def doubt(self, at: int) -> int | None:
+    def take_uncertain(self, at: int) -> int | None:
         """Explore a jump that may or may not be taken.
 
         Forward, the skipped steps are explored first. Backward, the last outputs of the steps between are unknown;
@@ -98,27 +98,27 @@ class _Jumps:
         target = self.index[block.step]
         for name in (self._steps[at].id, block.step):
             if name is not None:
-                self._state.count(name, UNKNOWN)
+                self._state.set_jump_count(name, UNKNOWN)
         if target > at:
-            self._doubted.append((at, target, dict(self._state.executions)))
+            self._uncertain.append((at, target, dict(self._state.executions)))
             return None
-        self._blur(target, at + 1)
+        self._invalidate(target, at + 1)
         if at in self._again:
             return None
         self._again.add(at)
         # The second pass may not happen at all.
-        self._doubted.append((target - 1, at + 1, dict(self._state.executions)))
+        self._uncertain.append((target - 1, at + 1, dict(self._state.executions)))
         return target
 
-    def doubted(self, at: int) -> int | None:
+    def uncertain_target(self, at: int) -> int | None:
         """Return the next target of an uncertain jump over this position."""
-        return min((target for _, target, _ in self._doubted if target > at), default=None)
+        return min((target for _, target, _ in self._uncertain if target > at), default=None)
 
     def arrive(self, at: int) -> None:
         """Mark the steps that an uncertain jump to this position skips as unknown."""
-        for source, target, executions in self._doubted:
+        for source, target, executions in self._uncertain:
             if target == at:
-                self._blur(source + 1, target)
+                self._invalidate(source + 1, target)
                 self._uncount(source + 1, target, executions)
 
     def _uncount(self, first: int, last: int, executions: dict[int, int]) -> None:
@@ -126,16 +126,16 @@ class _Jumps:
             if step in self._state.executions:
                 self._state.executions[step] = executions.get(step, 0)
 
-    def _blur(self, first: int, last: int) -> None:
+    def _invalidate(self, first: int, last: int) -> None:
         for step in walk(self._steps[first:last]):
-            self._state.blur(step.id, self._program.outputs_of(step))
+            self._state.invalidate(step.id, self._program.outputs_of(step))
 
     def take(self, at: int, frame: Frame) -> NextTaken | None:
         """Take the jump of a step, unless its `max` is reached."""
         step = self._steps[at]
         block = step.next
         assert block is not None  # noqa: S101 - only called for steps with `next`
-        most = frame.count(block.max) if block.max is not None else None
+        most = frame.evaluate_count(block.max) if block.max is not None else None
         count = self._taken.get(at, 0) + 1
         backward = self.index[block.step] <= at
         if most is not None and count > most:
@@ -145,9 +145,9 @@ class _Jumps:
             return None
         self._taken[at] = count
         if step.id is not None:
-            frame.state.count(step.id, count)
+            frame.state.set_jump_count(step.id, count)
         # A target counts every jump to it, from any step.
         self._reached[block.step] = self._reached.get(block.step, 0) + 1
         for name in self._reached.keys() & {step.id, block.step}:
-            frame.state.count(name, self._reached[name])
+            frame.state.set_jump_count(name, self._reached[name])
         return NextTaken(step_id=frame.step_id, target=block.step, count=count, backward=backward, max=most)
