@@ -44,7 +44,7 @@ LISTED = asking(approvers=(("bob", "dan"),), admitted=(("bob", "dan"),))
 GROUP = asking(approvers=(("group:ops",),), admitted=(("dan", "eve"),))
 BAD = "the response has no valid signature: "
 UNSIGNED = "the response has no valid signature"
-UNHELD = BAD + "the signature by key `bob` does not hold"
+UNHELD = BAD + "the signature by key `bob` is invalid"
 
 Make = Callable[[TicketFile], Response]
 

@@ -247,7 +247,7 @@ def test_what_does_not_hold(lines: list[bytes], checks: list[str]) -> None:
         pytest.param(Keys(), "no key `prod-2026` is known", id="no key at all"),
         pytest.param(Keys([HMAC_KEY]), "no key `prod-2026` is known", id="only another key"),
         pytest.param(Keys(default=HMAC_KEY), "is for hmac-sha256", id="a default of another algorithm"),
-        pytest.param(Keys(default=THIEF), "does not hold", id="a default that did not sign"),
+        pytest.param(Keys(default=THIEF), "is invalid", id="a default that did not sign"),
     ],
 )
 def test_without_the_right_key_nothing_is_proven(keys: Keys, why: str) -> None:

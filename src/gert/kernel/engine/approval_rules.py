@@ -88,7 +88,7 @@ def _objection(
         return "the response is for another request: what would run has changed"
     # (3) The ticket is open.
     if resolved_by is not None:
-        return f"the ticket is closed: `{resolved_by.approver}` has already decided"
+        return f"the ticket is closed: `{resolved_by.approver}` has decided"
     # (4) It came in time, and (5) not before the request.
     untimely = _timing_objection(ticket, response)
     if untimely is not None:

@@ -164,7 +164,7 @@ def _follow(value: Any, path: str) -> Any:
         elif isinstance(value, list) and at is not None and at < len(value):
             value = value[at]
         else:
-            raise _AbsentError(f"expected {show(path)} in the JSON on stdout, found nothing at that path")
+            raise _AbsentError(f"expected {show(path)} in the JSON on stdout, found nothing there")
     return value
 
 

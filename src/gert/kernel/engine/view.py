@@ -8,7 +8,7 @@ from typing import Any
 
 from gert.kernel.engine.state import REPEAT, STEP
 from gert.kernel.engine.stored import KeyedResults, Origin, Place, Record, is_structure
-from gert.kernel.foundation.globs import HIDDEN, Marks, Visibility, seen_of
+from gert.kernel.foundation.globs import HIDDEN, Marks, Visibility, visible_part
 from gert.kernel.template.values import Results
 
 
@@ -65,7 +65,7 @@ class _View:
             marks = self._marks[known] = Marks.any_of([self._at(name) for name in names])
         found = self._values.get((*known, id(value)), self)
         if found is self:
-            found = self._values[(*known, id(value))] = seen_of(value, marks)
+            found = self._values[(*known, id(value))] = visible_part(value, marks)
         return found
 
     def _structure(self, node: Any, marks: Marks) -> Any:
@@ -88,7 +88,7 @@ class _View:
 
     def _element(self, value: Any, marks: Marks) -> Any:
         if not is_structure(value):
-            return seen_of(value, marks)
+            return visible_part(value, marks)
         return HIDDEN if marks.hides else self._structure(value, marks)
 
     def _facts(self, facts: Mapping[str, Any], marks: Marks) -> Record:

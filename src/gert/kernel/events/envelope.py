@@ -140,7 +140,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) < len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for name in names if names.count(name) > 1)
-        raise TraceError(f"the key `{printable(repeated[:_MAX_SHOWN])}` stands twice in one object")
+        raise TraceError(f"the key `{printable(repeated[:_MAX_SHOWN])}` occurs twice in one object")
     return value
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from gert.kernel.foundation.values import TYPE_NAMES, TypeName, typed
+from gert.kernel.foundation.values import TYPE_NAMES, TypeName, coerce_if_possible
 
 ParameterType: TypeAlias = TypeName
 PARAMETER_TYPES: Final = TYPE_NAMES
@@ -72,7 +72,7 @@ def narrowed(outer: Parameter, inner: Parameter) -> Parameter:
     return Parameter(
         type=type_name,
         required=outer.required or inner.required,
-        default=typed(default_from.default, type_name),
+        default=coerce_if_possible(default_from.default, type_name),
         has_default=default_from.has_default,
         description=_later(outer.description, inner.description),
         enum=_common(outer.enum, inner.enum),

@@ -8,11 +8,11 @@ from typing import Final
 
 import msgspec
 
-from gert.kernel.foundation.ranked import Ranked
+from gert.kernel.foundation.ordered_word import OrderedWord
 from gert.kernel.governance.contract import Contract
 
 
-class Risk(Ranked):
+class Risk(OrderedWord):
     """Ordered, so that a higher risk is simply greater."""
 
     LOW = 0

@@ -1,9 +1,9 @@
 """Verdicts: the three answers governance gives."""
 
-from gert.kernel.foundation.ranked import Ranked
+from gert.kernel.foundation.ordered_word import OrderedWord
 
 
-class Verdict(Ranked):
+class Verdict(OrderedWord):
     """Ordered from permissive to strict, so the strictest is simply the max."""
 
     ALLOW = 0

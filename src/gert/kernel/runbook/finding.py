@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from gert.kernel.foundation.ranked import Ranked
+from gert.kernel.foundation.ordered_word import OrderedWord
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -15,7 +15,7 @@ _LONGEST_QUOTED: Final = 60
 _QUOTED: Final = re.compile(f"`([^`]{{{_LONGEST_QUOTED - 1}}})[^`]+`")
 
 
-class Severity(Ranked):
+class Severity(OrderedWord):
     """Ordered, so that the worst finding is simply the max."""
 
     NOTE = 0

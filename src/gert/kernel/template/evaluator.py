@@ -251,7 +251,7 @@ class _Evaluation:
 def secret_refused(meter: Meter, name: str) -> TemplateEvalError:
     """A template sees a reference in place of a secret; what a function makes of that is not what its author means."""
     return meter.fault(
-        f"`{name}` cannot look into a secret", hint="a secret can only be handed over whole, as in `{{ .token }}`"
+        f"`{name}` cannot look into a secret", hint="a secret can only be passed whole, as in `{{ .token }}`"
     )
 
 

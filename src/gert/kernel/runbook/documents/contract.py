@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gert.kernel.foundation.values import typed
+from gert.kernel.foundation.values import coerce_if_possible
 from gert.kernel.governance.contract import PARAMETER_TYPES, Declared, Parameter
 from gert.kernel.runbook.kinds import (
     BOOL,
@@ -57,10 +57,10 @@ class ParameterBlock(Model):
         return Parameter(
             type=self.type,  # type: ignore[arg-type]
             required=self.required,
-            default=typed(self.default, self.type),
+            default=coerce_if_possible(self.default, self.type),
             has_default=self.has_default,
             description=self.description,
-            enum=None if self.enum is None else tuple(typed(choice, self.type) for choice in self.enum),
+            enum=None if self.enum is None else tuple(coerce_if_possible(choice, self.type) for choice in self.enum),
             pattern=self.pattern,
             min=self.min,
             max=self.max,

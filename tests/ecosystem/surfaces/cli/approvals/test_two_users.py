@@ -297,7 +297,7 @@ WRONG: list[Any] = [
     pytest.param(
         {"key": "bob.key", "name": "bob"},
         {"GERT_APPROVAL_KEY_BOB": OTHER_PUBLIC},
-        "the signature by key `bob` does not hold",
+        "the signature by key `bob` is invalid",
         id="with a key the run does not know under this id",
     ),
     pytest.param(

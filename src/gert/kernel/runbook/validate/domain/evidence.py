@@ -5,7 +5,7 @@ from typing import Final
 
 from gert.errors import GertError
 from gert.kernel.foundation.patterns import compile_pattern
-from gert.kernel.foundation.text import a_noun
+from gert.kernel.foundation.text import with_article
 from gert.kernel.runbook.documents.steps import (
     ASSERTIONS,
     PATTERN_ASSERTIONS,
@@ -72,7 +72,7 @@ def evidence(case: Case) -> Iterator[Finding]:
                 yield error(
                     "D37",
                     piece.at("items"),
-                    f"only a checklist has `items`, and `{piece.name}` is {a_noun(piece.kind)}",
+                    f"only a checklist has `items`, and `{piece.name}` is {with_article(piece.kind)}",
                 )
             if piece.name in seen:
                 yield error("D37", piece.at("name"), f"two pieces of evidence are called `{piece.name}`")

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from gert.kernel.foundation.names import did_you_mean
-from gert.kernel.foundation.text import a_noun
+from gert.kernel.foundation.text import with_article
 from gert.kernel.governance.contract import Parameter
 from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.reader import shorten
@@ -123,7 +123,7 @@ def follow(shape: Shape, rest: Sequence[Any], said: str) -> Shape | Dead:
         elif isinstance(shape, Scalar):
             if not named:
                 return ANYTHING  # `index` and `range` give their own errors
-            return Dead(f"`{said}` is {a_noun(shape.type)}, it has no `{shorten(segment)}`")
+            return Dead(f"`{said}` is {with_article(shape.type)}, it has no `{shorten(segment)}`")
         else:
             return ANYTHING
         said += f".{segment}" if named else "[…]"

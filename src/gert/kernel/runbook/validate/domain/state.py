@@ -80,7 +80,7 @@ def scopes(case: Case) -> Iterator[Finding]:
     for step in case.program.steps:
         if step.scope is not None and not is_path(step.scope):
             message = f"`{shorten(step.scope.source)}` is not a valid scope path"
-            yield error("D47", step.at("scope"), message, "write for example `round/0`")
+            yield error("D47", step.at("scope"), message, "use a path such as `round/0`")
 
 
 def visibility(case: Case) -> Iterator[Finding]:

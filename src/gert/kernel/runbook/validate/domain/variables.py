@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from gert.errors import InputError
 from gert.kernel.foundation.globs import split_path
-from gert.kernel.foundation.text import a_noun
+from gert.kernel.foundation.text import with_article
 from gert.kernel.foundation.values import coerce, show
 from gert.kernel.runbook.documents.modifiers import ForEachBlock
 from gert.kernel.runbook.documents.steps import (
@@ -324,7 +324,7 @@ class _Walk:
 
 def _called(shape: Shape) -> str:
     noun = noun_of(shape) or "value"
-    return "a map" if noun == "object" else a_noun(noun)
+    return "a map" if noun == "object" else with_article(noun)
 
 
 def _back_edges(steps: Sequence[Step], index_of: Mapping[str, int]) -> dict[int, int]:
