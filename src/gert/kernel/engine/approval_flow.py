@@ -42,7 +42,7 @@ from gert.kernel.foundation.canonical import digest
 from gert.kernel.foundation.principal import KERNEL, Principal
 from gert.kernel.governance.decide import Approvers
 from gert.kernel.governance.verdict import Verdict
-from gert.kernel.runbook.command import shown_preview
+from gert.kernel.runbook.command import masked_preview
 from gert.kernel.runbook.documents.steps import Step, ToolStep
 
 OUTDATED: Final[FailureKind] = "approval_outdated"
@@ -68,7 +68,7 @@ def run_preview(
         return NO_PREVIEW
     action = frame.run.program.action_of(step) if isinstance(step, ToolStep) else None
     shown = masked_inputs(inputs, settings.contract)
-    preview = Preview(command=shown_preview(action[1], shown) if action is not None else ())
+    preview = Preview(command=masked_preview(action[1], shown) if action is not None else ())
     output, skipped = None, settings.preview.refusal
     if skipped is None:
         output, skipped = yield from _preview_output(frame, settings, settings.preview, inputs, keys)

@@ -11,7 +11,7 @@ from gert.kernel.engine.requests import ApprovalRequest, Subject
 from gert.kernel.engine.step_inputs import masked_inputs
 from gert.kernel.foundation.secret_refs import all_refs
 from gert.kernel.governance.decide import Approvers
-from gert.kernel.runbook.command import shown_call
+from gert.kernel.runbook.command import masked_call
 from gert.kernel.runbook.documents.steps import Step, ToolStep
 
 RUNBOOK: Final = "runbook"
@@ -100,7 +100,7 @@ def _call(
     action = frame.run.program.action_of(step)
     if lookup.document is None or lookup.tool is None or action is None:
         return None, None
-    return lookup.document.digest, shown_call(lookup.tool, action[0], action[1], shown)
+    return lookup.document.digest, masked_call(lookup.tool, action[0], action[1], shown)
 
 
 def _hidden(step: Step, frame: Frame, settings: StepSettings, inputs: Mapping[str, Any]) -> dict[str, str]:

@@ -37,7 +37,7 @@ from gert.kernel.foundation.text import printable
 from gert.kernel.governance.decide import person_key
 from gert.kernel.runbook.documents.scenario import ApprovalBlock, FailureBlock, ResponseBlock, Scenario
 from gert.kernel.runbook.program import Program
-from gert.kernel.runbook.validate.domain.scenario_file import BESIDE_EVIDENCE
+from gert.kernel.runbook.validate.domain.scenario_file import EVIDENCE_KEYS
 from gert.kernel.scenario.keys import keys_for
 
 METHOD: Final = "scripted"
@@ -192,7 +192,7 @@ class Script:
         if isinstance(found, Failure):
             return EvidenceAnswer(failure=found)
         wanted = {each.name: each for each in ask.evidence}
-        beside = {name: found[name] for name in BESIDE_EVIDENCE if name in found and name not in wanted}
+        beside = {name: found[name] for name in EVIDENCE_KEYS if name in found and name not in wanted}
         given = {
             name: list(wanted[name].items) if value is True and name in wanted and wanted[name].items else value
             for name, value in found.items()
