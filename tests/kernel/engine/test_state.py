@@ -40,7 +40,7 @@ ACTS = st.lists(
         st.builds(act, st.just("set_results"), IDS, st.lists(OUTPUTS, max_size=2), STATUSES),
         st.builds(act, st.just("set_status"), IDS, STATUSES),
         st.builds(act, st.just("set_scoped"), SCOPES, st.dictionaries(NAMES, VALUES, min_size=1, max_size=2)),
-        st.builds(act, st.just("count"), IDS, st.integers(0, 3)),
+        st.builds(act, st.just("set_jump_count"), IDS, st.integers(0, 3)),
         st.builds(act, st.just("drop_scope"), SCOPES),
     ),
     max_size=6,
@@ -173,7 +173,9 @@ def test_scopes_that_nobody_touches_are_shared_and_not_copied() -> None:
 @given(ACTS)
 def test_a_name_wins_over_a_step_of_the_same_name_whoever_came_first(acts: list[Act]) -> None:
     state = made([*acts, act("set_name", "a", "mine"), act("set_record", "a", {"x": 1}, {"status": "success"})])
-    done(state, [act("set_status", "a", "failed"), act("count", "a", 2), act("set_results", "a", [], "success")])
+    done(
+        state, [act("set_status", "a", "failed"), act("set_jump_count", "a", 2), act("set_results", "a", [], "success")]
+    )
     assert state.root["a"] == "mine"
     assert state.root["step"]["a"]["status"] == "success"
 
@@ -404,7 +406,7 @@ def test_a_scope_only_one_way_forgets_is_unknown() -> None:
 def test_what_a_lane_has_doubts_about_in_a_scope_its_parent_has_too() -> None:
     state = State({})
     state.set_scoped(("before",), {"x": 1})
-    lane = done(state.fork(), [act("set_scoped", ("s",), {"x": 1}), act("blur", None, ())])
+    lane = done(state.fork(), [act("set_scoped", ("s",), {"x": 1}), act("invalidate", None, ())])
     assert lane.changes is not None
     state.merge(lane.changes)
     assert isinstance(state.root["scope"]["s"]["x"], Unknown)

@@ -323,4 +323,4 @@ class RunLanes(msgspec.Struct, frozen=True):
     after: tuple[frozenset[int], ...]
 
 
-Steps: TypeAlias = Generator["Ask[Any] | RunLanes | Said", Any, T]
+Steps: TypeAlias = Generator[Ask[Any] | RunLanes | Said, Any, T]

@@ -1,7 +1,7 @@
 """Summarizes the events of a run: how it ended, the steps it visited, their outputs, and decisions."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
@@ -63,7 +63,7 @@ class Observed:
         if fold is not None:
             fold(self, payload, path or "")
 
-    def take_all(self, events: Iterable[Envelope]) -> "Observed":
+    def take_all(self, events: Iterable[Envelope]) -> Self:
         """Add recorded events; events unknown to this version are ignored."""
         for event in events:
             if event.type in _KNOWN:
