@@ -355,8 +355,8 @@ def test_a_signature_from_before_there_was_a_choice_needs_its_key() -> None:
     ("event", "why"),
     [
         pytest.param(decode(SEALED[0]), "only `run_complete` is sealed", id="another event"),
-        pytest.param(decode(SEALED[-1]), "sealed already", id="an event that has a seal"),
-        pytest.param(decode(UNSIGNED[-1]), "sealed already: it has `chain_hash`", id="an event that claims a head"),
+        pytest.param(decode(SEALED[-1]), "already sealed", id="an event that has a seal"),
+        pytest.param(decode(UNSIGNED[-1]), "already sealed: it has `chain_hash`", id="an event that claims a head"),
     ],
 )
 def test_what_is_not_sealed(event: object, why: str) -> None:
