@@ -1,47 +1,47 @@
-"""Every deliberate exception of gert, drawn as a tree.
+"""All exceptions of gert, as a tree.
 
     GertError
-    ├── UsageError              the command was called wrongly
-    ├── DocumentError           a file cannot be read as the document it should be
+    ├── UsageError              wrong use of a command
+    ├── DocumentError           a file is not the expected document
     ├── TemplateError           a `{{ }}` template
     │   ├── TemplateSyntaxError     does not parse
-    │   └── TemplateEvalError       parses, and fails or exceeds its budget when evaluated
+    │   └── TemplateEvalError       fails or exceeds its budget when evaluated
     ├── PatternError            a regular expression that does not compile
     ├── InputError              a value is missing or does not fit what was declared
     ├── CanonicalError          a value that has no canonical JSON form
-    ├── TraceError              a line that cannot be written or read as an event
-    │   ├── Busy                    another process writes the record
-    │   └── Unavailable             the server that keeps the record cannot be asked
-    ├── IntegrityError          a chain, seal or signature does not hold
-    ├── InDoubt                 a call may have happened, and only the operator can say
-    │   └── OutputsMissing          it succeeded, and outputs it must have are not given
+    ├── TraceError              a trace or ledger cannot be written or read
+    │   ├── Busy                    another process is writing the record
+    │   └── Unavailable             the ledger server cannot be reached
+    ├── IntegrityError          a chain, seal or signature is invalid
+    ├── InDoubt                 a call may have happened; the operator must reconcile it
+    │   └── OutputsMissing          it succeeded, and required outputs are not given
     ├── AgentError              a durable agent run
     │   ├── RunError                the run cannot be used, for example because it belongs to another tenant
-    │   │   ├── RunExists               it has begun already
+    │   │   ├── RunExists               it already exists
     │   │   └── RunNotFound             there is no such run
     │   ├── RunBlocked              the run is paused or blocked
     │   ├── LeaseLost               another worker holds the run
-    │   ├── ReplayConsistencyError  what is asked now is not what was recorded
+    │   ├── ReplayConsistencyError  a request differs from the recorded one
     │   ├── CapabilityDeniedError   the tenant may not use a tool
     │   ├── PolicyViolationError    a safety rule refuses a tool call; `code` says which
     │   ├── ApprovalRequiredError   a tool call waits for an approval
-    │   ├── BudgetExceededError     the tenant has spent what it may
-    │   ├── ToolExecutionFailedError    a tool step did not succeed; `outcome` says how
+    │   ├── BudgetExceededError     the tenant's budget is spent
+    │   ├── ToolExecutionFailedError    a tool step failed; `outcome` says how
     │   │   └── ToolNotFound            there is no such tool
-    │   └── HarnessStateError       a harness was left in a state it cannot go on from
-    ├── ToolError               said by a tool
-    │   ├── ToolTransientError      it did not happen, and may if it is tried again
-    │   ├── ToolPermanentError      it did not happen, and will not
-    │   └── ToolUnknownOutcomeError     it may have happened
-    └── ModelError              said by a model or on the way to it
+    │   └── HarnessStateError       a harness cannot continue from its saved state
+    ├── ToolError               raised by a tool
+    │   ├── ToolTransientError      the call did not happen; a retry may succeed
+    │   ├── ToolPermanentError      the call did not happen; a retry will not succeed
+    │   └── ToolUnknownOutcomeError     the call may have happened
+    └── ModelError              raised by a model or its transport
         ├── ModelTimeoutError       no answer in time
-        ├── ModelTransientError     it may answer if it is asked again
-        └── ModelPermanentError     it will not answer this
+        ├── ModelTransientError     a retry may succeed
+        └── ModelPermanentError     a retry will not succeed
 
 Errors of callers are also what Python callers expect: `UsageError`, `InputError`, `CanonicalError` and `RunError` are
 `ValueError`s, and `RunNotFound` and `ToolNotFound` are `KeyError`s.
 
-Messages are lower case, one line, without a final period; the user's words stand in backticks.
+Messages are lower case, one line, without a final period; the user's words are in backticks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ from typing import Final
 
 
 class GertError(Exception):
-    """A failure gert foresaw; `hint` says what to do about it."""
+    """An expected failure; `hint` says what to do about it."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -62,15 +62,15 @@ class GertError(Exception):
 
 
 class UsageError(GertError, ValueError):
-    """The command was called wrongly."""
+    """A command was used wrongly."""
 
 
 class DocumentError(GertError):
-    """A file cannot be read as the document it should be."""
+    """A file is not the expected document."""
 
 
 class TemplateError(GertError):
-    """A template is wrong; `offset` is the character in its source where."""
+    """A template is invalid; `offset` is the position in its source."""
 
     def __init__(self, message: str, *, offset: int = 0, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -82,7 +82,7 @@ class TemplateSyntaxError(TemplateError):
 
 
 class TemplateEvalError(TemplateError):
-    """A template parsed, and failed or exceeded its budget when evaluated."""
+    """A template failed or exceeded its budget when evaluated."""
 
 
 class PatternError(GertError):
@@ -98,15 +98,15 @@ class CanonicalError(GertError, ValueError):
 
 
 class TraceError(GertError):
-    """A line cannot be written or read as an event."""
+    """A trace or ledger cannot be written or read."""
 
 
 class Busy(TraceError):
-    """Another process writes the record."""
+    """Another process is writing the record."""
 
 
 class Unavailable(TraceError):
-    """The server that keeps the record cannot be asked, which says nothing about the record."""
+    """The ledger server cannot be reached; the record itself may be intact."""
 
 
 class Forbidden(Unavailable):
@@ -114,15 +114,15 @@ class Forbidden(Unavailable):
 
 
 class IntegrityError(GertError):
-    """A chain, seal or signature does not hold."""
+    """A chain, seal or signature is invalid."""
 
 
 class InDoubt(GertError):
-    """A call may have happened, and only the operator can say."""
+    """A call may have happened; the operator must reconcile it."""
 
 
 class OutputsMissing(InDoubt):
-    """A call is reconciled as a success, and outputs it must have are not given; `missing` says which."""
+    """A call is reconciled as a success without its required outputs; `missing` lists them."""
 
     def __init__(self, message: str, *, missing: Sequence[object], hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -130,7 +130,7 @@ class OutputsMissing(InDoubt):
 
 
 class AgentError(GertError, RuntimeError):
-    """A durable agent run cannot do what was asked."""
+    """A durable agent run cannot do what was requested."""
 
 
 class RunError(AgentError, ValueError):
@@ -138,15 +138,15 @@ class RunError(AgentError, ValueError):
 
 
 class RunExists(RunError):
-    """A run of this id has begun already."""
+    """A run with this id already exists."""
 
 
 class RunNotFound(RunError, KeyError):
-    """There is no run of this id."""
+    """There is no run with this id."""
 
 
 class RunBlocked(AgentError):
-    """A run is paused or blocked, and takes no steps; `blocked_on` names what it waits for."""
+    """A run is paused or blocked, and runs no steps; `blocked_on` names what it waits for."""
 
     def __init__(self, message: str, *, blocked_on: str | None = None, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -154,11 +154,11 @@ class RunBlocked(AgentError):
 
 
 class LeaseLost(AgentError):
-    """Another worker holds the run, or held it since."""
+    """Another worker has or had the lease of the run."""
 
 
 class ReplayConsistencyError(AgentError):
-    """What is asked now is not what was recorded; `drift_fields` and `tools` say what differs."""
+    """A request differs from the recorded one; `drift_fields` and `tools` say how."""
 
     def __init__(
         self, message: str, *, drift_fields: tuple[str, ...] = (), tools: tuple[str, ...] = (), hint: str | None = None
@@ -206,11 +206,11 @@ class ApprovalRequiredError(AgentError):
 
 
 class BudgetExceededError(AgentError):
-    """A tenant has spent what it may."""
+    """A tenant's budget is spent."""
 
 
 class ToolExecutionFailedError(AgentError):
-    """A tool step did not succeed; `outcome` says how, and `in_doubt` that only reconciling can go on."""
+    """A tool step failed; `outcome` says how; if `in_doubt`, it must be reconciled before the run continues."""
 
     def __init__(self, message: str, *, outcome: str = "permanent_error", hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -223,23 +223,23 @@ class ToolExecutionFailedError(AgentError):
 
 
 class ToolNotFound(ToolExecutionFailedError, KeyError):
-    """There is no tool of this name."""
+    """There is no tool with this name."""
 
 
 class HarnessStateError(AgentError):
-    """A harness was left in a state it cannot go on from."""
+    """A harness cannot continue from its saved state."""
 
 
 class ToolError(GertError, RuntimeError):
-    """Said by a tool about its own call."""
+    """Raised by a tool about its own call."""
 
 
 class ToolTransientError(ToolError):
-    """The call did not happen, and may if it is tried again."""
+    """The call did not happen; a retry may succeed."""
 
 
 class ToolPermanentError(ToolError):
-    """The call did not happen, and will not."""
+    """The call did not happen; a retry will not succeed."""
 
 
 class ToolUnknownOutcomeError(ToolError):
@@ -247,10 +247,10 @@ class ToolUnknownOutcomeError(ToolError):
 
 
 class ModelError(GertError, RuntimeError):
-    """Said by a model or on the way to it.
+    """Raised by a model or its transport.
 
     status: the HTTP status, where there was one
-    usage: what was used and paid for an answer nobody can use; a `ModelUsage`, where the vendor told it
+    usage: what was used and paid for an unusable answer; a `ModelUsage`, if the vendor reported it
     """
 
     def __init__(
@@ -275,11 +275,11 @@ class ModelTimeoutError(ModelError):
 
 
 class ModelTransientError(ModelError):
-    """It may answer if it is asked again."""
+    """The model failed; a retry may succeed."""
 
 
 class ModelPermanentError(ModelError):
-    """It will not answer this."""
+    """The model failed; a retry will not succeed."""
 
 
 # --- exit codes

@@ -176,8 +176,8 @@ def tool_returns(function: Callable[..., Any]) -> Callable[[Project], str]:
 RESULTS = [
     Attack(what, why="tool results are JSON every reader reads alike", attempt=tool_returns(function), reason=reason)
     for what, function, reason in (
-        ("a tool returns two keys that are written alike", key_twice, "stands twice"),
-        ("a tool returns JSON text with a key twice", twice_in_text, "stands twice"),
+        ("a tool returns two keys that are written alike", key_twice, "occurs twice"),
+        ("a tool returns JSON text with a key twice", twice_in_text, "occurs twice"),
         ("a tool returns NaN", not_a_number, "`NaN` is not a JSON number"),
         ("a tool returns infinity", infinite, "is not a JSON number"),
         ("a tool returns JSON text with NaN", nan_in_text, "`NaN` is not a JSON number"),
@@ -216,7 +216,7 @@ def port_returns(result_json: str) -> Callable[[Project], str]:
 PORTS = [
     Attack(what, why="what a port returns is checked too", attempt=port_returns(text), reason=reason)
     for what, text, reason in (
-        ("a tool port returns a key twice", '{"a":1,"a":2}', "stands twice"),
+        ("a tool port returns a key twice", '{"a":1,"a":2}', "occurs twice"),
         ("a tool port returns NaN", "NaN", "is not a JSON number"),
         ("a tool port returns text that is not JSON", "{", "is not JSON"),
     )

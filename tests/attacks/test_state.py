@@ -230,19 +230,19 @@ ATTACKS = [
         "a template renders an archive of a repeated block",
         why=OWN_PLACES,
         attempt=writes(note("x", scope='{{ print "repeat" }}/loop/0')),
-        reason="the scope `repeat/loop/0` begins with `repeat`, which belongs to gert",
+        reason="the scope `repeat/loop/0` begins with `repeat`, which gert reserves",
     ),
     Attack(
         "a template renders an archive with dots",
         why=OWN_PLACES,
         attempt=writes(note("x", scope='{{ print "repeat.loop.0" }}')),
-        reason="the scope `repeat.loop.0` begins with `repeat`, which belongs to gert",
+        reason="the scope `repeat.loop.0` begins with `repeat`, which gert reserves",
     ),
     Attack(
         "a template renders a scope of steps",
         why=OWN_PLACES,
         attempt=writes(note("x", scope='{{ print "step" }}')),
-        reason="the scope `step` begins with `step`, which belongs to gert",
+        reason="the scope `step` begins with `step`, which gert reserves",
     ),
     Attack(
         "a file name with a comma becomes two items",

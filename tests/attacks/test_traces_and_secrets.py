@@ -87,7 +87,7 @@ ATTACKS = [
         "a key twice in a line after the seal",
         why="two JSON parsers read the line differently",
         attempt=after_the_seal(lambda line: line.replace(b'"data":{', b'"data":{"url":"x",')),
-        reason="`url` stands twice",
+        reason="`url` occurs twice",
     ),
     Attack(
         "a key twice deep inside a line after the seal",

@@ -38,9 +38,9 @@ SIGNED = asking(require_signed_approvals=True)
 APART = asking(separation_of_duties=True)
 LISTED = asking(approvers=(("bob", "dan"),), admitted=(("bob", "dan"),))
 GROUP = asking(approvers=(("group:ops",),), admitted=(("dan", "eve"),))
-BAD = "the answer is not validly signed: "
-UNSIGNED = "the answer is not validly signed"
-UNHELD = BAD + "the signature by key `bob` does not hold"
+BAD = "the response has no valid signature: "
+UNSIGNED = "the response has no valid signature"
+UNHELD = BAD + "the signature by key `bob` is invalid"
 
 Make = Callable[[TicketView], Response]
 
@@ -96,8 +96,8 @@ def with_published_key(file: TicketView) -> Response:
 # What is asked, what is answered, and why it does not count.
 ATTACKS: list[Any] = [
     # --- about something else
-    pytest.param(SIGNED, at_ticket("run-1-other"), "the answer is for the ticket `run-1-other`", id="another ticket"),
-    pytest.param(SIGNED, at_ticket("run-2-abc"), "the answer is for the ticket `run-2-abc`", id="another run"),
+    pytest.param(SIGNED, at_ticket("run-1-other"), "the response is for the ticket `run-1-other`", id="another ticket"),
+    pytest.param(SIGNED, at_ticket("run-2-abc"), "the response is for the ticket `run-2-abc`", id="another run"),
     pytest.param(SIGNED, at_ticket("run-2-abc", rebound=True), UNHELD, id="replayed under the name of this ticket"),
     pytest.param(
         SIGNED,
@@ -288,10 +288,10 @@ async def goes_on(run: Run, ask: AwaitApproval) -> bool:
 @pytest.mark.parametrize(
     ("second", "why"),
     [
-        pytest.param("bob", "`bob` has answered already", id="the same person"),
-        pytest.param("BOB", "`BOB` has answered already", id="in capitals"),
-        pytest.param(" bob", "` bob` has answered already", id="with a space"),
-        pytest.param("bob\u200d", "the answer does not say plainly who gave it", id="with something invisible"),
+        pytest.param("bob", "`bob` has already responded", id="the same person"),
+        pytest.param("BOB", "`BOB` has already responded", id="in capitals"),
+        pytest.param(" bob", "` bob` has already responded", id="with a space"),
+        pytest.param("bob\u200d", "the response does not name its approver plainly", id="with something invisible"),
     ],
 )
 @pytest.mark.parametrize("is_taken", [False, True], ids=["received", "taken"])

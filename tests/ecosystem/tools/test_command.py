@@ -305,8 +305,8 @@ def test_a_process_gets_the_value_of_a_secret(tmp_path: Path, argv: list[str], a
     [
         ("{{ upper .token }}", "`argv[1]`: `upper` cannot look into a secret"),
         ("{{ slice .token 0 3 }}", "`argv[1]`: `slice` cannot look into a secret"),
-        ('{{ printf "%.3s" .token }}', "`argv[1]`: a secret can only be handed over whole"),
-        ("{{ .unknown }}", "`argv[1]`: a secret can only be handed over whole"),
+        ('{{ printf "%.3s" .token }}', "`argv[1]`: a secret can only be passed whole"),
+        ("{{ .unknown }}", "`argv[1]`: a secret can only be passed whole"),
     ],
 )
 def test_a_secret_can_only_be_handed_over_whole(template: str, message: str) -> None:

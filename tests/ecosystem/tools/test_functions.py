@@ -434,7 +434,7 @@ def breaking(given: Breaking) -> int:
         pytest.param(
             "look_up", '{"name": "x", "nope": 1}', "`nope`: extra inputs are not permitted", id="a name nobody declared"
         ),
-        pytest.param("look_up", '{"name": "x", "name": "y"}', "the key `name` stands twice", id="an argument twice"),
+        pytest.param("look_up", '{"name": "x", "name": "y"}', "the key `name` occurs twice", id="an argument twice"),
         pytest.param("look_up", "[]", "expected a JSON object, found a list", id="a list"),
         pytest.param("look_up", "", "the text is not JSON", id="nothing"),
         pytest.param("look_up", "{'name': 'x'}", "the text is not JSON", id="another language"),
@@ -513,7 +513,7 @@ def test_what_a_tool_returns_is_json_text(value: object, text: str) -> None:
     [
         pytest.param("a\ud800b", "no JSON form", id="text that is none"),
         pytest.param(float("inf"), "`Infinity` is not a JSON number", id="a number JSON has not"),
-        pytest.param('{"a":1,"a":2}', "stands twice", id="a key twice"),
+        pytest.param('{"a":1,"a":2}', "occurs twice", id="a key twice"),
     ],
 )
 def test_what_json_cannot_hold_is_an_error(value: object, why: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gert.kernel.engine.approval_rules import Ticket, may_not_approve, signed_message, tally
+from gert.kernel.engine.approval_rules import Ticket, approver_objection, signed_message, tally
 from gert.kernel.engine.requests import ApprovalRequest, Response
 
 REQUEST = ApprovalRequest(
@@ -44,7 +44,7 @@ def said(**changes: Any) -> Response:
     [
         pytest.param("2026-01-02T12:00:00Z", None, id="at once"),
         pytest.param("2026-01-02T11:59:30Z", None, id="30 s early is a clock that is behind"),
-        pytest.param("2026-01-02T11:59:29.999Z", "the answer is older than the request", id="more is stale"),
+        pytest.param("2026-01-02T11:59:29.999Z", "the response is older than the request", id="more is stale"),
         pytest.param("2026-01-02T12:30:00Z", None, id="at the last moment"),
         pytest.param("2026-01-02T12:30:00.000001Z", "came too late", id="a microsecond after it"),
         pytest.param("2026-01-02T13:20:00+01:00", None, id="in another time zone"),
@@ -68,15 +68,15 @@ def test_when_an_answer_counts(timestamp: str, why: str | None) -> None:
 def test_times_at_the_ends_of_the_calendar_are_no_crash(created: str, answered: str) -> None:
     ticket = msgspec.structs.replace(TICKET, created_at=created, expires_at="9999-12-31T23:59:59Z")
     early = created > answered
-    assert objection(said(timestamp=answered), ticket) == ("the answer is older than the request" if early else None)
+    assert objection(said(timestamp=answered), ticket) == ("the response is older than the request" if early else None)
 
 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
         pytest.param({"ticket_id": "t1", "request_hash": "sha256:1"}, None, id="about this ticket and request"),
-        pytest.param({"ticket_id": "t2"}, "the answer is for the ticket `t2`", id="about another ticket"),
-        pytest.param({"ticket_id": "T1"}, "the answer is for the ticket `T1`", id="almost this ticket"),
+        pytest.param({"ticket_id": "t2"}, "the response is for the ticket `t2`", id="about another ticket"),
+        pytest.param({"ticket_id": "T1"}, "the response is for the ticket `T1`", id="almost this ticket"),
         pytest.param({"request_hash": "sha256:2"}, "what would run has changed", id="about another request"),
     ],
 )
@@ -102,7 +102,7 @@ def test_what_an_answer_is_about(changes: dict[str, Any], why: str | None) -> No
 )
 @pytest.mark.parametrize("approved", [True, False], ids=["yes", "no"])
 def test_an_answer_says_plainly_who_gave_it(approver: str, approved: bool) -> None:
-    assert objection(said(approver=approver, approved=approved)) == "the answer does not say plainly who gave it"
+    assert objection(said(approver=approver, approved=approved)) == "the response does not name its approver plainly"
 
 
 @pytest.mark.parametrize("approver", ["bob", "Bob", " bob ", "José Núñez", "李", "bob@example.com", "Anna O'Neil"])
@@ -113,16 +113,16 @@ def test_names_of_people_are_plain(approver: str) -> None:
 def test_a_flaw_goes_before_the_person_and_a_refusal_needs_no_signature() -> None:
     signing = msgspec.structs.replace(REQUEST, require_signed_approvals=True)
     ticket = msgspec.structs.replace(TICKET, request=signing)
-    assert objection(said(), ticket) == "the answer is not validly signed"
+    assert objection(said(), ticket) == "the response has no valid signature"
     assert objection(said(approved=False), ticket) is None
-    assert objection(said(approved=False, flaw="bad"), ticket) == "the answer is not validly signed: bad"
+    assert objection(said(approved=False, flaw="bad"), ticket) == "the response has no valid signature: bad"
     assert objection(said(verified=True), ticket) is None
 
 
 def test_a_name_in_a_list_is_looked_up_in_each() -> None:
     lists = msgspec.structs.replace(REQUEST, approvers=(("bob",), ("group:ops",)), admitted=(("bob",), ("eve", "dan")))
-    assert may_not_approve(lists, "bob") == "`bob` is not among the approvers `group:ops`"
-    assert may_not_approve(lists, "eve") == "`eve` is not among the approvers `bob`"
+    assert approver_objection(lists, "bob") == "`bob` is not among the approvers `group:ops`"
+    assert approver_objection(lists, "eve") == "`eve` is not among the approvers `bob`"
 
 
 @pytest.mark.parametrize(

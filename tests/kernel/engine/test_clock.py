@@ -21,19 +21,19 @@ def test_what_waits_at_once_is_counted_once(intervals: list[Interval]) -> None:
 
 def test_measured_time_is_the_same_in_every_lane() -> None:
     clock = Clock()
-    left, right = clock.lane(), clock.lane()
+    left, right = clock.fork(), clock.fork()
     for lane in (left, right):
         lane.begin()
-    left.pass_to(5.0, 5.0)
-    right.pass_to(7.0, 7.0)
+    left.advance(5.0, 5.0)
+    right.advance(7.0, 7.0)
     assert (left.now, right.now, clock.now) == (7.0, 7.0, 7.0)
 
 
 def test_scripted_time_is_a_lane_s_own_until_they_join() -> None:
     clock = Clock()
-    left, right = clock.lane(), clock.lane()
+    left, right = clock.fork(), clock.fork()
     left.begin()
-    left.pass_to(None, 5.0)
+    left.advance(None, 5.0)
     left.end()
     right.begin()
     assert right.now == 0.0
@@ -44,12 +44,12 @@ def test_scripted_time_is_a_lane_s_own_until_they_join() -> None:
 
 def test_a_lane_that_begins_late_waited_for_a_place_but_not_for_its_turn() -> None:
     clock = Clock()
-    first, second, third = clock.lane(), clock.lane(), clock.lane()
+    first, second, third = clock.fork(), clock.fork(), clock.fork()
     first.begin()
-    first.pass_to(2.0, 2.0)
+    first.advance(2.0, 2.0)
     first.end()
     second.begin([first])  # it conflicts with the first, and begins when that is done
-    second.pass_to(3.0, 1.0)
+    second.advance(3.0, 1.0)
     second.end()
     third.begin()  # it could have begun at once
     third.end()
@@ -59,16 +59,16 @@ def test_a_lane_that_begins_late_waited_for_a_place_but_not_for_its_turn() -> No
 
 def test_time_in_which_no_process_drove_the_run_is_waiting_in_every_lane() -> None:
     clock = Clock()
-    lane = clock.lane()
+    lane = clock.fork()
     lane.begin()
-    lane.pass_to(10.0, 1.0, [(2.0, 9.0), (2.0, 9.0)])
+    lane.advance(10.0, 1.0, [(2.0, 9.0), (2.0, 9.0)])
     assert (lane.waited(0.0), lane.waited(5.0), lane.waited(9.0), clock.waited(0.0)) == (7.0, 4.0, 0.0, 7.0)
 
 
 def test_a_clock_never_goes_back() -> None:
     clock = Clock()
-    clock.pass_to(5.0, 0.0)
-    clock.pass_to(-3.0, 0.0)
+    clock.advance(5.0, 0.0)
+    clock.advance(-3.0, 0.0)
     assert clock.now == 5.0
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gert.kernel.engine.extract import Extracted, Parsed, Printed, extract, parse_json
+from gert.kernel.engine.extract import ExtractResult, Parsed, Printed, extract, parse_json
 from gert.kernel.foundation.canonical import MAX_INTEGER, require_canonical
 from gert.kernel.governance.parameter import Parameter
 from gert.kernel.runbook.documents.tool import ActionBlock, ExtractBlock
@@ -31,7 +31,7 @@ def action(**extracts: dict[str, Any]) -> ActionBlock:
     return block
 
 
-def one(where: dict[str, Any], type_name: Any = "any", **printed: Any) -> Extracted:
+def one(where: dict[str, Any], type_name: Any = "any", **printed: Any) -> ExtractResult:
     """Extract one output, which is therefore needed."""
     return extract(action(it=where), {"it": Parameter(type=type_name)}, Printed(**{"exit_code": 0, **printed}))
 
@@ -77,7 +77,7 @@ STDOUT = {"from": "stdout"}
     ],
 )
 def test_what_is_found_in_text(where: dict[str, Any], type_name: str, stdout: str, value: Any) -> None:
-    assert one(where, type_name, stdout=stdout) == Extracted({"it": value})
+    assert one(where, type_name, stdout=stdout) == ExtractResult({"it": value})
 
 
 def test_every_source() -> None:
@@ -86,7 +86,7 @@ def test_every_source() -> None:
         {},
         Printed(exit_code=0, stdout='{"a": 1}', stderr="warn"),
     )
-    assert found == Extracted({"o": '{"a": 1}', "e": "warn", "c": 0, "j": 1})
+    assert found == ExtractResult({"o": '{"a": 1}', "e": "warn", "c": 0, "j": 1})
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_every_source() -> None:
 def test_paths_into_json(path: str | None, value: Any) -> None:
     where = {"from": "json"} if path is None else {"from": "json", "path": path}
     stdout = '{"a": {"b": [{"c": 7}, 8]}, "$x": 1, "0": "zero", "k-v/w": 2}'
-    assert one(where, stdout=stdout) == Extracted({"it": value})
+    assert one(where, stdout=stdout) == ExtractResult({"it": value})
 
 
 @pytest.mark.parametrize("path", ["[1]", "$[1]"])
@@ -156,14 +156,14 @@ MISSES = [
         "expected `a.b` in the JSON on stdout",
         id="a key that is not there",
     ),
-    pytest.param({"from": "json", "path": "a.b"}, "any", '{"a": "b"}', "found no such place", id="a path into a text"),
-    pytest.param({"from": "json", "path": "a[1]"}, "any", '{"a": [0]}', "no such place", id="behind the end of a list"),
-    pytest.param({"from": "json", "path": "a[0]"}, "any", '{"a": {"0": 1}}', "no such place", id="an index into a map"),
+    pytest.param({"from": "json", "path": "a.b"}, "any", '{"a": "b"}', "found nothing there", id="a path into a text"),
+    pytest.param({"from": "json", "path": "a[1]"}, "any", '{"a": [0]}', "nothing there", id="behind the end of a list"),
+    pytest.param({"from": "json", "path": "a[0]"}, "any", '{"a": {"0": 1}}', "nothing there", id="an index into a map"),
     pytest.param(
-        {"from": "json", "path": "a[" + "9" * 5000 + "]"}, "any", '{"a": [0]}', "no such place", id="an absurd index"
+        {"from": "json", "path": "a[" + "9" * 5000 + "]"}, "any", '{"a": [0]}', "nothing there", id="an absurd index"
     ),
     pytest.param(
-        {"from": "json", "path": "a.²"}, "any", '{"a": [0, 1, 2]}', "no such place", id="digits only Unicode knows"
+        {"from": "json", "path": "a.²"}, "any", '{"a": [0, 1, 2]}', "nothing there", id="digits only Unicode knows"
     ),
     pytest.param(
         {"from": "json", "path": "a"}, "int", '{"a": null}', "expected an int, found nothing", id="null for a number"
@@ -198,7 +198,7 @@ def test_an_output_that_may_be_missing_is_left_out(
 ) -> None:
     both = action(it=where, code={"from": "exit_code"})
     found = extract(both, {"it": Parameter(type=type_name)}, Printed(exit_code=0, stdout=stdout))  # type: ignore[arg-type]
-    assert found == Extracted({"code": 0})
+    assert found == ExtractResult({"code": 0})
 
 
 @pytest.mark.parametrize(("where", "type_name", "stdout", "why"), MISSES)
@@ -227,7 +227,7 @@ def test_the_first_of_several_failures_is_told() -> None:
 def test_after_a_failed_exit_what_matches_is_kept() -> None:
     both = action(a={**STDOUT, "pattern": "a=(.)"}, b={**STDOUT, "pattern": "b=(.)"}, c={"from": "exit_code"})
     found = extract(both, {}, Printed(exit_code=3, stdout="a=1"))
-    assert found == Extracted({"a": "1", "c": 3})
+    assert found == ExtractResult({"a": "1", "c": 3})
 
 
 def test_a_flaw_elsewhere_in_the_document_does_not_matter() -> None:

@@ -217,7 +217,7 @@ given: {type: string, from: env/GIVEN}
             {},
             {},
             "no value for required input `key`",
-            "answer when asked, or pass --input key=@FILE",
+            "answer the prompt, or pass --input key=@FILE",
             id="a secret is not asked for on the command line",
         ),
         pytest.param(
@@ -332,7 +332,7 @@ def test_everything_wrong_is_said_at_once() -> None:
         "(4) input `c` from the command line: expected a bool, found `maybe`"
     )
     assert caught.value.hint == (
-        "(1) the runbook takes `a`, `b`, `c`; (3) pass --var b=… or set a default; (4) write true or false"
+        "(1) the runbook takes `a`, `b`, `c`; (3) pass --var b=… or set a default; (4) use true or false"
     )
 
 

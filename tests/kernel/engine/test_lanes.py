@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gert.kernel.engine.clock import Clock
-from gert.kernel.engine.lanes import Touched, turns
+from gert.kernel.engine.lanes import LaneAccess, schedule_lanes
 
 TAGS = st.frozensets(st.sampled_from("abcd"), max_size=3)
-LANES = st.lists(st.builds(Touched, TAGS, TAGS), max_size=9)
+LANES = st.lists(st.builds(LaneAccess, TAGS, TAGS), max_size=9)
 
 
-def lane(reads: str = "", writes: str = "") -> Touched:
-    return Touched(frozenset(reads), frozenset(writes))
+def lane(reads: str = "", writes: str = "") -> LaneAccess:
+    return LaneAccess(frozenset(reads), frozenset(writes))
 
 
-def conflict(one: Touched, other: Touched) -> bool:
+def conflict(one: LaneAccess, other: LaneAccess) -> bool:
     """The definition, in pairs: one writes what the other reads or writes."""
     return bool(one.writes & (other.reads | other.writes) or other.writes & one.reads)
 
@@ -32,8 +32,8 @@ def ancestors(after: tuple[frozenset[int], ...]) -> list[set[int]]:
 
 
 @given(LANES)
-def test_lanes_that_conflict_never_overlap(lanes: list[Touched]) -> None:
-    before = ancestors(turns(lanes).after)
+def test_lanes_that_conflict_never_overlap(lanes: list[LaneAccess]) -> None:
+    before = ancestors(schedule_lanes(lanes).after)
     for index, mine in enumerate(lanes):
         for earlier in range(index):
             if conflict(mine, lanes[earlier]):
@@ -41,26 +41,26 @@ def test_lanes_that_conflict_never_overlap(lanes: list[Touched]) -> None:
 
 
 @given(LANES)
-def test_nobody_waits_for_a_lane_it_has_no_conflict_with(lanes: list[Touched]) -> None:
-    for index, earlier in enumerate(turns(lanes).after):
+def test_nobody_waits_for_a_lane_it_has_no_conflict_with(lanes: list[LaneAccess]) -> None:
+    for index, earlier in enumerate(schedule_lanes(lanes).after):
         assert all(conflict(lanes[index], lanes[each]) for each in earlier)
 
 
 @given(LANES)
-def test_lanes_wait_only_for_earlier_ones_so_that_somebody_can_always_begin(lanes: list[Touched]) -> None:
-    after = turns(lanes).after
+def test_lanes_wait_only_for_earlier_ones_so_that_somebody_can_always_begin(lanes: list[LaneAccess]) -> None:
+    after = schedule_lanes(lanes).after
     assert len(after) == len(lanes)
     assert all(each < index for index, earlier in enumerate(after) for each in earlier)
 
 
 @given(LANES)
-def test_a_group_is_told_for_each_resource_that_is_contended_for(lanes: list[Touched]) -> None:
+def test_a_group_is_told_for_each_resource_that_is_contended_for(lanes: list[LaneAccess]) -> None:
     contended = set()
     for tag in frozenset().union(*(each.writes for each in lanes)):
         users = tuple(index for index, each in enumerate(lanes) if tag in each.reads | each.writes)
         if len(users) > 1:
             contended.add(users)
-    found = turns(lanes).contending
+    found = schedule_lanes(lanes).contending
     assert len(set(found)) == len(found)
     assert set(found) == contended
 
@@ -84,8 +84,8 @@ def test_a_group_is_told_for_each_resource_that_is_contended_for(lanes: list[Tou
         pytest.param([lane(writes="ab"), lane(writes="b"), lane(writes="a")], [set(), {0}, {0}], id="two resources"),
     ],
 )
-def test_who_waits_for_whom(lanes: list[Touched], after: list[Any]) -> None:
-    found = turns(lanes).after
+def test_who_waits_for_whom(lanes: list[LaneAccess], after: list[Any]) -> None:
+    found = schedule_lanes(lanes).after
     closed = ancestors(found)
     assert closed == ancestors(tuple(map(frozenset, after)))
 
@@ -104,23 +104,23 @@ def test_what_is_said_about_many_lanes_grows_with_their_number_only(pattern: lis
     sizes = []
     for count in (500, 1000, 2000):
         lanes = [made[pattern[index % len(pattern)]] for index in range(count)]
-        sizes.append(sum(map(len, turns(lanes).after)))
+        sizes.append(sum(map(len, schedule_lanes(lanes).after)))
     assert sizes[-1] <= 3 * 2000
     assert all(later <= 2 * earlier + 4 * len(pattern) for earlier, later in pairwise(sizes))
 
 
 def test_many_readers_before_and_after_one_writer_are_linear_too() -> None:
     lanes = [lane(reads="a")] * 1000 + [lane(writes="a")] + [lane(reads="a")] * 1000
-    assert sum(map(len, turns(lanes).after)) == 2000
+    assert sum(map(len, schedule_lanes(lanes).after)) == 2000
 
 
 def longest(spent: list[float], after: tuple[frozenset[int], ...]) -> float:
     """How long lanes take together when each waits for its turn, by their clocks."""
     parent = Clock()
-    lanes = [parent.lane() for _ in spent]
+    lanes = [parent.fork() for _ in spent]
     for own, lane, before in zip(spent, lanes, after, strict=True):
         lane.begin(lanes[index] for index in before)
-        lane.pass_to(None, own)
+        lane.advance(None, own)
         lane.end()
     parent.join(lanes)
     return parent.now
@@ -130,7 +130,7 @@ def longest(spent: list[float], after: tuple[frozenset[int], ...]) -> float:
 def test_lanes_take_as_long_together_as_a_schedule_without_waiting(data: st.DataObject) -> None:
     lanes = data.draw(LANES)
     spent = data.draw(st.lists(st.floats(0, 100), min_size=len(lanes), max_size=len(lanes)))
-    took = longest(spent, turns(lanes).after)
+    took = longest(spent, schedule_lanes(lanes).after)
     assert took <= sum(spent) + 1e-6
     assert took >= max(spent, default=0.0)
 

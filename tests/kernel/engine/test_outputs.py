@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from gert.kernel.engine.clock import Clock
-from gert.kernel.engine.frame import Frame, Run, Setup, Strand
+from gert.kernel.engine.frame import Frame, LaneContext, Run, Setup
 from gert.kernel.engine.outputs import keep_declared
 from gert.kernel.engine.requests import ToolAnswer
 from gert.kernel.engine.results import Result
@@ -49,8 +49,8 @@ class Bench:
     def keep(
         self, answer: ToolAnswer, inputs: dict[str, Any] | None = None, step: int = 0
     ) -> tuple[Result, list[ContractViolation]]:
-        frame = Frame(Strand(run=self.run, state=State({}), clock=Clock()), "a", "a", "a[0]")
-        frame.heard(answer)
+        frame = Frame(LaneContext(run=self.run, state=State({}), clock=Clock()), "a", "a", "a[0]")
+        frame.take_answer(answer)
         plan = self.run.plan(self.run.program.runbook.steps[step])
         assert plan is not None
         result, remarks = keep_declared(answer, frame, plan, inputs or {})
@@ -170,7 +170,7 @@ def test_the_outputs_that_differ_are_named() -> None:
     bench = Bench({"v": {"type": "any"}, "w": {"type": "any"}, "x": {"type": "any"}}, deterministic=True)
     bench.keep(ToolAnswer(outputs={"v": 1, "w": 1, "x": 1}))
     _, (violation,) = bench.keep(ToolAnswer(outputs={"w": 2, "x": 1}))
-    assert violation.message == "`t:go` is declared deterministic and gave another `v`, `w` for equal inputs"
+    assert violation.message == "`t:go` is declared deterministic and gave a different `v`, `w` for equal inputs"
 
 
 def test_another_step_is_another_matter() -> None:

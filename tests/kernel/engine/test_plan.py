@@ -1,4 +1,4 @@
-"""Plans: what is known of a step before it runs, settled once and shared by steps that are alike."""
+"""Plans: what is known of a step before it runs, settings once and shared by steps that are alike."""
 
 from typing import Any
 
@@ -43,10 +43,10 @@ def planned(*steps: dict[str, Any], policies: tuple[Policy, ...] = (), **tool: A
     return [planner.plan(step) for step in made.runbook.steps[:-1]]
 
 
-def terms(step: dict[str, Any], policies: tuple[Policy, ...] = (), **tool: Any) -> Any:
+def settings_of(step: dict[str, Any], policies: tuple[Policy, ...] = (), **tool: Any) -> Any:
     (plan,) = planned(step, policies=policies, **tool)
     assert plan is not None
-    return plan.terms
+    return plan.settings
 
 
 def test_steps_that_only_direct_flow_have_no_plan() -> None:
@@ -61,11 +61,11 @@ def test_a_step_is_planned_once() -> None:
     assert planner.plan(made.runbook.steps[0]) is planner.plan(made.runbook.steps[0])
 
 
-def test_steps_that_are_alike_share_their_terms() -> None:
+def test_steps_that_are_alike_share_their_settings() -> None:
     one, other = planned(call("a", inputs={"x": 1}), call("b", inputs={"x": 2}))
     assert one is not None
     assert other is not None
-    assert one.terms is other.terms
+    assert one.settings is other.settings
     assert (one.step_id, dict(one.inputs), dict(other.inputs)) == ("a", {"x": 1}, {"x": 2})
 
 
@@ -78,16 +78,16 @@ def test_steps_that_are_alike_share_their_terms() -> None:
         pytest.param({"contract": {"writes": ["db"]}}, id="a contract of its own"),
     ],
 )
-def test_steps_do_not_share_terms_if_one_has(more: dict[str, Any]) -> None:
+def test_steps_do_not_share_settings_if_one_has(more: dict[str, Any]) -> None:
     one, other = planned(call("a"), call("b", **more))
     assert one is not None
     assert other is not None
-    assert one.terms != other.terms
+    assert one.settings != other.settings
 
 
 def test_a_tool_step_is_named_after_its_action_and_its_secrets_are_listed_once() -> None:
-    settled = terms(call())
-    assert (settled.target, settled.action, settled.secrets) == ("t:go", "go", ("TOKEN",))
+    settings = settings_of(call())
+    assert (settings.target, settings.action, settings.secrets) == ("t:go", "go", ("TOKEN",))
 
 
 @pytest.mark.parametrize(
@@ -99,16 +99,16 @@ def test_a_tool_step_is_named_after_its_action_and_its_secrets_are_listed_once()
     ],
 )
 def test_other_steps_are_named_after_what_they_are(step: dict[str, Any], target: str) -> None:
-    settled = terms(step)
-    assert (settled.target, settled.action, settled.secrets) == (target, None, ())
+    settings = settings_of(step)
+    assert (settings.target, settings.action, settings.secrets) == (target, None, ())
 
 
 # --- the verdict
 
 
 def test_what_nobody_has_to_be_asked_about_is_free() -> None:
-    settled = terms(call())
-    assert (settled.verdict, settled.rule, settled.min_approvers, settled.is_free) == ("allow", None, None, True)
+    settings = settings_of(call())
+    assert (settings.verdict, settings.rule, settings.min_approvers, settings.is_free) == ("allow", None, None, True)
 
 
 @pytest.mark.parametrize(
@@ -121,30 +121,30 @@ def test_what_nobody_has_to_be_asked_about_is_free() -> None:
     ],
 )
 def test_a_step_is_not_free_under(rule: Rule, verdict: str, approvers: int | None) -> None:
-    settled = terms(call(), (Policy(name="p", rules=(rule,)),))
-    assert (settled.verdict, settled.min_approvers, settled.is_free) == (verdict, approvers, False)
-    assert settled.rule == "p rule 1 (default)"
+    settings = settings_of(call(), (Policy(name="p", rules=(rule,)),))
+    assert (settings.verdict, settings.min_approvers, settings.is_free) == (verdict, approvers, False)
+    assert settings.rule == "p rule 1 (default)"
 
 
 def test_a_step_that_claims_more_is_judged_by_its_tool_as_well() -> None:
     deny = Rule(effects=frozenset({"network"}), writes=frozenset(), action=Verdict.DENY)
     kind = Rule(writes=frozenset({"log"}), action=Verdict.ALLOW)
     policy = Policy(name="p", rules=(kind, deny))
-    assert terms(call(contract={"writes": ["log"]}), (policy,)).verdict == "deny"
+    assert settings_of(call(contract={"writes": ["log"]}), (policy,)).verdict == "deny"
 
 
 # --- outputs that must be there
 
 
 def test_outputs_that_are_required_or_extracted_are_expected() -> None:
-    settled = terms(
+    settings = settings_of(
         call(),
         contract={
             "outputs": {"need": {"type": "any", "required": True}, "got": {"type": "any"}, "may": {"type": "any"}}
         },
         extract={"got": {"from": "stdout"}},
     )
-    assert settled.expected == {"need", "got"}
+    assert settings.expected == {"need", "got"}
 
 
 # --- time
@@ -159,13 +159,13 @@ def test_outputs_that_are_required_or_extracted_are_expected() -> None:
     ],
 )
 def test_the_timeout_is(step: dict[str, Any], action: dict[str, Any], seconds: float | None) -> None:
-    assert terms(call(**step), **action).timeout == seconds
+    assert settings_of(call(**step), **action).timeout == seconds
 
 
 def test_an_extension_always_has_a_timeout() -> None:
     step = {"id": "e", "type": "extension", "extension": "acme/x", "contract": {"effects": []}}
-    assert terms(step).timeout == EXTENSION_TIMEOUT
-    assert terms({**step, "timeout": "1s"}).timeout == 1.0
+    assert settings_of(step).timeout == EXTENSION_TIMEOUT
+    assert settings_of({**step, "timeout": "1s"}).timeout == 1.0
 
 
 # --- attempts
@@ -173,23 +173,23 @@ def test_an_extension_always_has_a_timeout() -> None:
 
 def test_a_step_is_retried_as_its_author_says() -> None:
     retry = {"max": 3, "backoff": "2s", "max_backoff": "5s", "on": ["failed", "timeout"]}
-    assert terms(call(retry=retry)).retry == Retry(3, 2.0, 5.0, frozenset({"failed", "timeout"}))
+    assert settings_of(call(retry=retry)).retry == Retry(3, 2.0, 5.0, frozenset({"failed", "timeout"}))
 
 
 def test_a_step_says_more_than_its_action() -> None:
-    assert terms(call(retry={"max": 5}), retry={"max": 2}).retry.max == 5
-    assert terms(call(), retry={"max": 2}).retry.max == 2
+    assert settings_of(call(retry={"max": 5}), retry={"max": 2}).retry.max == 5
+    assert settings_of(call(), retry={"max": 2}).retry.max == 2
 
 
 @pytest.mark.parametrize("idempotent", [False, None], ids=["says it is not", "says nothing"])
 def test_what_is_not_idempotent_is_never_retried(idempotent: bool | None) -> None:
     contract = {"idempotent": idempotent} if idempotent is not None else {}
-    assert terms(call(retry={"max": 3}, contract={"idempotent": False}), contract=contract).retry == NO_RETRY
+    assert settings_of(call(retry={"max": 3}, contract={"idempotent": False}), contract=contract).retry == NO_RETRY
 
 
 def test_a_backoff_longer_than_the_usual_bound_is_its_own_bound() -> None:
-    assert terms(call(retry={"max": 1, "backoff": "10m"})).retry.max_backoff == 600.0
-    assert terms(call(retry={"max": 1, "backoff": "1s"})).retry.max_backoff == MAX_BACKOFF
+    assert settings_of(call(retry={"max": 1, "backoff": "10m"})).retry.max_backoff == 600.0
+    assert settings_of(call(retry={"max": 1, "backoff": "1s"})).retry.max_backoff == MAX_BACKOFF
 
 
 @pytest.mark.parametrize(("attempt", "delay"), [(1, 2.0), (2, 4.0), (3, 8.0), (4, 10.0), (1000, 10.0), (10**9, 10.0)])

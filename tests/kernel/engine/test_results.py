@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from gert.kernel.engine.kinds.parallel import joined
+from gert.kernel.engine.kinds.parallel import join_lanes
 from gert.kernel.engine.results import DONE, FAILED, NEVER_CONTINUED, Result, block_result, failed, status_of
 from gert.kernel.engine.symbolic import Unknown
 from gert.kernel.events.runbook import Failure, Outcome
@@ -107,17 +107,19 @@ def test_nothing_is_known_of_a_step_nobody_executed() -> None:
 
 
 def test_lanes_that_are_all_done_are_done() -> None:
-    assert joined([DONE, DONE], ["a", "b"]) == DONE
-    assert joined([], []) == DONE
+    assert join_lanes([DONE, DONE], ["a", "b"]) == DONE
+    assert join_lanes([], []) == DONE
 
 
 def test_the_outcome_of_the_lowest_lane_stands() -> None:
     lanes = [DONE, Result(ended=True, outcome=OTHER), Result(ended=True, outcome=OUTCOME)]
-    assert joined(lanes, ["a", "b", "c"]) == Result(ended=True, outcome=OTHER)
+    assert join_lanes(lanes, ["a", "b", "c"]) == Result(ended=True, outcome=OTHER)
 
 
 def test_a_failure_anywhere_wins_over_an_end() -> None:
-    result = joined([Result(ended=True, outcome=OUTCOME), failed("exit_code", "m", failed_step="p/b/x")], ["a", "b"])
+    result = join_lanes(
+        [Result(ended=True, outcome=OUTCOME), failed("exit_code", "m", failed_step="p/b/x")], ["a", "b"]
+    )
     assert result.failure == Failure("lane_failed", "`b` failed: m")
     assert result.status == "failed"
     assert result.failed_step == "p/b/x"
@@ -127,17 +129,17 @@ def test_a_failure_anywhere_wins_over_an_end() -> None:
 
 
 def test_every_lane_that_failed_is_named() -> None:
-    result = joined([failed("timeout", "late"), DONE, failed("exit_code", "m")], ["a", "b", "c"])
+    result = join_lanes([failed("timeout", "late"), DONE, failed("exit_code", "m")], ["a", "b", "c"])
     assert result.failure == Failure("lane_failed", "`a`, `c` failed: late")
 
 
 def test_a_failure_that_was_continued_in_its_lane_is_none_of_the_block() -> None:
-    assert joined([failed("exit_code", "m", continued=True), DONE], ["a", "b"]) == DONE
+    assert join_lanes([failed("exit_code", "m", continued=True), DONE], ["a", "b"]) == DONE
 
 
 @pytest.mark.parametrize("kind", sorted(NEVER_CONTINUED))
 def test_what_is_never_continued_stays_what_it_is(kind: FailureKind) -> None:
-    result = joined([failed("exit_code", "m"), failed(kind, "the last word", failed_step="p/b/x")], ["a", "b"])
+    result = join_lanes([failed("exit_code", "m"), failed(kind, "the last word", failed_step="p/b/x")], ["a", "b"])
     assert result.failure == Failure(kind, "the last word")
     assert result.failed_step == "p/b/x"
     assert result.stops

@@ -40,7 +40,7 @@ ACTS = st.lists(
         st.builds(act, st.just("set_results"), IDS, st.lists(OUTPUTS, max_size=2), STATUSES),
         st.builds(act, st.just("set_status"), IDS, STATUSES),
         st.builds(act, st.just("set_scoped"), SCOPES, st.dictionaries(NAMES, VALUES, min_size=1, max_size=2)),
-        st.builds(act, st.just("count"), IDS, st.integers(0, 3)),
+        st.builds(act, st.just("set_jump_count"), IDS, st.integers(0, 3)),
         st.builds(act, st.just("drop_scope"), SCOPES),
     ),
     max_size=6,
@@ -130,7 +130,7 @@ def test_an_iteration_leaves_only_exports_and_scopes(before: list[Act], body: li
     was = deepcopy(parent.root)
     inside = done(parent.fork(), body)
     assert inside.changes is not None
-    parent.keep(inside.changes)
+    parent.merge_iteration(inside.changes)
     assert parent.root["scope"] == inside.root["scope"]
     assert parent.root["step"] == was["step"]
     exports = inside.changes.exports
@@ -149,7 +149,7 @@ def test_a_fork_of_a_fork_passes_exports_on_to_whoever_keeps_them() -> None:
     assert inner.changes is not None
     outer.merge(inner.changes)
     assert outer.changes is not None
-    state.keep(outer.changes)
+    state.merge_iteration(outer.changes)
     assert state.root == {"kept": 1, "step": {}, "scope": {"s": {"v": 3}}}
 
 
@@ -173,7 +173,9 @@ def test_scopes_that_nobody_touches_are_shared_and_not_copied() -> None:
 @given(ACTS)
 def test_a_name_wins_over_a_step_of_the_same_name_whoever_came_first(acts: list[Act]) -> None:
     state = made([*acts, act("set_name", "a", "mine"), act("set_record", "a", {"x": 1}, {"status": "success"})])
-    done(state, [act("set_status", "a", "failed"), act("count", "a", 2), act("set_results", "a", [], "success")])
+    done(
+        state, [act("set_status", "a", "failed"), act("set_jump_count", "a", 2), act("set_results", "a", [], "success")]
+    )
     assert state.root["a"] == "mine"
     assert state.root["step"]["a"]["status"] == "success"
 
@@ -202,7 +204,7 @@ def test_an_output_called_status_comes_first_under_the_id_and_last_under_step() 
     [
         pytest.param(lambda outer, inner: None, id="in the same list"),
         pytest.param(lambda outer, inner: outer.merge(inner.changes), id="in a lane that was merged"),
-        pytest.param(lambda outer, inner: outer.doubt([inner]), id="in the only arm that was explored"),
+        pytest.param(lambda outer, inner: outer.merge_uncertain([inner]), id="in the only arm that was explored"),
     ],
 )
 def test_a_skipped_step_leaves_its_output_called_status_alone(how: Callable[[State, State], object]) -> None:
@@ -231,17 +233,17 @@ def test_a_step_that_was_skipped_at_once_has_a_status_and_nothing_else() -> None
 
 def test_a_count_stays_with_the_record_when_the_step_runs_again() -> None:
     state = State({})
-    state.count("probe", 0)
+    state.set_jump_count("probe", 0)
     assert state.root["probe"] == {"retry_count": 0}
     state.set_record("probe", {"code": 200}, {"status": "success"})
-    state.count("probe", 1)
+    state.set_jump_count("probe", 1)
     state.set_record("probe", {"code": 500}, {"status": "failed"})
     assert state.root["probe"] == {"code": 500, "status": "failed", "retry_count": 1}
 
 
 def test_an_output_called_retry_count_is_read_under_the_id() -> None:
     state = State({})
-    state.count("probe", 2)
+    state.set_jump_count("probe", 2)
     state.set_record("probe", {"retry_count": "mine"}, {"status": "success"})
     assert state.root["probe"]["retry_count"] == "mine"
     assert state.root["step"]["probe"]["retry_count"] == 2
@@ -266,9 +268,9 @@ def test_results_of_a_loop(results: Any, under_step: dict[str, Any]) -> None:
 @pytest.mark.parametrize("results", [[{"x": 1}], {"k": {"x": 1}}], ids=["a list", "a map by key"])
 def test_a_loop_that_a_jump_comes_from_or_leads_to_keeps_its_results(results: Any) -> None:
     state = State({})
-    state.count("each", 0)
+    state.set_jump_count("each", 0)
     state.set_results("each", results, "success")
-    state.count("each", 1)
+    state.set_jump_count("each", 1)
     under_id = state.root["each"]
     assert (under_id if isinstance(results, list) else {"k": under_id.get("k")}) == results
     assert state.root["step"]["each"]["status"] == "success"
@@ -277,7 +279,7 @@ def test_a_loop_that_a_jump_comes_from_or_leads_to_keeps_its_results(results: An
 
 def test_a_loop_that_runs_again_after_a_jump_still_has_its_count() -> None:
     state = State({})
-    state.count("each", 1)
+    state.set_jump_count("each", 1)
     state.set_results("each", [{"x": 1}], "success")
     assert state.root["step"]["each"] == {"0": {"x": 1}, "status": "success", "retry_count": 1}
 
@@ -297,7 +299,7 @@ def test_a_value_inside_a_scope_gives_way_to_a_scope_of_its_name() -> None:
 def test_what_one_certain_way_set_is_known(before: list[Act], way: list[Act]) -> None:
     parent = made(before)
     inside = done(parent.fork(), way)
-    parent.doubt([inside])
+    parent.merge_uncertain([inside])
     assert inside.changes is not None
     for name in inside.changes.names:
         assert parent.root[name] == inside.root[name]
@@ -314,7 +316,7 @@ def test_whatever_the_ways_differ_in_is_unknown_and_the_rest_is_not_touched(
     was = deepcopy(parent.root)
     ways: list[State | None] = [done(parent.fork(), one), done(parent.fork(), two)]
     futures = [way.root for way in ways if way is not None] + ([was] if maybe_none else [])
-    parent.doubt([*ways, None] if maybe_none else ways)
+    parent.merge_uncertain([*ways, None] if maybe_none else ways)
     for name in {name for future in futures for name in future} - {"step", "scope"}:
         _holds(parent.root.get(name), [future.get(name) for future in futures])
     for step_id in {each for future in futures for each in future["step"]}:
@@ -337,7 +339,7 @@ def _holds(claimed: Any, possible: list[Any], absent: Any = None) -> None:
 def ways(*given: list[Act]) -> State:
     """A state that doubts several ways."""
     state = State({"kept": 1})
-    state.doubt([done(state.fork(), each) for each in given])
+    state.merge_uncertain([done(state.fork(), each) for each in given])
     return state
 
 
@@ -350,7 +352,7 @@ def test_what_all_ways_agree_on_is_known() -> None:
 
 def test_what_no_change_at_all_would_leave_alone_is_unknown() -> None:
     state = State({"a": 1})
-    state.doubt([done(state.fork(), [act("set_name", "a", 2)]), None])
+    state.merge_uncertain([done(state.fork(), [act("set_name", "a", 2)]), None])
     assert isinstance(state.root["a"], Unknown)
 
 
@@ -387,7 +389,7 @@ def test_ways_do_not_agree_on_a_record_whose_output_called_status_differs() -> N
 def test_a_scope_only_one_way_sets_is_unknown_below_the_values_it_sets() -> None:
     state = State({})
     state.set_scoped(("r",), {"old": 1})
-    state.doubt([done(state.fork(), [act("set_scoped", ("r",), {"new": 2})]), None])
+    state.merge_uncertain([done(state.fork(), [act("set_scoped", ("r",), {"new": 2})]), None])
     assert state.root["scope"]["r"]["old"] == 1
     assert isinstance(state.root["scope"]["r"]["new"], Unknown)
 
@@ -396,7 +398,7 @@ def test_a_scope_only_one_way_forgets_is_unknown() -> None:
     state = State({})
     state.set_scoped(("repeat", "r", "0"), {"x": 1})
     state.set_scoped(("other",), {"x": 1})
-    state.doubt([done(state.fork(), [act("drop_scope", ("repeat", "r"))]), None])
+    state.merge_uncertain([done(state.fork(), [act("drop_scope", ("repeat", "r"))]), None])
     assert isinstance(state.root["scope"]["repeat"]["r"]["0"]["x"], Unknown)
     assert state.root["scope"]["other"] == {"x": 1}
 
@@ -404,7 +406,7 @@ def test_a_scope_only_one_way_forgets_is_unknown() -> None:
 def test_what_a_lane_has_doubts_about_in_a_scope_its_parent_has_too() -> None:
     state = State({})
     state.set_scoped(("before",), {"x": 1})
-    lane = done(state.fork(), [act("set_scoped", ("s",), {"x": 1}), act("blur", None, ())])
+    lane = done(state.fork(), [act("set_scoped", ("s",), {"x": 1}), act("invalidate", None, ())])
     assert lane.changes is not None
     state.merge(lane.changes)
     assert isinstance(state.root["scope"]["s"]["x"], Unknown)
@@ -415,7 +417,7 @@ def test_what_a_lane_has_doubts_about_in_a_scope_its_parent_has_too() -> None:
 def test_an_export_of_one_way_is_still_an_export() -> None:
     state = State({})
     inside = state.fork()
-    inside.doubt([done(inside.fork(), [act("export", "e", 1)]), None])
+    inside.merge_uncertain([done(inside.fork(), [act("export", "e", 1)]), None])
     assert inside.changes is not None
-    state.keep(inside.changes)
+    state.merge_iteration(inside.changes)
     assert isinstance(state.root["e"], Unknown)

@@ -7,9 +7,9 @@ import yaml
 
 from gert.errors import GertError, InputError
 from gert.kernel.engine.clock import Clock
-from gert.kernel.engine.frame import Frame, Run, Setup, Strand
+from gert.kernel.engine.frame import Frame, LaneContext, Run, Setup
 from gert.kernel.engine.state import State
-from gert.kernel.engine.step_inputs import inputs_for, said
+from gert.kernel.engine.step_inputs import error_line, inputs_for
 from gert.kernel.engine.symbolic import UNKNOWN, is_unknown
 from gert.kernel.events.runbook import RunStart
 from gert.kernel.foundation.globs import Visibility
@@ -50,9 +50,9 @@ def handed(
     run = Run(setup)
     run.assumption = assumption
     made = state if state is not None else State(names or {})
-    frame = Frame(Strand(run=run, state=made, clock=Clock()), "a", "a", "a")
+    frame = Frame(LaneContext(run=run, state=made, clock=Clock()), "a", "a", "a")
     if deny is not None:
-        frame = frame.seeing(Visibility(None, deny), run.actor)
+        frame = frame.with_view(Visibility(None, deny), run.actor)
     first = program.runbook.steps[0]
     assert isinstance(first, ToolStep)
     plan = run.plan(first)
@@ -175,7 +175,7 @@ def test_an_input_that_is_not_declared_is_handed_over() -> None:
 def recorded() -> State:
     state = State({"conf": {"host": "a", "port": 1, "none": None}, "more": {"port": 2}, "text": "x"})
     state.set_record("probe", {"host": "b"}, {"status": "success", "exit_code": 0})
-    state.count("probe", 1)
+    state.set_jump_count("probe", 1)
     state.set_scoped(("round", "0"), {"host": "c"})
     return state
 
@@ -277,4 +277,4 @@ def test_a_required_input_that_may_be_spread_from_something_unknown_is_not_misse
     [(InputError("m"), "m"), (InputError("m", hint="h"), "m (h)"), (GertError("m", hint=""), "m")],
 )
 def test_an_error_in_one_line(error: GertError, line: str) -> None:
-    assert said(error) == line
+    assert error_line(error) == line

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gert.errors import TemplateError
 from gert.kernel.engine.symbolic import (
     UNKNOWN,
-    Guarded,
+    GuardedState,
     Unknown,
     UnknownRead,
     any_reads_unknown,
@@ -231,10 +231,10 @@ def test_something_unknown_prints_as_what_is_known_of_it() -> None:
 @pytest.mark.parametrize("path", ["record", "map", "scope"])
 def test_nobody_counts_or_lists_a_map_with_something_unknown_in_it(path: str, look: Callable[[Any], Any]) -> None:
     with pytest.raises(UnknownRead):
-        look(Guarded(DATA)[path])
+        look(GuardedState(DATA)[path])
 
 
 def test_a_map_that_is_known_is_counted_and_listed_beside_one_that_is_not() -> None:
-    rounds = Guarded(DATA)["scope"]["round"]
+    rounds = GuardedState(DATA)["scope"]["round"]
     assert list(rounds["1"]) == ["v"]
     assert len(rounds["1"]) == 1

@@ -130,7 +130,7 @@ def test_deny_wins_whichever_name_it_uses(allow: str, deny: str) -> None:
     "visibility", [Visibility([], ["**"]), Visibility(None, ["item", "step", "scope"]), Visibility(["out"], None)]
 )
 def test_items_of_the_loops_around_are_always_there(visibility: Visibility) -> None:
-    root = state().root.joined({"item": {"name": "srv1"}, "repeat": {"index": 2}})
+    root = state().root.overlay({"item": {"name": "srv1"}, "repeat": {"index": 2}})
     view = visible(root, visibility, {"item": root["item"]})
     assert view["item"] == {"name": "srv1"}
     assert view["repeat"] == {"index": 2}

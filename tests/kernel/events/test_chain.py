@@ -73,10 +73,10 @@ def test_nothing_is_not_intact() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        pytest.param(b'"step_id":', b'"step_id":"x","step_id":', "`step_id` stands twice", id="a key twice"),
-        pytest.param(b'"type":', b'"type":"x","type":', "`type` stands twice", id="a key of the envelope twice"),
-        pytest.param(b'"data":{', b'"data":{"a":[{"b":1,"b":2}],', "`b` stands twice", id="a key twice, deep inside"),
-        pytest.param(b'"data":{', b'"data":{"a":1,"\\u0061":2,', "`a` stands twice", id="a key twice, once escaped"),
+        pytest.param(b'"step_id":', b'"step_id":"x","step_id":', "`step_id` occurs twice", id="a key twice"),
+        pytest.param(b'"type":', b'"type":"x","type":', "`type` occurs twice", id="a key of the envelope twice"),
+        pytest.param(b'"data":{', b'"data":{"a":[{"b":1,"b":2}],', "`b` occurs twice", id="a key twice, deep inside"),
+        pytest.param(b'"data":{', b'"data":{"a":1,"\\u0061":2,', "`a` occurs twice", id="a key twice, once escaped"),
         pytest.param(b'"data":{', b'"data":{"a":9007199254740993,', "beyond", id="a number few readers keep"),
         pytest.param(b'"data":{', b'"data":{"a":1e999,', "", id="a number that is infinite"),
         pytest.param(b'"data":{', b'"data":{"a":NaN,', "", id="no number"),

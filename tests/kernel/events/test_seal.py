@@ -247,7 +247,7 @@ def test_what_does_not_hold(lines: list[bytes], checks: list[str]) -> None:
         pytest.param(Keys(), "no key `prod-2026` is known", id="no key at all"),
         pytest.param(Keys([HMAC_KEY]), "no key `prod-2026` is known", id="only another key"),
         pytest.param(Keys(default=HMAC_KEY), "is for hmac-sha256", id="a default of another algorithm"),
-        pytest.param(Keys(default=THIEF), "does not hold", id="a default that did not sign"),
+        pytest.param(Keys(default=THIEF), "is invalid", id="a default that did not sign"),
     ],
 )
 def test_without_the_right_key_nothing_is_proven(keys: Keys, why: str) -> None:
@@ -355,8 +355,8 @@ def test_a_signature_from_before_there_was_a_choice_needs_its_key() -> None:
     ("event", "why"),
     [
         pytest.param(decode(SEALED[0]), "only `run_complete` is sealed", id="another event"),
-        pytest.param(decode(SEALED[-1]), "sealed already", id="an event that has a seal"),
-        pytest.param(decode(UNSIGNED[-1]), "sealed already: it has `chain_hash`", id="an event that claims a head"),
+        pytest.param(decode(SEALED[-1]), "already sealed", id="an event that has a seal"),
+        pytest.param(decode(UNSIGNED[-1]), "already sealed: it has `chain_hash`", id="an event that claims a head"),
     ],
 )
 def test_what_is_not_sealed(event: object, why: str) -> None:

@@ -40,7 +40,7 @@ def test_references_are_resolved(text: str, revealed: str) -> None:
     ],
 )
 def test_a_reference_that_is_not_whole_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="only be handed over whole"):
+    with pytest.raises(InputError, match="only be passed whole"):
         reveal(text, SECRETS)
 
 

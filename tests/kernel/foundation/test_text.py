@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gert.kernel.foundation.text import a_noun, has_visible, is_plain, number_text, printable
+from gert.kernel.foundation.text import has_visible, is_plain, number_text, printable, with_article
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_nothing_in_a_text_acts_on_a_terminal(text: str, expected: str) -> None:
     ("noun", "expected"), [("string", "a string"), ("int", "an int"), ("Attachment", "an Attachment")]
 )
 def test_a_noun_has_its_article(noun: str, expected: str) -> None:
-    assert a_noun(noun) == expected
+    assert with_article(noun) == expected
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def said(parent: Declared | Contract, child: Declared) -> list[str]:
         pytest.param(
             resolve(Declared()),
             Declared(effects=NETWORK),
-            ["`effects` must be declared by the tool; it says nothing, so they are unknown"],
+            ["`effects` must be declared by the tool, which declares none, so they are unknown"],
             id="a step may not name the effects of a silent tool",
         ),
         pytest.param(

@@ -48,7 +48,7 @@ class TestUnknownKeys:
         ("text", "rule", "path", "hint"),
         [
             pytest.param("metaa: {}", "S02", "metaa", "did you mean `meta`?", id="at the top"),
-            pytest.param("meta: {name: t, tilte: x}", "S02", "meta.tilte", "known here", id="in meta"),
+            pytest.param("meta: {name: t, tilte: x}", "S02", "meta.tilte", "known keys", id="in meta"),
         ],
     )
     def test_a_misspelt_key_is_an_error_with_a_guess(self, text: str, rule: str, path: str, hint: str) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from gert.kernel.runbook.finding import Severity
-from gert.kernel.runbook.validate.domain.guards import fixed_guard
+from gert.kernel.runbook.validate.domain.guards import constant_guard
 from gert.kernel.template import parse
 
 
@@ -27,13 +27,13 @@ from gert.kernel.template import parse
     ],
 )
 def test_a_guard_without_a_template_is_an_error_that_shows_the_template(text: str, suggestion: str) -> None:
-    found = fixed_guard("D44", ("steps", 0, "when"), "`when`", parse(text))
+    found = constant_guard("D44", ("steps", 0, "when"), "`when`", parse(text))
     assert found is not None
     assert (found.severity, f"`{suggestion}`" in (found.hint or "")) == (Severity.ERROR, True), found.hint
 
 
 @pytest.mark.parametrize("text", ["true", "FALSE"])
 def test_a_literal_is_only_a_warning(text: str) -> None:
-    found = fixed_guard("D44", ("steps", 0, "when"), "`when`", parse(text))
+    found = constant_guard("D44", ("steps", 0, "when"), "`when`", parse(text))
     assert found is not None
     assert found.severity is Severity.WARNING

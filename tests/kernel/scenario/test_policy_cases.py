@@ -145,7 +145,7 @@ def test_an_expectation_of_nothing_is_always_met() -> None:
         ),
         pytest.param({"rule": "two peopel"}, WRITES, "did you mean `two people`?", id="a rule that is misspelt"),
         pytest.param({"rule": "9"}, WRITES, "there is no such rule", id="a rule that is not there"),
-        pytest.param({"rule": "1"}, READS, "takes no part in matching", id="a rule that is never matched"),
+        pytest.param({"rule": "1"}, READS, "does not end matching", id="a rule that is never matched"),
         pytest.param({"policy": "flor"}, WRITES, "did you mean `floor`?", id="a policy that is misspelt"),
     ],
 )
@@ -204,7 +204,7 @@ def test_who_may_approve(person: str, started_by: str | None, may: bool) -> None
 @pytest.mark.parametrize(("contract", "under"), [(READS, FLOOR), (WRITES, STRICT)], ids=["allowed", "denied"])
 def test_nobody_may_approve_where_nobody_is_asked(contract: Contract, under: Policy) -> None:
     (difference,) = found(None, under, contract=contract, may_approve={"alice": True})
-    assert "nobody is asked" in (difference.hint or "")
+    assert "no approval is requested" in (difference.hint or "")
 
 
 # --- a step with its tool

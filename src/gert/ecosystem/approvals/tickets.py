@@ -288,7 +288,7 @@ def _closed(view: TicketView) -> str | None:
     if view.status == "abandoned":
         return "the ticket is closed: the run does not wait for an answer any more"
     if view.status == "expired":
-        return f"the answer came too late: the ticket expired at {view.ticket.expires_at}"
+        return f"the response came too late: the ticket expired at {view.ticket.expires_at}"
     by = next((each for each in reversed(view.counted)), None)
     if view.status != "pending":
         return f"the ticket is closed: `{by.approver}` has decided" if by is not None else "the ticket is closed"

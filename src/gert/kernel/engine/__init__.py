@@ -1,1 +1,1 @@
-"""Runs a runbook as a generator: it yields events to write and questions to ask, and touches nothing itself."""
+"""Runs a runbook as a generator that yields events to record and requests to answer, and performs no I/O itself."""

@@ -1,6 +1,6 @@
-"""Approval in the run: a preview of what would happen, a ticket, the answers, and the decision they lead to.
+"""The approval of a step: run its preview, submit a ticket, wait for responses, and emit the decision.
 
-Which answers count, and whether they are enough, is decided by `gert.kernel.engine.approval_rules`.
+`gert.kernel.engine.approval_rules` decides which responses count and whether they are enough.
 """
 
 from collections.abc import Iterator
@@ -8,11 +8,18 @@ from typing import Any, Final
 
 import msgspec
 
-from gert.kernel.engine.approval_request import NO_PREVIEW, Preview, as_recorded, listed, request_for, subject_of
+from gert.kernel.engine.approval_request import (
+    NO_PREVIEW,
+    Preview,
+    approver_lists,
+    as_recorded,
+    build_request,
+    subject_of,
+)
 from gert.kernel.engine.approval_rules import Tally, Ticket, hash_of, tally
 from gert.kernel.engine.frame import Frame
-from gert.kernel.engine.outputs import assumed
-from gert.kernel.engine.plan import PreviewTerms, Terms
+from gert.kernel.engine.outputs import assumed_result
+from gert.kernel.engine.plan import PreviewSettings, StepSettings
 from gert.kernel.engine.policy_gate import decision_of
 from gert.kernel.engine.requests import (
     ApprovalAnswer,
@@ -27,7 +34,7 @@ from gert.kernel.engine.requests import (
     TicketAnswer,
 )
 from gert.kernel.engine.results import Result, failed
-from gert.kernel.engine.step_inputs import shown_inputs
+from gert.kernel.engine.step_inputs import masked_inputs
 from gert.kernel.events.runbook import (
     ApprovalEscalated,
     ApprovalOutdated,
@@ -43,56 +50,58 @@ from gert.kernel.foundation.canonical import digest
 from gert.kernel.foundation.principal import KERNEL, Principal
 from gert.kernel.governance.decide import Approvers
 from gert.kernel.governance.verdict import Verdict
-from gert.kernel.runbook.command import shown_preview
+from gert.kernel.runbook.command import masked_preview
 from gert.kernel.runbook.documents.steps import Step, ToolStep
 
 OUTDATED: Final[FailureKind] = "approval_outdated"
-_LONGEST_PREVIEW: Final = 64 * 1024
+_MAX_PREVIEW: Final = 64 * 1024
 
 
 class Approval(msgspec.Struct, frozen=True):
-    """An approval that was given: its ticket, and what it is for."""
+    """A granted approval: its ticket and the request it covers."""
 
     ticket_id: str
     request: ApprovalRequest
 
 
-def previewed(step: Step, frame: Frame, terms: Terms, inputs: dict[str, Any], names: Iterator[str]) -> Steps[Preview]:
-    """Run the preview of an action where it will be read: before an approval, and in a dry run.
+def run_preview(
+    step: Step, frame: Frame, settings: StepSettings, inputs: dict[str, Any], keys: Iterator[str]
+) -> Steps[Preview]:
+    """Run the preview of an action before an approval and in a dry run.
 
-    It is part of what is approved. A resumed run uses the recorded one.
+    The approval covers the preview. A resumed run uses the recorded one.
     """
-    asks = terms.decision.verdict is Verdict.REQUIRE_APPROVAL
-    if terms.preview is None or not (asks or frame.run.setup.mode == "dry-run"):
+    asks = settings.decision.verdict is Verdict.REQUIRE_APPROVAL
+    if settings.preview is None or not (asks or frame.run.setup.mode == "dry-run"):
         return NO_PREVIEW
     action = frame.run.program.action_of(step) if isinstance(step, ToolStep) else None
-    shown = shown_inputs(inputs, terms.contract)
-    preview = Preview(command=shown_preview(action[1], shown) if action is not None else ())
-    output, skipped = None, terms.preview.refusal
+    shown = masked_inputs(inputs, settings.contract)
+    preview = Preview(command=masked_preview(action[1], shown) if action is not None else ())
+    output, skipped = None, settings.preview.refusal
     if skipped is None:
-        output, skipped = yield from _preview_output(frame, terms, terms.preview, inputs, names)
+        output, skipped = yield from _preview_output(frame, settings, settings.preview, inputs, keys)
     if skipped is not None:
-        yield frame.say(PreviewSkipped(step_id=frame.step_id, reason=skipped, command=preview.command))
+        yield frame.emit(PreviewSkipped(step_id=frame.step_id, reason=skipped, command=preview.command))
     elif output is not None:
-        said = PreviewCaptured(
+        captured = PreviewCaptured(
             step_id=frame.step_id, digest=digest(output.encode()), output=output, command=preview.command
         )
-        yield frame.say(said)
+        yield frame.emit(captured)
     return msgspec.structs.replace(preview, output=output, skipped=skipped)
 
 
 def _preview_output(
-    frame: Frame, terms: Terms, preview: PreviewTerms, inputs: dict[str, Any], names: Iterator[str]
+    frame: Frame, settings: StepSettings, preview: PreviewSettings, inputs: dict[str, Any], keys: Iterator[str]
 ) -> Steps[tuple[str | None, str | None]]:
-    """What a preview prints, or why it was not run."""
-    answer = yield from frame.ask(
+    """Return what the preview printed, or why it was not run."""
+    answer = yield from frame.request(
         CallPreview(
-            key=next(names),
+            key=next(keys),
             path=frame.path or "",
             step_id=frame.step_id,
-            timeout=terms.timeout,
+            timeout=settings.timeout,
             tool=preview.tool,
-            action=terms.action or "",
+            action=settings.action or "",
             inputs=inputs,
             contract=preview.contract,
         )
@@ -100,41 +109,41 @@ def _preview_output(
     if answer.assumed is not None:
         return None, answer.failure.message if answer.failure is not None else None
     text = answer.stdout if answer.failure is None else f"the preview failed: {answer.failure.message}"
-    if len(text) > _LONGEST_PREVIEW:
-        text = text[:_LONGEST_PREVIEW] + f"\n… ({len(text) - _LONGEST_PREVIEW} more characters)"
+    if len(text) > _MAX_PREVIEW:
+        text = text[:_MAX_PREVIEW] + f"\n… ({len(text) - _MAX_PREVIEW} more characters)"
     return text, None
 
 
 def approve(
-    step: Step, frame: Frame, terms: Terms, inputs: dict[str, Any], names: Iterator[str]
+    step: Step, frame: Frame, settings: StepSettings, inputs: dict[str, Any], keys: Iterator[str]
 ) -> Steps[Approval | Result | None]:
-    """Get the approval that a decision asks for; a result is a refusal, None says that none is needed.
+    """Get the approval that a decision requires; a Result is a refusal, None means that no approval is needed.
 
-    Where what would run changes while a ticket is open, the ticket is void and another one is asked for.
+    If the call changes while its ticket is open, the ticket is void and a new one is submitted.
     """
-    decision = terms.decision
+    decision = settings.decision
     result: Approval | Result = _OUTDATED
     while result is _OUTDATED:
-        preview = yield from previewed(step, frame, terms, inputs, names)
+        preview = yield from run_preview(step, frame, settings, inputs, keys)
         if decision.verdict is not Verdict.REQUIRE_APPROVAL:
             return None
-        subject = subject_of(step, terms, inputs)
-        request = request_for(step, frame, terms, inputs, preview, decision.approvers)
-        result = yield from _asked(request, subject, frame, terms, names)
+        subject = subject_of(step, settings, inputs)
+        request = build_request(step, frame, settings, inputs, preview, decision.approvers)
+        result = yield from _run_ticket(request, subject, frame, settings, keys)
         if result is _EXPIRED and decision.on_timeout == "escalate":
-            wider = request_for(step, frame, terms, inputs, preview, decision.escalations)
-            result = yield from _asked(wider, subject, frame, terms, names)
+            wider = build_request(step, frame, settings, inputs, preview, decision.escalations)
+            result = yield from _run_ticket(wider, subject, frame, settings, keys)
     return _TOO_LATE if result is _EXPIRED else result
 
 
 _EXPIRED: Final = Result(status="skipped")
 _OUTDATED: Final = Result(status="skipped")
-_TOO_LATE: Final = failed("denied", "nobody approved in time", reason="approval_rejected")
+_TOO_LATE: Final = failed("denied", "no approver approved in time", reason="approval_rejected")
 
 
-def outdated(frame: Frame, approval: Approval, reason: str) -> Said:
-    """An approval that does not cover what would run, to be said."""
-    return frame.say(
+def outdated_event(frame: Frame, approval: Approval, reason: str) -> Said:
+    """Return the event for an approval that does not cover the call about to be made."""
+    return frame.emit(
         ApprovalOutdated(
             ticket_id=approval.ticket_id,
             step_id=frame.step_id,
@@ -144,13 +153,13 @@ def outdated(frame: Frame, approval: Approval, reason: str) -> Said:
     )
 
 
-def _asked(
-    request: ApprovalRequest, subject: Subject, frame: Frame, terms: Terms, names: Iterator[str]
+def _run_ticket(
+    request: ApprovalRequest, subject: Subject, frame: Frame, settings: StepSettings, keys: Iterator[str]
 ) -> Steps[Approval | Result]:
-    """One ticket from its submission to its end."""
-    ticket = yield from frame.ask(
+    """Submit one ticket and wait until it is resolved."""
+    ticket = yield from frame.request(
         SubmitApproval(
-            key=next(names),
+            key=next(keys),
             path=frame.path or "",
             step_id=frame.step_id,
             request=msgspec.structs.replace(request, request_hash=hash_of(request)),
@@ -158,16 +167,16 @@ def _asked(
         )
     )
     if ticket.assumed is not None:
-        # Nobody was asked, so nobody has agreed: the step is not executed either.
-        return assumed(frame, terms)
+        # No approver was asked, so the step is not executed.
+        return assumed_result(frame, settings)
     if ticket.failure is not None:
-        return _refused(ticket.failure.kind, ticket.failure.message)
+        return _refusal(ticket.failure.kind, ticket.failure.message)
     request = _as_submitted(request, ticket)
-    yield frame.say(_submitted(request, ticket), frame.run.actor)
+    yield frame.emit(_submitted(request, ticket), frame.run.actor)
     times: dict[str, Any] = {"created_at": ticket.created_at, "expires_at": ticket.expires_at}
     asked = Ticket(id=ticket.ticket_id, request=request, **times)
     wait = AwaitApproval(
-        key=next(names),
+        key=next(keys),
         path=frame.path or "",
         step_id=frame.step_id,
         ticket_id=ticket.ticket_id,
@@ -177,21 +186,21 @@ def _asked(
     )
     given: tuple[Response, ...] = ()
     while True:
-        answer = yield from frame.ask(wait)
+        answer = yield from frame.request(wait)
         if answer.failure is not None and answer.failure.kind == "cancelled":
-            return _refused(answer.failure.kind, answer.failure.message)
+            return _refusal(answer.failure.kind, answer.failure.message)
         first, given = len(given), (*given, *answer.responses)
         count = tally(asked, given)
-        # A rejection is not bound to what would run: it fails the step, whatever has changed.
+        # A rejection does not depend on the exact call: it fails the step even if the call has changed.
         if answer.failure is not None and answer.failure.kind == OUTDATED and not count.is_rejected:
             void = count.outdated(answer.failure.message)
-            yield from _responses(answer, void.objections[first:], ticket, frame)
-            yield outdated(frame, Approval(ticket.ticket_id, request), answer.failure.message)
+            yield from _response_events(answer, void.objections[first:], ticket, frame)
+            yield outdated_event(frame, Approval(ticket.ticket_id, request), answer.failure.message)
             return _OUTDATED
-        yield from _responses(answer, count.objections[first:], ticket, frame)
+        yield from _response_events(answer, count.objections[first:], ticket, frame)
         if not (answer.more and count.is_open):
             break
-        wait = msgspec.structs.replace(wait, key=next(names))
+        wait = msgspec.structs.replace(wait, key=next(keys))
     status, why = _verdict(answer, count)
     by = count.resolved_by
     resolved = ApprovalResolved(
@@ -206,23 +215,27 @@ def _asked(
         signature=by.signature if by is not None else None,
         reason=why,
     )
-    yield frame.say(resolved, Principal("human", by.approver) if by is not None else KERNEL)
-    decision = terms.decision
-    if status == "expired" and decision.on_timeout == "escalate" and request.approvers != listed(decision.escalations):
-        yield frame.say(_escalated(frame, ticket, decision.escalations))
+    yield frame.emit(resolved, Principal("human", by.approver) if by is not None else KERNEL)
+    decision = settings.decision
+    if (
+        status == "expired"
+        and decision.on_timeout == "escalate"
+        and request.approvers != approver_lists(decision.escalations)
+    ):
+        yield frame.emit(_escalation(frame, ticket, decision.escalations))
         return _EXPIRED
-    yield frame.say(msgspec.structs.replace(decision_of(frame, terms), approval_result=status))
+    yield frame.emit(msgspec.structs.replace(decision_of(frame, settings), approval_result=status))
     if status == "approved":
         return Approval(ticket.ticket_id, request)
-    return failed("denied", why or "the request for approval was rejected", reason="approval_rejected")
+    return failed("denied", why or "the approval request was rejected", reason="approval_rejected")
 
 
-def _responses(
+def _response_events(
     answer: ApprovalAnswer, objections: list[str | None], ticket: TicketAnswer, frame: Frame
 ) -> Iterator[Said]:
-    """The responses that count, and those that are refused; a refused one changes nothing."""
+    """Emit each response as accepted or refused; a refused response changes nothing."""
     for response, objection in zip(answer.responses, objections, strict=True):
-        said: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "ticket_id": ticket.ticket_id,
             "step_id": frame.step_id,
             "approved": response.approved,
@@ -237,11 +250,11 @@ def _responses(
             "signature_alg": response.signature_alg,
             "key_id": response.key_id,
         }
-        event = ApprovalResponse(**said) if objection is None else ApprovalRefused(**said, objection=objection)
-        yield frame.say(event, Principal("human", response.approver))
+        event = ApprovalResponse(**fields) if objection is None else ApprovalRefused(**fields, objection=objection)
+        yield frame.emit(event, Principal("human", response.approver))
 
 
-def _escalated(frame: Frame, ticket: TicketAnswer, escalations: frozenset[Approvers]) -> ApprovalEscalated:
+def _escalation(frame: Frame, ticket: TicketAnswer, escalations: frozenset[Approvers]) -> ApprovalEscalated:
     return ApprovalEscalated(
         ticket_id=ticket.ticket_id,
         step_id=frame.step_id,
@@ -256,19 +269,19 @@ def _verdict(answer: ApprovalAnswer, count: Tally) -> tuple[ApprovalStatus, str 
     if by is not None:
         return "rejected", f"rejected by `{by.approver}`" + (f": {by.reason}" if by.reason else "")
     if answer.expired:
-        return "expired", "nobody approved in time"
+        return "expired", "no approver approved in time"
     if answer.failure is not None:
         return "rejected", answer.failure.message
     found = len(count.approvals)
-    return "rejected", f"expected {count.needed} approvals, found {found}" if found else "nobody approved"
+    return "rejected", f"expected {count.needed} approvals, found {found}" if found else "no approver approved"
 
 
-def _refused(kind: Any, message: str) -> Result:
+def _refusal(kind: Any, message: str) -> Result:
     return failed(kind, message, reason="approval_rejected" if kind == "denied" else None)
 
 
 def _as_submitted(request: ApprovalRequest, ticket: TicketAnswer) -> ApprovalRequest:
-    """The request with what was recorded when it was submitted: the answer is to that one."""
+    """Return the request as it was recorded at submission, which is what the approvers respond to."""
     recorded: dict[str, Any] = {name: getattr(ticket, name) for name in ("program", "folder", "host", "secrets")}
     if ticket.admitted is not None:
         recorded["admitted"] = ticket.admitted
@@ -287,7 +300,7 @@ def _submitted(request: ApprovalRequest, ticket: TicketAnswer) -> ApprovalSubmit
         min_approvers=request.min_approvers,
         method=ticket.method,
         expires_at=ticket.expires_at,
-        approvers=tuple(sorted({name for listed in request.approvers for name in listed})),
+        approvers=tuple(sorted({name for approver_lists in request.approvers for name in approver_lists})),
         requested_by=request.requested_by,
         preview_digest=digest(request.preview.encode()) if request.preview is not None else None,
         program=request.program,

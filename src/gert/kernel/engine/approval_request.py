@@ -1,4 +1,4 @@
-"""The request for an approval: what an approver sees of a step, and what the approval binds."""
+"""Builds an approval request: what the approver sees of a step, and what the approval covers."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -6,12 +6,12 @@ from typing import Any, Final
 import msgspec
 
 from gert.kernel.engine.frame import Frame
-from gert.kernel.engine.plan import Terms
+from gert.kernel.engine.plan import StepSettings
 from gert.kernel.engine.requests import ApprovalRequest, Subject
-from gert.kernel.engine.step_inputs import shown_inputs
+from gert.kernel.engine.step_inputs import masked_inputs
 from gert.kernel.foundation.secret_refs import all_refs, masked
 from gert.kernel.governance.decide import Approvers
-from gert.kernel.runbook.command import shown_call
+from gert.kernel.runbook.command import masked_call
 from gert.kernel.runbook.documents.steps import Step, ToolStep
 
 RUNBOOK: Final = "runbook"
@@ -19,7 +19,7 @@ TOOL: Final = "tool"
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
-    """What the preview of a step came to: its command, and what it printed or why it was not run."""
+    """The result of a preview: its command, and its output or the reason it was not run."""
 
     command: tuple[str, ...]
     output: str | None = None
@@ -39,18 +39,18 @@ def as_recorded(request: ApprovalRequest) -> dict[str, Any]:
     return plain
 
 
-def request_for(
+def build_request(
     step: Step,
     frame: Frame,
-    terms: Terms,
+    settings: StepSettings,
     inputs: dict[str, Any],
     preview: Preview,
     lists: frozenset[Approvers],
 ) -> ApprovalRequest:
-    """The request as the kernel knows it; the host adds the program, the HMACs of secrets, and the hash."""
-    setup, decision = frame.run.setup, terms.decision
-    shown = shown_inputs(inputs, terms.contract)
-    digest, command = _call(step, frame, terms, shown)
+    """Build the request; the host adds the program, the HMACs of secrets, and the hash."""
+    setup, decision = frame.run.setup, settings.decision
+    shown = masked_inputs(inputs, settings.contract)
+    digest, command = _call(step, frame, settings, shown)
     return ApprovalRequest(
         run_id=setup.run_id,
         runbook=setup.program.runbook.meta.name,
@@ -59,21 +59,21 @@ def request_for(
         step_type=step.type,
         title=frame.render_text(step.title) if step.title is not None else None,
         description=frame.render_text(step.description) if step.description is not None else None,
-        risk_level=terms.risk,
-        rule=terms.rule,
-        contract=terms.full,
-        target=terms.target,
+        risk_level=settings.risk,
+        rule=settings.rule,
+        contract=settings.full,
+        target=settings.target,
         inputs=shown,
         tool_digest=digest,
         command=command,
-        hidden=_hidden(step, frame, terms, inputs),
+        hidden=_hidden(step, frame, settings, inputs),
         preview=preview.output,
         preview_command=preview.command,
         preview_skipped=preview.skipped,
         runbook_hash=setup.started.runbook_hash,
         request_hash="",
         min_approvers=max(1, decision.min_approvers),
-        approvers=listed(lists),
+        approvers=approver_lists(lists),
         admitted=tuple(tuple(sorted(each.everybody(setup.groups))) for each in _sorted(lists)),
         separation_of_duties=decision.separation_of_duties,
         require_signed_approvals=decision.require_signed_approvals,
@@ -84,15 +84,15 @@ def request_for(
     )
 
 
-def subject_of(step: Step, terms: Terms, inputs: dict[str, Any]) -> Subject:
-    """The call that a request is about."""
+def subject_of(step: Step, settings: StepSettings, inputs: dict[str, Any]) -> Subject:
+    """Return the call that a request is about."""
     if isinstance(step, ToolStep):
-        return Subject(inputs=inputs, tool=step.tool, action=terms.action or "")
+        return Subject(inputs=inputs, tool=step.tool, action=settings.action or "")
     return Subject(inputs=inputs)
 
 
-def listed(lists: frozenset[Approvers]) -> tuple[tuple[str, ...], ...]:
-    """Who may approve, list by list, as policy writes it."""
+def approver_lists(lists: frozenset[Approvers]) -> tuple[tuple[str, ...], ...]:
+    """Return the lists of approvers as the policy declares them."""
     return tuple(tuple(sorted(each.listed)) for each in _sorted(lists))
 
 
@@ -100,22 +100,24 @@ def _sorted(lists: frozenset[Approvers]) -> list[Approvers]:
     return sorted(lists, key=lambda each: sorted(each.listed))
 
 
-def _call(step: Step, frame: Frame, terms: Terms, shown: Mapping[str, Any]) -> tuple[str | None, dict[str, Any] | None]:
-    """The digest of the tool file and the command of a tool step."""
+def _call(
+    step: Step, frame: Frame, settings: StepSettings, shown: Mapping[str, Any]
+) -> tuple[str | None, dict[str, Any] | None]:
+    """Return the digest of the tool file and the command of a tool step."""
     if not isinstance(step, ToolStep):
         return None, None
     lookup = frame.run.program.tool_names[step.tool]
     action = frame.run.program.action_of(step)
     if lookup.document is None or lookup.tool is None or action is None:
         return None, None
-    return lookup.document.digest, shown_call(lookup.tool, action[0], action[1], shown)
+    return lookup.document.digest, masked_call(lookup.tool, action[0], action[1], shown)
 
 
-def _hidden(step: Step, frame: Frame, terms: Terms, inputs: Mapping[str, Any]) -> dict[str, str]:
-    """The inputs that an approver does not see, and who hides them: a tool hides what its own contract calls secret."""
+def _hidden(step: Step, frame: Frame, settings: StepSettings, inputs: Mapping[str, Any]) -> dict[str, str]:
+    """Return the inputs hidden from the approver, and whether the runbook or the tool marks them secret."""
     own = frame.run.program.base_contract_of(step) if isinstance(step, ToolStep) else None
     by_tool = {name for name, each in own.inputs.items() if each.secret} if own is not None else set()
-    by_contract = {name for name, each in terms.contract.inputs.items() if each.secret}
+    by_contract = {name for name, each in settings.contract.inputs.items() if each.secret}
     return {
         name: TOOL if name in by_tool else RUNBOOK
         for name, value in inputs.items()

@@ -21,13 +21,13 @@ from gert.kernel.governance.decide import person_key
 CLOCK_SKEW: Final = timedelta(seconds=30)
 """How far the clock of an approver may differ from that of the ledger (ecosystem-v0 §6.4)."""
 
-UNSIGNED: Final = "the answer is not validly signed"
+UNSIGNED: Final = "the response has no valid signature"
 
 
 class Ticket(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that is open: what is asked, and while when an answer counts.
+    """An open approval request and the time in which a response counts.
 
-    created_at, expires_at: as events carry time; without them every moment will do, as in a replay
+    created_at, expires_at: timestamps as in events; without them any time counts, as in a replay
     """
 
     id: str
@@ -37,7 +37,7 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """What answers to a request come to: the approvals that count, for each answer why it does not, and who decided."""
+    """The counted responses: approvals, an objection or None for each response, and the response that decided."""
 
     needed: int
     approvals: list[Response]
@@ -46,16 +46,16 @@ class Tally(msgspec.Struct, frozen=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether more answers are needed."""
+        """Whether more responses are needed."""
         return self.resolved_by is None
 
     @property
     def is_rejected(self) -> bool:
-        """Whether a rejection decided."""
+        """Whether a rejection closed the ticket."""
         return self.resolved_by is not None and not self.resolved_by.approved
 
     def outdated(self, reason: str) -> "Tally":
-        """The tally of a ticket that asks for something else than what would run: no approval counts."""
+        """Return the tally of a ticket whose call has changed: no approval counts."""
         changed = f"what would run has changed: {reason}"
         return Tally(self.needed, [], [each or changed for each in self.objections], None)
 
@@ -96,41 +96,41 @@ def _counted(ticket: Ticket, responses: Iterable[Response]) -> Tally:
 def _objection(
     ticket: Ticket, response: Response, approvals: list[Response], resolved_by: Response | None
 ) -> str | None:
-    """Why a response does not count, or None when it does."""
+    """Return why a response does not count, or None if it counts."""
     request, approver = ticket.request, response.approver
     # (0) It is a response at all.
     if response.unfit is not None:
         return response.unfit
-    # (1) It is about this ticket, and (2) about what this ticket asks: neither may be exchanged under an answer.
+    # (1) The response is for this ticket, and (2) for the request of this ticket.
     if response.ticket_id not in ("", ticket.id):
-        return f"the answer is for the ticket `{response.ticket_id}`"
+        return f"the response is for the ticket `{response.ticket_id}`"
     if response.request_hash not in ("", request.request_hash):
-        return "the answer is for another request: what would run has changed"
+        return "the response is for another request: what would run has changed"
     # (3) The ticket is open.
     if resolved_by is not None:
         return f"the ticket is closed: `{resolved_by.approver}` has decided"
-    # (4) It came in time, and (5) was not given before anybody asked.
-    untimely = _untimely(ticket, response)
+    # (4) It came in time, and (5) not before the request.
+    untimely = _timing_objection(ticket, response)
     if untimely is not None:
         return untimely
-    # (6) It says who gave it, and is this person's first: `min_approvers` counts people. A name with something
-    # invisible in it would be another person's to everybody who reads it.
+    # (6) It names the approver and is their first response: `min_approvers` counts people. A name with invisible
+    # characters could be mistaken for another person's.
     if not is_plain(approver):
-        return "the answer does not say plainly who gave it"
+        return "the response does not name its approver plainly"
     if any(person_key(each.approver) == person_key(approver) for each in approvals):
-        return f"`{approver}` has answered already"
-    # (7) A signature that is there holds; an approval has one where policy asks for it.
+        return f"`{approver}` has already responded"
+    # (7) A given signature is valid; an approval has one where the policy requires it.
     if response.flaw is not None:
         return f"{UNSIGNED}: {response.flaw}"
     if not response.approved:
-        return None  # anyone may say no
+        return None  # anyone may reject
     if request.require_signed_approvals and not (response.verified or response.scripted):
         return UNSIGNED
     # (8) The person may approve.
-    return may_not_approve(request, approver)
+    return approver_objection(request, approver)
 
 
-def _untimely(ticket: Ticket, response: Response) -> str | None:
+def _timing_objection(ticket: Ticket, response: Response) -> str | None:
     """Why a response was given at the wrong time; the clock of the ledger decides about the timeout."""
     if ticket.created_at is None and ticket.expires_at is None:
         return None
@@ -141,19 +141,19 @@ def _untimely(ticket: Ticket, response: Response) -> str | None:
     except (TraceError, OverflowError) as problem:
         return problem.message if isinstance(problem, TraceError) else "the time of the response cannot be read"
     if late:
-        return f"the answer came too late: the ticket expired at {ticket.expires_at}"
+        return f"the response came too late: the ticket expired at {ticket.expires_at}"
     if ticket.created_at is not None and parse_timestamp(ticket.created_at) - answered > CLOCK_SKEW:
-        return "the answer is older than the request"
+        return "the response is older than the request"
     # Prepared in advance, it could be sent at a moment that its author does not choose.
     if answered - received > CLOCK_SKEW:
-        return "the answer is from the future: the clock of the approver is ahead"
+        return "the response is from the future: the clock of the approver is ahead"
     return None
 
 
-def may_not_approve(request: ApprovalRequest, approver: str) -> str | None:
-    """Why this person may not approve, or None when they may."""
+def approver_objection(request: ApprovalRequest, approver: str) -> str | None:
+    """Return why this person may not approve, or None if they may."""
     if request.separation_of_duties and request.requested_by is None:
-        return "it is not known who started the run, and that person may not approve it"
+        return "the run does not record who started it, and that person may not approve it"
     if request.separation_of_duties and person_key(approver) == person_key(request.requested_by or ""):
         return f"`{approver}` started the run and may not approve it"
     for listed, people in zip(request.approvers, request.admitted, strict=True):
@@ -163,10 +163,10 @@ def may_not_approve(request: ApprovalRequest, approver: str) -> str | None:
 
 
 def hash_of(request: ApprovalRequest) -> str:
-    """The hash that binds an answer to exactly what would run (DECISIONS 42).
+    """Return the hash that binds a response to the exact call (DECISIONS 42).
 
-    It can be computed from the request alone: of a secret input it covers an HMAC under a key of the run.
-    Where the program was found is compared apart from it, because another host has it elsewhere.
+    It is computed from the request alone; for a secret input it covers an HMAC under a key of the run.
+    The path of the program is compared separately, because it differs between hosts.
     """
     bound = {
         "runbook": request.runbook_hash,
@@ -186,7 +186,7 @@ def hash_of(request: ApprovalRequest) -> str:
 
 
 def signed_message(ticket_id: str, response: Response, request_hash: str) -> bytes:
-    """What a signature on an answer covers."""
+    """Return the bytes that a response's signature covers."""
     return canonical(
         {
             "ticket_id": ticket_id,

@@ -1,4 +1,4 @@
-"""The time of a run: it passes in answers alone (ADRs 0011 and 0034)."""
+"""The time of a run, which only answers advance (ADRs 0011 and 0034)."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -7,14 +7,14 @@ from typing import Final, TypeAlias
 from gert.kernel.foundation.duration import MAX_SECONDS, format_duration
 
 Interval: TypeAlias = tuple[float, float]
-"""From when to when, in seconds since the run began."""
+"""Start and end, in seconds since the run began."""
 
 
 class Timeline:
-    """What all lanes of a run know of its time.
+    """The time that all lanes of a run share.
 
-    now: when the last answer was taken, by the clock of the host; 0 where answers are scripted
-    idle: when no process drove the run
+    now: when the last answer arrived, by the host's clock; 0 if answers are scripted
+    idle: intervals in which no process drove the run
     """
 
     __slots__ = ("idle", "now")
@@ -27,10 +27,10 @@ class Timeline:
 class Clock:
     """The time of one lane, in seconds since the run began.
 
-    Answers of the world say when they were taken, and that moment is the same in every lane. Scripted answers only say
-    how long they took, so there each lane has a time of its own.
+    Live answers carry the time they arrived, which is the same in every lane. Scripted answers only carry
+    a duration, so each lane then has its own time.
 
-    started, ended: when the lane had its first and its last turn
+    started, ended: when the lane ran its first and its last step
     """
 
     __slots__ = ("_own", "_timeline", "_waits", "ended", "has_begun", "started")
@@ -43,16 +43,16 @@ class Clock:
 
     @property
     def now(self) -> float:
-        """The present moment."""
+        """The current time."""
         return max(self._own, self._timeline.now)
 
-    def lane(self) -> "Clock":
-        """The clock of a lane that is forked here."""
+    def fork(self) -> "Clock":
+        """Return the clock of a lane forked now."""
         return Clock(self._timeline, self.now)
 
-    def pass_to(self, at: float | None, duration: float, idle: Iterable[Interval] = ()) -> None:
-        """An answer was taken."""
-        # Answers are data, and may say they took longer than any clock holds.
+    def advance(self, at: float | None, duration: float, idle: Iterable[Interval] = ()) -> None:
+        """Advance to the time of an answer."""
+        # Answers are data: a scripted duration can exceed what a clock can hold.
         if at is None:
             self._own += min(duration, MAX_SECONDS)
         else:
@@ -60,32 +60,32 @@ class Clock:
         self._timeline.idle += idle
 
     def begin(self, after: Iterable["Clock"] = ()) -> None:
-        """The lane has its first turn; since those before it were done, it waited for a free place."""
+        """Start the lane; the time since the lanes before it ended counts as waiting."""
         self._own = max((self._own, *(each.ended for each in after)))
         self.wait(self._own)
         self.started, self.has_begun = self.now, True
 
     def end(self) -> None:
-        """The lane had its last turn."""
+        """End the lane."""
         self.ended = self.now
 
     def wait(self, since: float) -> None:
-        """Everything since a moment was waiting for people, or for a free lane."""
+        """Count the time since `since` as waiting for people or for a free lane."""
         if self.now > since:
             self._waits.append((since, self.now))
 
     def join(self, lanes: Iterable["Clock"]) -> None:
-        """Lanes that were forked here are done: it is as late as in the last of them."""
+        """Join the lanes forked here: advance to the latest of their clocks."""
         begun = [each for each in lanes if each.has_begun]
         self._own = max((self._own, *(each.ended for each in begun)))
         self._waits += merged(wait for each in begun for wait in each._waits)
 
     def since(self, start: float) -> str:
-        """The time since a moment, as events carry it."""
+        """Format the time since `start` for an event."""
         return written(self.now - start)
 
     def waited(self, start: float, end: float | None = None) -> float:
-        """The seconds since a moment in which something here waited for people, a free lane or a resume."""
+        """Return the seconds since `start` spent waiting for people, a free lane or a resume."""
         if not self._waits and not self._timeline.idle:
             return 0.0
         until = self.now if end is None else end
@@ -98,7 +98,7 @@ class Clock:
 
 
 def merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same time in intervals that do not overlap, in order: what waits at once is counted once."""
+    """Merge overlapping intervals, in order, so that simultaneous waits count once."""
     found: list[Interval] = []
     for begin, end in sorted(intervals):
         if end <= begin:
@@ -111,15 +111,15 @@ def merged(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 _SHORTEST: Final = 0.001
-"""Waits that are written down: events carry milliseconds."""
+"""The shortest wait to record: events carry milliseconds."""
 
 
 def written(seconds: float) -> str:
-    """Seconds as events carry them, to the millisecond."""
+    """Format seconds for an event, to the millisecond."""
     milliseconds = round(min(seconds, MAX_SECONDS) * 1000)
     return format_duration(timedelta(milliseconds=milliseconds)) if milliseconds > 0 else "0s"
 
 
 def written_wait(seconds: float) -> str | None:
-    """Seconds of waiting as events carry them; nothing where there was none."""
+    """Format seconds of waiting for an event, or None if there was no wait."""
     return written(seconds) if seconds >= _SHORTEST else None

@@ -1,6 +1,6 @@
-"""Extraction: how the outputs of an action are found in what a tool printed (kernel-v0 §9.5, DECISIONS 15).
+"""Extracts the outputs of an action from what a tool printed (kernel-v0 §9.5, DECISIONS 15).
 
-It looks only at what it is handed, so a real process and a scenario's canned text give the same outputs.
+It reads nothing but its arguments, so a real process and a scenario's canned text give the same outputs.
 """
 
 import re
@@ -27,18 +27,18 @@ _BYTE_ORDER_MARK: Final = "\ufeff"
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """What a text is as JSON, or why it is none."""
+    """A text parsed as JSON, or why it is not JSON."""
 
     value: Any = None
     problem: str | None = None
 
 
 class Printed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool left behind, without secrets.
+    """What a tool printed and its exit code, with secrets masked.
 
-    document: gives the JSON of stdout, where that is more than its text: a number that is a secret is masked
-        in the parsed document, because a mask in the text would break it
-    truncated: the names of the streams of which only the beginning was kept
+    document: returns the parsed stdout, if it differs from the text: a secret number is masked
+        in the parsed document, because a mask in the text would make it invalid JSON
+    truncated: the streams of which only the beginning was kept
     """
 
     exit_code: int
@@ -48,19 +48,19 @@ class Printed(msgspec.Struct, frozen=True, kw_only=True):
     truncated: frozenset[str] = frozenset()
 
 
-class Extracted(msgspec.Struct, frozen=True):
-    """The outputs that were found, and the failure if one that must be found was not."""
+class ExtractResult(msgspec.Struct, frozen=True):
+    """The extracted outputs, and the failure if a required one is missing."""
 
     outputs: dict[str, Any]
     failure: Failure | None = None
 
 
 class _AbsentError(InputError):
-    """What an extract looks for is not in the output."""
+    """The extract's source has no such value."""
 
 
-class _Once:
-    """A document that is read when it is first asked for, and then remembered."""
+class _Cached:
+    """A document that is parsed on first use and then cached."""
 
     __slots__ = ("_parsed", "_read")
 
@@ -74,15 +74,15 @@ class _Once:
         return self._parsed
 
 
-def extract(action: ActionBlock, outputs: Mapping[str, Parameter], printed: Printed) -> Extracted:
-    """Find every output the action extracts.
+def extract(action: ActionBlock, outputs: Mapping[str, Parameter], printed: Printed) -> ExtractResult:
+    """Extract every output that the action declares.
 
-    After a success, one that is required or the only one must be there and fit its type. An optional one may be absent
-    and then has its default; if it is there, it must fit. Others are left out. After a failure what is found is kept.
+    After a success, a required or only output must be present and fit its type. An optional one may be absent
+    and then has its default; if present, it must fit. Others are left out. After a failure, whatever matches is kept.
     """
     found: dict[str, Any] = {}
     failure = None
-    document = _Once(printed.document or partial(parse_json, printed.stdout))
+    document = _Cached(printed.document or partial(parse_json, printed.stdout))
     for name, where in action.extract.items():
         parameter = outputs.get(name, _UNDECLARED)
         try:
@@ -96,11 +96,11 @@ def extract(action: ActionBlock, outputs: Mapping[str, Parameter], printed: Prin
             if needed and failure is None and printed.exit_code == 0:
                 place = f"output `{name}` of action `{action.path[-1]}`" if action.path else f"output `{name}`"
                 failure = Failure("extraction", f"{place}: {problem.message}")
-    return Extracted(found, failure)
+    return ExtractResult(found, failure)
 
 
 def parse_json(text: str, seen: str | None = None) -> Parsed:
-    """Read a text as JSON; that it is none is a value too, and shows the text as it may be `seen`."""
+    """Parse a text as JSON; if it is not JSON, return the problem, which quotes `seen` instead of the text."""
     if not text.strip():
         return Parsed(problem="expected JSON on stdout, found nothing")
     try:
@@ -137,11 +137,11 @@ def _raw(where: ExtractBlock, printed: Printed, document: Callable[[], Parsed]) 
 
 
 def _match(pattern: str, text: str, stream: str, truncated: frozenset[str]) -> str:
-    """The first group of a pattern, or all it matches."""
+    """Return the first group of a pattern, or the whole match."""
     compiled = compile_pattern(pattern)
     match = compiled.search(text)
     if match is None and text.endswith("\n"):
-        # `$` is the very end in Go, and hardly anybody who writes `^(\d+)$` thinks of the newline there.
+        # `$` is the very end in Go, but authors who write `^(\d+)$` rarely think of the trailing newline.
         match = compiled.search(text.removesuffix("\n").removesuffix("\r"))
     found = None
     if match is not None:
@@ -156,7 +156,7 @@ def _match(pattern: str, text: str, stream: str, truncated: frozenset[str]) -> s
 
 
 def _follow(value: Any, path: str) -> Any:
-    """The value a path such as `a.b[0].c` leads to."""
+    """Return the value at a path such as `a.b[0].c`."""
     for index, name in _SEGMENT.findall(_ROOT.sub("", path)):
         at = _index(index or name)
         if isinstance(value, dict) and name in value:
@@ -164,7 +164,7 @@ def _follow(value: Any, path: str) -> Any:
         elif isinstance(value, list) and at is not None and at < len(value):
             value = value[at]
         else:
-            raise _AbsentError(f"expected {show(path)} in the JSON on stdout, found no such place")
+            raise _AbsentError(f"expected {show(path)} in the JSON on stdout, found nothing there")
     return value
 
 

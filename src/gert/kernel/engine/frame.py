@@ -1,4 +1,4 @@
-"""Where a step runs: the run it belongs to, its lane's state, and its place; what kinds use to render and to say."""
+"""The frame a step runs in: its run, the state of its lane, and its path; step kinds render and emit through it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
@@ -15,12 +15,12 @@ from gert.kernel.engine.results import NEVER_CONTINUED, Result
 from gert.kernel.engine.state import State
 from gert.kernel.engine.symbolic import (
     UNKNOWN,
-    Guarded,
+    GuardedState,
     Unknown,
     UnknownRead,
     any_reads_unknown,
     reads_unknown,
-    unwrapped,
+    unwrap,
 )
 from gert.kernel.engine.view import visible
 from gert.kernel.events.path import child, item
@@ -40,20 +40,20 @@ from gert.kernel.template import render_text as text_of
 
 A = TypeVar("A", bound=Answer)
 
-_MOST_REMEMBERED = 256
-_MOST_WARNINGS = 100
-_MOST_KEYS = 20
+_MAX_REMEMBERED = 256
+_MAX_WARNINGS = 100
+_MAX_KEYS = 20
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a run is given before it begins.
+    """Everything that a run is started with.
 
     started: the first event of the run: who started it, and with what; the engine completes it from the program
     secret_inputs: inputs that `started` has references in place of
-    explores: outcomes are looked for, and none is claimed
+    explores: the run lists the outcomes it can reach, and claims none (dry-run, probe)
     groups: people by group, for approvals
-    break_glass: why governance is overridden in an emergency, where its rules allow that
-    recent: what `max_per_hour` counts beside the run itself; none where no rule asks for it
+    break_glass: the reason for an emergency override, where the rules allow one
+    recent: executions by earlier runs, for `max_per_hour`; None if the host did not count them
     """
 
     program: Program
@@ -83,16 +83,16 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run:
-    """What all lanes of a run share: plans, what deterministic steps gave before, and outcomes found in a dry run."""
+    """What all lanes of a run share: plans, earlier outputs of deterministic steps, and reachable outcomes."""
 
     __slots__ = (
         "_remembered",
         "_targets",
         "actor",
         "assumption",
+        "break_glass_count",
         "denied",
-        "ending",
-        "glass_broken",
+        "end_settings",
         "guesses",
         "missing",
         "outcomes",
@@ -109,76 +109,76 @@ class Run:
         self.program = setup.program
         self.actor = Principal("human", setup.actor)
         self.assumption: SkipReason | None = None
-        """Why something in the state is unknown; nothing is, until an answer was assumed."""
-        self.glass_broken = 0
+        """Why some state is unknown; None until an answer is assumed."""
+        self.break_glass_count = 0
         """How many decisions were overridden in an emergency."""
         self.skipped_write = False
-        """Whether a step that may write was only assumed, on any way."""
+        """Whether a step that may write was only assumed, on any explored path."""
         self.guesses = 0
-        """How many steps were assumed to have gone well so far, and how many ways to fail may not be taken."""
+        """How many steps were assumed to succeed so far, plus failures on paths that may not be taken."""
         self.outcomes: list[Outcome] = []
         self.denied: dict[str, DeniedStep] = {}
-        """Steps that policy denied on any way; of the items of a loop, the first."""
+        """Steps that the policy denied on any explored path; of the items of a loop, the first."""
         planner = Planner(setup.program, setup.policies)
-        self.plan, self.ending = planner.plan, planner.ending
+        self.plan, self.end_settings = planner.plan, planner.end_settings
         self.reader: tuple[str, str] = ("", "")
-        """Where the template stands that is evaluated now: path and step id."""
+        """The step whose template is being evaluated: path and step id."""
         self.missing: dict[str, list[MissingKey]] = {}
-        """Keys that templates have looked for in vain, by the path of their step, until they are on record."""
+        """Missing keys that templates read, by the path of their step, until they are recorded."""
         self.warnings: dict[tuple[str, str], str] = {}
         self._targets: dict[int, str] = {}
         self._remembered: dict[str, dict[bytes, dict[str, Any]]] = {}
 
-    def miss(self, loop: str, key: str, keys: Iterable[str]) -> None:
-        """Note that the result of a keyed loop has no such key; each is a warning once."""
-        if (loop, key) in self.warnings or len(self.warnings) >= _MOST_WARNINGS:
+    def report_missing_key(self, loop: str, key: str, keys: Iterable[str]) -> None:
+        """Record that the result of a keyed loop has no such key; each key is reported once."""
+        if (loop, key) in self.warnings or len(self.warnings) >= _MAX_WARNINGS:
             return
         path, step_id = self.reader
-        known = tuple(islice(keys, _MOST_KEYS))
+        known = tuple(islice(keys, _MAX_KEYS))
         listed = f"it has {listing(known)}" if known else "it has none"
         self.warnings[loop, key] = f"`.{loop}` has no key `{key}`, read by `{step_id}`; {listed}"
         self.missing.setdefault(path, []).append(MissingKey(step_id=step_id, loop=loop, key=key, keys=known))
 
-    def reach(self, outcome: Outcome | None) -> None:
-        """Note an outcome that can be reached, if there is one."""
+    def add_outcome(self, outcome: Outcome | None) -> None:
+        """Record an outcome that can be reached, if there is one."""
         if outcome is not None and outcome not in self.outcomes:
             self.outcomes.append(outcome)
 
-    def deny(self, path: str, refusal: Result) -> None:
-        """Note a step that policy denied; where ways are explored, it may be gone through more than once."""
+    def add_denied(self, path: str, refusal: Result) -> None:
+        """Record a step that the policy denied; an exploring run may visit it more than once."""
         if refusal.failure is not None:
             self.denied.setdefault(without_item(path), DeniedStep(path, refusal.failure.message))
 
-    def doubt(self, result: Result) -> None:
-        """Note how a way ended that may not be taken: its outcome can be reached, and the blocks around may fail."""
-        self.reach(result.outcome)
+    def add_uncertain_end(self, result: Result) -> None:
+        """Record the end of a path that may not be taken: its outcome is reachable, and enclosing blocks may fail."""
+        self.add_outcome(result.outcome)
         if result.failure is not None and result.stops and result.failure.kind not in NEVER_CONTINUED:
             self.guesses += 1
 
-    def count(self, step: Step, target: str, state: State) -> None:
+    def count_execution(self, step: Step, target: str, state: State) -> None:
         """Count one more execution of a step, and so of its target."""
         self._targets[id(step)] = target
         state.executions[id(step)] = state.executions.get(id(step), 0) + 1
 
-    def executed(self, target: str, state: State) -> int:
-        """How often a target has executed; where outcomes are explored, on every way that leads here."""
+    def executions_of(self, target: str, state: State) -> int:
+        """Return how often a target has executed; in an exploring run, on every path that leads here."""
         return sum(count for step, count in state.executions.items() if self._targets[step] == target)
 
-    def before(self, step_id: str, inputs: bytes, outputs: dict[str, Any]) -> dict[str, Any] | None:
-        """What a step gave with equal inputs before, if it did; only so many are remembered."""
+    def earlier_outputs(self, step_id: str, inputs: bytes, outputs: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the step's earlier outputs for equal inputs, if any; the number kept is bounded."""
         given = self._remembered.setdefault(step_id, {})
         earlier = given.get(inputs)
-        if earlier is None and len(given) < _MOST_REMEMBERED:
+        if earlier is None and len(given) < _MAX_REMEMBERED:
             given[inputs] = outputs
         return earlier
 
 
-class Strand(msgspec.Struct, frozen=True, kw_only=True):
-    """What all steps of one lane, or one item of a loop, share.
+class LaneContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What all steps of one lane, or of one item of a loop, share.
 
-    items: the current items of the loops around, by the name the author gave them
-    item_key, item: of the innermost keyed loop
-    targets: how often a step in the loops around runs, all its items together
+    items: the current items of the enclosing loops, by their `as` name
+    item_key, item: the current key and item of the innermost keyed loop
+    targets: how often a step runs in the enclosing loops, over all items
     """
 
     run: Run
@@ -191,15 +191,15 @@ class Strand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """One place in a run.
+    """One position in a run, and the operations a step needs there.
 
-    path: where, as events carry it
-    key: the same, and how often the run has been there; questions are named after it
-    view: what the step may see, where that is not everything
+    path: the position, as in events
+    key: the path and the number of the visit; request keys are derived from it
+    view: the visible part of the state, or None if all of it is visible
     principal: who acts in the step
     """
 
-    strand: Strand
+    lane: LaneContext
     path: str | None = None
     key: str | None = None
     step_id: str = ""
@@ -209,52 +209,52 @@ class Frame(msgspec.Struct, frozen=True):
     @property
     def run(self) -> Run:
         """The run."""
-        return self.strand.run
+        return self.lane.run
 
     @property
     def state(self) -> State:
         """The state of this lane."""
-        return self.strand.state
+        return self.lane.state
 
     @property
     def clock(self) -> Clock:
         """The time of this lane."""
-        return self.strand.clock
+        return self.lane.clock
 
     # --- moving
 
     def at_step(self, name: str, visit: int) -> "Frame":
-        """The frame of a step of this list; a later visit has a key of its own."""
+        """Return the frame of a step in this list; each later visit has its own key."""
         path = child(self.path, name)
         key = path if self.key == self.path else child_key(self.key, name)
-        return Frame(self.strand, path, key if visit == 1 else f"{key}~{visit}", name)
+        return Frame(self.lane, path, key if visit == 1 else f"{key}~{visit}", name)
 
     def inside(self, segment: str | int, state: State | None = None, clock: Clock | None = None) -> "Frame":
-        """The frame of an arm, a lane or an iteration of this block."""
+        """Return the frame of an arm, a lane or an iteration of this block."""
         path = child(self.path, segment)
         key = path if self.key == self.path else child_key(self.key, segment)
-        return Frame(self._strand(state, clock), path, key)
+        return Frame(self._lane(state, clock), path, key)
 
-    def on(self, state: State) -> "Frame":
-        """This place, on another state."""
-        return Frame(self._strand(state, None), self.path, self.key, self.step_id)
+    def with_state(self, state: State) -> "Frame":
+        """Return this frame with another state."""
+        return Frame(self._lane(state, None), self.path, self.key, self.step_id)
 
-    def _strand(self, state: State | None, clock: Clock | None) -> Strand:
+    def _lane(self, state: State | None, clock: Clock | None) -> LaneContext:
         if state is None and clock is None:
-            return self.strand
-        return msgspec.structs.replace(self.strand, state=state or self.state, clock=clock or self.clock)
+            return self.lane
+        return msgspec.structs.replace(self.lane, state=state or self.state, clock=clock or self.clock)
 
-    def each(
+    def for_item(
         self, name: str, value: Any, index: int, key: str | None, targets: int, state: State, clock: Clock
     ) -> "Frame":
-        """The frame of one item of this step's loop."""
+        """Return the frame of one item of this step's loop."""
         bracket = index if key is None else key
         if isinstance(bracket, Unknown):
-            bracket = index  # keys nobody knows must not meet
+            bracket = index  # unknown keys must not collide
         path = item(self.path or "", bracket)
         state.root[name] = value
-        outer = self.strand
-        strand = Strand(
+        outer = self.lane
+        lane = LaneContext(
             run=outer.run,
             state=state,
             clock=clock,
@@ -264,58 +264,58 @@ class Frame(msgspec.Struct, frozen=True):
             targets=outer.targets * targets,
         )
         own_key = path if self.key == self.path else item(self.key or "", bracket)
-        return Frame(strand, path, own_key, item(self.step_id, bracket))
+        return Frame(lane, path, own_key, item(self.step_id, bracket))
 
-    def by(self, principal: Principal) -> "Frame":
-        """This place, with somebody else acting."""
-        return Frame(self.strand, self.path, self.key, self.step_id, self.view, principal)
+    def acting_as(self, principal: Principal) -> "Frame":
+        """Return this frame with another principal."""
+        return Frame(self.lane, self.path, self.key, self.step_id, self.view, principal)
 
-    # --- saying and asking
+    # --- events and requests
 
-    def say(self, payload: Payload, principal: Principal | None = None) -> Said:
-        """Something to write down about this place."""
+    def emit(self, payload: Payload, principal: Principal | None = None) -> Said:
+        """Return an event to record at this path."""
         return Said(payload, self.path, principal)
 
-    def ask(self, question: Ask[A]) -> Steps[A]:
-        """Put a question; the time it takes passes in this lane."""
+    def request(self, request: Ask[A]) -> Steps[A]:
+        """Yield a request and return its answer; its time passes in this lane."""
         asked = self.clock.now
-        answer: A = yield question
-        self.heard(answer)
-        if isinstance(question, AwaitApproval | CollectEvidence):
+        answer: A = yield request
+        self.take_answer(answer)
+        if isinstance(request, AwaitApproval | CollectEvidence):
             self.clock.wait(asked)
         return answer
 
-    def heard(self, answer: A) -> A:
-        """Take note of an answer: its time passes, and what was assumed is unknown from now on."""
-        self.strand.clock.pass_to(answer.at, answer.duration, answer.idle)
-        if answer.assumed is not None and self.strand.run.assumption is None:
-            self.strand.run.assumption = answer.assumed
+    def take_answer(self, answer: A) -> A:
+        """Advance the clock to an answer, and note if it was assumed."""
+        self.lane.clock.advance(answer.at, answer.duration, answer.idle)
+        if answer.assumed is not None and self.lane.run.assumption is None:
+            self.lane.run.assumption = answer.assumed
         return answer
 
     # --- rendering
 
     @property
     def data(self) -> Mapping[str, Any]:
-        """What templates of the step see."""
+        """The data that the step's templates read."""
         return self.state.root if self.view is None else self.view
 
-    def seeing(self, visibility: Visibility | None, principal: Principal) -> "Frame":
-        """This frame with the step's principal, and the view its visibility leaves."""
-        view = None if visibility is None else visible(self.state.root, visibility, self.strand.items)
-        return Frame(self.strand, self.path, self.key, self.step_id, view, principal)
+    def with_view(self, visibility: Visibility | None, principal: Principal) -> "Frame":
+        """Return this frame with the step's principal, and the view that its visibility allows."""
+        view = None if visibility is None else visible(self.state.root, visibility, self.lane.items)
+        return Frame(self.lane, self.path, self.key, self.step_id, view, principal)
 
-    def reads(self) -> None:
-        """Note that what is read from the state now, is read here."""
-        self.strand.run.reader = (self.path or "", self.step_id)
+    def mark_reader(self) -> None:
+        """Mark this step as the reader of the state, for warnings."""
+        self.lane.run.reader = (self.path or "", self.step_id)
 
-    def warned(self) -> Iterator[Said]:
-        """The warnings about this place that are not on record yet."""
+    def missing_key_events(self) -> Iterator[Said]:
+        """Return the missing keys of this path that are not recorded yet."""
         for missing in self.run.missing.pop(self.path or "", ()):
-            yield self.say(missing)
+            yield self.emit(missing)
 
     def render(self, compiled: Any) -> Any:
-        """A value with its templates evaluated; what depends on something unknown is unknown itself."""
-        self.reads()
+        """Evaluate the templates in a value; what depends on an unknown value is unknown."""
+        self.mark_reader()
         if self.run.assumption is not None and any_reads_unknown(compiled, self.data):
             return self._render_unknown(compiled)
         value = evaluate(compiled, self.data) if type(compiled) is Template else render_value(compiled, self.data)
@@ -324,37 +324,37 @@ class Frame(msgspec.Struct, frozen=True):
         return value
 
     def render_text(self, template: Template) -> str:
-        """A template as text."""
-        self.reads()
+        """Render a template as text."""
+        self.mark_reader()
         if self.run.assumption is not None and reads_unknown(template, self.data):
             shown = self._shown(template)
             return shown if isinstance(shown, str) else text_of(shown)
         return render(template, self.data)
 
     def holds(self, template: Template | None) -> bool | None:
-        """Whether a condition of flow holds, on all of the state; None when it depends on something unknown."""
+        """Return whether a flow condition holds on the whole state, or None if it depends on an unknown value."""
         if template is None:
             return True
-        self.reads()
+        self.mark_reader()
         if self.run.assumption is not None and reads_unknown(template, self.state.root):
             try:
-                return condition(template, Guarded(self.state.root))
+                return condition(template, GuardedState(self.state.root))
             except UnknownRead:
                 return None
         return condition(template, self.state.root)
 
-    def count(self, limit: int | Template) -> int | None:
-        """A number that may be a template; None when it is unknown."""
+    def evaluate_count(self, limit: int | Template) -> int | None:
+        """Evaluate a number that may be a template; None if it is unknown."""
         if isinstance(limit, int):
             return limit
-        self.reads()
+        self.mark_reader()
         if self.run.assumption is not None and reads_unknown(limit, self.state.root):
             return None
         value = evaluate(limit, self.state.root)
         number = int(value) if isinstance(value, str) and value.strip().isdecimal() and len(value) < 10 else value
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-            raise TemplateEvalError(f"`{limit.source}` is not a number of times", hint="a whole number, 0 or more")
-        return min(number, _MOST_TIMES)
+            raise TemplateEvalError(f"`{limit.source}` is not a valid count", hint="use a whole number, 0 or more")
+        return min(number, _MAX_COUNT)
 
     def _render_unknown(self, compiled: Any) -> Any:
         if isinstance(compiled, Template):
@@ -368,9 +368,9 @@ class Frame(msgspec.Struct, frozen=True):
         return compiled
 
     def _shown(self, template: Template) -> Any:
-        """What a template gives that may read something unknown; as text, it shows what is known of it."""
+        """Render a template that may read an unknown value; text shows the known parts."""
         try:
-            return unwrapped(evaluate(template, Guarded(self.data)))
+            return unwrap(evaluate(template, GuardedState(self.data)))
         except UnknownRead:
             pass
         try:
@@ -380,13 +380,13 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 RunBlock: TypeAlias = Callable[[tuple[Step, ...], Frame], Steps[Result]]
-"""Runs a list of steps in a frame: what kinds that hold steps are handed."""
+"""Runs a list of steps in a frame; passed to the kinds of steps that contain steps."""
 
-_MOST_TIMES = 10_000
+_MAX_COUNT = 10_000
 
 
 def child_key(key: str | None, name: str | int) -> str:
-    """The key of something inside a place that was visited before."""
+    """Return the key of a child of a path that was visited before."""
     return f"{key}/{child(None, name)}"
 
 
@@ -397,8 +397,8 @@ def _require_json(value: Any) -> None:
         raise TemplateEvalError(error.message, hint=error.hint) from None
 
 
-def questions(frame: Frame) -> Iterator[str]:
-    """Names for the questions one visit of a step asks, in order."""
+def request_keys(frame: Frame) -> Iterator[str]:
+    """Yield the keys of the requests that one visit of a step makes, in order."""
     key = frame.key or ""
     yield key
     number = 1

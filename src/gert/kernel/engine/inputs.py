@@ -1,8 +1,8 @@
-"""Where a runbook's inputs get their values: given by the caller, from their source, or their default.
+"""Resolves a runbook's inputs: given by the caller, read from their source, or their default.
 
 Every host drives this one generator, so the order and the errors are the same everywhere (ecosystem-v0 §5). It
-reads nothing itself: it hands out batches of bindings, one per resolver, and takes what was found. Whatever is
-wrong is said at once, and nobody is asked a question for a run that cannot begin anyway.
+performs no I/O: it yields batches of bindings, one per resolver, and receives what was found. It reports all
+problems together, and prompts for nothing if the run cannot begin anyway.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -31,18 +31,18 @@ UNSET: Final = "unset"
 """The source of an optional input whose binding has no value."""
 
 EFFECTS: Final = {ENV: "environment", FILE: "filesystem"}
-"""What reading an input from there is to rules."""
+"""The effect that rules see when an input is read from a source."""
 
 OURS: Final = "GERT_"
 
-_MAX_TOLD: Final = 10
+_MAX_LISTED: Final = 10
 
 
 class Given(msgspec.Struct, frozen=True):
-    """A value the caller gave.
+    """A value given by the caller.
 
-    source: what the trace says of it: `cli`, or `file:NAME`
-    text: how a value that is not text was written, for an input declared as text
+    source: its source in the trace: `cli`, or `file:NAME`
+    text: the original text of a value that is not text, for an input declared as `string`
     """
 
     value: Any
@@ -51,10 +51,10 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class InputBinding(msgspec.Struct, frozen=True, kw_only=True):
-    """One input that is to be found in its source.
+    """One input to resolve from its source.
 
     source: the whole binding, such as `provider/cmdb.server.hostname`
-    path: what to look for there, such as `server.hostname`
+    path: the part after the resolver, such as `server.hostname`
     """
 
     name: str
@@ -64,14 +64,14 @@ class InputBinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResolveBatch(msgspec.Struct, frozen=True):
-    """All inputs that one resolver is to find: `env`, `file`, `provider/NAME` or `prompt`."""
+    """All inputs for one resolver: `env`, `file`, `provider/NAME` or `prompt`."""
 
     resolver: str
     bindings: tuple[InputBinding, ...]
 
 
 class BatchAnswer(msgspec.Struct, frozen=True):
-    """What a resolver found and what failed, by input; what is in neither is simply not there."""
+    """What a resolver found and what failed, by input; an input in neither has no value."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     failures: Mapping[str, Failure] = field(default_factory=dict)
@@ -80,9 +80,9 @@ class BatchAnswer(msgspec.Struct, frozen=True):
 class ResolvedInputs(msgspec.Struct, frozen=True):
     """The inputs of a run, in the order of their declaration.
 
-    values: what state holds; for a secret, the reference to it
-    sources: where each value is from; `unset` for an optional input that its source has no value for
-    secrets: the values of secrets as text, for whoever redacts and starts processes
+    values: the values in the state; for a secret, a reference
+    sources: where each value is from; `unset` for an optional input without a value in its source
+    secrets: the values of secrets as text, for redaction and for processes
     """
 
     values: dict[str, Any]
@@ -99,7 +99,7 @@ class _Problem(NamedTuple):
 
 
 class _Resolution:
-    """What is known so far: values that fit, and everything that is wrong."""
+    """The values resolved so far, and all problems."""
 
     def __init__(self, inputs: Mapping[str, InputBlock]) -> None:
         self.parameters = {name: block.parameter() for name, block in inputs.items()}
@@ -107,39 +107,41 @@ class _Resolution:
         self.unset: set[str] = set()
         self.problems: list[_Problem] = []
 
-    def take(self, name: str, value: Any, source: str) -> None:
-        """Keep a value if it fits."""
+    def set(self, name: str, value: Any, source: str) -> None:
+        """Set a value if it fits its type, else add a problem."""
         try:
             self.found[name] = fit(_split(value, self.parameters[name], source), self.parameters[name]), source
         except InputError as problem:
-            self.problems.append(_Problem(f"input `{name}` from {_said(source)}: {problem.message}", problem.hint))
+            self.problems.append(
+                _Problem(f"input `{name}` from {_source_text(source)}: {problem.message}", problem.hint)
+            )
 
-    def fall_back(self, name: str, binding: InputBinding | None = None) -> None:
-        """Keep the default; say what is missing where there is none and one is needed."""
+    def use_default(self, name: str, binding: InputBinding | None = None) -> None:
+        """Use the default; add a problem if a required input has none."""
         parameter = self.parameters[name]
         if parameter.has_default and parameter.default is None:
             self.found[name] = None, "default"
         elif parameter.has_default:
-            self.take(name, parameter.default, "default")
+            self.set(name, parameter.default, "default")
         elif parameter.required:
             hint = _how_to_give(name, parameter, binding)
             self.problems.append(_Problem(f"no value for required input `{name}`", hint))
         elif binding is not None:
             self.unset.add(name)
 
-    def settle(self, binding: InputBinding, answer: BatchAnswer) -> None:
-        """Take what a resolver says of one binding; a failure is not a missing value, so no default hides it."""
+    def apply_answer(self, binding: InputBinding, answer: BatchAnswer) -> None:
+        """Apply a resolver's answer to one binding; a failure is not a missing value, so no default hides it."""
         name = binding.name
         if name in answer.failures:
-            message = f"input `{name}` from {_said(binding.source)}: {answer.failures[name].message}"
+            message = f"input `{name}` from {_source_text(binding.source)}: {answer.failures[name].message}"
             self.problems.append(_Problem(message, None))
         elif name in answer.values:
-            self.take(name, answer.values[name], binding.source)
+            self.set(name, answer.values[name], binding.source)
         else:
-            self.fall_back(name, binding)
+            self.use_default(name, binding)
 
     def result(self) -> ResolvedInputs:
-        """Everything in the order of declaration, secrets apart."""
+        """Return the inputs in the order of declaration, with secrets separate."""
         resolved = ResolvedInputs({}, {}, {})
         for name, parameter in self.parameters.items():
             if name in self.unset:
@@ -158,64 +160,66 @@ class _Resolution:
 def resolve_inputs(
     inputs: Mapping[str, InputBlock], given: Mapping[str, Given], policies: Sequence[Policy] = ()
 ) -> Generator[ResolveBatch, BatchAnswer, ResolvedInputs]:
-    """Find a value for every input, or say everything that is wrong.
+    """Resolve every input, or raise one error with all problems.
 
-    What would be read from the environment or a file is read only where policies allow that effect (DECISIONS 81).
+    The environment and files are read only where policies allow that effect (DECISIONS 81).
     """
     resolution = _Resolution(inputs)
-    resolution.problems += _unknown(inputs, given)
+    resolution.problems += _unknown_inputs(inputs, given)
     bound: list[tuple[str, InputBinding]] = []
     for name, block in inputs.items():
         if name in given:
-            resolution.take(name, _as_written(given[name], block), given[name].source)
+            resolution.set(name, _given_value(given[name], block), given[name].source)
         elif block.from_ is None:
-            resolution.fall_back(name)
+            resolution.use_default(name)
         else:
             resolver, binding = _bind(name, block.from_, resolution.parameters[name])
             refusal = refused_binding(block.from_, policies)
             if refusal is None:
                 bound.append((resolver, binding))
             else:
-                resolution.problems.append(_Problem(f"input `{name}` from {_said(block.from_)}: {refusal}", _GIVE))
+                resolution.problems.append(
+                    _Problem(f"input `{name}` from {_source_text(block.from_)}: {refusal}", _GIVE_HINT)
+                )
     for batch in _batches(bound):
         if batch.resolver == PROMPT and resolution.problems:
             break
         answer = yield batch
         for binding in batch.bindings:
-            resolution.settle(binding, answer)
+            resolution.apply_answer(binding, answer)
     if resolution.problems:
-        raise _everything(resolution.problems)
+        raise _combined_error(resolution.problems)
     return resolution.result()
 
 
 def _split(value: Any, parameter: Parameter, source: str) -> Any:
-    """A list that a person or an environment can only give as text, split on commas (DECISIONS 63)."""
+    """Split a list given as text by a flag, a prompt or the environment on commas (DECISIONS 63)."""
     is_typed = source in ("cli", PROMPT) or source.startswith(f"{ENV}/")
     if parameter.type != "list" or not isinstance(value, str) or not is_typed or value.lstrip()[:1] in ("[", "{"):
         return value
     return [piece.strip() for piece in value.split(",") if piece.strip()]
 
 
-_GIVE: Final = "a value that the caller gives, with --var or --input, is not read from there"
+_GIVE_HINT: Final = "pass the value with --var or --input"
 
 
 def effect_of(source: str) -> str | None:
-    """The effect of reading an input from its source; none where a person or a program is asked."""
+    """Return the effect of reading an input from its source; None for prompts and providers."""
     prefix, slash, _ = source.partition("/")
     return EFFECTS.get(prefix) if slash else None
 
 
 def refused_binding(source: str, policies: Sequence[Policy]) -> str | None:
-    """Why nothing is read from a source, or None: gert's own variables never are, and rules may say so of others."""
+    """Return why a source must not be read, or None: gert's own variables never are, and rules may deny others."""
     prefix, _, name = source.partition("/")
     if prefix == ENV and name.upper().startswith(OURS):
-        return f"`{name}` is one of gert's own variables, and those are never inputs"
+        return f"`{name}` is one of gert's own variables, which cannot be inputs"
     effect = effect_of(source)
     return refused_crossing(effect, policies) if effect is not None else None
 
 
 def fit(value: Any, parameter: Parameter) -> Any:
-    """The value as its declared type, within its limits; an objection to a secret does not repeat it."""
+    """Coerce a value to its declared type and check its limits; an error about a secret does not quote it."""
     try:
         coerced = coerce(value, parameter.type)
         why = objection(
@@ -230,19 +234,19 @@ def fit(value: Any, parameter: Parameter) -> Any:
             raise InputError(why)
         require_canonical(coerced)
     except (InputError, CanonicalError) as problem:
-        raise InputError(_told(problem, parameter), hint=problem.hint) from None
+        raise InputError(_error_text(problem, parameter), hint=problem.hint) from None
     return coerced
 
 
-def _told(problem: InputError | CanonicalError, parameter: Parameter) -> str:
+def _error_text(problem: InputError | CanonicalError, parameter: Parameter) -> str:
     if not parameter.secret:
         return problem.message
-    # Only what stands before the value: whatever follows the first `, found ` may be the secret.
+    # Only the part before the value: the text after the first `, found ` may be the secret.
     expected = problem.message.partition(", found ")[0] if isinstance(problem, InputError) else "expected text"
     return f"{expected}; the value is secret and not shown"
 
 
-def _unknown(inputs: Mapping[str, InputBlock], given: Mapping[str, Given]) -> Iterator[_Problem]:
+def _unknown_inputs(inputs: Mapping[str, InputBlock], given: Mapping[str, Given]) -> Iterator[_Problem]:
     for name in given:
         if name not in inputs:
             guess = did_you_mean(name, inputs)
@@ -251,12 +255,12 @@ def _unknown(inputs: Mapping[str, InputBlock], given: Mapping[str, Given]) -> It
             yield _Problem(f"there is no input `{shorten(name)}`", hint)
 
 
-def _as_written(given: Given, block: InputBlock) -> Any:
+def _given_value(given: Given, block: InputBlock) -> Any:
     return given.text if given.text is not None and block.type == "string" else given.value
 
 
 def _bind(name: str, source: str, parameter: Parameter) -> tuple[str, InputBinding]:
-    """The resolver of a binding, and what it is to find."""
+    """Return the resolver of an input and its binding."""
     prefix, slash, rest = source.partition("/")
     if source == PROMPT:
         resolver, path = PROMPT, ""
@@ -270,7 +274,7 @@ def _bind(name: str, source: str, parameter: Parameter) -> tuple[str, InputBindi
 
 
 def _batches(bound: list[tuple[str, InputBinding]]) -> Iterator[ResolveBatch]:
-    """One batch per resolver; people come last, when everything that needs none of them is known."""
+    """Yield one batch per resolver; prompts come last, when all other inputs are resolved."""
     groups: dict[str, list[InputBinding]] = {ENV: [], FILE: []}
     for resolver, binding in bound:
         groups.setdefault(resolver, []).append(binding)
@@ -280,7 +284,7 @@ def _batches(bound: list[tuple[str, InputBinding]]) -> Iterator[ResolveBatch]:
             yield ResolveBatch(resolver, tuple(bindings))
 
 
-def _said(source: str) -> str:
+def _source_text(source: str) -> str:
     return {"cli": "the command line", "default": "its default"}.get(source, f"`{shorten(source)}`")
 
 
@@ -293,17 +297,17 @@ def _how_to_give(name: str, parameter: Parameter, binding: InputBinding | None) 
     places = {
         ENV: f"set the environment variable `{binding.path}`",
         FILE: f"write it to the file `{binding.path}`",
-        PROMPT: "answer when asked",
+        PROMPT: "answer the prompt",
     }
     return f"{places[resolver]}, or {give}" if resolver in places else f"{give} or set a default"
 
 
-def _everything(problems: list[_Problem]) -> InputError:
-    """One error for all problems; each is said in full, and each hint once."""
+def _combined_error(problems: list[_Problem]) -> InputError:
+    """Return one error that lists all problems and their hints."""
     if len(problems) == 1:
         return InputError(problems[0].message, hint=problems[0].hint)
-    told = problems[:_MAX_TOLD]
-    more = [f"and {len(problems) - _MAX_TOLD} more"] if len(problems) > _MAX_TOLD else []
+    told = problems[:_MAX_LISTED]
+    more = [f"and {len(problems) - _MAX_LISTED} more"] if len(problems) > _MAX_LISTED else []
     listed = "; ".join([f"({number}) {problem.message}" for number, problem in enumerate(told, 1)] + more)
     hints = [f"({number}) {problem.hint}" for number, problem in enumerate(told, 1) if problem.hint]
     return InputError(f"{len(problems)} problems with the inputs: {listed}", hint="; ".join(hints) or None)

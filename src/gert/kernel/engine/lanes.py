@@ -1,4 +1,4 @@
-"""Which lanes may run side by side: neither writes what the other reads or writes (kernel-v0 §8)."""
+"""Schedules lanes: two lanes run concurrently if neither writes what the other reads or writes (kernel-v0 §8)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -15,55 +15,55 @@ from gert.kernel.runbook.documents.steps import Step
 from gert.kernel.runbook.program import walk
 
 
-class Clash(msgspec.Struct, frozen=True):
-    """Two steps of different lanes that wrote one scope path."""
+class ScopeConflict(msgspec.Struct, frozen=True):
+    """Two steps of different lanes that wrote the same scope path."""
 
     scope: str
     first: str
     second: str
 
     def failed(self, *, continued: bool = False) -> Result:
-        """How the second lane ends."""
+        """Return the failed result of the second lane."""
         message = f"`{self.first}` and `{self.second}` run at the same time and both write the scope `{self.scope}`"
-        hint = "give each of them a scope of its own"
+        hint = "give each of them its own scope"
         return failed("evaluation", f"{message} ({hint})", failed_step=self.second, continued=continued)
 
 
-class Touched(msgspec.Struct, frozen=True):
-    """What a lane reads and writes, all its steps together."""
+class LaneAccess(msgspec.Struct, frozen=True):
+    """The resources that all steps of a lane read and write."""
 
     reads: Tags
     writes: Tags
 
 
-ONE_AT_A_TIME: Final[Tags] = frozenset(("one at a time",))
-"""What all steps write that a rule serializes; no tag has a space in it."""
+SERIALIZED: Final[Tags] = frozenset(("one at a time",))
+"""A resource that every step serialized by a rule writes; no real tag contains a space."""
 
 
-def touched_by(steps: tuple[Step, ...], plan: Callable[[Step], Plan | None]) -> Touched:
-    """What the steps of a lane touch, at any depth."""
-    terms = [planned.terms for step in walk(steps) if (planned := plan(step)) is not None]
-    serialized = ONE_AT_A_TIME if any(each.decision.serialize for each in terms) else frozenset()
-    return Touched(
-        frozenset().union(*(each.contract.reads for each in terms)),
-        serialized.union(*(each.contract.writes for each in terms)),
+def access_of(steps: tuple[Step, ...], plan: Callable[[Step], Plan | None]) -> LaneAccess:
+    """Return what the steps of a lane read and write, at any depth."""
+    settings = [planned.settings for step in walk(steps) if (planned := plan(step)) is not None]
+    serialized = SERIALIZED if any(each.decision.serialize for each in settings) else frozenset()
+    return LaneAccess(
+        frozenset().union(*(each.contract.reads for each in settings)),
+        serialized.union(*(each.contract.writes for each in settings)),
     )
 
 
-class Claims:
-    """Which scope paths the lanes of a block have written: two lanes never write one (DECISIONS 67).
+class ScopeClaims:
+    """The scope paths that the lanes of a block have written: two lanes never write the same path (DECISIONS 67).
 
-    Archives of repeated blocks are not among them: gert writes those, and each run of a block replaces the last.
+    Archives of repeated blocks are excluded: gert writes those, and each run of a block replaces the last.
     """
 
     def __init__(self) -> None:
         self._scopes: dict[tuple[str, ...], str] = {}
-        # Paths that hold a value, and paths that lead to a scope: one lane must not make the one of another's other.
+        # Paths of values, and prefixes of scopes: a lane must not write a value where another lane has a scope.
         self._values: dict[tuple[str, ...], str] = {}
         self._above: dict[tuple[str, ...], str] = {}
 
-    def clash(self, changes: Changes) -> Clash | None:
-        """Why what a further lane wrote meets what another has; otherwise it is noted."""
+    def conflict(self, changes: Changes) -> ScopeConflict | None:
+        """Return the conflict between another lane's changes and those claimed so far, or claim them."""
         written = {path: who for path, who in changes.writers.items() if path[0] != REPEAT and path in changes.scopes}
         for path, writer in written.items():
             values = [(*path, name) for name in changes.scopes[path]]
@@ -75,7 +75,7 @@ class Claims:
             )
             for known, place in met:
                 if place in known:
-                    return Clash("/".join(place), known[place], writer)
+                    return ScopeConflict("/".join(place), known[place], writer)
         for path, writer in written.items():
             self._scopes[path] = writer
             self._values.update(((*path, name), writer) for name in changes.scopes[path])
@@ -84,21 +84,21 @@ class Claims:
 
 
 def is_serialized(step: Step, plan: Callable[[Step], Plan | None]) -> bool:
-    """Whether a rule wants this step, or one inside it, to run one at a time."""
-    return not ONE_AT_A_TIME.isdisjoint(touched_by((step,), plan).writes)
+    """Whether a rule serializes this step or one inside it."""
+    return not SERIALIZED.isdisjoint(access_of((step,), plan).writes)
 
 
-class Turns(msgspec.Struct, frozen=True):
-    """For each lane, the earlier ones it waits for; and the lanes that contend for one resource."""
+class LaneSchedule(msgspec.Struct, frozen=True):
+    """For each lane, the earlier lanes it waits for; and the groups of lanes that contend for a resource."""
 
     after: tuple[frozenset[int], ...]
     contending: tuple[tuple[int, ...], ...]
 
 
-def turns(lanes: Sequence[Touched]) -> Turns:
-    """Who waits for whom: a writer for everyone before it, a reader for the last writer.
+def schedule_lanes(lanes: Sequence[LaneAccess]) -> LaneSchedule:
+    """Decide which lane waits for which: a writer for all users before it, a reader for the last writer.
 
-    Lanes are gone through by resource, so that many of them are not compared in pairs.
+    Grouping lanes by resource avoids comparing them in pairs.
     """
     after: list[set[int]] = [set() for _ in lanes]
     contending: dict[tuple[int, ...], None] = {}
@@ -107,11 +107,11 @@ def turns(lanes: Sequence[Touched]) -> Turns:
         if len(users) < 2:
             continue
         contending[tuple(users)] = None
-        _take_turns(resource, users, lanes, after)
-    return Turns(tuple(frozenset(each) for each in after), tuple(contending))
+        _schedule_users(resource, users, lanes, after)
+    return LaneSchedule(tuple(frozenset(each) for each in after), tuple(contending))
 
 
-def _take_turns(resource: str, users: Iterable[int], lanes: Sequence[Touched], after: list[set[int]]) -> None:
+def _schedule_users(resource: str, users: Iterable[int], lanes: Sequence[LaneAccess], after: list[set[int]]) -> None:
     writer: int | None = None
     readers: list[int] = []
     for index in users:
@@ -124,8 +124,8 @@ def _take_turns(resource: str, users: Iterable[int], lanes: Sequence[Touched], a
             readers.append(index)
 
 
-def in_turn(lane: Steps[Result], frame: Frame, before: Sequence[Frame]) -> Steps[Result]:
-    """Run a lane after those it waits for, and note when it began and ended."""
+def run_after(lane: Steps[Result], frame: Frame, before: Sequence[Frame]) -> Steps[Result]:
+    """Run a lane after the lanes it waits for, and record when it began and ended."""
     frame.clock.begin(earlier.clock for earlier in before)
     if any(earlier.state.skipped_write for earlier in before):
         frame.state.skip_write()

@@ -1,4 +1,4 @@
-"""Run a step once for each item of a list: `for_each`, one after the other or side by side (kernel-v0 §6.4)."""
+"""Runs a step once for each item of a list: `for_each`, sequential or parallel (kernel-v0 §6.4)."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
@@ -7,11 +7,11 @@ import msgspec
 
 from gert.errors import InputError, TemplateEvalError
 from gert.kernel.engine.frame import Frame
-from gert.kernel.engine.lanes import Claims, in_turn, is_serialized
+from gert.kernel.engine.lanes import ScopeClaims, is_serialized, run_after
 from gert.kernel.engine.requests import RunLanes, Steps
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
 from gert.kernel.engine.stored import Record, facts_of, outputs_of
-from gert.kernel.engine.symbolic import UNKNOWN, Guarded, Unknown, UnknownRead
+from gert.kernel.engine.symbolic import UNKNOWN, GuardedState, Unknown, UnknownRead
 from gert.kernel.events.runbook import Failure, ForEachItem, ForEachStart
 from gert.kernel.foundation.secret_refs import is_marked
 from gert.kernel.foundation.values import coerce, show
@@ -38,82 +38,82 @@ def run_loop(step: Step, block: ForEachBlock, frame: Frame, run_item: RunItem) -
     if isinstance(values, Unknown):
         return (yield from _explore(step, block, frame, run_item))
     items = list(_items(block, values, frame))
-    yield frame.say(
+    yield frame.emit(
         ForEachStart(
             step_id=frame.step_id,
-            over=_as_written(block.over),
+            over=_source_of(block.over),
             item_count=len(items),
             parallel=block.parallel,
             variable=block.as_,
             keys=tuple(each.key for each in items if each.key is not None),
         )
     )
-    run_items = _side_by_side if block.parallel else _in_turn
+    run_items = _run_parallel if block.parallel else _run_sequential
     results = yield from run_items(step, block, items, frame, run_item)
     records = [_record(step, result) for result in results]
-    total = _total(results, [each.index if each.key is None else each.key for each in items], step)
+    total = _combine(results, [each.index if each.key is None else each.key for each in items], step)
     collected: Any = records
     if block.key is not None:
         collected = {each.key: record for each, record in zip(items, records, strict=False)}
     if any(isinstance(each.key, Unknown) for each in items) and step.id is not None:
-        frame.state.set_unknown(step.id)  # under which key a result is, nobody knows
+        frame.state.set_unknown(step.id)  # the keys of the results are unknown
     elif step.id is not None:
         frame.state.set_results(step.id, collected, total.status)
     if step.continue_on_fail:
-        # In a dry run any item may fail, and the end of another stands.
+        # In a dry run any item may fail, and then the outcome of another item counts.
         for result in results:
-            frame.run.reach(result.outcome)
+            frame.run.add_outcome(result.outcome)
     return total
 
 
 def _explore(step: Step, block: ForEachBlock, frame: Frame, run_item: RunItem) -> Steps[Result]:
-    """Nobody knows what the loop goes over: one item shows what can happen, and nothing of it is certain."""
-    yield frame.say(
+    """Explore a loop over an unknown list: one unknown item shows what can happen, and nothing of it is certain."""
+    yield frame.emit(
         ForEachStart(
             step_id=frame.step_id,
-            over=_as_written(block.over),
+            over=_source_of(block.over),
             item_count=1,
             parallel=block.parallel,
             variable=block.as_,
         )
     )
-    state = frame.state.fork(in_doubt=True)
-    inside = frame.each(block.as_, UNKNOWN, 0, None, 1, state, frame.clock)
+    state = frame.state.fork(uncertain=True)
+    inside = frame.for_item(block.as_, UNKNOWN, 0, None, 1, state, frame.clock)
     result = yield from _run_item(Item(0, UNKNOWN, None), inside, run_item)
     if result.is_cancelled:
         return result
-    frame.run.doubt(result)
-    frame.state.doubt([state, None])
+    frame.run.add_uncertain_end(result)
+    frame.state.merge_uncertain([state, None])
     if step.id is not None:
         frame.state.set_unknown(step.id)
-    return Result(assumed=True, doubtful=True)
+    return Result(assumed=True, uncertain=True)
 
 
-def _as_written(over: Any) -> Any:
-    """A list as its author wrote it, templates and all."""
+def _source_of(over: Any) -> Any:
+    """Return a list as the author wrote it, with its templates."""
     if isinstance(over, Template):
         return over.source
     if isinstance(over, Mapping):
-        return {key: _as_written(value) for key, value in over.items()}
-    return [_as_written(value) for value in over] if isinstance(over, list) else over
+        return {key: _source_of(value) for key, value in over.items()}
+    return [_source_of(value) for value in over] if isinstance(over, list) else over
 
 
 def _record(step: Step, result: Result) -> Record:
-    return facts_of(result.facts).joined(result.outputs) if step.executes else outputs_of(result.outputs)
+    return facts_of(result.facts).overlay(result.outputs) if step.executes else outputs_of(result.outputs)
 
 
-def _in_turn(
+def _run_sequential(
     step: Step, block: ForEachBlock, items: list[Item], frame: Frame, run_item: RunItem
 ) -> Steps[list[Result]]:
-    """One item after the other; a failure that is not continued ends the loop."""
+    """Run the items in order; a failure that is not continued ends the loop."""
     results: list[Result] = []
     outer = frame.state.root.get(block.as_, _ABSENT)
     for each in items:
         state = frame.state if step.executes else frame.state.fork()
-        inside = frame.each(block.as_, each.value, each.index, each.key, len(items), state, frame.clock)
+        inside = frame.for_item(block.as_, each.value, each.index, each.key, len(items), state, frame.clock)
         result = yield from _run_item(each, inside, run_item)
         if state is not frame.state:
-            result = _collected(result, inside, frame)
+            result = _merge_item(result, inside, frame)
         results.append(result)
         if result.stops:
             break
@@ -125,65 +125,65 @@ def _in_turn(
     return results
 
 
-def _side_by_side(
+def _run_parallel(
     step: Step, block: ForEachBlock, items: list[Item], frame: Frame, run_item: RunItem
 ) -> Steps[list[Result]]:
-    """All items at once, each on its own copy of the state; iterations conflict only where a rule serializes them."""
+    """Run all items concurrently, each on its own copy of the state; only a rule can serialize them."""
     frames = [
-        frame.each(block.as_, each.value, each.index, each.key, len(items), frame.state.fork(), frame.clock.lane())
+        frame.for_item(block.as_, each.value, each.index, each.key, len(items), frame.state.fork(), frame.clock.fork())
         for each in items
     ]
-    after = _one_by_one(len(items)) if is_serialized(step, frame.run.plan) else (frozenset(),) * len(items)
+    after = _each_after_previous(len(items)) if is_serialized(step, frame.run.plan) else (frozenset(),) * len(items)
     lanes = tuple(
-        in_turn(_run_item(each, inside, run_item), inside, [frames[earlier] for earlier in before])
+        run_after(_run_item(each, inside, run_item), inside, [frames[earlier] for earlier in before])
         for each, inside, before in zip(items, frames, after, strict=True)
     )
     ended: tuple[Result | None, ...] = yield RunLanes(lanes, after)
     frame.clock.join(inside.clock for inside in frames)
     results = [each if each is not None else failed("cancelled", "the item was not started") for each in ended]
-    claims = Claims()
+    claims = ScopeClaims()
     for index, inside in enumerate(frames):
-        clash = claims.clash(inside.state.changes) if inside.state.changes is not None else None
+        clash = claims.conflict(inside.state.changes) if inside.state.changes is not None else None
         if clash is None:
-            results[index] = _collected(results[index], inside, frame)
+            results[index] = _merge_item(results[index], inside, frame)
         elif results[index].failure is None:
             results[index] = clash.failed(continued=step.continue_on_fail)
     return results
 
 
-def _one_by_one(count: int) -> tuple[frozenset[int], ...]:
+def _each_after_previous(count: int) -> tuple[frozenset[int], ...]:
     return tuple(frozenset((index - 1,) if index else ()) for index in range(count))
 
 
 def _run_item(each: Item, frame: Frame, run_item: RunItem) -> Steps[Result]:
     item = ForEachItem(step_id=frame.step_id, index=each.index, value=each.value, key=each.key)
-    stop: Failure | None = yield frame.say(item)
+    stop: Failure | None = yield frame.emit(item)
     return failed(stop.kind, stop.message) if stop is not None else (yield from run_item(frame))
 
 
-def _collected(result: Result, inside: Frame, frame: Frame) -> Result:
-    """Take what survives an iteration: its scopes, and for a block what its steps set."""
+def _merge_item(result: Result, inside: Frame, frame: Frame) -> Result:
+    """Merge what survives an iteration: its scopes, and for a block the outputs of its steps."""
     changes = inside.state.changes
     if changes is None:
         return result
-    frame.state.take_lasting(changes)
+    frame.state.merge_scopes(changes)
     return msgspec.structs.replace(result, outputs=result.outputs or changes.archive())
 
 
-def _total(results: list[Result], names: list[str | int], step: Step) -> Result:
-    """How the iterations ended together; the worst of them decides."""
+def _combine(results: list[Result], names: list[str | int], step: Step) -> Result:
+    """Combine the results of the iterations; the worst of them decides."""
     broken = [(name, each) for name, each in zip(names, results, strict=False) if each.failure is not None]
     ended = next((each for each in results if each.ended), None)
     if not broken:
-        # Where no item has run, or maybe none has, the step's `next` is not taken, or maybe not.
-        skips = bool(results) and all(each.reason == "when_false" or each.doubtful for each in results)
-        doubtful = skips and any(each.doubtful for each in results)
+        # If no item has run, the step's `next` is not taken; if perhaps none has, it may not be.
+        skips = bool(results) and all(each.reason == "when_false" or each.uncertain for each in results)
+        uncertain = skips and any(each.uncertain for each in results)
         return Result(
             outcome=ended.outcome if ended else None,
             ended=ended is not None,
             assumed=any(each.assumed for each in results),
-            reason="when_false" if skips and not doubtful else None,
-            doubtful=doubtful,
+            reason="when_false" if skips and not uncertain else None,
+            uncertain=uncertain,
         )
     _, worst = next(
         (pair for pair in broken if pair[1].failure and pair[1].failure.kind in NEVER_CONTINUED),
@@ -208,7 +208,7 @@ _ABSENT: Final = object()
 
 
 def _items(block: ForEachBlock, values: list[Any], frame: Frame) -> Iterator[Item]:
-    """The items; their keys are unique, as far as anyone knows them."""
+    """Yield the items; known keys are unique."""
     seen: set[str] = set()
     for index, value in enumerate(values):
         key = _key(block, value, frame) if block.key is not None else None
@@ -220,11 +220,11 @@ def _items(block: ForEachBlock, values: list[Any], frame: Frame) -> Iterator[Ite
 
 
 class DuplicateKey(Exception):
-    """Two items have one key."""
+    """Two items have the same key."""
 
 
 def _values(block: ForEachBlock, frame: Frame) -> list[Any] | Unknown:
-    """What a loop goes over, evaluated once before it."""
+    """Evaluate the list of a loop, once before its first item."""
     value = frame.render(block.over)
     if isinstance(value, Unknown):
         return value
@@ -240,7 +240,7 @@ def _values(block: ForEachBlock, frame: Frame) -> list[Any] | Unknown:
 
 
 def _as_list(text: str) -> Any:
-    """The list a JSON text spells; other text is never split, because only its author knows where (DECISIONS 63)."""
+    """Parse a text as a JSON list; other text is never split, because the separator is unknown (DECISIONS 63)."""
     try:
         return coerce(text, "list")
     except InputError:
@@ -250,14 +250,16 @@ def _as_list(text: str) -> Any:
 
 def _key(block: ForEachBlock, value: Any, frame: Frame) -> str:
     assert block.key is not None  # noqa: S101 - only called for loops with keys
-    frame.reads()
+    frame.mark_reader()
     data: Mapping[str, Any] = {**frame.state.root, block.as_: value}
     try:
-        text = render(block.key, Guarded(data) if frame.run.assumption is not None else data)
+        text = render(block.key, GuardedState(data) if frame.run.assumption is not None else data)
     except UnknownRead:
         return Unknown("?")
     if is_marked(text):
-        raise TemplateEvalError("a secret cannot be the key of an item", hint="keys are recorded and shown")
+        raise TemplateEvalError(
+            "a secret cannot be the key of an item", hint="keys are recorded and shown; use another field as the key"
+        )
     if not text.strip():
-        raise TemplateEvalError("the key of an item is empty", hint="every item needs a key of its own")
+        raise TemplateEvalError("the key of an item is empty", hint="every item needs its own key")
     return text

@@ -1,4 +1,4 @@
-"""What a step gave, held against its contract: declared outputs are kept, violations are said (ecosystem-v0 §12)."""
+"""Checks a step's outputs against its contract: declared outputs are kept, violations reported (ecosystem-v0 §12)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -7,7 +7,7 @@ import msgspec
 
 from gert.errors import GertError
 from gert.kernel.engine.frame import Frame
-from gert.kernel.engine.plan import Plan, Terms
+from gert.kernel.engine.plan import Plan, StepSettings
 from gert.kernel.engine.requests import ToolAnswer
 from gert.kernel.engine.results import Result, status_of
 from gert.kernel.engine.symbolic import UNKNOWN
@@ -19,24 +19,24 @@ from gert.kernel.foundation.redaction import PLACEHOLDER
 from gert.kernel.foundation.values import coerce
 
 _NOTHING: Final[Sequence[Payload]] = ()
-_AS_KEY = msgspec.json.Encoder(order="sorted", enc_hook=str)
+_ENCODER = msgspec.json.Encoder(order="sorted", enc_hook=str)
 
 
 def keep_declared(
     answer: ToolAnswer, frame: Frame, plan: Plan, inputs: Mapping[str, Any]
 ) -> tuple[Result, Sequence[Payload]]:
-    """The result of a call, with the outputs its contract declares; and what there is to say about the answer."""
+    """Return the result of a call with the declared outputs, and the events about redaction and violations."""
     if answer.assumed is not None:
-        return assumed(frame, plan.terms, answer.assumed), _NOTHING
-    terms = plan.terms
-    outputs, violations = _held(answer.outputs, terms, complete=answer.failure is None)
+        return assumed_result(frame, plan.settings, answer.assumed), _NOTHING
+    settings = plan.settings
+    outputs, violations = _check_outputs(answer.outputs, settings, complete=answer.failure is None)
     if answer.reconciled:
-        # The operator's word about a call is no execution of it, so it breaks no contract (DECISIONS 70).
+        # A result reconciled by the operator is not an execution, so it violates no contract (DECISIONS 70).
         violations = []
-    elif terms.contract.deterministic and answer.failure is None:
-        violations += _differing(answer, outputs, frame, plan, inputs)
+    elif settings.contract.deterministic and answer.failure is None:
+        violations += _determinism_violations(answer, outputs, frame, plan, inputs)
     failure = answer.failure
-    if violations and terms.decision.violations_deny:
+    if violations and settings.decision.violations_deny:
         failure = Failure("contract_violation", violations[0][1])
         violations = [(kind, message, "error") for kind, message, _ in violations]
     result = Result(
@@ -56,16 +56,16 @@ def keep_declared(
     return result, [*masked, *broken]
 
 
-def assumed(frame: Frame, terms: Terms, reason: SkipReason | None = None) -> Result:
-    """The result of a step that was not executed: everything it would have set is unknown."""
+def assumed_result(frame: Frame, settings: StepSettings, reason: SkipReason | None = None) -> Result:
+    """Return the result of a step that was not executed: all its outputs are unknown."""
     frame.run.guesses += 1
-    if terms.contract.may_write or terms.contract.hides_writes:
+    if settings.contract.may_write or settings.contract.hides_writes:
         frame.run.skipped_write = True
         frame.state.skip_write()
     return Result(
         status="skipped",
         reason=reason or frame.run.assumption,
-        outputs=dict.fromkeys(terms.contract.outputs, UNKNOWN),
+        outputs=dict.fromkeys(settings.contract.outputs, UNKNOWN),
         assumed=True,
     )
 
@@ -73,52 +73,54 @@ def assumed(frame: Frame, terms: Terms, reason: SkipReason | None = None) -> Res
 Violation = tuple[ViolationKind, str, Severity]
 
 
-def _held(outputs: Mapping[str, Any], terms: Terms, *, complete: bool) -> tuple[dict[str, Any], list[Violation]]:
-    """The declared outputs in their declared types, and where the contract was not kept."""
-    declared = terms.contract.outputs
+def _check_outputs(
+    outputs: Mapping[str, Any], settings: StepSettings, *, complete: bool
+) -> tuple[dict[str, Any], list[Violation]]:
+    """Return the declared outputs in their declared types, and the violations of the contract."""
+    declared = settings.contract.outputs
     kept: dict[str, Any] = {}
     violations: list[Violation] = []
     for name, value in outputs.items():
         parameter = declared.get(name)
         if parameter is None:
-            message = f"`{terms.target}` produced the output `{name}`, which its contract does not declare"
+            message = f"`{settings.target}` produced the output `{name}`, which its contract does not declare"
             violations.append(("undeclared_output", message, "warning"))
             continue
         try:
-            kept[name] = PLACEHOLDER if parameter.secret else _fitting(value, parameter.type)
+            kept[name] = PLACEHOLDER if parameter.secret else _coerced(value, parameter.type)
         except GertError as error:
-            violations.append(("wrong_type", f"the output `{name}` of `{terms.target}`: {error.message}", "warning"))
-    if complete and not terms.expected <= outputs.keys():
+            violations.append(("wrong_type", f"the output `{name}` of `{settings.target}`: {error.message}", "warning"))
+    if complete and not settings.expected <= outputs.keys():
         for name in declared:
-            if name in terms.expected and name not in outputs:
-                message = f"`{terms.target}` did not produce the output `{name}`, which its contract declares"
+            if name in settings.expected and name not in outputs:
+                message = f"`{settings.target}` did not produce the output `{name}`, which its contract declares"
                 violations.append(("missing_output", message, "warning"))
     return kept, violations
 
 
-def _fitting(value: Any, type_name: str) -> Any:
+def _coerced(value: Any, type_name: str) -> Any:
     fitting = coerce(value, type_name)
-    if type_name not in _SOUND:
+    if type_name not in _SCALAR_TYPES:
         require_canonical(fitting)
     return fitting
 
 
-_SOUND: Final = frozenset({"string", "int", "float", "bool"})
-"""Types whose values are plain data once they fit."""
+_SCALAR_TYPES: Final = frozenset({"string", "int", "float", "bool"})
+"""Types whose values need no further check once coerced."""
 
 
-def _differing(
+def _determinism_violations(
     answer: ToolAnswer, outputs: dict[str, Any], frame: Frame, plan: Plan, inputs: Mapping[str, Any]
 ) -> Iterator[Violation]:
-    """A contract that says `deterministic` gives equal outputs for equal inputs."""
-    terms = plan.terms
-    earlier = frame.run.before(f"{terms.target} {plan.step_id}", _AS_KEY.encode(inputs), outputs)
-    again = None if answer.again is None else _held(answer.again, terms, complete=False)[0]
-    given = _AS_KEY.encode(outputs)
-    differing = next((each for each in (earlier, again) if each is not None and _AS_KEY.encode(each) != given), None)
+    """Report a step declared `deterministic` that gave different outputs for equal inputs."""
+    settings = plan.settings
+    earlier = frame.run.earlier_outputs(f"{settings.target} {plan.step_id}", _ENCODER.encode(inputs), outputs)
+    again = None if answer.again is None else _check_outputs(answer.again, settings, complete=False)[0]
+    given = _ENCODER.encode(outputs)
+    differing = next((each for each in (earlier, again) if each is not None and _ENCODER.encode(each) != given), None)
     if differing is not None:
         both = {*outputs, *differing}
-        names = sorted(n for n in both if _AS_KEY.encode(outputs.get(n)) != _AS_KEY.encode(differing.get(n)))
+        names = sorted(n for n in both if _ENCODER.encode(outputs.get(n)) != _ENCODER.encode(differing.get(n)))
         listed = ", ".join(f"`{name}`" for name in names)
-        message = f"`{terms.target}` is declared deterministic and gave another {listed} for equal inputs"
+        message = f"`{settings.target}` is declared deterministic and gave a different {listed} for equal inputs"
         yield "nondeterministic", message, "error"

@@ -1,4 +1,4 @@
-"""What is known of a step before it runs: its name, contract, the verdict of governance, and its terms.
+"""Plans a step before it runs: its contract, the governance decision, timeout, retry and other settings.
 
 None of this depends on state, so each step is planned once, however often it runs.
 """
@@ -22,11 +22,11 @@ from gert.kernel.runbook.program import Program
 
 EXTENSION_TIMEOUT: Final = 60.0
 MAX_BACKOFF: Final = 300.0
-"""Seconds between attempts at most, where the author sets no bound."""
+"""The most seconds between attempts, if the author sets no `max_backoff`."""
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """When and how often a step is tried again; times are in seconds."""
+    """When and how often a step is retried; times are in seconds."""
 
     max: int
     backoff: float
@@ -34,24 +34,24 @@ class Retry(msgspec.Struct, frozen=True):
     on: frozenset[str]
 
     def delay(self, attempt: int) -> float:
-        """How long to wait after an attempt; it doubles each time."""
-        # The exponent is bounded before the power is taken: a thousand attempts make no number of 300 digits.
+        """Return the delay after an attempt, which doubles each time."""
+        # The exponent is bounded first, so that a thousand attempts do not compute a number of 300 digits.
         return min(self.backoff * float(2 ** min(attempt - 1, 40)), self.max_backoff)
 
 
 NO_RETRY: Final = Retry(0, 0.0, 0.0, frozenset())
 
 
-class PreviewTerms(msgspec.Struct, frozen=True):
-    """The preview of an action: its tool, its own contract, and why policy keeps it from running (DECISIONS 64)."""
+class PreviewSettings(msgspec.Struct, frozen=True):
+    """The preview of an action: its tool, its contract, and why the policy refuses it, if it does (DECISIONS 64)."""
 
     tool: str
     contract: Contract
     refusal: str | None
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for every step that runs the same action under the same contract and with the same modifiers."""
+class StepSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings shared by all steps that run the same action with the same contract and modifiers."""
 
     contract: Contract
     decision: Decision
@@ -62,48 +62,48 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     full: dict[str, Any]
     summary: dict[str, Any]
     expected: frozenset[str]
-    """Outputs that must be there when the step succeeds: required, or extracted and not optional."""
+    """Outputs that a successful step must have: required, or extracted and not optional."""
     target: str
     action: str | None
     timeout: float | None
     retry: Retry
     visibility: Visibility | None
     secrets: tuple[str, ...]
-    preview: PreviewTerms | None
-    """What shows what the action would do."""
+    preview: PreviewSettings | None
+    """The action's preview, if it declares one."""
     hides: bool
-    """An input is secret, and is not shown."""
+    """Whether any input is secret, and so not shown."""
     is_free: bool
-    """Nobody has to be asked, and no limit watched."""
+    """Whether the step needs no approval and has no limit."""
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A step and its terms; `inputs` as its author wrote them."""
+    """A step's id and settings; `inputs` as the author wrote them."""
 
     step_id: str
-    terms: Terms
+    settings: StepSettings
     inputs: Mapping[str, Any]
 
 
 class Planner:
-    """Plans the steps of a program, each once; steps that are alike share their terms."""
+    """Plans each step of a program once; similar steps share their settings."""
 
-    __slots__ = ("_plans", "_policies", "_program", "_terms")
+    __slots__ = ("_plans", "_policies", "_program", "_settings")
 
     def __init__(self, program: Program, policies: Iterable[Policy]) -> None:
         self._program = program
         self._policies = tuple(policies)
         self._plans: dict[int, Plan | None] = {}
         # By identity: a program resolves each contract once and keeps it, and contracts are not hashable.
-        self._terms: dict[tuple[Any, ...], Terms] = {}
+        self._settings: dict[tuple[Any, ...], StepSettings] = {}
 
-    def ending(self, step: EndStep) -> Terms | None:
-        """The terms of an `end`, where a rule names its category; none where no rule judges it."""
+    def end_settings(self, step: EndStep) -> StepSettings | None:
+        """Return the settings of an `end` step, or None if no rule names its category."""
         decision = decide_outcome(step.outcome.category, self._policies)
-        return None if not decision.rules else self._judged(step, END_CONTRACT, decision)
+        return None if not decision.rules else self._settings_for(step, END_CONTRACT, decision)
 
     def plan(self, step: Step) -> Plan | None:
-        """The plan of a step; none for those that only direct flow."""
+        """Return the plan of a step; None for a step that only directs flow."""
         try:
             return self._plans[id(step)]
         except KeyError:
@@ -114,24 +114,26 @@ class Planner:
     def _plan(self, step: Step, contract: Contract) -> Plan:
         named = (step.tool, step.action) if isinstance(step, ToolStep) else (step.type, id(step))
         key = (id(contract), *named, step.timeout, id(step.retry), id(step.visibility))
-        terms = self._terms.get(key)
-        if terms is None:
-            terms = self._terms[key] = self._settle(step, contract)
+        settings = self._settings.get(key)
+        if settings is None:
+            settings = self._settings[key] = self._decided_settings(step, contract)
         inputs = self._program.inputs_of(step) if isinstance(step, ToolStep | ExtensionStep) else {}
-        return Plan(step.id or "", terms, inputs)
+        return Plan(step.id or "", settings, inputs)
 
-    def _settle(self, step: Step, contract: Contract) -> Terms:
+    def _decided_settings(self, step: Step, contract: Contract) -> StepSettings:
         within = self._program.base_contract_of(step) if isinstance(step, ToolStep) else None
-        return self._judged(step, contract, decide(contract, self._policies, within=within), within)
+        return self._settings_for(step, contract, decide(contract, self._policies, within=within), within)
 
-    def _judged(self, step: Step, contract: Contract, decision: Decision, within: Contract | None = None) -> Terms:
+    def _settings_for(
+        self, step: Step, contract: Contract, decision: Decision, within: Contract | None = None
+    ) -> StepSettings:
         is_tool = isinstance(step, ToolStep)
         action = self._program.action_of(step) if isinstance(step, ToolStep) else None
         tool = self._program.tool_of(step) if isinstance(step, ToolStep) else None
         block = action[1] if action is not None else None
         risk = max(risk_of(each) for each in (contract, within) if each is not None).word
         asks = decision.verdict is Verdict.REQUIRE_APPROVAL
-        return Terms(
+        return StepSettings(
             contract=contract,
             decision=decision,
             verdict=decision.verdict.word,
@@ -152,25 +154,25 @@ class Planner:
             is_free=decision.verdict is Verdict.ALLOW and decision.limits == NO_LIMITS,
         )
 
-    def _preview(self, step: Step, contract: Contract, within: Contract | None) -> PreviewTerms | None:
+    def _preview(self, step: Step, contract: Contract, within: Contract | None) -> PreviewSettings | None:
         if not isinstance(step, ToolStep):
             return None
         own = preview_contract(contract)
         decision = decide(own, self._policies, within=preview_contract(within) if within is not None else None)
-        return PreviewTerms(step.tool, own, preview_refusal(decision))
+        return PreviewSettings(step.tool, own, preview_refusal(decision))
 
 
 def preview_contract(contract: Contract) -> Contract:
-    """The contract of an action's preview: the effects of the action, and no writes."""
+    """Return the contract of an action's preview: the effects of the action, without writes."""
     return msgspec.structs.replace(contract, writes=frozenset(), outputs={})
 
 
 def preview_refusal(decision: Decision) -> str | None:
-    """Why policy keeps a preview from running: it is run only where it is allowed, and never asks for approval."""
+    """Return why the policy refuses a preview: it runs only if allowed, and never requests approval."""
     if decision.verdict is Verdict.ALLOW:
         return None
     by = f" by {decision.rule}" if decision.rule else ""
-    return f"policy says `{decision.verdict.word}`{by}, and a preview is only run where it is allowed"
+    return f"policy says `{decision.verdict.word}`{by}, and a preview runs only if it is allowed"
 
 
 def _expected(contract: Contract, action: ActionBlock | None) -> frozenset[str]:
@@ -186,9 +188,9 @@ def _target(step: Step, action: tuple[str, ActionBlock] | None) -> str:
 
 
 def _timeout(step: Step, action: ActionBlock | None) -> float | None:
-    said = step.timeout or (action.timeout if action is not None else None)
-    if said is not None:
-        return parse_duration(said).total_seconds()
+    timeout = step.timeout or (action.timeout if action is not None else None)
+    if timeout is not None:
+        return parse_duration(timeout).total_seconds()
     return EXTENSION_TIMEOUT if isinstance(step, ExtensionStep) else None
 
 

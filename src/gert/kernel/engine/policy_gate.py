@@ -1,9 +1,9 @@
-"""Governance in the run: the decision about a step, its limits, and the emergency override (kernel-v0 §9)."""
+"""Applies governance to a step: the decision, its limits, and the emergency override (kernel-v0 §9)."""
 
 import msgspec
 
 from gert.kernel.engine.frame import Frame
-from gert.kernel.engine.plan import Terms
+from gert.kernel.engine.plan import StepSettings
 from gert.kernel.engine.requests import Execution, Said
 from gert.kernel.engine.results import Result, failed
 from gert.kernel.events.runbook import BreakGlass, Failure, GovernanceDecision, Recent
@@ -11,87 +11,91 @@ from gert.kernel.governance.verdict import Verdict
 from gert.kernel.runbook.documents.steps import Step
 
 
-def permit(step: Step, frame: Frame, terms: Terms) -> tuple[Said, Result | None]:
-    """What governance decides, to be said; a result is a refusal."""
-    # Counted also where no limit is watched: another step may run the same target under one.
-    frame.strand.run.count(step, terms.target, frame.state)
-    if terms.is_free:
-        return frame.say(decision_of(frame, terms)), None
-    breach = _breach(terms, step, frame)
+def permit(step: Step, frame: Frame, settings: StepSettings) -> tuple[Said, Result | None]:
+    """Return the event of the governance decision, and the refusal if there is one."""
+    # Counted even without a limit: another step may run the same target under one.
+    frame.lane.run.count_execution(step, settings.target, frame.state)
+    if settings.is_free:
+        return frame.emit(decision_of(frame, settings)), None
+    breach = _exceeded_limit(settings, step, frame)
     if breach is not None:
-        denied = msgspec.structs.replace(decision_of(frame, terms), decision="deny", reasons=(breach,))
-        return frame.say(denied), _denied(breach)
-    said = frame.say(decision_of(frame, terms))
-    return said, denial(step, terms)
+        denied = msgspec.structs.replace(decision_of(frame, settings), decision="deny", reasons=(breach,))
+        return frame.emit(denied), _denied_result(breach)
+    event = frame.emit(decision_of(frame, settings))
+    return event, denial(step, settings)
 
 
-def denial(step: Step, terms: Terms) -> Result | None:
-    """The refusal of what a rule denies."""
-    return _denied(f"{step.label} is denied by {terms.rule}") if terms.decision.verdict is Verdict.DENY else None
+def denial(step: Step, settings: StepSettings) -> Result | None:
+    """Return the refusal if a rule denies the step."""
+    return (
+        _denied_result(f"{step.label} is denied by {settings.rule}")
+        if settings.decision.verdict is Verdict.DENY
+        else None
+    )
 
 
-def permit_again(step: Step, frame: Frame, terms: Terms) -> tuple[Said | None, Result | None]:
-    """Count one more attempt of a step; where a limit is reached, what is said about it and the refusal."""
-    frame.strand.run.count(step, terms.target, frame.state)
-    breach = None if terms.is_free else _breach(terms, step, frame)
+def permit_retry(step: Step, frame: Frame, settings: StepSettings) -> tuple[Said | None, Result | None]:
+    """Count one more attempt; if a limit is reached, return its event and the refusal."""
+    frame.lane.run.count_execution(step, settings.target, frame.state)
+    breach = None if settings.is_free else _exceeded_limit(settings, step, frame)
     if breach is None:
         return None, None
-    denied = msgspec.structs.replace(decision_of(frame, terms), decision="deny", reasons=(breach,))
-    return frame.say(denied), _denied(breach)
+    denied = msgspec.structs.replace(decision_of(frame, settings), decision="deny", reasons=(breach,))
+    return frame.emit(denied), _denied_result(breach)
 
 
-def execution_of(frame: Frame, terms: Terms) -> Execution:
-    """What a call counts as; a limit that an emergency override lifts does not apply."""
-    is_lifted = frame.run.setup.break_glass is not None and terms.decision.break_glass
-    return Execution(terms.target, None if is_lifted else terms.decision.limits.max_per_hour)
+def execution_of(frame: Frame, settings: StepSettings) -> Execution:
+    """Return what a call counts as; a limit that an emergency override lifts does not apply."""
+    is_lifted = frame.run.setup.break_glass is not None and settings.decision.break_glass
+    return Execution(settings.target, None if is_lifted else settings.decision.limits.max_per_hour)
 
 
-def broken_glass(frame: Frame, terms: Terms, refusal: Result | None) -> BreakGlass | None:
-    """The emergency override of a denial or an approval, to be said; none where nobody asks for it or rules bar it."""
-    run, decision = frame.run, terms.decision
+def break_glass_override(frame: Frame, settings: StepSettings, refusal: Result | None) -> BreakGlass | None:
+    """Return the emergency override of a denial or an approval; None if none was requested or the rules forbid it."""
+    run, decision = frame.run, settings.decision
     is_free = refusal is None and decision.verdict is not Verdict.REQUIRE_APPROVAL
     if run.setup.break_glass is None or is_free or not decision.break_glass:
         return None
-    run.glass_broken += 1
+    run.break_glass_count += 1
     return BreakGlass(
         step_id=frame.step_id,
         actor=run.setup.actor,
         reason=run.setup.break_glass,
         overridden="deny" if refusal is not None else "require-approval",
-        risk_level=terms.risk,  # type: ignore[arg-type]
-        rule=terms.rule,
+        risk_level=settings.risk,  # type: ignore[arg-type]
+        rule=settings.rule,
     )
 
 
-def decision_of(frame: Frame, terms: Terms) -> GovernanceDecision:
-    """The decision, as it is said."""
+def decision_of(frame: Frame, settings: StepSettings) -> GovernanceDecision:
+    """Return the decision as an event."""
     return GovernanceDecision(
         step_id=frame.step_id,
-        risk_level=terms.risk,  # type: ignore[arg-type]
-        decision=terms.verdict,  # type: ignore[arg-type]
-        rule=terms.rule,
-        min_approvers=terms.min_approvers,
+        risk_level=settings.risk,  # type: ignore[arg-type]
+        decision=settings.verdict,  # type: ignore[arg-type]
+        rule=settings.rule,
+        min_approvers=settings.min_approvers,
     )
 
 
-def _breach(terms: Terms, step: Step, frame: Frame) -> str | None:
-    """Why a circuit breaker is open."""
-    limits = terms.decision.limits
+def _exceeded_limit(settings: StepSettings, step: Step, frame: Frame) -> str | None:
+    """Return which limit is exceeded, or None."""
+    limits = settings.decision.limits
     if limits.max_targets is not None:
-        # Items of loops are known beforehand; what `repeat` and `next` add shows as it comes.
-        targets = max(frame.strand.targets, frame.state.executions[id(step)])
+        # The items of loops are known beforehand; `repeat` and `next` add executions as they run.
+        targets = max(frame.lane.targets, frame.state.executions[id(step)])
         if targets > limits.max_targets:
             return f"expected at most {limits.max_targets} targets, found {targets}"
     if limits.max_per_hour is not None:
-        executed = frame.run.executed(terms.target, frame.state)
-        return _too_often(limits.max_per_hour, terms.target, frame.run.setup.recent, executed)
+        executed = frame.run.executions_of(settings.target, frame.state)
+        return _hourly_excess(limits.max_per_hour, settings.target, frame.run.setup.recent, executed)
     return None
 
 
-def _too_often(most: int, target: str, recent: Recent | None, executed: int) -> str | None:
-    """Why a target must not be executed once more; a limit nobody can check is not a limit that holds."""
+def _hourly_excess(most: int, target: str, recent: Recent | None, executed: int) -> str | None:
+    """Return why a target must not execute again; a limit that cannot be checked counts as exceeded."""
     if recent is None or recent.flaw is not None:
-        why = recent.flaw if recent is not None else "nobody counted earlier runs"
+        why = recent.flaw if recent is not None else "earlier runs were not counted"
         return f"`max_per_hour` cannot be checked: {why}"
     count = recent.executed.get(target, 0) + executed
     return None if count <= most else _found(Execution(target, most), count)
@@ -107,5 +111,5 @@ def _found(execution: Execution, count: int) -> str:
     return f"expected at most {limit} executions of `{target}` in an hour, found {count} with this one"
 
 
-def _denied(message: str) -> Result:
+def _denied_result(message: str) -> Result:
     return failed("denied", message, reason="governance_denied")

@@ -1,8 +1,8 @@
-"""Questions the engine puts to the world, and the answers it takes.
+"""Requests that the engine makes, and the answers to them.
 
-A question names itself by `key`, which is the same whenever the same runbook asks it again: answers are kept
-under it, and recording, replay and resume all rest on that. Answers are data. They hold nothing that is
-secret, because whoever answers redacts first (`gert.ecosystem.host.run.sanitize`).
+A request has a `key`, which is the same whenever the same runbook makes the request again: answers are stored
+under it, and recording, replay and resume depend on that. Answers are data. They contain no secrets,
+because the host redacts them first (`gert.ecosystem.host.run.sanitize`).
 """
 
 from collections.abc import Generator, Mapping
@@ -24,14 +24,14 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind"):
-    """What every answer may say.
+    """The fields of every answer.
 
     duration: seconds it took
-    at: when the run took it, in seconds since its first event; only scripted answers do not say
+    at: when the run received it, in seconds since its first event; None for scripted answers
     idle: intervals in which no process drove the run, on the first answer after a resume
-    failure: why there is no good answer; its kind decides whether the step failed or could not execute
+    failure: why the request failed; its kind decides whether the step failed or could not execute
     redacted: how many secrets were masked in it
-    assumed: why nobody was asked, so that nothing in it is known
+    assumed: why the request was not made, so that its result is unknown
     """
 
     duration: float = 0.0
@@ -43,13 +43,13 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
 
 
 class ToolAnswer(Answer, frozen=True, kw_only=True, tag="tool"):
-    """What a tool or an extension gave.
+    """The result of a tool or extension call.
 
-    outputs: what was extracted, of the declared types where they fit; what is not declared is still in it
+    outputs: extracted values, in their declared types where they fit; may contain undeclared ones
     stdout, stderr: what it printed; the middle of more than 1 MiB is left out
     again: the outputs of a second execution with equal inputs, where there was one
-    principal: who an extension says acted
-    reconciled: the operator says that it succeeded, and which outputs it gave
+    principal: the principal that an extension reports
+    reconciled: the operator reconciled the call as successful, with these outputs
     """
 
     outputs: dict[str, Any] = field(default_factory=dict)
@@ -62,16 +62,16 @@ class ToolAnswer(Answer, frozen=True, kw_only=True, tag="tool"):
 
 
 class EvidenceAnswer(Answer, frozen=True, kw_only=True, tag="evidence"):
-    """What a person gave: evidence by name, and who gave it."""
+    """Evidence by name, and the person who gave it."""
 
     evidence: dict[str, Any] = field(default_factory=dict)
     by: Principal | None = None
 
 
 class TicketAnswer(Answer, frozen=True, kw_only=True, tag="ticket"):
-    """A request for approval was submitted.
+    """The ticket of a submitted approval request.
 
-    request_hash: the hash of the request as it was submitted; the run compares what it would do against it
+    request_hash: the hash of the request as submitted; the run compares the call it would make with it
     program, folder, host: where the program was found and would run, and on which host
     secrets: an HMAC of each secret input, by input
     admitted: who may approve, list by list, with groups looked up when the request was submitted
@@ -92,13 +92,13 @@ class TicketAnswer(Answer, frozen=True, kw_only=True, tag="ticket"):
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A person's response to a request for approval.
+    """One approver's response to an approval request.
 
-    ticket_id, request_hash: what it is about, where the response says so
-    verified: its signature was checked, and holds
-    flaw: why its signature does not hold
+    ticket_id, request_hash: the request it responds to, if the response names it
+    verified: its signature was checked and is valid
+    flaw: why its signature is invalid
     unfit: why it is no response at all
-    scripted: it is from a scenario, so no person can have signed it
+    scripted: it comes from a scenario, so it cannot be signed
     received_at: when the ledger received it, by the ledger's clock; it decides about the timeout
     message_id: the message of the inbox it came in
     """
@@ -132,13 +132,13 @@ class ApprovalAnswer(Answer, frozen=True, kw_only=True, tag="approval"):
 
 
 class PauseAnswer(Answer, frozen=True, kw_only=True, tag="pause"):
-    """The time is over."""
+    """The pause has ended."""
 
 
 AnyAnswer: TypeAlias = ToolAnswer | EvidenceAnswer | TicketAnswer | ApprovalAnswer | PauseAnswer
 
 
-# --- questions
+# --- requests
 
 
 class Execution(msgspec.Struct, frozen=True):
@@ -149,7 +149,7 @@ class Execution(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """A question to the world; T is the type of its answer.
+    """A request to the driver; T is the type of its answer.
 
     timeout: seconds after which the driver stops waiting
     counts: what it counts as for `max_per_hour`; None where it executes nothing
@@ -165,8 +165,8 @@ class Ask(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 class CallTool(Ask[ToolAnswer], frozen=True, kw_only=True):
     """Call an action of a tool.
 
-    after_skipped_write: a step before it that may write was only assumed, so the tool would read another world
-    approval: what was approved, where an approval was needed; anything else is not started
+    after_skipped_write: an earlier step that may write was only assumed, so what the tool reads would be stale
+    approval: the approved request, if an approval was needed; the driver starts nothing else
     """
 
     tool: str
@@ -180,7 +180,7 @@ class CallTool(Ask[ToolAnswer], frozen=True, kw_only=True):
 class CallPreview(Ask[ToolAnswer], frozen=True, kw_only=True):
     """Run the preview of an action; what it prints is the answer.
 
-    contract: that of the preview: the effects of the action, and no writes
+    contract: the preview's contract: the effects of the action, without writes
     """
 
     tool: str
@@ -190,7 +190,7 @@ class CallPreview(Ask[ToolAnswer], frozen=True, kw_only=True):
 
 
 class CallExtension(Ask[ToolAnswer], frozen=True, kw_only=True):
-    """Hand a step to an extension runner; `view` is the state it may see."""
+    """Call an extension; `view` is the state it may see."""
 
     extension: str
     inputs: dict[str, Any]
@@ -200,7 +200,7 @@ class CallExtension(Ask[ToolAnswer], frozen=True, kw_only=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """One piece of evidence that is asked for."""
+    """One piece of evidence to collect."""
 
     kind: Literal["text", "checklist", "attachment"]
     name: str
@@ -209,7 +209,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CollectEvidence(Ask[EvidenceAnswer], frozen=True, kw_only=True):
-    """Ask a person to do something, and for evidence of it."""
+    """Ask a person to do something, and collect evidence of it."""
 
     instructions: str
     title: str | None = None
@@ -220,14 +220,14 @@ class CollectEvidence(Ask[EvidenceAnswer], frozen=True, kw_only=True):
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What an approver must know: what would run, how risky it is, and which rule asks.
+    """What an approver must know: the call, its risk, and the rule that requires approval.
 
-    path: where in the run the step is; it tells the items of a loop and the lanes apart
-    request_hash: binds an answer to what would run (`gert.kernel.engine.approval_rules.hash_of`)
-    approvers, admitted: who may approve, list by list, as policy writes it and with groups looked up
+    path: the step's path in the run, which distinguishes loop items and lanes
+    request_hash: binds a response to the exact call (`gert.kernel.engine.approval_rules.hash_of`)
+    approvers, admitted: lists of who may approve, as declared by the policy and with groups resolved
     tool_digest, command: the tool file, and the command or call that would be made, without the values of secrets
-    hidden: inputs that are not shown, and who marked them secret: `runbook` or `tool`
-    secrets: an HMAC of each of those under a key of the run
+    hidden: inputs that are not shown, and what marks them secret: `runbook` or `tool`
+    secrets: an HMAC of each hidden input under a key of the run
     program, folder, host: where the program was found and would run, and on which host
     preview, preview_command, preview_skipped: what the preview printed, its command, and why it was not run
     """
@@ -268,12 +268,12 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """What the step is called where it is named to people: its path."""
+        """The name of the step for people: its path."""
         return self.path or self.step_id
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """The call that an approval is about, before it is made; it is never written down."""
+    """The call that an approval is about, before it is made; never recorded."""
 
     inputs: dict[str, Any]
     tool: str | None = None
@@ -281,16 +281,16 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SubmitApproval(Ask[TicketAnswer], frozen=True, kw_only=True):
-    """Ask for approval; the answer is a ticket, at once."""
+    """Submit an approval request; the answer is a ticket, without waiting for a decision."""
 
     request: ApprovalRequest
     subject: Subject | None = None
 
 
 class AwaitApproval(Ask[ApprovalAnswer], frozen=True, kw_only=True):
-    """Wait until a ticket is answered.
+    """Wait until a ticket is resolved.
 
-    created_at, expires_at: while when an answer counts, as it is on record
+    created_at, expires_at: the recorded time in which a response counts
     """
 
     ticket_id: str
@@ -301,7 +301,7 @@ class AwaitApproval(Ask[ApprovalAnswer], frozen=True, kw_only=True):
 
 
 class Pause(Ask[PauseAnswer], frozen=True, kw_only=True):
-    """Let some time pass before another attempt."""
+    """Wait before the next attempt."""
 
     seconds: float
 
@@ -318,17 +318,17 @@ ANSWERS: Final[Mapping[type[Ask[Any]], type[AnyAnswer]]] = {
 
 
 def answer_with(ask: Ask[Any], failure: Failure) -> AnyAnswer:
-    """The answer to a question that nobody could answer."""
+    """Return the failed answer to a request."""
     return ANSWERS[type(ask)](failure=failure)
 
 
-# --- the seam
+# --- what the engine yields
 
 
 class Said(NamedTuple):
-    """Something to write down: what happened, where, and who did it (the kernel itself, where nobody is named).
+    """An event to record: its payload, its path, and the principal (None for the kernel itself).
 
-    Whoever says something may be told in return that the run is cancelled; loops listen, so that none goes on for ever.
+    The driver may send a failure back if the run is cancelled; loops check it, so that none continues for ever.
     """
 
     payload: Payload
@@ -337,13 +337,13 @@ class Said(NamedTuple):
 
 
 class RunLanes(msgspec.Struct, frozen=True):
-    """Run these side by side; the answer is what each returned, in order, or None for one that never began.
+    """Run lanes concurrently; the answer holds each lane's result in order, or None for a lane that never began.
 
-    after: for each lane, the earlier ones that must be done before it begins
+    after: for each lane, the earlier lanes that must end before it begins
     """
 
     lanes: tuple["Steps[Any]", ...]
     after: tuple[frozenset[int], ...]
 
 
-Steps: TypeAlias = Generator["Ask[Any] | RunLanes | Said", Any, T]
+Steps: TypeAlias = Generator[Ask[Any] | RunLanes | Said, Any, T]

@@ -1,4 +1,4 @@
-"""How steps end: a status, a failure or an outcome, and from these alone whether the run goes on (kernel-v0 §9.5)."""
+"""Results of steps: a status, a failure or an outcome, which alone decide if the run continues (kernel-v0 §9.5)."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -11,18 +11,18 @@ from gert.kernel.events.runbook import Failure, Outcome
 from gert.kernel.events.vocabulary import FailureKind, SkipReason, StepStatus
 from gert.kernel.foundation.principal import Principal
 
-# A step that ran and said no has failed; one that could not run is in error.
+# A step that ran and did not succeed has failed; one that could not run is in error.
 FAILED: Final[frozenset[FailureKind]] = frozenset(
     {"exit_code", "tool_error", "assertion", "rejected", "reported", "lane_failed"}
 )
-# These are not the step's own affair: policy, or whoever stopped the run, has spoken.
+# Failures decided by a policy or by a cancellation, not by the step: `continue_on_fail` never applies.
 NEVER_CONTINUED: Final[frozenset[FailureKind]] = frozenset(
     {"denied", "approval_outdated", "cancelled", "contract_violation", "unknown_outcome", "internal"}
 )
 
 
 def status_of(failure: Failure | None) -> StepStatus:
-    """The status a failure gives a step."""
+    """Return the status of a step with this failure."""
     if failure is None:
         return "success"
     if failure.kind == "denied":
@@ -34,10 +34,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """How a step, or a list of steps, ended.
 
     outcome: the `end` that was reached
-    ended: an `end` was reached, though in a dry run nobody knows which
+    ended: an `end` was reached; in a dry run the outcome may be unknown
     failed_step: the path of the step that failed first
-    continued: the failure was recorded and the run goes on
-    doubtful: nobody knows whether it ran at all
+    continued: the failure was recorded and the run continues
+    uncertain: it is unknown whether the step ran at all
     """
 
     status: StepStatus = "success"
@@ -53,21 +53,21 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     principal: Principal | None = None
     attempts: int = 1
     assumed: bool = False
-    doubtful: bool = False
+    uncertain: bool = False
 
     @property
     def stops(self) -> bool:
-        """Whether the steps after it do not run."""
+        """Whether the steps after this one are not run."""
         return self.ended or (self.failure is not None and not self.continued)
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether somebody stopped the run here: nothing goes on after that, explored or continued."""
+        """Whether the run was cancelled here: nothing is explored or continued after that."""
         return self.failure is not None and self.failure.kind == "cancelled"
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What gert says of the step."""
+        """The step's status and exit code, as templates read them."""
         if self.assumed:
             return {"status": UNKNOWN, "exit_code": UNKNOWN}
         if self.exit_code is None:
@@ -76,21 +76,21 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DONE: Final = Result()
-"""A list whose steps have all run, or a block with nothing to say."""
+"""The result of a list whose steps have all run, or of a block without a result of its own."""
 
 
 def failed(kind: FailureKind, message: str, **more: Any) -> Result:
-    """A result with a failure, and the status that goes with its kind."""
+    """Return a result with a failure, and the status for its kind."""
     failure = Failure(kind, message)
     return Result(status=status_of(failure), failure=failure, **more)
 
 
 def block_result(inner: Result) -> Result:
-    """What a block makes of how the steps inside it ended."""
+    """Return the result of a block from the result of its steps."""
     if inner.ended:
         return Result(outcome=inner.outcome, ended=True)
     if inner.failure is None or inner.continued:
         return DONE
-    # A denied step is skipped; a block that holds one has begun, so it failed.
+    # A denied step is skipped; a block that contains one has begun, so it failed.
     status = "failed" if inner.failure.kind == "denied" else status_of(inner.failure)
     return Result(status=status, failure=inner.failure, failed_step=inner.failed_step)

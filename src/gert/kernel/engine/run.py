@@ -1,4 +1,4 @@
-"""A whole run: from `run_start` over the steps and `finally` to `run_complete`."""
+"""Runs a program from `run_start` through its steps and `finally` to `run_complete`."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ import msgspec
 
 from gert.errors import GertError
 from gert.kernel.engine.clock import Clock, Timeline, written, written_wait
-from gert.kernel.engine.frame import Frame, Run, Setup, Strand
+from gert.kernel.engine.frame import Frame, LaneContext, Run, Setup
 from gert.kernel.engine.requests import Said, Steps
 from gert.kernel.engine.results import Result, failed
 from gert.kernel.engine.state import State
-from gert.kernel.engine.step_inputs import said
-from gert.kernel.engine.symbolic import plain
+from gert.kernel.engine.step_inputs import error_line
+from gert.kernel.engine.symbolic import unknown_as_text
 from gert.kernel.engine.walk import run_list
 from gert.kernel.events.runbook import (
     DeniedStep,
@@ -34,8 +34,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended.
 
     duration: seconds from its first to its last event
-    waited: the part of them in which something waited for people, a free lane or a resume
-    notify: people whom rules on the outcome want to be told
+    waited: the part of it spent waiting for people, a free lane or a resume
+    notify: people to notify, from the rules on the outcome
     """
 
     status: RunStatus
@@ -52,20 +52,20 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run(setup: Setup) -> Steps[RunResult]:
-    """Run a sound program with resolved inputs."""
+    """Run a validated program with resolved inputs."""
     context = Run(setup)
     constants, flaw = _constants(setup)
     yield Said(_run_start(setup, constants), None, context.actor)
     for name, source in setup.started.input_sources.items():
-        # Of a secret this is the reference, which is written as a placeholder.
+        # For a secret this is the reference, which is recorded as a placeholder.
         yield Said(InputResolved(name=name, source=source, value=setup.inputs.get(name)), None, None)
-    state = State({**setup.inputs, **constants}, context.miss)
-    frame = Frame(Strand(run=context, state=state, clock=Clock(Timeline())))
+    state = State({**setup.inputs, **constants}, context.report_missing_key)
+    frame = Frame(LaneContext(run=context, state=state, clock=Clock(Timeline())))
     steps = setup.program.runbook.steps
     result = flaw if flaw is not None else (yield from run_list(steps, frame))
     if not result.stops:
         result = failed("no_outcome", "the run reached the end of its steps without an `end`")
-    context.reach(result.outcome if result.ended else None)
+    context.add_outcome(result.outcome if result.ended else None)
     status = _status(result)
     if status == "cancelled" and result.failure is not None:
         yield Said(RunCancelled(reason=result.failure.message), None, None)
@@ -82,7 +82,7 @@ def run(setup: Setup) -> Steps[RunResult]:
         notify=() if outcome is None else tuple(sorted(decide_outcome(outcome.category, setup.policies).notify)),
         failure=result.failure if status != "completed" else None,
         failed_step=result.failed_step if status != "completed" else None,
-        reachable_outcomes=tuple(_told(each) for each in context.outcomes) if setup.explores else (),
+        reachable_outcomes=tuple(_plain_outcome(each) for each in context.outcomes) if setup.explores else (),
         denied=tuple(context.denied.values()) if setup.explores else (),
         finally_failure=after,
         warnings=tuple(context.warnings.values()),
@@ -91,9 +91,9 @@ def run(setup: Setup) -> Steps[RunResult]:
     return ended
 
 
-def _told(outcome: Outcome) -> Outcome:
-    """An outcome in plain text: nothing unknown leaves the run as anything else."""
-    return Outcome(outcome.category, str(outcome.code), plain(outcome.meta))
+def _plain_outcome(outcome: Outcome) -> Outcome:
+    """Return an outcome whose unknown values are plain text."""
+    return Outcome(outcome.category, str(outcome.code), unknown_as_text(outcome.meta))
 
 
 def _status(result: Result) -> RunStatus:
@@ -103,28 +103,28 @@ def _status(result: Result) -> RunStatus:
         return "error"
     if result.failure.kind == "cancelled":
         return "cancelled"
-    # A step that was denied is skipped; the run it stopped has failed (DECISIONS 23).
+    # A denied step is skipped; the run it stopped has failed (DECISIONS 23).
     return "failed" if result.status in ("failed", "skipped") else "error"
 
 
 def _constants(setup: Setup) -> tuple[dict[str, Any], Result | None]:
-    """The constants, each seeing the inputs and the constants before it."""
+    """Render the constants; each can read the inputs and the constants before it."""
     constants: dict[str, Any] = {}
     for name, value in setup.program.runbook.meta.constants.items():
         try:
             constants[name] = render_value(value, {**setup.inputs, **constants})
         except GertError as error:
-            return constants, failed("evaluation", f"the constant `{name}`: {said(error)}")
+            return constants, failed("evaluation", f"the constant `{name}`: {error_line(error)}")
     return constants, None
 
 
 def _finally(program: Program, frame: Frame, status: RunStatus) -> Steps[Failure | None]:
-    """Run what always runs, all of it; how the run ended does not change any more."""
+    """Run every `finally` step; they do not change how the run ended."""
     steps = program.runbook.finally_
     if not steps:
         return None
     if frame.run.skipped_write:
-        # On which way the run came here, is not known.
+        # The path that led here is unknown.
         frame.state.skip_write()
     yield Said(FinallyStart(status=status, step_count=len(steps)), None, None)
     result = yield from run_list(steps, frame.inside("finally"), to_the_end=True)
@@ -152,7 +152,7 @@ def _run_start(setup: Setup, constants: dict[str, Any]) -> RunStart:
 
 
 def secret_names(program: Program) -> list[str]:
-    """The environment variables declared as secrets, by the runbook and its tools."""
+    """Return the environment variables that the runbook and its tools declare as secrets."""
     tools = [lookup.tool for lookup in program.lookups.values() if lookup.tool is not None]
     declared = [*program.runbook.meta.secrets, *(secret for tool in tools for secret in tool.all_secrets)]
     return list(dict.fromkeys(secret.env for secret in declared))
@@ -170,5 +170,5 @@ def _run_complete(ended: RunResult, frame: Frame, setup: Setup) -> RunComplete:
         reachable_outcomes=ended.reachable_outcomes,
         denied=ended.denied,
         finally_failure=ended.finally_failure,
-        break_glass=frame.run.glass_broken,
+        break_glass=frame.run.break_glass_count,
     )

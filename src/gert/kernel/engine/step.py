@@ -1,4 +1,4 @@
-"""One step and what happens around it: guard, contract, decision, approval, act, record."""
+"""Runs one step: guard, contract, decision, approval, execution, result."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
@@ -6,9 +6,9 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from gert.errors import GertError, InputError
-from gert.kernel.engine.approval_flow import OUTDATED, Approval, approve, outdated, previewed
+from gert.kernel.engine.approval_flow import OUTDATED, Approval, approve, outdated_event, run_preview
 from gert.kernel.engine.clock import written
-from gert.kernel.engine.frame import Frame, RunBlock, questions
+from gert.kernel.engine.frame import Frame, RunBlock, request_keys
 from gert.kernel.engine.kinds.assertion import run_assert
 from gert.kernel.engine.kinds.branch import run_branch
 from gert.kernel.engine.kinds.end import run_end
@@ -20,12 +20,19 @@ from gert.kernel.engine.kinds.repeat import run_repeat
 from gert.kernel.engine.kinds.tool import run_tool
 from gert.kernel.engine.loop import DuplicateKey, run_loop
 from gert.kernel.engine.plan import Plan
-from gert.kernel.engine.policy_gate import broken_glass, permit, permit_again
+from gert.kernel.engine.policy_gate import break_glass_override, permit, permit_retry
 from gert.kernel.engine.requests import ApprovalRequest, Pause, Steps
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, failed
 from gert.kernel.engine.state import State
-from gert.kernel.engine.step_events import completes, executes, keep, scope_of, settled, starts
-from gert.kernel.engine.step_inputs import inputs_for, said
+from gert.kernel.engine.step_events import (
+    final_result,
+    flow_start_event,
+    scope_of,
+    step_complete_event,
+    step_start_event,
+    store_outputs,
+)
+from gert.kernel.engine.step_inputs import error_line, inputs_for
 from gert.kernel.engine.stored import outputs_of
 from gert.kernel.engine.symbolic import UNKNOWN
 from gert.kernel.events.runbook import ContractEvaluated, Failure, StepRetry, VisibilityApplied
@@ -34,17 +41,19 @@ from gert.kernel.foundation.principal import Principal, principal_of
 from gert.kernel.runbook.documents.modifiers import ForEachBlock, PrincipalBlock
 from gert.kernel.runbook.documents.steps import ExtensionStep, ManualStep, Step, ToolStep
 
-Act: TypeAlias = Callable[[Any, Frame, Plan, dict[str, Any], Iterator[str], ApprovalRequest | None], Steps[Result]]
-Direct: TypeAlias = Callable[[Any, Frame, RunBlock], Steps[Result]]
+RunExecuting: TypeAlias = Callable[
+    [Any, Frame, Plan, dict[str, Any], Iterator[str], ApprovalRequest | None], Steps[Result]
+]
+RunFlow: TypeAlias = Callable[[Any, Frame, RunBlock], Steps[Result]]
 
-ACT: Final[Mapping[str, Act]] = {
+EXECUTING_KINDS: Final[Mapping[str, RunExecuting]] = {
     "tool": run_tool,
     "manual": run_manual,
     "assert": run_assert,
     "extension": run_extension,
 }
 
-DIRECT: Final[Mapping[str, Direct]] = {
+FLOW_KINDS: Final[Mapping[str, RunFlow]] = {
     "branch": run_branch,
     "parallel": run_parallel,
     "repeat": run_repeat,
@@ -67,39 +76,39 @@ def _run_each(step: Step, block: ForEachBlock, frame: Frame, run_block: RunBlock
         return _run_once(step, inside, run_block)
 
     start = frame.clock.now
-    yield starts(step, frame)
+    yield flow_start_event(step, frame)
     try:
         result = yield from _run_block(step, frame, lambda inside: run_loop(step, block, inside, run_item))
     except DuplicateKey as duplicate:
-        result = _without_items(step, frame, failed("duplicate_key", f"two items have the key `{duplicate}`"))
+        result = _set_no_results(step, frame, failed("duplicate_key", f"two items have the key `{duplicate}`"))
     except GertError as error:
-        result = _without_items(step, frame, failed("evaluation", said(error)))
-    result = settled(step, result, frame)
-    yield from frame.warned()
-    yield completes(step, result, frame, start)
+        result = _set_no_results(step, frame, failed("evaluation", error_line(error)))
+    result = final_result(step, result, frame)
+    yield from frame.missing_key_events()
+    yield step_complete_event(step, result, frame, start)
     return result
 
 
-def _without_items(step: Step, frame: Frame, result: Result) -> Result:
-    """A loop that failed before its first item has a status like any other, and no results."""
+def _set_no_results(step: Step, frame: Frame, result: Result) -> Result:
+    """Set an empty result for a loop that failed before its first item."""
     if step.id is not None:
         frame.state.set_results(step.id, [], result.status)
     return result
 
 
 def _run_once(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
-    """Run a step, or one iteration of it, if its guard allows."""
+    """Run a step, or one iteration of it, if its `when` holds."""
     return _run(step, frame, run_block) if step.when is None else _run_guarded(step, frame, run_block)
 
 
 def _run_guarded(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
-    start = frame.strand.clock.now
+    start = frame.lane.clock.now
     try:
         holds = frame.holds(step.when)
     except GertError as error:
-        result = settled(step, failed("evaluation", said(error)), frame)
-        yield from frame.warned()
-        yield completes(step, result, frame, start)
+        result = final_result(step, failed("evaluation", error_line(error)), frame)
+        yield from frame.missing_key_events()
+        yield step_complete_event(step, result, frame, start)
         return result
     if holds is None:
         return (yield from _explore(step, frame, run_block))
@@ -108,39 +117,39 @@ def _run_guarded(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]
     if step.for_each is None and step.id is not None:
         frame.state.set_status(step.id, "skipped")
     result = Result(status="skipped", reason="when_false")
-    yield from frame.warned()
-    yield completes(step, result, frame, start)
+    yield from frame.missing_key_events()
+    yield step_complete_event(step, result, frame, start)
     return result
 
 
 def _explore(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
-    """Nobody knows whether the guard holds: run the step, and doubt what it sets and how it ends."""
-    state = frame.state.fork(in_doubt=True)
-    result = yield from _run(step, frame.on(state), run_block)
-    return result if result.is_cancelled else _doubted(result, frame, state)
+    """Run a step whose `when` is unknown; its outputs and its result are uncertain."""
+    state = frame.state.fork(uncertain=True)
+    result = yield from _run(step, frame.with_state(state), run_block)
+    return result if result.is_cancelled else _uncertain_result(result, frame, state)
 
 
-def _doubted(result: Result, frame: Frame, state: State) -> Result:
-    """What is left of a step that may have ended otherwise, or not have run."""
-    frame.run.doubt(result)
-    frame.state.doubt([state, None])
+def _uncertain_result(result: Result, frame: Frame, state: State) -> Result:
+    """Return the result of a step that may have ended differently, or may not have run."""
+    frame.run.add_uncertain_end(result)
+    frame.state.merge_uncertain([state, None])
     return Result(
         status="skipped",
         reason=frame.run.assumption,
-        outputs=outputs_of(result.outputs).like(dict.fromkeys(result.outputs, UNKNOWN)),
+        outputs=outputs_of(result.outputs).with_values(dict.fromkeys(result.outputs, UNKNOWN)),
         assumed=True,
-        doubtful=True,
+        uncertain=True,
     )
 
 
 def _run_block(step: Step, frame: Frame, run: Callable[[Frame], Steps[Result]]) -> Steps[Result]:
-    """Run a block whose failure would be continued: where something in it was assumed, it may have failed."""
+    """Run a block; with `continue_on_fail`, a block that contains assumed steps may have failed."""
     if not (step.continue_on_fail and frame.run.setup.explores):
         return (yield from run(frame))
-    state, guesses = frame.state.fork(in_doubt=True), frame.run.guesses
-    result = yield from run(frame.on(state))
+    state, guesses = frame.state.fork(uncertain=True), frame.run.guesses
+    result = yield from run(frame.with_state(state))
     if frame.run.guesses > guesses and not result.is_cancelled:
-        return _doubted(result, frame, state)
+        return _uncertain_result(result, frame, state)
     if state.changes is not None:
         frame.state.merge(state.changes)
     frame.state.executions.update(state.executions)
@@ -148,36 +157,36 @@ def _run_block(step: Step, frame: Frame, run: Callable[[Frame], Steps[Result]]) 
 
 
 def _run(step: Step, frame: Frame, run_block: RunBlock) -> Steps[Result]:
-    start = frame.strand.clock.now
-    plan = frame.strand.run.plan(step)
+    start = frame.lane.clock.now
+    plan = frame.lane.run.plan(step)
     try:
         if plan is None:
-            yield starts(step, frame)
-            result = yield from _run_block(step, frame, lambda inside: DIRECT[step.type](step, inside, run_block))
+            yield flow_start_event(step, frame)
+            result = yield from _run_block(step, frame, lambda inside: FLOW_KINDS[step.type](step, inside, run_block))
         else:
-            frame = frame.seeing(plan.terms.visibility, frame.strand.run.actor)
-            frame = frame if _acts_itself(step, frame) else frame.by(_principal(step.principal, frame))
+            frame = frame.with_view(plan.settings.visibility, frame.lane.run.actor)
+            frame = frame if _uses_run_actor(step, frame) else frame.acting_as(_principal(step.principal, frame))
             result = yield from _execute(step, frame, plan)
     except InputError as error:
-        result = failed("invalid_input", said(error))
+        result = failed("invalid_input", error_line(error))
     except GertError as error:
-        result = failed("evaluation", said(error))
-    result = settled(step, result, frame)
-    yield from frame.warned()
-    yield completes(step, result, frame, start)
+        result = failed("evaluation", error_line(error))
+    result = final_result(step, result, frame)
+    yield from frame.missing_key_events()
+    yield step_complete_event(step, result, frame, start)
     return result
 
 
-def _acts_itself(step: Step, frame: Frame) -> bool:
-    return step.principal is None and frame.strand.item_key is None
+def _uses_run_actor(step: Step, frame: Frame) -> bool:
+    return step.principal is None and frame.lane.item_key is None
 
 
 def _execute(step: Step, frame: Frame, plan: Plan) -> Steps[Result]:
-    """Contract, visibility, decision, inputs, approval, then the step itself."""
-    terms = plan.terms
-    yield frame.say(ContractEvaluated(step_id=frame.step_id, resolved_contract=terms.full))
+    """Emit contract, visibility and decision, prepare inputs, get the approval, then run the step itself."""
+    settings = plan.settings
+    yield frame.emit(ContractEvaluated(step_id=frame.step_id, resolved_contract=settings.full))
     if frame.view is not None and step.visibility is not None:
-        yield frame.say(
+        yield frame.emit(
             VisibilityApplied(
                 step_id=frame.step_id,
                 view_hash=digest_value(frame.view),
@@ -185,97 +194,97 @@ def _execute(step: Step, frame: Frame, plan: Plan) -> Steps[Result]:
                 deny=step.visibility.deny or (),
             )
         )
-    decided, refusal = permit(step, frame, terms)
+    decided, refusal = permit(step, frame, settings)
     yield decided
-    glass = None if terms.is_free else broken_glass(frame, terms, refusal)
-    if glass is not None:
-        yield frame.say(glass, frame.run.actor)
+    override = None if settings.is_free else break_glass_override(frame, settings, refusal)
+    if override is not None:
+        yield frame.emit(override, frame.run.actor)
         refusal = None
     if refusal is not None:
-        frame.run.deny(frame.path or "", refusal)
+        frame.run.add_denied(frame.path or "", refusal)
         return refusal
-    names = questions(frame)
+    keys = request_keys(frame)
     scope = scope_of(step, frame) if step.scope is not None else None
-    inputs = _prepared(step, frame, plan)
+    inputs = _prepare_inputs(step, frame, plan)
     approval: Approval | Result | None = None
-    if glass is None and not terms.is_free:
-        approval = yield from approve(step, frame, terms, inputs, names)
+    if override is None and not settings.is_free:
+        approval = yield from approve(step, frame, settings, inputs, keys)
         if isinstance(approval, Result) and not approval.assumed:
             return approval
-    elif terms.preview is not None:
-        yield from previewed(step, frame, terms, inputs, names)
-    yield executes(step, frame, terms, inputs, scope.text if scope is not None else None)
+    elif settings.preview is not None:
+        yield from run_preview(step, frame, settings, inputs, keys)
+    yield step_start_event(step, frame, settings, inputs, scope.text if scope is not None else None)
     if isinstance(approval, Result):
         result = approval
     elif approval is not None:
-        result = yield from _approved(step, frame, plan, inputs, names, approval)
-    elif terms.retry.max:
-        result = yield from _attempts(step, frame, plan, inputs, names, None, unlimited=glass is not None)
+        result = yield from _run_approved(step, frame, plan, inputs, keys, approval)
+    elif settings.retry.max:
+        result = yield from _run_attempts(step, frame, plan, inputs, keys, None, unlimited=override is not None)
     else:
-        result = yield from ACT[step.type](step, frame, plan, inputs, names, None)
+        result = yield from EXECUTING_KINDS[step.type](step, frame, plan, inputs, keys, None)
     if result.outputs:
         result = msgspec.structs.replace(result, outputs=outputs_of(result.outputs))
-    exported = keep(step, result, frame, scope)
+    exported = store_outputs(step, result, frame, scope)
     if exported is not None:
         yield exported
     return result
 
 
-def _prepared(step: Step, frame: Frame, plan: Plan) -> dict[str, Any]:
+def _prepare_inputs(step: Step, frame: Frame, plan: Plan) -> dict[str, Any]:
     if isinstance(step, ToolStep | ExtensionStep):
         return inputs_for(step, frame, plan)
     return {"instructions": frame.render_text(step.instructions)} if isinstance(step, ManualStep) else {}
 
 
-def _approved(
-    step: Step, frame: Frame, plan: Plan, inputs: dict[str, Any], names: Iterator[str], approval: Approval
+def _run_approved(
+    step: Step, frame: Frame, plan: Plan, inputs: dict[str, Any], keys: Iterator[str], approval: Approval
 ) -> Steps[Result]:
-    """Act on an approval; where it does not cover what would run, ask for another one first."""
+    """Run an approved step; if the approval does not cover the call, get a new one first."""
     while True:
-        result = yield from _attempts(step, frame, plan, inputs, names, approval.request)
+        result = yield from _run_attempts(step, frame, plan, inputs, keys, approval.request)
         if result.failure is None or result.failure.kind != OUTDATED:
             return result
-        yield outdated(frame, approval, result.failure.message)
-        again = yield from approve(step, frame, plan.terms, inputs, names)
+        yield outdated_event(frame, approval, result.failure.message)
+        again = yield from approve(step, frame, plan.settings, inputs, keys)
         if not isinstance(again, Approval):
             return again or result
         approval = again
 
 
-def _attempts(
+def _run_attempts(
     step: Step,
     frame: Frame,
     plan: Plan,
     inputs: dict[str, Any],
-    names: Iterator[str],
+    keys: Iterator[str],
     approval: ApprovalRequest | None,
     *,
     unlimited: bool = False,
 ) -> Steps[Result]:
-    """Act, and again while the failure is one the author wants retried and no limit is reached.
+    """Run the step, and retry while its `retry` covers the failure and no limit is reached.
 
     unlimited: limits were overridden in an emergency
     """
-    act, retry = ACT[step.type], plan.terms.retry
+    act, retry = EXECUTING_KINDS[step.type], plan.settings.retry
     attempt = 1
     while True:
-        result = yield from act(step, frame, plan, inputs, names, approval)
+        result = yield from act(step, frame, plan, inputs, keys, approval)
         failure = result.failure
         if failure is None or attempt > retry.max or failure.kind in NEVER_CONTINUED:
             break
         if ("timeout" if failure.kind == "timeout" else result.status) not in retry.on:
             break
-        denied, refusal = permit_again(step, frame, plan.terms)
+        denied, refusal = permit_retry(step, frame, plan.settings)
         if denied is not None and not unlimited:
             yield denied
-            glass = broken_glass(frame, plan.terms, refusal)
-            if glass is None:
-                return _not_retried(step, result, refusal, attempt)
+            override = break_glass_override(frame, plan.settings, refusal)
+            if override is None:
+                return _retry_denied(step, result, refusal, attempt)
             unlimited = True
-            yield frame.say(glass, frame.run.actor)
+            yield frame.emit(override, frame.run.actor)
         delay = retry.delay(attempt)
         attempt += 1
-        yield frame.say(
+        yield frame.emit(
             StepRetry(
                 step_id=frame.step_id,
                 attempt=attempt,
@@ -285,25 +294,25 @@ def _attempts(
             )
         )
         if delay > 0:
-            waited = yield from frame.ask(
-                Pause(key=next(names), path=frame.path or "", step_id=frame.step_id, seconds=delay)
+            waited = yield from frame.request(
+                Pause(key=next(keys), path=frame.path or "", step_id=frame.step_id, seconds=delay)
             )
             if waited.failure is not None:
                 return failed(waited.failure.kind, waited.failure.message, attempts=attempt - 1)
     return msgspec.structs.replace(result, attempts=attempt) if attempt > 1 else result
 
 
-def _not_retried(step: Step, result: Result, refusal: Result | None, attempts: int) -> Result:
-    """A step that failed and may not be tried again: it ran, so it is not skipped, and nothing continues after it."""
+def _retry_denied(step: Step, result: Result, refusal: Result | None, attempts: int) -> Result:
+    """Return the result of a failed step that a limit keeps from a retry: it ran, so it failed and is not skipped."""
     last, limit = result.failure, refusal.failure if refusal is not None else None
     assert last is not None and limit is not None  # noqa: S101, PT018 - both have failed
-    message = f"{step.label} was not tried again: {limit.message}; the last attempt failed: {last.message}"
+    message = f"{step.label} was not retried: {limit.message}; the last attempt failed: {last.message}"
     failure = Failure("denied", message)
     return msgspec.structs.replace(result, status="failed", failure=failure, attempts=attempts)
 
 
 def _principal(block: PrincipalBlock | None, frame: Frame) -> Principal:
-    """Who acts: declared on the step, else the keyed item, else whoever runs the runbook."""
+    """Return the principal: declared on the step, else the keyed item, else the run's actor."""
     declared = None
     if block is not None:
         declared = Principal(
@@ -312,4 +321,4 @@ def _principal(block: PrincipalBlock | None, frame: Frame) -> Principal:
             frame.render_text(block.role) if block.role is not None else None,
             frame.render_text(block.model) if block.model is not None else None,
         )
-    return principal_of(declared, frame.strand.item_key, frame.strand.item, frame.run.actor)
+    return principal_of(declared, frame.lane.item_key, frame.lane.item, frame.run.actor)

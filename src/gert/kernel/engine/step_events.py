@@ -1,4 +1,4 @@
-"""What a step says when it begins and ends, and what it leaves in the state."""
+"""Events of a step's start and end, and the outputs it stores in the state."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,11 +8,11 @@ import msgspec
 from gert.errors import InputError
 from gert.kernel.engine.clock import written_wait
 from gert.kernel.engine.frame import Frame
-from gert.kernel.engine.plan import Terms
+from gert.kernel.engine.plan import StepSettings
 from gert.kernel.engine.requests import Said
 from gert.kernel.engine.results import NEVER_CONTINUED, Result
 from gert.kernel.engine.state import REPEAT, STEP
-from gert.kernel.engine.step_inputs import shown_inputs
+from gert.kernel.engine.step_inputs import masked_inputs
 from gert.kernel.engine.stored import outputs_of
 from gert.kernel.engine.symbolic import is_unknown
 from gert.kernel.events.path import split
@@ -23,25 +23,25 @@ from gert.kernel.runbook.documents.steps import AssertStep, ExtensionStep, Step,
 
 _DEEPEST_SCOPE = 50
 RESERVED_SCOPES: Final = frozenset({REPEAT, STEP})
-"""Where repeated blocks are archived, and the name of the records of steps: no step writes there."""
+"""Scopes of gert's own: archives of repeated blocks, and records of steps. No step writes there."""
 
 
-def starts(step: Step, frame: Frame) -> Said:
-    """A step that only directs flow, or a loop, begins."""
+def flow_start_event(step: Step, frame: Frame) -> Said:
+    """Return the start event of a loop, or of a step that only directs flow."""
     return Said(StepStart(step_id=frame.step_id, step_type=step.type, extensions=step.extensions), frame.path, None)
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """The scope of a step: as its author wrote it, rendered, and where in it the outputs go."""
+    """The scope of a step: its rendered text, and the path that its outputs are stored at."""
 
     text: str
     segments: tuple[str, ...]
 
 
 def scope_of(step: Step, frame: Frame) -> Scope | None:
-    """Where the outputs of a step go, if it declares a scope; InputError where that is no path.
+    """Return the scope of a step, if it declares one; InputError if it is not a valid path.
 
-    A loop that shares one scope keeps the results of each item under its key or index: one must not replace another.
+    A loop with one scope stores each item under its key or index, so that items do not replace each other.
     """
     if step.scope is None:
         return None
@@ -54,36 +54,38 @@ def scope_of(step: Step, frame: Frame) -> Scope | None:
     return Scope(text, segments)
 
 
-def executes(step: Step, frame: Frame, terms: Terms, inputs: Mapping[str, Any], scope: str | None) -> Said:
-    """A step is about to execute."""
+def step_start_event(
+    step: Step, frame: Frame, settings: StepSettings, inputs: Mapping[str, Any], scope: str | None
+) -> Said:
+    """Return the start event of a step that is about to execute."""
     if isinstance(step, ToolStep):
         started = StepStart(
             step_id=frame.step_id,
             step_type="tool",
-            contract_summary=terms.summary,
+            contract_summary=settings.summary,
             tool=step.tool,
-            action=terms.action,
-            inputs=shown_inputs(inputs, terms.contract) if terms.hides else dict(inputs),
+            action=settings.action,
+            inputs=masked_inputs(inputs, settings.contract) if settings.hides else dict(inputs),
             scope=scope,
-            secrets=terms.secrets,
+            secrets=settings.secrets,
             extensions=step.extensions,
         )
     else:
         started = StepStart(
             step_id=frame.step_id,
             step_type=step.type,
-            contract_summary=terms.summary,
+            contract_summary=settings.summary,
             extension=step.extension if isinstance(step, ExtensionStep) else None,
-            inputs=shown_inputs(inputs, terms.contract) if isinstance(step, ExtensionStep) else {},
+            inputs=masked_inputs(inputs, settings.contract) if isinstance(step, ExtensionStep) else {},
             scope=scope,
             extensions=step.extensions,
         )
     return Said(started, frame.path, frame.principal)
 
 
-def keep(step: Step, result: Result, frame: Frame, scope: Scope | None) -> Said | None:
-    """Set the outputs where they belong: global or in a scope, and exported; the export is worth saying."""
-    state, outputs = frame.strand.state, outputs_of(result.outputs)
+def store_outputs(step: Step, result: Result, frame: Frame, scope: Scope | None) -> Said | None:
+    """Store the outputs as global names or in a scope, and export them; return the event of the export."""
+    state, outputs = frame.lane.state, outputs_of(result.outputs)
     if scope is not None:
         if outputs:
             state.set_scoped(scope.segments, outputs, frame.path or "")
@@ -98,32 +100,32 @@ def keep(step: Step, result: Result, frame: Frame, scope: Scope | None) -> Said 
     if not exported:
         return None
     text = scope.text if scope is not None else None
-    return frame.say(ScopeExport(step_id=frame.step_id, exported_vars=exported, scope=text))
+    return frame.emit(ScopeExport(step_id=frame.step_id, exported_vars=exported, scope=text))
 
 
-def settled(step: Step, result: Result, frame: Frame) -> Result:
-    """The result as the run sees it: continued where the author says so, and with the step that failed."""
+def final_result(step: Step, result: Result, frame: Frame) -> Result:
+    """Return the result for the run: with the path of the failed step, and continued if the author says so."""
     if result.failure is not None:
         continued = step.continue_on_fail and result.failure.kind not in NEVER_CONTINUED
         result = msgspec.structs.replace(
             result,
             failed_step=result.failed_step or frame.path,
             continued=continued,
-            # The failure of one lane goes on record; the end another lane reached stands.
+            # The failure of one lane is recorded; the outcome that another lane reached counts.
             ended=result.ended or (continued and result.outcome is not None),
         )
     if step.for_each is None and step.id is not None:
-        frame.strand.state.set_record(step.id, result.outputs, result.facts)
+        frame.lane.state.set_record(step.id, result.outputs, result.facts)
     return result
 
 
-def completes(step: Step, result: Result, frame: Frame, start: float) -> Said:
-    """A step ended. What a loop or a block collects is recorded with the steps that gave it."""
+def step_complete_event(step: Step, result: Result, frame: Frame, start: float) -> Said:
+    """Return the end event of a step. The outputs of a loop or a block are recorded with the steps inside it."""
     completed = StepComplete(
         step_id=frame.step_id,
         status=result.status,
-        duration=frame.strand.clock.since(start),
-        waited=written_wait(frame.strand.clock.waited(start)),
+        duration=frame.lane.clock.since(start),
+        waited=written_wait(frame.lane.clock.waited(start)),
         outputs=result.outputs if step.executes else {},
         exit_code=result.exit_code,
     )
@@ -144,10 +146,14 @@ def _segments(scope: str) -> tuple[str, ...]:
     if is_unknown(scope):
         return (scope,)
     if is_marked(scope):
-        raise InputError("a secret cannot be part of a scope", hint="scopes are recorded and shown")
+        raise InputError(
+            "a secret cannot be part of a scope", hint="scopes are recorded and shown; use another value in `scope`"
+        )
     segments = split_path(scope)
     if segments[0] in RESERVED_SCOPES:
-        raise InputError(f"the scope `{scope}` begins with `{segments[0]}`, which belongs to gert", hint="rename it")
+        raise InputError(
+            f"the scope `{scope}` begins with `{segments[0]}`, which gert reserves", hint="rename the scope"
+        )
     if not all(segments) or len(segments) > _DEEPEST_SCOPE:
-        raise InputError(f"`{scope}` is not the path of a scope", hint="write for example `round/0`")
+        raise InputError(f"`{scope}` is not a valid scope path", hint="use a path such as `round/0`")
     return segments

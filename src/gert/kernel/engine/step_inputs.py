@@ -1,4 +1,4 @@
-"""What a step hands over: inputs spread, rendered, completed by defaults, and checked against the contract."""
+"""Prepares the inputs of a step: spread, rendered, completed by defaults, and checked against the contract."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -20,36 +20,36 @@ FACTS: Final = frozenset({"status", "exit_code", "retry_count"})
 
 
 def inputs_for(step: ToolStep | ExtensionStep, frame: Frame, plan: Plan) -> dict[str, Any]:
-    """The inputs of a step as it hands them over; InputError where one is missing or does not fit."""
-    contract = plan.terms.contract
+    """Return the inputs of a step; InputError if one is missing or does not fit."""
+    contract = plan.settings.contract
     inputs, is_guess = _spread(step, frame, contract) if step.inputs_from is not None else ({}, False)
     for name, value in plan.inputs.items():
         rendered = value if type(value) is str else frame.render(value)
-        # A template that leads nowhere gives nothing, and leaves the place to a default.
+        # A template that renders to nothing leaves the input to its default.
         if rendered is not None:
             inputs[name] = rendered
     for name, parameter in contract.inputs.items():
         if name in inputs:
-            inputs[name] = _fitting(name, inputs[name], parameter)
+            inputs[name] = _checked(name, inputs[name], parameter)
         elif is_guess:
             inputs[name] = UNKNOWN
         elif parameter.has_default:
             inputs[name] = parameter.default
         elif parameter.required:
-            raise InputError(f"no value for the required input `{name}` of `{plan.terms.target}`")
+            raise InputError(f"no value for the required input `{name}` of `{plan.settings.target}`")
     return inputs
 
 
-def shown_inputs(inputs: Mapping[str, Any], contract: Contract) -> dict[str, Any]:
-    """The inputs as they are recorded and shown: those the contract calls secret are not."""
+def masked_inputs(inputs: Mapping[str, Any], contract: Contract) -> dict[str, Any]:
+    """Return the inputs as recorded and shown, with the contract's secret inputs masked."""
     hidden = {name for name, parameter in contract.inputs.items() if parameter.secret}
     return {name: PLACEHOLDER if name in hidden else value for name, value in inputs.items()}
 
 
-def _fitting(name: str, value: Any, parameter: Parameter) -> Any:
+def _checked(name: str, value: Any, parameter: Parameter) -> Any:
     if type(value) is str:
         if refs_in(value):
-            return value  # nobody here knows what it will be
+            return value  # the secret's value is not known here
         if parameter.type == "string" and parameter.is_unbounded:
             return value
     elif is_unknown(value):
@@ -61,17 +61,17 @@ def _fitting(name: str, value: Any, parameter: Parameter) -> Any:
 
 
 def _spread(step: ToolStep | ExtensionStep, frame: Frame, contract: Contract) -> tuple[dict[str, Any], bool]:
-    """The keys of the objects `inputs_from` names, later ones win; and whether nobody knows what else there is."""
+    """Merge the objects named in `inputs_from`, later ones win; and return whether further keys are unknown."""
     inputs: dict[str, Any] = {}
     is_guess = False
-    frame.reads()
+    frame.mark_reader()
     for source, _ in step.spread:
         value: Any = frame.data
         path = split_path(source)
         for segment in path:
             value = field(value, segment)
         if is_unknown(value) and not isinstance(value, Mapping):
-            # Nobody knows which keys it has: any of those before may be replaced.
+            # Its keys are unknown, so it may replace any earlier one.
             is_guess = True
             inputs = dict.fromkeys(inputs, UNKNOWN)
             continue
@@ -87,6 +87,6 @@ def _spread(step: ToolStep | ExtensionStep, frame: Frame, contract: Contract) ->
     return inputs, is_guess
 
 
-def said(error: GertError) -> str:
-    """An error in one line, with its hint."""
+def error_line(error: GertError) -> str:
+    """Format an error in one line, with its hint."""
     return f"{error.message} ({error.hint})" if error.hint else error.message

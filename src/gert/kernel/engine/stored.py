@@ -1,4 +1,4 @@
-"""Maps of the state that know, for each value, which execution stored it and under which names (DECISIONS 66).
+"""Maps of the state that track which execution stored each value and under which names (DECISIONS 66).
 
 Values are shared between the places they are read from: `.x`, `.id.x`, `.step.id.x`, a scope, the result of a loop, the
 archive of a repeated block. Their origin travels with them, so equal values of different steps are never confused.
@@ -11,19 +11,19 @@ from typing import Any, Final, TypeAlias
 from gert.kernel.template.values import Ordered, Results
 
 Place: TypeAlias = tuple[str, ...]
-Report: TypeAlias = Callable[[str, str, Iterable[str]], None]
-"""Told of a key that a keyed result does not have: the loop, the key, and the keys there are."""
+ReportMissingKey: TypeAlias = Callable[[str, str, Iterable[str]], None]
+"""Called with a key that a keyed result does not have: the loop, the key, and the existing keys."""
 
 
-def unheard(loop: str, key: str, keys: Iterable[str]) -> None:
-    """Report a key to nobody."""
+def ignore_missing_key(loop: str, key: str, keys: Iterable[str]) -> None:
+    """Ignore a missing key."""
 
 
 class Origin:
-    """One execution of a step, and every name its values were ever stored under.
+    """One execution of a step, and every path its values were stored at.
 
     places: the paths of the maps that hold them
-    bare: which of them are global names, too
+    bare: which of its values are also global names
     """
 
     __slots__ = ("bare", "places")
@@ -33,8 +33,8 @@ class Origin:
         self.bare: set[str] = set()
 
     @classmethod
-    def joined(cls, origins: Iterable["Origin"]) -> "Origin":
-        """What several executions have in common when nobody knows which of them stored a value."""
+    def overlay(cls, origins: Iterable["Origin"]) -> "Origin":
+        """Merge the origins of a value that one of several executions stored."""
         both = cls()
         for each in origins:
             both.places |= each.places
@@ -56,41 +56,46 @@ class Record(dict[str, Any]):
         super().__init__(values)
         self.origins: dict[str, Origin] = dict(origins)
 
-    def like(self, values: Mapping[str, Any]) -> "Record":
-        """Other values under the same names."""
+    def with_values(self, values: Mapping[str, Any]) -> "Record":
+        """Return a copy with other values, and the same origins."""
         return Record(values, {key: origin for key, origin in self.origins.items() if key in values})
 
-    def joined(self, other: Mapping[str, Any]) -> "Record":
-        """This map with the values of another over it."""
+    def overlay(self, other: Mapping[str, Any]) -> "Record":
+        """Return this map overlaid with another."""
         origins = {key: origin for key, origin in self.origins.items() if key not in other}
         return Record({**self, **other}, {**origins, **origins_of(other)})
 
 
-class Keyed(Record, Ordered):
-    """The results of a loop by the keys of its items, in their order; a key that it does not have is reported.
+class KeyedResults(Record, Ordered):
+    """The results of a loop by the keys of its items, in order; reading a missing key is reported.
 
-    beside: what gert says of the loop, read where no item has such a key
+    beside: gert's facts about the loop, read if no item has that key
     """
 
     __slots__ = ("beside", "loop", "report")
 
     def __init__(
-        self, values: Mapping[str, Any], loop: str, report: Report, beside: Record, origins: Origins = NO_ORIGINS
+        self,
+        values: Mapping[str, Any],
+        loop: str,
+        report: ReportMissingKey,
+        beside: Record,
+        origins: Origins = NO_ORIGINS,
     ) -> None:
         super().__init__(values, origins)
         self.loop, self.report, self.beside = loop, report, beside
 
-    def like(self, values: Mapping[str, Any]) -> "Keyed":
-        """Some of the results."""
-        return Keyed(values, self.loop, self.report, self.beside, super().like(values).origins)
+    def with_values(self, values: Mapping[str, Any]) -> "KeyedResults":
+        """Return a copy with other values, and the same origins."""
+        return KeyedResults(values, self.loop, self.report, self.beside, super().with_values(values).origins)
 
-    def joined(self, other: Mapping[str, Any]) -> "Keyed":
-        """The results with other values over them."""
-        both = super().joined(other)
-        return Keyed(both, self.loop, self.report, self.beside, both.origins)
+    def overlay(self, other: Mapping[str, Any]) -> "KeyedResults":
+        """Return these results overlaid with other values."""
+        both = super().overlay(other)
+        return KeyedResults(both, self.loop, self.report, self.beside, both.origins)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The result under a key, or what gert says of the loop under that name."""
+        """Return the result under a key, else gert's fact of that name."""
         if key in self:
             return self[key]
         if key in self.beside:
@@ -100,27 +105,27 @@ class Keyed(Record, Ordered):
 
 
 def outputs_of(values: Mapping[str, Any]) -> Record:
-    """The outputs of one execution, with an origin of their own where they have none yet."""
+    """Return the outputs of one execution, with a new origin if they have none."""
     return values if isinstance(values, Record) else Record(values, dict.fromkeys(values, Origin()))
 
 
 def facts_of(values: Mapping[str, Any], *places: Place) -> Record:
-    """What gert says of a step, named by where it can be read."""
+    """Return gert's facts about a step, with the places they are read at."""
     return Record(values, dict.fromkeys(values, Origin(*places)))
 
 
 def origins_of(values: Mapping[str, Any]) -> Origins:
-    """The origins of values that have some."""
+    """Return the origins of a map, if it tracks them."""
     return values.origins if isinstance(values, Record) else NO_ORIGINS
 
 
-def place(values: Any, *paths: Place) -> None:
-    """Note that a map of the state, with all the maps in it, can be read at these paths."""
+def add_places(values: Any, *paths: Place) -> None:
+    """Record that a map of the state, and every map in it, can be read at these paths."""
     if isinstance(values, Record):
         for origin in set(values.origins.values()):
             origin.places.update(dict.fromkeys(paths))
     for key, inner in _maps_in(values):
-        place(inner, *((*path, key) for path in paths))
+        add_places(inner, *((*path, key) for path in paths))
 
 
 def _maps_in(values: Any) -> Iterator[tuple[str, Any]]:

@@ -1,7 +1,7 @@
-"""Values nobody has found out: what a dry run has in place of outputs, and conditions that depend on them.
+"""Unknown values: what a dry run has in place of outputs, and conditions that depend on them.
 
-An unknown value prints, so that people see where it would go, and it is never taken for what it prints: whoever
-asks a condition that reads one is told so.
+An unknown value renders as text, so that people see where it would appear, and it is never mistaken for that
+text: a condition that reads one is itself unknown.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ _MAX_DEPTH: Final = 220
 
 
 class Unknown(str):
-    """A value that is not known; as text it shows what of it is."""
+    """An unknown value; its text shows the known parts."""
 
     __slots__ = ()
 
@@ -26,7 +26,7 @@ UNKNOWN: Final = Unknown("(unknown)")
 def is_unknown(value: Any, depth: int = _MAX_DEPTH) -> bool:
     """Whether a value, or anything in it, is unknown."""
     if isinstance(value, Unknown) or depth <= 0:
-        return True  # what cannot be looked into may be anything
+        return True  # too deep to inspect, so it counts as unknown
     if isinstance(value, Mapping):
         return any(is_unknown(item, depth - 1) for item in value.values())
     return isinstance(value, list | tuple) and any(is_unknown(item, depth - 1) for item in value)
@@ -43,11 +43,11 @@ def any_reads_unknown(compiled: Any, data: Mapping[str, Any]) -> bool:
 
 
 class UnknownRead(Exception):
-    """An evaluation came upon an unknown value."""
+    """An evaluation read an unknown value."""
 
 
-class Guarded(Mapping[str, Any]):
-    """State in which an unknown value cannot be read unnoticed: whoever comes upon one is stopped.
+class GuardedState(Mapping[str, Any]):
+    """State that raises UnknownRead when an unknown value is read.
 
     So `and false .unknown` is known to be false, and only what really depends on the unknown is unknown.
     """
@@ -59,7 +59,7 @@ class Guarded(Mapping[str, Any]):
 
     @property
     def is_ordered(self) -> bool:
-        """Whether the keys have an order of their own."""
+        """Whether the order of the keys matters."""
         return isinstance(self._data, Ordered)
 
     def __getitem__(self, key: str) -> Any:
@@ -68,12 +68,12 @@ class Guarded(Mapping[str, Any]):
         if value is MISSING:
             raise KeyError(key)
         if isinstance(value, Mapping):
-            return Guarded(value)
+            return GuardedState(value)
         if is_unknown(value):
             raise UnknownRead
         return value
 
-    # Of a map with something unknown in it nobody knows either whether all of its keys will be there.
+    # A map with an unknown value may also lack some of its keys, so its keys are unknown too.
 
     def __iter__(self) -> Iterator[str]:
         if is_unknown(self._data):
@@ -86,24 +86,24 @@ class Guarded(Mapping[str, Any]):
         return len(self._data)
 
 
-def plain(value: Any) -> Any:
-    """A value in which what is unknown is the text it shows."""
+def unknown_as_text(value: Any) -> Any:
+    """Return a value with every unknown replaced by its text."""
     if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: unknown_as_text(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [unknown_as_text(item) for item in value]
     return str(value) if isinstance(value, Unknown) else value
 
 
-def unwrapped(value: Any) -> Any:
-    """What an evaluation on guarded state gave, as plain data; a whole that holds something unknown is unknown."""
-    if isinstance(value, Guarded):
+def unwrap(value: Any) -> Any:
+    """Return the result of an evaluation on guarded state as plain data; UnknownRead if any part is unknown."""
+    if isinstance(value, GuardedState):
         if is_unknown(value._data):
             raise UnknownRead
         return value._data
     if isinstance(value, Mapping):
-        return {key: unwrapped(item) for key, item in value.items()}
-    return [unwrapped(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: unwrap(item) for key, item in value.items()}
+    return [unwrap(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _leads_to_unknown(value: Any, path: Iterable[Any]) -> bool:
@@ -124,6 +124,6 @@ def _leads_to_unknown(value: Any, path: Iterable[Any]) -> bool:
         if text.isascii() and text.isdecimal():
             found = field(value, text)
             return found is not MISSING and _leads_to_unknown(found, rest)
-        # A function may read a position in another way than a path does.
+        # A function may index a list differently from a path.
         return any(_leads_to_unknown(item, rest) for item in value)
     return False

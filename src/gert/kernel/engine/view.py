@@ -1,26 +1,26 @@
 """The part of the state a step may see (kernel-v0 §7, DECISIONS 66).
 
-Visibility is about stored outputs. Whatever is hidden or allowed under one name of an output is so under all of them.
+Visibility is about stored outputs: an output hidden or allowed under one of its names is so under all of them.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from gert.kernel.engine.state import REPEAT, STEP
-from gert.kernel.engine.stored import Keyed, Origin, Place, Record, is_structure
-from gert.kernel.foundation.globs import HIDDEN, Marks, Visibility, seen_of
+from gert.kernel.engine.stored import KeyedResults, Origin, Place, Record, is_structure
+from gert.kernel.foundation.globs import HIDDEN, Marks, Visibility, visible_part
 from gert.kernel.template.values import Results
 
 
 def visible(root: Record, visibility: Visibility, items: Mapping[str, Any]) -> dict[str, Any]:
-    """What of the state is visible; the items of the loops around always are."""
+    """Return the visible part of the state; the items of enclosing loops are always visible."""
     view = _View(visibility).of_root(root)
     loops = {REPEAT: root[REPEAT]} if REPEAT in root else {}
     return {**view, **loops, **items}
 
 
 class _View:
-    """One look at the state; names that were matched once are not matched again."""
+    """One filtered view of the state; caches the names it has matched."""
 
     def __init__(self, visibility: Visibility) -> None:
         self._start = Marks.start(visibility)
@@ -29,7 +29,7 @@ class _View:
         self._values: dict[tuple[int, str, int], Any] = {}
 
     def of_root(self, root: Record) -> dict[str, Any]:
-        """The global names, and the records of steps under both of their names."""
+        """Return the visible global names, and the records of steps under both of their names."""
         records: Record = root[STEP]
         names = {name: value for name, value in root.items() if name != STEP}
         seen = self._kept(root, names, lambda key: self._of_record(key) if key in records else self._at((key,)))
@@ -39,7 +39,7 @@ class _View:
         return Marks.any_of([self._at((step_id,)), self._at((STEP, step_id))])
 
     def _at(self, place: Place) -> Marks:
-        """How far the globs match a place."""
+        """Return how far the globs match a place."""
         marks = self._places.get(place)
         if marks is None:
             marks = self._places[place] = self._at(place[:-1]).below(place[-1])
@@ -56,7 +56,7 @@ class _View:
         return self._element(value, marks_of(key))
 
     def _stored(self, origin: Origin, key: str, value: Any) -> Any:
-        """A stored output, as far as all of its names together show it."""
+        """Return the visible part of a stored output, by all of its names."""
         known = (id(origin), key)
         marks = self._marks.get(known)
         if marks is None:
@@ -65,18 +65,18 @@ class _View:
             marks = self._marks[known] = Marks.any_of([self._at(name) for name in names])
         found = self._values.get((*known, id(value)), self)
         if found is self:
-            found = self._values[(*known, id(value))] = seen_of(value, marks)
+            found = self._values[(*known, id(value))] = visible_part(value, marks)
         return found
 
     def _structure(self, node: Any, marks: Marks) -> Any:
-        """A map or list of the state with what is visible in it; one in which nothing is, is hidden itself."""
+        """Return the visible part of a map or list of the state; it is hidden if nothing in it is visible."""
         if isinstance(node, Results):
             return self._results(node, marks)
         kept: dict[str, Any] = self._kept(node, node, marks.below)
         if not kept and (node or not marks.allowed):
             return HIDDEN
-        shown = node.like(kept)
-        if isinstance(shown, Keyed):
+        shown = node.with_values(kept)
+        if isinstance(shown, KeyedResults):
             shown.beside = self._facts(shown.beside, marks)
         return shown
 
@@ -88,7 +88,7 @@ class _View:
 
     def _element(self, value: Any, marks: Marks) -> Any:
         if not is_structure(value):
-            return seen_of(value, marks)
+            return visible_part(value, marks)
         return HIDDEN if marks.hides else self._structure(value, marks)
 
     def _facts(self, facts: Mapping[str, Any], marks: Marks) -> Record:

@@ -1,11 +1,11 @@
-"""Steps one after the other, minding the jumps among them (kernel-v0 §6.3)."""
+"""Runs a list of steps in order, and follows their jumps (kernel-v0 §6.3)."""
 
 from gert.errors import GertError
 from gert.kernel.engine.frame import Frame
 from gert.kernel.engine.requests import Steps
 from gert.kernel.engine.results import DONE, Result, failed
 from gert.kernel.engine.step import run_step
-from gert.kernel.engine.step_inputs import said
+from gert.kernel.engine.step_inputs import error_line
 from gert.kernel.engine.symbolic import UNKNOWN
 from gert.kernel.events.runbook import Failure, NextTaken
 from gert.kernel.runbook.documents.steps import Step
@@ -13,7 +13,7 @@ from gert.kernel.runbook.program import walk
 
 
 def run_list(steps: tuple[Step, ...], frame: Frame, *, to_the_end: bool = False) -> Steps[Result]:
-    """Run steps in order, minding jumps; `to_the_end` runs the rest after a failure, too."""
+    """Run steps in order, and follow jumps; `to_the_end` also runs the rest after a failure."""
     jumps = _Jumps(steps, frame)
     first: Result | None = None
     at = 0
@@ -24,28 +24,28 @@ def run_list(steps: tuple[Step, ...], frame: Frame, *, to_the_end: bool = False)
         if step.next is not None and not result.stops and result.reason != "when_false":
             to: int | None = None
             try:
-                if result.doubtful or jumps.is_boundless(at, inside):
-                    to = jumps.doubt(at)
+                if result.uncertain or jumps.has_unknown_bound(at, inside):
+                    to = jumps.take_uncertain(at)
                 else:
                     jump = jumps.take(at, inside)
-                    stop: Failure | None = (yield inside.say(jump)) if jump is not None else None
+                    stop: Failure | None = (yield inside.emit(jump)) if jump is not None else None
                     if stop is not None:
                         result = failed(stop.kind, stop.message, failed_step=inside.path)
                     elif jump is not None:
                         to = jumps.index[jump.target]
             except GertError as error:
-                result = failed("evaluation", f"`next` of {step.label}: {said(error)}", failed_step=inside.path)
+                result = failed("evaluation", f"`next` of {step.label}: {error_line(error)}", failed_step=inside.path)
             if to is not None:
                 at = to
                 continue
         if result.stops and to_the_end and not result.ended and not result.is_cancelled:
             first = first or result
         elif result.stops:
-            later = jumps.doubted(at) if not result.is_cancelled else None
+            later = jumps.uncertain_target(at) if not result.is_cancelled else None
             if later is None:
                 return result
-            # A jump that may have been taken leads over what ends here.
-            frame.run.doubt(result)
+            # A jump that may have been taken skips the step that ends here.
+            frame.run.add_uncertain_end(result)
             at = later
             continue
         at += 1
@@ -56,15 +56,15 @@ def run_list(steps: tuple[Step, ...], frame: Frame, *, to_the_end: bool = False)
 class _Jumps:
     """The jumps of one list: how often each was taken, and how often each step was visited."""
 
-    __slots__ = ("_again", "_doubted", "_program", "_reached", "_state", "_steps", "_taken", "_visits", "index")
+    __slots__ = ("_again", "_program", "_reached", "_state", "_steps", "_taken", "_uncertain", "_visits", "index")
 
     def __init__(self, steps: tuple[Step, ...], frame: Frame) -> None:
         self._steps = steps
         self._taken: dict[int, int] = {}
         self._visits: dict[int, int] = {}
         self._reached: dict[str, int] = {}
-        # From where, to where, and how often steps had executed before.
-        self._doubted: list[tuple[int, int, dict[int, int]]] = []
+        # Source, target, and the execution counts before the jump.
+        self._uncertain: list[tuple[int, int, dict[int, int]]] = []
         self._again: set[int] = set()
         self._program = frame.run.program
         self._state = frame.state
@@ -74,51 +74,51 @@ class _Jumps:
             for step in steps:
                 for name in (step.id, step.next.step) if step.next is not None else ():
                     if name is not None:
-                        frame.state.count(name, 0)
+                        frame.state.set_jump_count(name, 0)
 
     def visit(self, at: int) -> int:
-        """How often a step is visited, this time included."""
+        """Count a visit of a step, and return the count."""
         self.arrive(at)
         self._visits[at] = self._visits.get(at, 0) + 1
         return self._visits[at]
 
-    def is_boundless(self, at: int, frame: Frame) -> bool:
-        """Whether nobody knows how often a jump may be taken, and so whether it is taken now."""
+    def has_unknown_bound(self, at: int, frame: Frame) -> bool:
+        """Whether the `max` of a jump is unknown, and so whether it is taken now."""
         block = self._steps[at].next
-        return block is not None and block.max is not None and frame.count(block.max) is None
+        return block is not None and block.max is not None and frame.evaluate_count(block.max) is None
 
-    def doubt(self, at: int) -> int | None:
-        """A jump that may be taken or not.
+    def take_uncertain(self, at: int) -> int | None:
+        """Explore a jump that may or may not be taken.
 
-        Forward, what it leads over is gone through first. Back, nobody knows what the steps between have set last;
-        with all of it unknown they are gone through once more, which shows everything any further time could.
+        Forward, the skipped steps are explored first. Backward, the last outputs of the steps between are unknown;
+        with those unknown, the steps run once more, which shows everything that further repetitions could.
         """
         block = self._steps[at].next
         assert block is not None  # noqa: S101 - only called for steps with `next`
         target = self.index[block.step]
         for name in (self._steps[at].id, block.step):
             if name is not None:
-                self._state.count(name, UNKNOWN)
+                self._state.set_jump_count(name, UNKNOWN)
         if target > at:
-            self._doubted.append((at, target, dict(self._state.executions)))
+            self._uncertain.append((at, target, dict(self._state.executions)))
             return None
-        self._blur(target, at + 1)
+        self._invalidate(target, at + 1)
         if at in self._again:
             return None
         self._again.add(at)
-        # What ends the second time may not happen at all.
-        self._doubted.append((target - 1, at + 1, dict(self._state.executions)))
+        # The second pass may not happen at all.
+        self._uncertain.append((target - 1, at + 1, dict(self._state.executions)))
         return target
 
-    def doubted(self, at: int) -> int | None:
-        """Where a jump that may have been taken leads to from before a place to behind it."""
-        return min((target for _, target, _ in self._doubted if target > at), default=None)
+    def uncertain_target(self, at: int) -> int | None:
+        """Return the next target of an uncertain jump over this position."""
+        return min((target for _, target, _ in self._uncertain if target > at), default=None)
 
     def arrive(self, at: int) -> None:
-        """Where a jump that may have been taken leads to, what it leads over may not have run."""
-        for source, target, executions in self._doubted:
+        """Mark the steps that an uncertain jump to this position skips as unknown."""
+        for source, target, executions in self._uncertain:
             if target == at:
-                self._blur(source + 1, target)
+                self._invalidate(source + 1, target)
                 self._uncount(source + 1, target, executions)
 
     def _uncount(self, first: int, last: int, executions: dict[int, int]) -> None:
@@ -126,28 +126,28 @@ class _Jumps:
             if step in self._state.executions:
                 self._state.executions[step] = executions.get(step, 0)
 
-    def _blur(self, first: int, last: int) -> None:
+    def _invalidate(self, first: int, last: int) -> None:
         for step in walk(self._steps[first:last]):
-            self._state.blur(step.id, self._program.outputs_of(step))
+            self._state.invalidate(step.id, self._program.outputs_of(step))
 
     def take(self, at: int, frame: Frame) -> NextTaken | None:
-        """The jump a step makes, unless its bound is reached."""
+        """Take the jump of a step, unless its `max` is reached."""
         step = self._steps[at]
         block = step.next
         assert block is not None  # noqa: S101 - only called for steps with `next`
-        most = frame.count(block.max) if block.max is not None else None
+        most = frame.evaluate_count(block.max) if block.max is not None else None
         count = self._taken.get(at, 0) + 1
         backward = self.index[block.step] <= at
         if most is not None and count > most:
             return None
-        # Validation asks for a bound; without one this might never end.
+        # Validation requires `max`; without it the run might never end.
         if backward and most is None:
             return None
         self._taken[at] = count
         if step.id is not None:
-            frame.state.count(step.id, count)
-        # A target counts every jump that leads to it, whoever takes it.
+            frame.state.set_jump_count(step.id, count)
+        # A target counts every jump to it, from any step.
         self._reached[block.step] = self._reached.get(block.step, 0) + 1
         for name in self._reached.keys() & {step.id, block.step}:
-            frame.state.count(name, self._reached[name])
+            frame.state.set_jump_count(name, self._reached[name])
         return NextTaken(step_id=frame.step_id, target=block.step, count=count, backward=backward, max=most)

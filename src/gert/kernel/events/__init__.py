@@ -1,1 +1,1 @@
-"""Events: what every kind of run writes, chained and sealed in one way."""
+"""Events of every kind of run, chained and sealed in one way."""

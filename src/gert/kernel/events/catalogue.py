@@ -1,4 +1,4 @@
-"""Every type of event, by name: the one table readers and writers share."""
+"""Every type of event, by name: the table that readers and writers share."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -21,13 +21,13 @@ _RUNBOOK: Mapping[str, type[Payload]] = _by_type(runbook.EVENTS)
 
 @cache
 def catalogue() -> Mapping[str, type[Payload]]:
-    """All of them; who only runs runbooks never waits for the others to be made."""
+    """Return all event types; agent events are built only when needed."""
     from gert.kernel.events import agent
 
     return _by_type([*runbook.EVENTS, *agent.EVENTS])
 
 
 def decode_payload(type_name: str, data: dict[str, Any]) -> Payload:
-    """Read an event's data; what this version cannot read becomes an `UnknownEvent` that keeps it."""
+    """Decode an event's data; data that this version cannot read becomes an `UnknownEvent`."""
     kind = _RUNBOOK.get(type_name) or catalogue().get(type_name)
     return UnknownEvent(name=type_name, data=data) if kind is None else from_data(kind, data)

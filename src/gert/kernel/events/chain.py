@@ -1,6 +1,6 @@
 """The hash chain over a run's events.
 
-Each event carries the SHA-256 of the stored bytes of the line before it. Reading checks those bytes as
+Each event contains the SHA-256 of the stored bytes of the line before it. Reading checks those bytes as
 they are; nothing is encoded again.
 """
 
@@ -17,24 +17,24 @@ from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.principal import Principal
 
 GENESIS = "0" * 64
-"""What the first event carries instead of a hash."""
+"""The `prev_hash` of the first event."""
 
 GENESIS_FORMS = frozenset({GENESIS, "0" * 16})
-"""What a reader accepts there: early traces have 16 zeros."""
+"""Values that a reader accepts there: early traces have 16 zeros."""
 
 RUN_COMPLETE = "run_complete"
 
 AFTER_COMPLETE = frozenset({"webhook_sent"})
-"""What may follow `run_complete`: chained like all events, and outside the seal."""
+"""Events that may follow `run_complete`: chained like all events, and outside the seal."""
 
 MAX_BREAKS = 1000
-"""Breaks that are kept in a report; all are counted."""
+"""The most breaks listed in a report; all are counted."""
 
 BreakKind = Literal["unreadable", "ambiguous", "prev_hash", "seq", "run_id", "after_complete"]
 
 
 class _Link(msgspec.Struct, kw_only=True, gc=False):
-    """An envelope whose data is passed over."""
+    """An envelope without its data."""
 
     seq: int
     run_id: str
@@ -63,18 +63,18 @@ class Chain:
 
     @property
     def next_seq(self) -> int:
-        """The number the next event carries; its `prev_hash` is `head`."""
+        """The number of the next event; its `prev_hash` is `head`."""
         return self.count + 1
 
     def append(self, line: bytes) -> None:
-        """Take the line that was written, without its line break."""
+        """Append the line that was written, without its line break."""
         self.head = sha256_hex(line)
         self.count += 1
 
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """One place where a chain does not hold; lines count from 1."""
+    """One place where a chain is broken; lines count from 1."""
 
     line: int
     kind: BreakKind
@@ -93,7 +93,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class ChainReport:
-    """What reading a chain found."""
+    """The result of reading a chain."""
 
     events: int
     run_id: str | None
@@ -102,17 +102,17 @@ class ChainReport:
     break_count: int
     completion: Completion | None
     after_complete: int
-    """Events after `run_complete`: chained, and outside any seal. Who appends them needs no key."""
+    """Events after `run_complete`: chained, and outside any seal, so they can be appended without a key."""
     torn: str | None
 
     @property
     def intact(self) -> bool:
-        """There are events, and each follows from the one before."""
+        """Whether there are events, and each follows from the one before."""
         return self.events > 0 and self.break_count == 0
 
     @property
     def complete(self) -> bool:
-        """The run ended, and its last line was written whole."""
+        """Whether the run ended, and its last line was written completely."""
         return self.completion is not None and self.torn is None
 
 
@@ -125,7 +125,7 @@ def read_chain(lines: Iterable[bytes]) -> ChainReport:
 
 
 class ChainReader:
-    """Reads a chain as it comes; `report` may be asked at any time."""
+    """Reads a chain incrementally; `report` may be called at any time."""
 
     def __init__(self) -> None:
         self._line = 0
@@ -141,7 +141,7 @@ class ChainReader:
         self._unreadable: str | None = None
 
     def add(self, line: bytes) -> None:
-        """Take the next line."""
+        """Read the next line."""
         stored = line.removesuffix(b"\n")
         if self._seq and self._completion is None and self._unreadable is None and self._follows(stored):
             return
@@ -159,7 +159,7 @@ class ChainReader:
         self._head = sha256_hex(stored)
 
     def report(self) -> ChainReport:
-        """Say what was found so far."""
+        """Return the result so far."""
         return ChainReport(
             events=self._events,
             run_id=self._run_id,
@@ -172,8 +172,8 @@ class ChainReader:
         )
 
     def _follows(self, stored: bytes) -> bool:
-        """Take a line that plainly goes on, without reading all it says; any other is looked at in full."""
-        # Passing over text does not find out whether it is UTF-8.
+        """Accept a line that plainly follows, without decoding its data; any other line is read in full."""
+        # Skipped text is not checked for UTF-8.
         if not stored.isascii():
             return False
         try:
@@ -222,7 +222,7 @@ class ChainReader:
             self._break("ambiguous", error.message)
 
     def _follow_seq(self, seq: int) -> None:
-        # Traces by others need not number their events: then no event has a number.
+        # Foreign traces may have no event numbers: then no event has one.
         expected = (1 if seq else 0) if self._seq is None else (self._seq + 1 if self._seq else 0)
         if seq != expected:
             self._break("seq", f"expected event number {expected}, found {seq}")
@@ -235,7 +235,7 @@ class ChainReader:
 
 
 def _is_as_written(event: Envelope, stored: bytes) -> bool:
-    """Whether a line holds nothing but what the catalogue knows: no signature covers what follows the seal."""
+    """Return whether a line contains only known fields: no signature covers what follows the seal."""
     try:
         return to_data(event.payload) == event.data and encode(event) == stored
     except TraceError:

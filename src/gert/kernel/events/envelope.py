@@ -1,7 +1,7 @@
 """The envelope around every event, and its one line of JSON.
 
 The line that is written is the line that is hashed, stored and verified: nothing is ever encoded a second
-time. `data` stands last, which lets the seal sign a line without parsing it.
+time. `data` comes last, which lets the seal sign a line without parsing it.
 """
 
 import json
@@ -24,7 +24,7 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 """A longer line is refused by writer and reader alike."""
 
 _LARGE = re.compile(rb"[:,\[]-?[0-9][0-9.eE+-]{14}")
-"""What may be a number beyond ±(2^53-1), which not every reader keeps; or part of a text."""
+"""Matches a possible number beyond ±(2^53-1), which not every reader keeps; or part of a text."""
 _MAX_SHOWN = 80
 _TYPE = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
 _HASH = re.compile(r"[0-9a-f]{64}\Z")
@@ -32,9 +32,9 @@ _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(?:\d{3})?Z\Z", r
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One event as it stands in a trace; without a principal, the kernel itself acted.
+    """One event of a trace; without a principal, the kernel itself acted.
 
-    answers: `N:HASH`, the number of answers the run had taken, and the rolling hash over them; on the first event
+    answers: `N:HASH`, the number of answers received so far, and the rolling hash over them; on the first event
         after an answer
     """
 
@@ -52,17 +52,17 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def by(self) -> Principal:
-        """Who acted."""
+        """The principal."""
         return self.principal or KERNEL
 
     @property
     def payload(self) -> Payload:
-        """What the event says, as a class of the catalogue."""
+        """The data of the event, as a class of the catalogue."""
         return decode_payload(self.type, self.data)
 
 
 def encode(event: Envelope) -> bytes:
-    """Give the line of an event, without a line break, or refuse to write it."""
+    """Encode an event as a line, without a line break, or raise TraceError."""
     _check(event)
     try:
         line = _ENCODER.encode(event)
@@ -85,11 +85,11 @@ def encode_payload(
     data: msgspec.Raw | None = None,
     answers: str | None = None,
 ) -> bytes:
-    """Give the line of an event as `encode` would, in one pass.
+    """Encode an event as `encode` does, in one pass.
 
-    For the engine's own events, whose values were checked when they came in; a test holds the two together.
+    For the engine's own events, whose values were checked on input; a test keeps the two equal.
 
-    data: the payload, where it was encoded before
+    data: the payload, if it was encoded before
     """
     said = payload if data is None else data
     line = _encode(_Line(seq, run_id, payload.type, timestamp, principal, tenant, path, answers, prev_hash, said))
@@ -99,7 +99,7 @@ def encode_payload(
 
 
 def decode(line: bytes) -> Envelope:
-    """Read the line of an event; fields this version does not know are passed over."""
+    """Decode the line of an event; unknown fields are ignored."""
     if len(line) > MAX_LINE_BYTES:
         raise TraceError(f"the line is too large: expected at most {MAX_LINE_BYTES} bytes, found {len(line)}")
     if not line.strip():
@@ -115,7 +115,7 @@ def decode(line: bytes) -> Envelope:
 
 
 def require_unambiguous(line: bytes) -> None:
-    """Refuse a line that two readers of JSON may read differently: a key twice, a number few keep, text that is none.
+    """Refuse a line that two JSON readers may read differently: a duplicate key, a large number, invalid text.
 
     A line that is the same when it is decoded and encoded again has none of these, and nearly all lines are.
     """
@@ -123,7 +123,7 @@ def require_unambiguous(line: bytes) -> None:
         if _ENCODER.encode(msgspec.json.decode(line)) == line and not _LARGE.search(line):
             return
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, TypeError):
-        pass  # the slow reader tells why
+        pass  # the slow reader finds the reason
     try:
         value = json.loads(line.decode(), object_pairs_hook=_without_repeats, parse_constant=_no_constant)
     except UnicodeDecodeError as error:
@@ -140,7 +140,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) < len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for name in names if names.count(name) > 1)
-        raise TraceError(f"the key `{printable(repeated[:_MAX_SHOWN])}` stands twice in one object")
+        raise TraceError(f"the key `{printable(repeated[:_MAX_SHOWN])}` occurs twice in one object")
     return value
 
 
@@ -149,7 +149,7 @@ def _no_constant(name: str) -> None:
 
 
 def format_timestamp(moment: datetime) -> str:
-    """Write a moment as events carry it: UTC, with microseconds."""
+    """Format a time for an event: UTC, with microseconds."""
     if moment.tzinfo is None:
         raise TraceError("a timestamp needs a time zone")
     if moment.tzinfo is not UTC:
@@ -158,7 +158,7 @@ def format_timestamp(moment: datetime) -> str:
 
 
 def parse_timestamp(text: str) -> datetime:
-    """Read the timestamp of an event."""
+    """Parse the timestamp of an event."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -172,9 +172,9 @@ def parse_timestamp(text: str) -> datetime:
 
 
 class _Line(msgspec.Struct, omit_defaults=True, gc=False):
-    """An envelope around a payload that is not yet plain data; the fields stand in the same order.
+    """An envelope around a payload that is not yet plain data; the fields have the same order.
 
-    Only those that are left out when they have nothing to say have a default that is ever equal.
+    Only fields that may be omitted have a default that a value can equal.
     """
 
     seq: int
@@ -217,7 +217,7 @@ def _check(event: Envelope) -> None:
 
 
 def _check_types(event: Envelope) -> None:
-    """Refuse what the reader of the line would: nothing checks the fields when an event is made."""
+    """Refuse what the reader would refuse: fields are not checked when an event is created."""
     _expect(event, ("seq",), int, "a number")
     _expect(event, _TEXTS, str, "text")
     _expect(event, _OPTIONAL_TEXTS, str | None, "text")
@@ -233,7 +233,7 @@ def _expect(event: Envelope, names: tuple[str, ...], kind: type | UnionType, wha
 
 
 def _not_utf8(line: bytes) -> int:
-    """Find the byte: the JSON library counts from the beginning of a text inside the line."""
+    """Return the position of the invalid byte: the JSON library counts from the start of a text inside the line."""
     try:
         line.decode()
     except UnicodeDecodeError as error:

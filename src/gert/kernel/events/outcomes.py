@@ -1,4 +1,4 @@
-"""What many runs came to, by runbook: a fold over their summaries."""
+"""Run outcomes by runbook: a fold over run summaries."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -14,16 +14,16 @@ from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
 INCOMPLETE: Final = "incomplete"
 NO_OUTCOME: Final = "no_outcome"
 ENDINGS: Final = (*OUTCOME_CATEGORIES, "failed", "error", "cancelled", INCOMPLETE, NO_OUTCOME)
-"""Every way a run is counted; each run counts once."""
+"""The categories that runs are counted in; each run counts once."""
 
 REPEATED: Final = 2
-"""Runs a violation has to happen in to be more than an accident."""
+"""The number of runs from which a violation counts as repeated."""
 
 Objection = Literal["mode", "period", "runbook"]
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Which runs count; `until` itself is outside, and what is not given excludes nothing."""
+    """Which runs count; `until` is exclusive, and omitted fields exclude nothing."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -31,7 +31,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     mode: str | None = None
 
     def objection(self, run: RunSummary) -> Objection | None:
-        """Why a run does not count, as far as its beginning tells."""
+        """Return why a run does not count, judging by its start."""
         if self.runbook is not None and run.runbook != self.runbook:
             return "runbook"
         if self.mode is not None and run.mode != self.mode:
@@ -42,7 +42,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunbookOutcomes:
-    """What the runs of one runbook came to."""
+    """The outcomes of the runs of one runbook."""
 
     def __init__(self, runbook: str) -> None:
         self.runbook = runbook
@@ -81,7 +81,7 @@ class RunbookOutcomes:
         self.break_glass_runs += bool(run.break_glass.total)
 
     def percent(self, ending: str) -> float:
-        """The share of all runs that ended so."""
+        """Return the percentage of all runs with this ending."""
         return 100 * self.endings[ending] / self.runs if self.runs else 0.0
 
     def top_codes(self) -> list[tuple[str, int]]:
@@ -109,7 +109,7 @@ class RunbookOutcomes:
         ]
 
     def as_data(self) -> dict[str, Any]:
-        """All numbers, under names that stay."""
+        """Return all numbers as JSON data, with stable names."""
         return {
             "runbook": self.runbook,
             "runs": self.runs,
@@ -142,7 +142,7 @@ class RunbookOutcomes:
 
 
 class OutcomeReport:
-    """What runs came to, by runbook."""
+    """Run outcomes, by runbook."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -162,7 +162,7 @@ class OutcomeReport:
 
 
 def distinct(runs: Iterable[RunSummary]) -> Iterator[RunSummary]:
-    """Each run once, however often it was found; a copy that was made before the run ended gives way to a later one."""
+    """Yield each run once; a later copy replaces one that was made before the run ended."""
     ended: set[str] = set()
     unfinished: dict[str, RunSummary] = {}
     for run in runs:
@@ -178,7 +178,7 @@ def distinct(runs: Iterable[RunSummary]) -> Iterator[RunSummary]:
 
 
 def ending(run: RunSummary) -> str:
-    """How a run is counted."""
+    """Return the category that a run is counted in."""
     if run.status is None:
         return INCOMPLETE
     return run.status if run.status != "completed" else run.category or NO_OUTCOME

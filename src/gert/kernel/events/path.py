@@ -23,18 +23,18 @@ class PathSegment(NamedTuple):
 
 
 def child(path: str | None, name: str | int) -> str:
-    """Give the path of something inside: a step, an arm or a lane."""
+    """Return the path of a child: a step, an arm or a lane."""
     segment = _escape(str(name))
     return f"{path}/{segment}" if path else segment
 
 
 def item(path: str, key: str | int) -> str:
-    """Give the path of one iteration of a step."""
+    """Return the path of one iteration of a step."""
     return f"{path}[{_escape(str(key))}]"
 
 
 def split(path: str) -> tuple[PathSegment, ...]:
-    """Read a path back into its segments."""
+    """Split a path into its segments."""
     segments = []
     for text in path.split("/"):
         match = _SEGMENT.fullmatch(text)

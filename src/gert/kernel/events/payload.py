@@ -1,4 +1,4 @@
-"""What an event says: the base of every class in the catalogue.
+"""The data of events: the base of every class in the catalogue.
 
 In a docstring, the first sentence says when the event is written; lines of the form `field: …` explain
 fields, and `docs/events.md` is generated from both.
@@ -20,10 +20,10 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class UnknownEvent(Payload, frozen=True, kw_only=True):
-    """An event this version cannot read: of another type, or of a known type with other data.
+    """An event that this version cannot read: of another type, or of a known type with other data.
 
     name: its type
-    data: its data as it stands
+    data: its data, unchanged
     objection: why data of a known type could not be read
     """
 
@@ -33,14 +33,14 @@ class UnknownEvent(Payload, frozen=True, kw_only=True):
 
 
 def to_data(payload: Payload) -> dict[str, Any]:
-    """Give the data of an event as it is written, or refuse what its class does not declare."""
+    """Return the data of an event as written, or raise TraceError for a class that is not in the catalogue."""
     if isinstance(payload, UnknownEvent) or not payload.type:
         raise TraceError("an event is written from a class of the catalogue")
     return as_written(payload, f"the event `{payload.type}`")
 
 
 def as_written(value: msgspec.Struct, what: str, at: str = "") -> dict[str, Any]:
-    """Give a struct as plain data, or say why `what`, which stands `at` a place, cannot be written."""
+    """Return a struct as plain data; TraceError says why `what`, at the path `at`, cannot be written."""
     try:
         # Before conversion: afterwards a set has become a list in no particular order.
         _check_fields(value, at)
@@ -54,7 +54,7 @@ def as_written(value: msgspec.Struct, what: str, at: str = "") -> dict[str, Any]
 
 
 def plain(value: object) -> object:
-    """Give text or a number of a derived class as what it is, whatever the class makes of it."""
+    """Convert text or a number of a derived class to the plain type."""
     for base, of_base in _PLAIN:
         if isinstance(value, base):
             return of_base(value)
@@ -69,7 +69,7 @@ _PLAIN: tuple[tuple[type, Callable[[Any], object]], ...] = (
 
 
 def check_json(value: object, at: str) -> None:
-    """Refuse a value that JSON cannot hold; `at` names where it stands."""
+    """Raise TraceError for a value without a JSON form; `at` is its path."""
     try:
         require_canonical(value, at)
     except CanonicalError as error:
@@ -80,7 +80,7 @@ def check_json(value: object, at: str) -> None:
 
 
 def from_data(kind: type[Payload], data: dict[str, Any]) -> Payload:
-    """Read the data of an event; fields the class does not know are passed over."""
+    """Decode the data of an event; unknown fields are ignored."""
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
@@ -103,6 +103,6 @@ def _check(value: object, at: str) -> None:
 
 
 def said(error: Exception) -> str:
-    """Word an error of the JSON library as gert words its own."""
+    """Format an error of the JSON library in gert's style."""
     text = str(error)
     return text if text[1:2].isupper() else text[:1].lower() + text[1:]

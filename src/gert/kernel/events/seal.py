@@ -23,12 +23,12 @@ _NO_KEYS = Keys()
 
 
 def seal(completion: Envelope, key: Key | None) -> Envelope:
-    """Give a `run_complete` its seal; without a key, only the head of its chain."""
+    """Seal a `run_complete`; without a key, only add the head of its chain."""
     if completion.type != RUN_COMPLETE:
         raise TraceError(f"only `{RUN_COMPLETE}` is sealed, found `{completion.type}`")
     taken = [name for name in _SEAL_FIELDS if name in completion.data]
     if taken:
-        raise TraceError(f"the event is sealed already: it has `{taken[0]}`")
+        raise TraceError(f"the event is already sealed: it has `{taken[0]}`")
     head = completion.prev_hash
     if key is None:
         return _with(completion, chain_hash=head)
@@ -45,7 +45,7 @@ def seal(completion: Envelope, key: Key | None) -> Envelope:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One numbered check: it passed, failed, or (`None`) was not made, and why."""
+    """One numbered check: whether it passed (`None` if it was not made), and why."""
 
     number: int
     name: str
@@ -55,11 +55,11 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class SealReport:
-    """What checking a seal found."""
+    """The result of checking a seal."""
 
     checks: tuple[Check, ...]
     signed_by: str | None = None
-    """The id of the key we hold whose signatures hold; the trace may call it otherwise."""
+    """The id of our key that verifies the signatures; the trace may name it differently."""
     events: int = 0
     """All events that were read, sealed or not."""
     after_seal: int = 0
@@ -67,12 +67,12 @@ class SealReport:
 
     @property
     def holds(self) -> bool:
-        """No check failed; checks of signatures may not have been asked for."""
+        """Whether no check failed; signatures may not have been checked."""
         return all(check.passed is not False for check in self.checks)
 
     @property
     def proven(self) -> bool:
-        """Every check was made and passed, the signatures among them."""
+        """Whether every check was made and passed, including the signatures."""
         return all(check.passed for check in self.checks)
 
     @property
@@ -82,7 +82,7 @@ class SealReport:
 
     @property
     def extent(self) -> str:
-        """Say how far the seal reaches."""
+        """How many events the seal covers, in words."""
         if not self.proven:
             return f"no sealed events, {self.events} in all"
         sealed = f"{self.sealed} sealed event{'' if self.sealed == 1 else 's'}"
@@ -109,9 +109,9 @@ def check_seal(
 ) -> SealReport:
     """Check a run's seal against the chain that was actually read.
 
-    Whoever holds keys, or names one with `key_id`, demands a signature: otherwise taking it off would be
-    enough to forge a trace. A demand by name is met by the listed key of that id alone: the default key,
-    which answers for ids that are not listed, would let the trace choose its name. `run_id` demands the
+    A caller that passes keys, or names one with `key_id`, requires a signature: otherwise removing it would be
+    enough to forge a trace. `key_id` is satisfied only by the listed key of that id: the default key,
+    which is used for ids that are not listed, would let the trace choose its name. `run_id` requires the
     trace of that run.
     """
     demanded = require_signature or len(keys) > 0 or key_id is not None
@@ -126,7 +126,7 @@ Verdict = tuple[bool | None, str]
 
 
 class _Trial:
-    """The evidence and the demands of one verification."""
+    """The inputs and requirements of one verification."""
 
     def __init__(self, report: ChainReport, keys: Keys, demanded: bool, key_id: str | None, run_id: str | None) -> None:
         self.report = report
@@ -155,12 +155,12 @@ class _Trial:
         return any(data.get(name) is not None for name in _SEAL_FIELDS[1:])
 
     def claim(self, name: str) -> str | None:
-        """Read a field of the seal; anything but text counts as absent."""
+        """Return a field of the seal; anything but text counts as absent."""
         value = self.completion.event.data.get(name) if self.completion else None
         return value if isinstance(value, str) and value else None
 
     def key(self) -> Key:
-        """Find the key the trace names, and hold it against the one that is demanded."""
+        """Return the key that the trace names, if it is the required one."""
         if self.key_id is not None:
             expected = f"expected a signature by key `{self.key_id}`"
             if self.claimed_key is None:
@@ -172,11 +172,11 @@ class _Trial:
         return self.keys.find(self.claimed_key)
 
     def verify(self, value: str | None, message: bytes) -> str:
-        """Say whose signature this is, if it holds over the message; otherwise raise."""
+        """Return who signed the message, if the signature is valid; otherwise raise."""
         if value is None:
             raise IntegrityError("the trace is not signed")
         key = self.key()
-        # Traces from before there was a choice do not name the algorithm; the key decides anyway.
+        # Early traces do not name the algorithm; the key decides anyway.
         alg = self.claim("signature_alg") or HMAC_SHA256
         verify(self.keys, Signature(alg, self.claimed_key, value), message)
         if self.claimed_key in (key.id, None):
@@ -185,7 +185,7 @@ class _Trial:
 
 
 def _of_signed_end(check: "Callable[[_Trial, Completion], Verdict]") -> "Callable[[_Trial], Verdict]":
-    """Make a check only when there is something to verify, and something to verify it with."""
+    """Decorate a check to run only if there is a signed end and a key."""
 
     @wraps(check)
     def checked(trial: _Trial) -> Verdict:

@@ -1,6 +1,6 @@
-"""Events that would not fit a line: what is large in them is replaced by its size and digest.
+"""Shortens events that would not fit a line: large values are replaced by their size and digest.
 
-The state keeps such values whole, and so does the answer they came with; the trace says which they were.
+The state and the stored answer keep such values whole; the digest in the trace identifies them.
 """
 
 from typing import Any, Final, TypeVar
@@ -13,14 +13,14 @@ from gert.kernel.foundation.canonical import digest
 
 P = TypeVar("P", bound=Payload)
 
-# Tried one after the other: values longer than this many bytes are replaced.
+# Tried in order: values longer than this many bytes are replaced.
 _LIMITS: Final = (1024 * 1024, 64 * 1024, 4 * 1024, 256)
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=plain)
 _MAX_DEPTH: Final = 250
 
 
 def shortened(payload: P, longest: int) -> P:
-    """The event with as much replaced as it takes to fit, or TraceError where nothing helps."""
+    """Return the event with enough values replaced to fit, or raise TraceError."""
     data = msgspec.to_builtins(payload, enc_hook=plain)
     for limit in _LIMITS:
         cut = {name: _cut(value, limit, _MAX_DEPTH) for name, value in data.items()}
@@ -34,7 +34,7 @@ def shortened(payload: P, longest: int) -> P:
 
 
 def _cut(value: Any, limit: int, depth: int) -> Any:
-    """A value in which every text, and every list or map of many small things, that is too long is replaced."""
+    """Replace every text, and every list or map of many small values, that is too long."""
     if isinstance(value, str):
         return value if len(value) <= limit // 4 else _told(value, limit)
     if depth <= 0 or not isinstance(value, dict | list | tuple):

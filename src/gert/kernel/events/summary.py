@@ -1,7 +1,7 @@
-"""What one run came to, folded from the few of its events that say so.
+"""The summary of one run, folded from the few events that matter.
 
-Most events of a trace say nothing about that. Lines gert wrote begin alike, so such an event is recognized by
-the first bytes of its line, and the rest of it is never looked at.
+Most events of a trace do not. Lines written by gert begin alike, so such an event is recognized by
+the first bytes of its line, and the rest is skipped.
 """
 
 import re
@@ -18,21 +18,21 @@ from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES, RUN_STATUSES
 from gert.kernel.foundation.duration import parse_duration
 
 LONGEST_TEXT: Final = 200
-"""Characters that are kept of a name or code: a summary must stay small whatever a trace holds."""
+"""The most characters of a name or code: a summary must stay small whatever a trace contains."""
 
 MOST_PER_RUN: Final = 100
-"""Different violations, or uses of break-glass, that are told apart in one run."""
+"""The most different violations, or uses of break-glass, that are distinguished in one run."""
 
 _ITEM: Final = re.compile(r"\[[^\[\]/]*\]")
 
 
 class RunSummary(msgspec.Struct):
-    """One run in a few words.
+    """The summary of one run.
 
     started: when its `run_start` was written
-    seconds, waited: how long it took, and how much of that it waited; none where it does not say
-    status: how it ended; none while there is no `run_complete`
-    claimed: the category and code of the last `end` step; it stands once the run has completed
+    seconds, waited: how long it took, and how much of that it waited; None if unknown
+    status: how it ended; None while there is no `run_complete`
+    claimed: the category and code of the last `end` step; final once the run has completed
     violations: how often each kind of violation happened at each step
     break_glass: how often each actor overrode a decision at each step
     trace: where it was read
@@ -57,7 +57,7 @@ class RunSummary(msgspec.Struct):
 
     @classmethod
     def begin(cls, event: Envelope, trace: str = "") -> "RunSummary":
-        """The summary of a run that begins with this event, or TraceError where no run does."""
+        """Return the summary of a run that begins with this event; TraceError if it is not a start event."""
         if event.type != "run_start":
             raise TraceError(f"it begins with `{_text(event.type)}`, and not with `run_start`")
         said = event.data
@@ -65,21 +65,21 @@ class RunSummary(msgspec.Struct):
             run_id=_text(event.run_id),
             runbook=_text(said.get("runbook")) or "(unnamed)",
             started=parse_timestamp(event.timestamp),
-            # The first traces did not say, and were of real runs.
+            # Early traces have no mode, and were of real runs.
             mode=_text(said.get("mode")) or "real",
             actor=_text(said.get("actor")),
             trace=trace,
         )
 
     def take(self, event: Envelope) -> None:
-        """Take what another event of the run says; a run ends once."""
+        """Add another event of the run; a run ends once."""
         take = _TAKES.get(event.type)
         if take is not None and self.status is None:
             take(self, event)
 
 
 def without_item(path: str) -> str:
-    """A step without the item or round it was in: `each[3]` fails where `each[7]` does."""
+    """Return a step path without the iteration, so that `each[3]` and `each[7]` count together."""
     return _ITEM.sub("", path)
 
 
@@ -102,7 +102,7 @@ def _complete(run: RunSummary, event: Envelope) -> None:
     run.status = status if status in RUN_STATUSES else "completed" if run.claimed else "error"
     run.seconds, run.waited = _seconds(run, event), _waited(event)
     if run.status == "completed":
-        # A dry-run claims nothing, whatever its `end` steps say.
+        # A dry-run claims no outcome, even if it has `end` events.
         run.category, run.code = run.claimed if run.claimed and run.mode != "dry-run" else (None, None)
         return
     failure = said.get("failure")
@@ -116,7 +116,7 @@ def _claim(run: RunSummary, outcome: Any) -> None:
 
 
 def _seconds(run: RunSummary, event: Envelope) -> float | None:
-    """How long it took as it says itself, or else by its first and last timestamp."""
+    """Return the recorded duration, or else the time between its first and last timestamp."""
     try:
         return parse_duration(_text(event.data.get("duration"))).total_seconds()
     except InputError:
@@ -127,7 +127,7 @@ def _seconds(run: RunSummary, event: Envelope) -> float | None:
 
 
 def _waited(event: Envelope) -> float | None:
-    """How much of it the run says it waited; nothing is written where it did not."""
+    """Return the recorded waiting time; None if there is none."""
     try:
         return parse_duration(_text(event.data["waited"])).total_seconds() if "waited" in event.data else 0.0
     except InputError:
@@ -144,9 +144,9 @@ _TAKES: Final[Mapping[str, Callable[[RunSummary, Envelope], None]]] = {
     "outcome_resolved": _outcome,
     "run_complete": _complete,
 }
-# The match itself, and no function around it: this is asked of every line there is.
+# The bound match method, without a wrapper: it is called for every line.
 says_nothing: Final[Callable[[bytes], object | None]] = re.compile(
     rb'\{"seq":[0-9]{1,16},"run_id":"[A-Za-z0-9._-]{1,128}","type":"(?!(?:%b)")[a-z][a-z0-9_]{0,63}"'
     % "|".join(("run_start", *_TAKES)).encode()
 ).match
-"""Tells whether a line is, by its first bytes, an event that no summary needs; any other has to be read."""
+"""Matches a line that, by its first bytes, no summary needs; any other has to be read."""

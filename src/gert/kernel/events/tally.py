@@ -1,4 +1,4 @@
-"""Counting and measuring over many runs in memory that does not grow with their number."""
+"""Counts and measures over many runs in bounded memory."""
 
 from array import array
 from collections.abc import Hashable, Iterator
@@ -6,20 +6,20 @@ from math import ceil, exp, floor, log
 from typing import Final, Generic, TypeVar
 
 MOST_KINDS: Final = 10_000
-"""Different things that are told apart; people template ids into codes, and nobody reads the ten-thousandth."""
+"""The most different keys that are counted separately: codes may contain templated ids."""
 
 MOST_EXACT: Final = 10_000
-"""Durations that are kept one by one."""
+"""The most durations that are stored individually."""
 
 K = TypeVar("K", bound=Hashable)
 
-# Steps of one percent: the middle of a step is never more than half a percent from what fell into it.
+# Buckets of one percent: the middle of a bucket is at most half a percent from its values.
 _STEP: Final = log(1.01)
 _SHORTEST: Final = 1e-6
 
 
 class Tally(Generic[K]):
-    """How often each thing was met; those beyond the most are counted together."""
+    """Counts by key; keys beyond the limit are counted together."""
 
     __slots__ = ("_counts", "_most", "beyond", "total")
 
@@ -30,7 +30,7 @@ class Tally(Generic[K]):
         self.beyond = 0
 
     def add(self, kind: K, times: int = 1) -> None:
-        """Count something."""
+        """Add to the count of a key."""
         self.total += times
         if kind in self._counts or len(self._counts) < self._most:
             self._counts[kind] = self._counts.get(kind, 0) + times
@@ -47,7 +47,7 @@ class Tally(Generic[K]):
         return len(self._counts)
 
     def top(self, most: int | None = None) -> list[tuple[K, int]]:
-        """The most frequent first; of those met equally often, in the order of their text."""
+        """Return the most frequent keys first; equal counts in the order of their text."""
         ranked = sorted(self._counts.items(), key=lambda pair: (-pair[1], str(pair[0])))
         return ranked[:most]
 
@@ -68,7 +68,7 @@ class Durations:
         self._buckets: dict[int, int] = {}
 
     def add(self, seconds: float) -> None:
-        """Take one more."""
+        """Add a duration."""
         self.count += 1
         self.longest = max(self.longest, seconds)
         if self._buckets:
@@ -81,7 +81,7 @@ class Durations:
             self._exact = array("d")
 
     def percentile(self, percent: float) -> float | None:
-        """The shortest duration that so many percent do not exceed; `None` where there are none."""
+        """Return the shortest duration that this percentage does not exceed; None if there are none."""
         if not self.count:
             return None
         rank = max(1, ceil(self.count * percent / 100))

@@ -1,4 +1,4 @@
-"""The fixed words events use, each list in one place."""
+"""The fixed words used in events, each list in one place."""
 
 from typing import Literal, get_args
 
@@ -9,7 +9,7 @@ RunStatus = Literal["completed", "failed", "error", "cancelled"]
 """How a run ended; only a completed run has an outcome."""
 
 RunMode = Literal["real", "dry-run", "probe", "replay"]
-"""Who answered the engine's questions."""
+"""Who answered the engine's requests."""
 
 ApprovalMode = Literal["terminal", "wait", "detach"]
 """Where a run asks for approval: at the terminal, elsewhere while it waits, or elsewhere while it is suspended."""
@@ -18,7 +18,7 @@ RunKind = Literal["runbook", "agent", "runner"]
 """What kind of run a trace records."""
 
 OutcomeCategory = Literal["resolved", "escalated", "no_action", "needs_rca"]
-"""What a run came to; fixed, because policies and metrics key on it (ecosystem-v0 §6.1)."""
+"""The category of an outcome; fixed, because policies and metrics depend on it (ecosystem-v0 §6.1)."""
 
 FailureKind = Literal[
     "exit_code",
@@ -53,7 +53,7 @@ RiskLevel = Literal["low", "medium", "high", "critical"]
 """How risky a step's contract is (kernel-v0 §9)."""
 
 GovernanceVerdict = Literal["allow", "require-approval", "deny"]
-"""What policy says about a step, from permissive to strict."""
+"""The verdict of a policy, from permissive to strict."""
 
 ApprovalStatus = Literal["approved", "rejected", "expired"]
 """How a ticket was resolved; an expired one counts as rejected."""
@@ -71,7 +71,7 @@ Severity = Literal["warning", "error"]
 """How bad a violation is; policy can make every violation an error."""
 
 Reconciliation = Literal["success", "failed", "retry"]
-"""What an operator says about a call whose result was never recorded."""
+"""How an operator reconciles a call without a recorded result."""
 
 STEP_STATUSES: tuple[StepStatus, ...] = get_args(StepStatus)
 RUN_STATUSES: tuple[RunStatus, ...] = get_args(RunStatus)

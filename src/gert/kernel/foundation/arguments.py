@@ -1,6 +1,6 @@
 """Checks arguments against the annotations of the function they are given to.
 
-A caller who passes a value of the wrong type is told which argument it is and what was expected, before anything
+A value of the wrong type raises an error that names the argument and what was expected, before anything
 happens. What an annotation does not pin down (`Any`, `object`, a name that cannot be resolved) is not checked.
 """
 
@@ -22,16 +22,16 @@ _PLAIN = {str: "text", int: "a whole number", float: "a number", bool: "true or 
 
 
 class _Test(NamedTuple):
-    """Whether a value fits an annotation, and what the annotation asks for."""
+    """A test whether a value fits an annotation, and the type the annotation expects in words."""
 
     fits: Callable[[Any], bool]
     wanted: str
     shows: bool = False
-    """Whether a message may repeat what was found: it is one of a few words, or should have been."""
+    """Whether an error may quote the value: the annotation lists a few allowed words."""
 
 
 def checked(function: _F) -> _F:
-    """Refuse arguments that do not fit the annotations of a function: InputError."""
+    """Decorate a function to raise InputError for arguments that do not fit its annotations."""
     tests: dict[str, _Test] | None = None
     names = tuple(inspect.signature(function).parameters)
 
@@ -44,24 +44,24 @@ def checked(function: _F) -> _F:
             if test is not None and not test.fits(value):
                 raise InputError(f"expected `{name}` to be {test.wanted}, found {_found(value, test)}")
 
-    # The frames in between have the name of the function: they are part of its call.
+    # The wrapper's stack frames carry the name of the function, so that tracebacks show it.
     if inspect.iscoroutinefunction(function):
 
         async def awaited(*args: Any, **kwargs: Any) -> Any:
             check(args, kwargs)
             return await function(*args, **kwargs)
 
-        return cast("_F", _named(awaited, function))
+        return cast("_F", _with_name(awaited, function))
 
     def called(*args: Any, **kwargs: Any) -> Any:
         check(args, kwargs)
         return function(*args, **kwargs)
 
-    return cast("_F", _named(called, function))
+    return cast("_F", _with_name(called, function))
 
 
 def checks_arguments(kind: type[_T]) -> type[_T]:
-    """Refuse wrong arguments of the constructor and of every public method of a class."""
+    """Check the arguments of the constructor and of every public method of a class."""
     for name, member in list(vars(kind).items()):
         if name.startswith("_") and name != "__init__":
             continue
@@ -72,7 +72,7 @@ def checks_arguments(kind: type[_T]) -> type[_T]:
     return kind
 
 
-def _named(wrapper: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_name(wrapper: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
     wrapped = wraps(function)(wrapper)
     wrapped.__code__ = wrapped.__code__.replace(co_name=function.__name__)  # type: ignore[attr-defined]
     return wrapped
@@ -91,7 +91,7 @@ def _tests(function: Callable[..., Any]) -> dict[str, _Test]:
 
 
 def _test(hint: Any) -> _Test | None:
-    """The test an annotation asks for; None where it lets everything pass."""
+    """Return the test for an annotation; None if it allows any value."""
     if hint is Any or hint is object:
         return None
     if hint is None or hint is type(None):
@@ -123,7 +123,7 @@ def _any_of(hints: Sequence[Any]) -> _Test | None:
 
 
 def _one_of(words: Sequence[Any]) -> _Test:
-    # Compared one by one: a value need not have a hash.
+    # Compared one by one, because a value need not be hashable.
     def fits(value: Any) -> bool:
         return any(type(value) is type(word) and value == word for word in words)
 
@@ -151,7 +151,7 @@ def _generic(origin: Any, arguments: Sequence[Any]) -> _Test | None:
 
 
 def _collection(item: Any) -> _Test:
-    """A list, tuple or set of anything that fits; text is none, although it can be iterated."""
+    """Test for a list, tuple or set whose items fit; text is not a collection."""
     inner = _test(item)
 
     def fits(value: Any) -> bool:

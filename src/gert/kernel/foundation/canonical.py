@@ -1,6 +1,6 @@
 """Canonical JSON (RFC 8785) and the digests made from it.
 
-Whatever is hashed, signed or compared is first brought into this one form, so two writers who mean
+Everything that is hashed, signed or compared is first brought into this one form, so two writers with
 the same value produce the same bytes. The one exception is the hash chain, which hashes stored bytes.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from gert.errors import CanonicalError
 
 MAX_INTEGER = 2**53 - 1
-"""The largest integer every JSON reader keeps exactly."""
+"""The largest integer that every JSON reader keeps exactly."""
 
 MAX_DEPTH = 200
 """The deepest nesting that is accepted; a value that contains itself ends here too."""
@@ -26,7 +26,7 @@ DIGEST_PREFIX = "sha256:"
 
 
 def canonical(value: object) -> bytes:
-    """Give the canonical JSON of a value, or say where it has none."""
+    """Return the canonical JSON of a value; CanonicalError names the part that has none."""
     require_canonical(value)
     import rfc8785
 
@@ -37,22 +37,22 @@ def canonical(value: object) -> bytes:
 
 
 def digest(data: bytes) -> str:
-    """Give the content hash of bytes as it is written in events: `sha256:<hex>`."""
+    """Return the content hash of bytes, as written in events: `sha256:<hex>`."""
     return DIGEST_PREFIX + sha256_hex(data)
 
 
 def digest_value(value: object) -> str:
-    """Give the content hash of a value's canonical JSON."""
+    """Return the content hash of a value's canonical JSON."""
     return digest(canonical(value))
 
 
 def sha256_hex(data: bytes) -> str:
-    """Give the bare SHA-256 of bytes, as the hash chain writes it."""
+    """Return the SHA-256 of bytes in hex, as the hash chain writes it."""
     return hashlib.sha256(data).hexdigest()
 
 
 class Hasher:
-    """The content hash of bytes that arrive in chunks, and how many there were."""
+    """The content hash and the size of bytes that arrive in chunks."""
 
     __slots__ = ("_hash", "size")
 
@@ -61,19 +61,19 @@ class Hasher:
         self.size = 0
 
     def update(self, chunk: bytes) -> None:
-        """Take the next chunk."""
+        """Add the next chunk."""
         self._hash.update(chunk)
         self.size += len(chunk)
 
     def digest(self) -> str:
-        """The hash of everything so far, as `digest` gives it for all of it at once."""
+        """Return the hash of all chunks so far, equal to `digest` of the whole."""
         return DIGEST_PREFIX + self._hash.hexdigest()
 
 
 def require_canonical(value: object, at: str = "", *, large_integers: bool = False) -> None:
-    """Refuse a value that has no canonical JSON form; `at` names where the value stands.
+    """Raise CanonicalError for a value without a canonical JSON form; `at` is the path of the value.
 
-    large_integers: let those pass that only some readers keep exactly
+    large_integers: accept integers that not every reader keeps exactly
     """
     try:
         _check(value, MAX_DEPTH, large_integers)
@@ -84,7 +84,7 @@ def require_canonical(value: object, at: str = "", *, large_integers: bool = Fal
 
 
 def _short(path: list[str]) -> str:
-    """A path that fits a message: a value that contains itself has one without end."""
+    """Shorten a path for a message: a value that contains itself has an endless one."""
     segments = [segment if len(segment) <= _MAX_SEGMENT else f"{segment[:_MAX_SEGMENT]}…" for segment in path]
     if len(segments) > _FIRST + _LAST:
         segments[_FIRST:-_LAST] = ["…"]

@@ -1,7 +1,7 @@
-"""Canonical JSON of the profile "v1", in which agents' tool arguments are compared and kept.
+"""Canonical JSON of the profile "v1", in which agents' tool arguments are compared and stored.
 
 Keys are sorted, separators compact, and everything beyond ASCII is escaped, as Python's own JSON writer does it.
-Unlike RFC 8785 it keeps integers of any size, and tells 1 from 1.0: what a tool is called with is what it was given.
+Unlike RFC 8785 it keeps integers of any size and distinguishes 1 from 1.0, so arguments are stored exactly.
 """
 
 import json
@@ -15,7 +15,7 @@ CANONICAL_JSON_PROFILE: Final = "v1"
 
 
 def canonical_json_dumps(value: object) -> str:
-    """Give the canonical JSON text of a value, or say where it has none."""
+    """Return the canonical JSON text of a value; CanonicalError names the part that has none."""
     require_canonical(value, large_integers=True)
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -24,7 +24,7 @@ def canonical_json_dumps(value: object) -> str:
 
 
 def canonicalize_json_object(value: str) -> str:
-    """Bring the JSON text of an object into its canonical form; a text that is not one object is refused."""
+    """Return the canonical form of the JSON text of an object; CanonicalError if it is not an object."""
     found = loads(value)
     if not isinstance(found, dict):
         raise CanonicalError(f"expected a JSON object, found {_KINDS[type(found)]}")
@@ -32,13 +32,13 @@ def canonicalize_json_object(value: str) -> str:
 
 
 def require_json(text: str) -> str:
-    """Give back JSON text that every reader reads alike: no key twice, no NaN, no half characters; or refuse it."""
+    """Return JSON text that every reader parses alike (no duplicate key, NaN or lone surrogate), or raise."""
     require_canonical(loads(text), large_integers=True)
     return text
 
 
 def loads(text: str) -> Any:
-    """Read JSON text as canonical JSON is read: no NaN, no infinity, and no key twice."""
+    """Parse JSON text strictly: no NaN, no infinity, and no duplicate key."""
     if not isinstance(text, str):
         raise CanonicalError(f"expected JSON text, found a `{type(text).__name__}`")
     try:
@@ -48,10 +48,10 @@ def loads(text: str) -> Any:
     except CanonicalError:
         raise
     except RecursionError:
-        raise CanonicalError("the text is not JSON that can be read: it is nested too deep") from None
+        raise CanonicalError("the text is not valid JSON: it is nested too deeply") from None
     except (TypeError, ValueError) as error:
-        # A number of thousands of digits, which Python refuses to read.
-        raise CanonicalError(f"the text is not JSON that can be read: {_lower(str(error))}") from None
+        # Python refuses to parse a number of thousands of digits.
+        raise CanonicalError(f"the text is not valid JSON: {_lower(str(error))}") from None
 
 
 _KINDS = {list: "a list", str: "text", int: "a number", float: "a number", bool: "a boolean", type(None): "null"}
@@ -61,7 +61,7 @@ def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise CanonicalError(f"the key `{key[:40]}` stands twice in one object")
+            raise CanonicalError(f"the key `{key[:40]}` occurs twice in one object")
         found[key] = value
     return found
 

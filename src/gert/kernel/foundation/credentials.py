@@ -1,7 +1,7 @@
-"""Masking of what looks like a credential, in texts of strangers whose secrets nobody has named.
+"""Masks text that looks like a credential, for foreign texts whose secrets were never declared.
 
-Errors of libraries and vendors repeat addresses, headers and keys. Where the secrets are known a `Redactor` masks them,
-whatever they look like; this knows only their usual forms, and is for texts that nobody wrote for a record.
+Errors of libraries and vendors quote URLs, headers and keys. A `Redactor` masks declared secrets in any form; this
+module only knows the usual forms of credentials, and is for texts that were not written to be recorded.
 """
 
 import re
@@ -13,12 +13,12 @@ from gert.kernel.foundation.text import PLACEHOLDER, one_line
 _WORD: Final = r"[A-Za-z0-9._~+/=-]"
 _LETTERS: Final = string.ascii_letters + string.digits + "._~+/=-*:@"
 
-# Each is linear: no repetition in them can match what another beside it can.
+# Each takes linear time: no two adjacent repetitions can match the same text.
 _MASKS: Final = (
     # scheme://user:password@host
     (re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]{0,30}://)[^\s/?#]*@"), rf"\1{PLACEHOLDER}@"),
     (re.compile(r"-----BEGIN [A-Z ]{0,40}KEY-----[^-]*(?:-----END [A-Z ]{0,40}KEY-----)?"), PLACEHOLDER),
-    # A word behind these that has letters only and is not long is prose: `bearer authentication`.
+    # A short word of letters after these is prose: `bearer authentication`.
     (
         re.compile(rf"(?i)\b(bearer|basic)\s+(?:(?=[a-z]{{0,15}}[0-9._~+/=-]){_WORD}{{8,}}|{_WORD}{{16,}})"),
         rf"\1 {PLACEHOLDER}",
@@ -38,16 +38,16 @@ _MASKS: Final = (
 
 
 def without_credentials(text: str) -> str:
-    """The text with credentials in URLs, headers and settings masked, and keys in the forms vendors give them."""
+    """Mask credentials in URLs, headers and settings, and keys in the formats of known vendors."""
     for pattern, mask in _MASKS:
         text = pattern.sub(mask, text)
     return text
 
 
 def stranger_line(text: str, longest: int) -> str:
-    """A stranger's words as a record may hold them: one line, bounded, printable, without credentials."""
-    # Cut twice, first so that little is searched. Where so much was masked that this cut can be seen, what stands at it
-    # may be half of a credential, and goes.
+    """Make a foreign text safe to record: one line, bounded, printable, without credentials."""
+    # Cut twice, the first time to search less. If masking shortens the text so much that the first cut shows, the text
+    # at the cut may be half of a credential, and is dropped.
     seen = without_credentials(text[: longest * 8])
     if len(text) > longest * 8 and len(seen) <= longest:
         seen = seen.rstrip(_LETTERS)

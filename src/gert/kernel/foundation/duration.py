@@ -1,7 +1,7 @@
 """Durations as people write them: `500ms`, `30s`, `1h30m`, `7d`.
 
-Units stand in descending order, each at most once, and every accepted text is an exact number of
-microseconds. `DURATION_PATTERN` says the same to a JSON Schema.
+Units come in descending order, each at most once, and every accepted text is an exact number of
+microseconds. `DURATION_PATTERN` is the same rule for a JSON Schema.
 """
 
 import re
@@ -20,7 +20,7 @@ _UNITS = (
 )
 
 MAX_DURATION = timedelta(days=36_500)
-"""A hundred years; more is a typing error, and overflows clocks further on."""
+"""A hundred years; more is a typing error, and would overflow clocks."""
 
 MAX_SECONDS = MAX_DURATION.total_seconds()
 
@@ -40,15 +40,15 @@ def _pattern() -> str:
 
 DURATION_PATTERN = _pattern()
 
-# The same in Python's dialect, shorter and so compiled sooner; a property test holds the two together.
+# The same in Python's dialect, shorter and faster to compile; a property test keeps the two equal.
 _SHAPE = "(?=[0-9])" + "".join(f"({_term(unit, decimals)})?" for unit, _, decimals in _UNITS) + r"\Z"
 _PART = r"([0-9]+)(?:\.([0-9]+))?([a-z]+)"
 _SIZE = {unit: size for unit, size, _ in _UNITS}
-_EXAMPLES = "write for example `500ms`, `30s`, `5m`, `1h30m` or `7d`"
+_EXAMPLES = "use a duration such as `500ms`, `30s`, `5m`, `1h30m` or `7d`"
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read a duration exactly, or say what is wrong with it."""
+    """Parse a duration exactly; InputError says what is wrong with it."""
     if not re.match(_SHAPE, text):
         raise InputError(f"{show(text)} is not a duration: {_flaw(text)}", hint=_EXAMPLES)
     if is_too_long(text):
@@ -57,14 +57,14 @@ def parse_duration(text: str) -> timedelta:
 
 
 def is_too_long(text: str) -> bool:
-    """Tell whether a text has the form of a duration, but of one that no clock holds."""
+    """Return whether a text is a well-formed duration above the maximum."""
     if not re.match(_SHAPE, text):
         return False
     return len(text) > _MAX_TEXT or _micros(text) > MAX_DURATION // timedelta(microseconds=1)
 
 
 def _micros(text: str) -> int:
-    # Decimals are limited so that this division leaves nothing over.
+    # Decimals are limited so that this division has no remainder.
     return sum(
         int(whole) * _SIZE[unit] + int(fraction or 0) * _SIZE[unit] // 10 ** len(fraction)
         for whole, fraction, unit in re.findall(_PART, text)
@@ -72,7 +72,7 @@ def _micros(text: str) -> int:
 
 
 def format_duration(duration: timedelta) -> str:
-    """Write a duration the short way; `parse_duration` gives it back exactly."""
+    """Format a duration in its short form; `parse_duration` reads it back exactly."""
     micros = duration // timedelta(microseconds=1)
     if micros < 0:
         raise InputError("a duration cannot be negative")
@@ -86,7 +86,7 @@ def format_duration(duration: timedelta) -> str:
 
 
 def _number(micros: int, size: int) -> str:
-    """How many times a size that is a power of ten; in whole numbers, because every step is written with one."""
+    """Divide by a power of ten and format the quotient; integer arithmetic, because every step event needs it."""
     whole, rest = divmod(micros, size)
     return f"{whole}.{str(size + rest)[1:]}".rstrip("0") if rest else str(whole)
 

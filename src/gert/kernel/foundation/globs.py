@@ -1,6 +1,6 @@
-"""Path globs and the view of state they allow.
+"""Path globs, and the view of the state that they allow.
 
-Segments are separated by `.` or `/`. `*` stands for any characters inside one segment, so alone it is
+Segments are separated by `.` or `/`. `*` matches any characters inside one segment, so alone it is
 one segment; `**` alone is any number of segments, none included. A glob that matches a node covers its
 subtree. Matching walks a set of positions through the path, so no glob takes exponential time.
 """
@@ -46,11 +46,11 @@ class Glob:
         return hash(self._segments)
 
     def start(self) -> States:
-        """Give the positions before any segment is read."""
+        """Return the positions before any segment is read."""
         return self._closed({0})
 
     def step(self, states: States, segment: str) -> States:
-        """Give the positions after reading one segment; a covered node stays covered below."""
+        """Return the positions after reading one segment; everything below a covered node is covered."""
         if self.covers(states):
             return states
         moved = set()
@@ -62,15 +62,15 @@ class Glob:
         return self._closed(moved)
 
     def covers(self, states: States) -> bool:
-        """Tell whether the node read so far, or one above it, is matched."""
+        """Return whether the node read so far, or one above it, is matched."""
         return len(self._segments) in states
 
     def matches(self, path: str | tuple[str, ...]) -> bool:
-        """Tell whether the glob covers a path: matches it, or a node above it."""
+        """Return whether the glob covers a path: matches it, or a node above it."""
         return self.covers(self._after(path))
 
     def leads_into(self, path: str | tuple[str, ...]) -> bool:
-        """Tell whether the glob could match something at or below a path."""
+        """Return whether the glob could match something at or below a path."""
         return bool(self._after(path))
 
     def _after(self, path: str | tuple[str, ...]) -> States:
@@ -88,9 +88,9 @@ class Glob:
 
 
 def parse_glob(text: str) -> Glob:
-    """Read a glob, or say what is wrong with it."""
+    """Parse a glob; InputError says what is wrong with it."""
     if not text.strip():
-        raise InputError("a path glob is empty", hint="`**` stands for everything")
+        raise InputError("a path glob is empty", hint="use `**` to match everything")
     if len(text) > _MAX_TEXT:
         raise InputError(f"a path glob is longer than {_MAX_TEXT} characters")
     if text[0] in "./":
@@ -100,10 +100,10 @@ def parse_glob(text: str) -> Glob:
         if not segment:
             raise InputError(f"the path glob `{text}` has an empty segment")
         if "**" in segment and segment != "**":
-            raise InputError(f"`**` stands alone in a segment, and `{segment}` in `{text}` does not")
+            raise InputError(f"`**` must be a whole segment, found `{segment}` in `{text}`")
         if segment != segment.strip() or "{{" in segment or "}}" in segment:
             raise InputError(f"the path glob `{text}` has a segment that is not a plain name: `{segment}`")
-    # Adjacent `**` mean the same as one, and as one they take no time.
+    # Adjacent `**` mean the same as one, and one is faster.
     once = (segment for at, segment in enumerate(segments) if segments[at : at + 2] != ("**", "**"))
     return Glob(text, tuple(once))
 
@@ -121,14 +121,14 @@ class Visibility:
         return f"Visibility(allow={self.allow!r}, deny={self.deny!r})"
 
     def sees(self, path: str) -> bool:
-        """Tell whether the node at a path is visible in its own right."""
+        """Return whether the node at a path is itself visible."""
         segments = split_path(path)
         if any(glob.matches(segments) for glob in self.deny):
             return False
         return self.allow is None or any(glob.matches(segments) for glob in self.allow)
 
     def sees_into(self, path: str) -> bool:
-        """Tell whether something at or below a path may be visible: a denied node hides its subtree."""
+        """Return whether something at or below a path may be visible: a denied node hides its subtree."""
         segments = split_path(path)
         if any(glob.matches(segments) for glob in self.deny):
             return False
@@ -136,19 +136,19 @@ class Visibility:
 
 
 def filter_view(tree: Mapping[str, Any], visibility: Visibility) -> dict[str, Any]:
-    """Give the part of a tree that is visible.
+    """Return the visible part of a tree.
 
     A key that contains a separator counts as several segments, so `round/0` and `round: {0: …}` are one
-    path. A container that is only passed through on the way to something visible keeps just that; a
-    hidden item of a list becomes null, so the others keep their index. What lies deeper than can be looked
-    into is hidden.
+    path. A container that is not itself visible keeps only the visible values inside it; a
+    hidden item of a list becomes null, so the others keep their index. Values below the maximum depth
+    are hidden.
     """
-    seen = seen_of(tree, Marks.start(visibility))
+    seen = visible_part(tree, Marks.start(visibility))
     return seen if isinstance(seen, dict) else {}
 
 
 HIDDEN: Final = object()
-"""What is left of a value that is not visible."""
+"""Stands for a value that is not visible."""
 
 
 class Marks:
@@ -162,64 +162,64 @@ class Marks:
 
     @classmethod
     def start(cls, visibility: Visibility) -> "Marks":
-        """Before the first segment."""
+        """Return the marks before the first segment."""
         allow = None if visibility.allow is None else [(glob, glob.start()) for glob in visibility.allow]
         return cls(allow, [(glob, glob.start()) for glob in visibility.deny])
 
     @classmethod
     def any_of(cls, names: list["Marks"]) -> "Marks":
-        """How far any of several names of one node is matched."""
+        """Combine the marks of several names of one node."""
         if len(names) == 1:
             return names[0]
         is_open = any(each._allow is None for each in names)
-        allow = None if is_open else _united(each._allow or [] for each in names)
-        return cls(allow, _united(each._deny for each in names))
+        allow = None if is_open else _merge_marks(each._allow or [] for each in names)
+        return cls(allow, _merge_marks(each._deny for each in names))
 
     def below(self, key: str) -> "Marks":
-        """One key further in."""
+        """Return the marks of a child."""
         allow, deny = self._allow, self._deny
         for segment in split_path(key):
-            allow = None if allow is None else _stepped(allow, segment)
-            deny = _stepped(deny, segment)
+            allow = None if allow is None else _step_marks(allow, segment)
+            deny = _step_marks(deny, segment)
             if any(glob.covers(states) for glob, states in deny):
                 break
         return Marks(allow, deny)
 
     @property
     def hides(self) -> bool:
-        """A deny covers the node, so that nothing below is visible under any name."""
+        """Whether a deny covers the node, so that nothing below is visible under any name."""
         return any(glob.covers(states) for glob, states in self._deny)
 
     @property
     def denied(self) -> bool:
-        """Nothing at or below the node can be visible under these names."""
+        """Whether nothing at or below the node can be visible under these names."""
         return self.hides or self._allow == []
 
     @property
     def allowed(self) -> bool:
-        """An allow covers the node, or there is none."""
+        """Whether an allow covers the node, or there is no allow."""
         return self._allow is None or any(glob.covers(states) for glob, states in self._allow)
 
     @property
     def settled(self) -> bool:
-        """Nothing below can be hidden any more."""
+        """Whether nothing below can be hidden."""
         return self.allowed and not self._deny
 
 
-def _united(marks: Iterable[list[tuple[Glob, States]]]) -> list[tuple[Glob, States]]:
+def _merge_marks(marks: Iterable[list[tuple[Glob, States]]]) -> list[tuple[Glob, States]]:
     united: dict[Glob, States] = {}
     for glob, states in chain.from_iterable(marks):
         united[glob] = united.get(glob, _NOWHERE) | states
     return list(united.items())
 
 
-def _stepped(marks: list[tuple[Glob, States]], segment: str) -> list[tuple[Glob, States]]:
+def _step_marks(marks: list[tuple[Glob, States]], segment: str) -> list[tuple[Glob, States]]:
     stepped = ((glob, glob.step(states, segment)) for glob, states in marks)
     return [(glob, states) for glob, states in stepped if states]
 
 
-def seen_of(node: Any, marks: Marks, depth: int = _MAX_DEPTH) -> Any:
-    """The visible part of a value, or `HIDDEN`."""
+def visible_part(node: Any, marks: Marks, depth: int = _MAX_DEPTH) -> Any:
+    """Return the visible part of a value, or `HIDDEN`."""
     if marks.denied:
         return HIDDEN
     if marks.settled:
@@ -227,11 +227,11 @@ def seen_of(node: Any, marks: Marks, depth: int = _MAX_DEPTH) -> Any:
     if isinstance(node, Mapping | list | tuple) and depth <= 0:
         return HIDDEN
     if isinstance(node, Mapping):
-        viewed = {key: seen_of(child, marks.below(str(key)), depth - 1) for key, child in node.items()}
+        viewed = {key: visible_part(child, marks.below(str(key)), depth - 1) for key, child in node.items()}
         kept = {key: child for key, child in viewed.items() if child is not HIDDEN}
         return kept if kept or marks.allowed else HIDDEN
     if isinstance(node, list | tuple):
-        items = [seen_of(child, marks.below(str(index)), depth - 1) for index, child in enumerate(node)]
+        items = [visible_part(child, marks.below(str(index)), depth - 1) for index, child in enumerate(node)]
         if not marks.allowed and all(item is HIDDEN for item in items):
             return HIDDEN
         return [None if item is HIDDEN else item for item in items]
@@ -239,7 +239,7 @@ def seen_of(node: Any, marks: Marks, depth: int = _MAX_DEPTH) -> Any:
 
 
 def _fits(pattern: str, segment: str) -> bool:
-    """Match one segment: the first piece at the start, the last at the end, the others leftmost between."""
+    """Match one segment: the first piece at its start, the last at its end, the others leftmost in between."""
     if "*" not in pattern:
         return pattern == segment
     first, *middle, last = pattern.split("*")

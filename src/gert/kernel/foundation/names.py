@@ -8,10 +8,10 @@ from itertools import islice
 from typing import Final
 
 MAX_NAME = 128
-"""Leaves room for a directory and a suffix on file systems that stop at 255 bytes."""
+"""Leaves room for a directory and a suffix on file systems with a limit of 255 bytes."""
 
 MAX_RUN_ID = 512
-"""A run of an agent's agent's agent carries the ids of all three."""
+"""The run id of a nested agent contains the ids of the agents above it."""
 
 TAG: Final = "^[!-~]+$"
 """A tag of a contract or a rule: printable ASCII without white space, so that equal tags look equal."""
@@ -29,12 +29,12 @@ _MAX_COMPARED = 8
 
 
 def is_identifier(text: str) -> bool:
-    """Tell whether a text can be read as `.name` in any template."""
+    """Return whether a template can read a text as `.name`."""
     return len(text) <= MAX_NAME and _IDENTIFIER.match(text) is not None
 
 
 def is_safe_name(text: str) -> bool:
-    """Tell whether a text is a plain file name on every system: no path, no device, no hidden file."""
+    """Return whether a text is a plain file name on every system: no path, no device, no hidden file."""
     return (
         len(text) <= MAX_NAME
         and _SAFE.match(text) is not None
@@ -44,12 +44,12 @@ def is_safe_name(text: str) -> bool:
 
 
 def is_run_id(text: str) -> bool:
-    """Tell whether a text can name a run in a ledger; unlike a safe name it is never a file name as it stands."""
+    """Return whether a text is a valid run id; unlike a safe name it is never used as a file name unchanged."""
     return len(text) <= MAX_RUN_ID and _RUN_ID.match(text) is not None
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
-    """Give the candidate someone most likely meant, if one is close."""
+    """Return the candidate closest to a word, if one is close enough."""
     if not word or len(word) > _MAX_WORD:
         return None
     known = [name for name in islice(candidates, _MAX_CANDIDATES) if len(name) <= _MAX_WORD and name != word]
@@ -57,9 +57,9 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
     for name in known:
         if _fold(name) == folded:
             return name
-    # Comparing is slow and a document may hold thousands of mistakes, so look closely only at the likeliest.
+    # Comparing is slow and a document may contain thousands of mistakes, so only the likeliest are compared fully.
     near = [name for name in known if abs(len(name) - len(word)) <= max(2, len(word) // 2)]
-    likely = nsmallest(_MAX_COMPARED, near, key=lambda name: _unlike(name, word))
+    likely = nsmallest(_MAX_COMPARED, near, key=lambda name: _difference(name, word))
     if not likely:
         return None
     from difflib import get_close_matches
@@ -67,8 +67,8 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
     return next(iter(get_close_matches(word, likely, n=1, cutoff=0.6)), None)
 
 
-def _unlike(name: str, word: str) -> int:
-    """How much of two words differs between where they begin and end alike."""
+def _difference(name: str, word: str) -> int:
+    """Return how many characters differ between the common prefix and suffix of two words."""
     shorter = min(len(name), len(word))
     start = end = 0
     while start < shorter and name[start] == word[start]:
@@ -80,5 +80,5 @@ def _unlike(name: str, word: str) -> int:
 
 @lru_cache(maxsize=4096)
 def _fold(name: str) -> str:
-    """Ignore what people confuse most: case, dashes and underscores."""
+    """Fold what people confuse most: case, dashes and underscores."""
     return name.lower().replace("-", "").replace("_", "")

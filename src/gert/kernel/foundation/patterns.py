@@ -1,6 +1,6 @@
 """Patterns: regular expressions as Go knows them, matched in time linear in the text.
 
-RE2 is Go's own engine. Python's backtracks, and a pattern in a runbook may meet any output of any tool.
+RE2 is Go's own engine. Python's engine backtracks, and a runbook's pattern is matched against any tool output.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from gert.errors import PatternError
 
 MAX_PATTERN: Final = 1000
 
-# RE2 says what it does not support in its own words; these say what to do.
+# RE2 names what it does not support; these hints say what to do.
 _HINTS: Final = {
     "invalid perl operator": "lookahead and lookbehind are not supported",
     "invalid escape sequence": "backreferences are not supported; escape a backslash as `\\\\`",
@@ -21,14 +21,14 @@ _HINTS: Final = {
 
 
 class Match(Protocol):
-    """Where a pattern was found."""
+    """One match of a pattern."""
 
     def group(self, group: int | str = 0, /) -> str | None:
-        """The text of a group; of the whole match for 0."""
+        """Return the text of a group; 0 is the whole match."""
         ...
 
     def groups(self) -> tuple[str | None, ...]:
-        """The texts of all groups."""
+        """Return the texts of all groups."""
         ...
 
 
@@ -42,27 +42,27 @@ class Pattern:
         self._compiled = compiled
 
     def search(self, text: str) -> Match | None:
-        """The first place in a text where the pattern matches; `$` is its very end."""
+        """Return the first match in a text; `$` matches only its very end."""
         try:
             found: Match | None = self._compiled.search(text)
         except UnicodeEncodeError:
-            # A lone surrogate, as a tool's broken output may contain, matches nothing in particular.
+            # A lone surrogate, as in a tool's broken output, is replaced so that RE2 accepts the text.
             found = self._compiled.search(text.encode("utf-8", "replace").decode("utf-8"))
         return found
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Every place where the pattern matches, as start and end; no two overlap."""
+        """Yield the start and end of every match; matches do not overlap."""
         try:
             found = list(self._compiled.finditer(text))
         except UnicodeEncodeError:
-            # As in `search`; a replaced surrogate is one character, too, so that places stay what they are.
+            # As in `search`; a replaced surrogate is also one character, so that positions stay the same.
             found = list(self._compiled.finditer(text.encode("utf-8", "replace").decode("utf-8")))
         return (match.span() for match in found)
 
 
 @lru_cache(maxsize=1024)
 def compile_pattern(pattern: str) -> Pattern:
-    """Compile a pattern, or say why it is none."""
+    """Compile a pattern; PatternError says why it is invalid."""
     if len(pattern) > MAX_PATTERN:
         raise PatternError(f"the pattern is longer than {MAX_PATTERN} characters")
     import re2  # loads a shared library, and most commands meet no pattern

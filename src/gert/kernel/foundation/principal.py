@@ -23,17 +23,15 @@ class Principal(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 KERNEL = Principal("system", "kernel")
-"""The principal of everything nobody else did."""
+"""The principal of everything that gert does by itself."""
 
 
 def parse_principal(value: object) -> Principal:
-    """Read a principal from a mapping, or say what is wrong with it."""
+    """Parse a principal from a mapping; InputError says what is wrong with it."""
     if isinstance(value, Principal):
         return value
     if not isinstance(value, Mapping):
-        raise InputError(
-            "expected a principal with `kind` and `id`", hint="write {kind: human, id: someone@example.com}"
-        )
+        raise InputError("expected a principal with `kind` and `id`", hint="use {kind: human, id: alice@example.com}")
     unknown = [str(key) for key in value if key not in _FIELDS]
     if unknown:
         raise InputError(f"a principal has no field `{unknown[0]}`", hint=f"known fields: {', '.join(_FIELDS)}")
@@ -49,7 +47,7 @@ def parse_principal(value: object) -> Principal:
 
 
 def principal_of(declared: Principal | None, item_key: str | None, item: object, actor: Principal | None) -> Principal:
-    """Find the principal of a step: declared, else its keyed item, else the run's actor, else the kernel."""
+    """Return the principal of a step: declared, else its keyed item, else the run's actor, else the kernel."""
     if declared is not None:
         return declared
     if item_key is not None and item_key.strip():

@@ -1,11 +1,11 @@
-"""Masking of secrets in everything the world says, once, on the way in.
+"""Masks secrets in everything that enters gert, once, before the engine sees it.
 
-A secret is masked as it is, in the encodings tools print it in (base64, hex, UTF-16, Latin-1, composed otherwise), with
-any of its characters written as an escape (`\\u`, `\\x`, octal, percent, HTML, shells), and, where it has several lines
-or is encoded, however it is wrapped. Other encodings (base32, capitals, base64 twice) and a secret printed in pieces
-are not undone. Secrets shorter than four characters occur in ordinary text by chance, so they are masked only where
-they are a whole value, white space around it aside; so is what remains of a secret once the placeholder's own letters
-at its ends are cut away.
+A secret is masked as plain text, in the encodings tools print (base64, hex, UTF-16, Latin-1, other composition), with
+any of its characters written as an escape (`\\u`, `\\x`, octal, percent, HTML, shells), and, if it has several lines
+or is encoded, with any line wrapping. Other encodings (base32, capitals, base64 twice) and a secret printed in pieces
+are not found. Secrets shorter than four characters occur in ordinary text by chance, so they are masked only where
+they are a whole value, apart from white space; the same holds for the rest of a secret whose ends overlap with
+the placeholder.
 """
 
 import math
@@ -26,18 +26,18 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,4})?\Z")
 _CREDENTIAL = re.compile(r"(?i)key|secret|token|passw|passphrase|pwd|credential|authorization")
 _NO_CREDENTIAL = re.compile(r"(?i)(?:uri|url|id|type|name|email)$")
 _BLOCK = 1 << 16
-_MAX_DIGITS = 4000  # Python refuses to read many more
+_MAX_DIGITS = 4000  # Python refuses to parse many more
 
 
 class Redacted(NamedTuple):
-    """A value without secrets, and how many were masked in it."""
+    """A value with its secrets masked, and how many were masked."""
 
     value: Any
     masked: int
 
 
 def parts_of(secret: object) -> list[str]:
-    """The texts a secret shows itself in: as a whole, and of a list or map, also as JSON, each of its values."""
+    """Return the texts to mask for a secret: the whole, and for a list or map, also as JSON, each of its values."""
     if isinstance(secret, str):
         value = _as_json(secret)
         return [secret] if isinstance(value, str) else [secret, *_leaves(value, _MAX_DEPTH)]
@@ -45,10 +45,10 @@ def parts_of(secret: object) -> list[str]:
 
 
 def credentials_of(secret: str) -> list[str]:
-    """The texts a secret variable shows itself in: as a whole, and of JSON, the values that are called credentials.
+    """Return the texts to mask for a secret variable: the whole, and for JSON, the values named as credentials.
 
-    Not all of them, as with an input that somebody declared: beside a key such a document names projects and regions,
-    which ordinary inputs name as well.
+    Unlike a declared secret input, not all values are masked: such a document also names projects and regions,
+    which ordinary inputs contain as well.
     """
     value = _as_json(secret)
     return [secret] if isinstance(value, str) else [secret, *_credentials(value, _MAX_DEPTH)]
@@ -72,7 +72,7 @@ def _is_credential(name: str) -> bool:
 
 
 def _as_json(secret: str) -> object:
-    """What a text says as JSON, if it is a list or a map; otherwise the text."""
+    """Parse a text as JSON if it is a list or a map; otherwise return the text."""
     try:
         return msgspec.json.decode(secret) if secret.lstrip()[:1] in ("{", "[") else secret
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -107,7 +107,7 @@ class Redactor:
         return bool(self._secrets)
 
     def also(self, secrets: Iterable[str]) -> "Redactor":
-        """Give a redactor that masks these secrets too."""
+        """Return a redactor that also masks these secrets."""
         return Redactor(self._secrets.union(secrets))
 
     def text(self, text: str) -> Redacted:
@@ -143,7 +143,7 @@ class Redactor:
             items = [self._value(item, depth - 1) for item in value]
             masked = [item.value for item in items]
             return Redacted(masked if isinstance(value, list) else tuple(masked), sum(item.masked for item in items))
-        # What cannot be looked into, or is too deep, is not let through.
+        # A value that cannot be inspected, or is too deep, is masked.
         return Redacted(PLACEHOLDER, 1)
 
     def _whole_text(self, text: str) -> Redacted:
@@ -151,7 +151,7 @@ class Redactor:
 
     def _bytes(self, data: bytes) -> Redacted:
         count = 0
-        # Both readings keep every byte, so what is not masked is given back as it came.
+        # Both decodings keep every byte, so text without secrets is returned unchanged.
         for encoding, errors in (("utf-8", "surrogateescape"), ("latin-1", "strict")):
             text, masked = self._whole_text(data.decode(encoding, errors))
             if masked:
@@ -160,32 +160,33 @@ class Redactor:
 
     def _mapping(self, value: Mapping[Any, Any], depth: int) -> Redacted:
         entries = [(self._value(key, depth - 1), self._value(item, depth - 1)) for key, item in value.items()]
-        # A key that stays as it is keeps its name, wherever it stands.
+        # An unmasked key keeps its name, whatever its position.
         taken = {name.value for name, _ in entries if not name.masked}
         numbers: dict[Any, int] = {}
         masked = {
-            _free(name.value, taken, numbers) if name.masked else name.value: item.value for name, item in entries
+            _unused_name(name.value, taken, numbers) if name.masked else name.value: item.value
+            for name, item in entries
         }
         return Redacted(masked, sum(name.masked + item.masked for name, item in entries))
 
 
 class RedactingStream:
-    """Masks a text in chunks; wherever it is cut, the result is that of the whole text."""
+    """Masks a text that arrives in chunks; the result does not depend on where it is split."""
 
     __slots__ = ("_masked", "_stream", "count")
 
     def __init__(self, search: SpellingSearch) -> None:
         self._stream = SearchStream(search)
-        # How many of the next characters belong to a secret whose placeholder is already given out.
+        # How many of the next characters belong to a secret whose placeholder was already returned.
         self._masked = 0
         self.count = 0
 
     def feed(self, chunk: str) -> str:
-        """Give what can be shown so far; the rest waits for more text."""
+        """Return the text that is decided so far; the rest waits for more text."""
         return "".join(self._pieces(chunk, is_final=False))
 
     def close(self) -> str:
-        """Give the rest."""
+        """Return the rest."""
         return "".join(self._pieces("", is_final=True))
 
     def _pieces(self, chunk: str, *, is_final: bool) -> Iterator[str]:
@@ -202,7 +203,7 @@ class RedactingStream:
 
 
 def _numbers_of(secret: str) -> Iterable[float]:
-    """The numbers a secret may be read as, without their sign."""
+    """Return the numbers that a secret may be parsed as, without their sign."""
     if len(secret) > _MAX_DIGITS or not _NUMBER.match(secret):
         return
     if secret.lstrip("+-").isdigit():
@@ -211,8 +212,8 @@ def _numbers_of(secret: str) -> Iterable[float]:
         yield number
 
 
-def _free(name: Any, taken: set[Any], numbers: dict[Any, int]) -> Any:
-    """Two keys that are masked alike both stay."""
+def _unused_name(name: Any, taken: set[Any], numbers: dict[Any, int]) -> Any:
+    """Return a name not yet taken, so that two keys masked alike are both kept."""
     free = name
     while free in taken:
         numbers[name] = numbers.get(name, 1) + 1

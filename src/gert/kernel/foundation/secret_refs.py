@@ -1,9 +1,9 @@
-"""References to secrets: what state holds in place of a secret input, so that the kernel never sees its value.
+"""References to secrets: the state contains a reference instead of a secret input, so the kernel never sees its value.
 
-A reference is the name of the input between two noncharacters, code points Unicode reserves for internal use.
-Documents may not contain them, templates do not make them, and whatever comes in from the world has them taken out:
-a reference can only come from a declared input, and no two texts can be joined into one. Whoever starts a process
-puts the values in place of those references that the step handed over.
+A reference is the name of the input between two noncharacters, code points that Unicode reserves for internal use.
+Documents may not contain them, templates do not produce them, and they are removed from everything that enters:
+a reference can only come from a declared input, and no two texts can be joined into one. The host
+replaces the references in a call with their values when it starts the process.
 """
 
 import re
@@ -22,22 +22,22 @@ _MAX_DEPTH: Final = 200
 
 
 def secret_ref(name: str) -> str:
-    """The reference to a secret input."""
+    """Return the reference to a secret input."""
     return f"{_OPEN}{name}{_CLOSE}"
 
 
 def refs_in(text: str) -> list[str]:
-    """The names of the secrets a text refers to."""
+    """Return the names of the secrets that a text refers to."""
     return _REFERENCE.findall(text) if _OPEN in text else []
 
 
 def is_marked(text: str) -> bool:
-    """Whether a text holds a reference, or part of one."""
+    """Whether a text contains a reference, or part of one."""
     return _OPEN in text or _CLOSE in text
 
 
 def all_refs(value: Any, depth: int = _MAX_DEPTH) -> set[str]:
-    """The names of the secrets a nested value refers to."""
+    """Return the names of the secrets that a nested value refers to."""
     if isinstance(value, str):
         return set(refs_in(value))
     if depth <= 0:
@@ -50,27 +50,27 @@ def all_refs(value: Any, depth: int = _MAX_DEPTH) -> set[str]:
 
 
 def reveal(text: str, secrets: Mapping[str, str]) -> str:
-    """Put the values in place of their references; only where a process is about to be started.
+    """Replace references with their values; only for starting a process.
 
-    A template that cuts or changes a reference would hand over something that is not the secret, so it is refused.
+    A template that cuts or changes a reference would pass something other than the secret, so it is refused.
     """
     if _OPEN not in text and _CLOSE not in text:
         return text
     pieces = _REFERENCE.split(text)
     literals, names = pieces[::2], pieces[1::2]
     if any(name not in secrets for name in names) or any(_OPEN in each or _CLOSE in each for each in literals):
-        raise InputError("a secret can only be handed over whole", hint="use it in a template without a function")
+        raise InputError("a secret can only be passed whole", hint="use it in a template without a function")
     pieces[1::2] = [secrets[name] for name in names]
     return "".join(pieces)
 
 
 def masked(value: Any) -> Any:
-    """A value as it may be recorded and shown: every reference is a placeholder."""
+    """Replace every reference with a placeholder, so that the value can be recorded and shown."""
     return _mapped(value, lambda text: _REFERENCE.sub(PLACEHOLDER, text) if _OPEN in text else text, _MAX_DEPTH)
 
 
 def defused(value: Any) -> Any:
-    """A value from the world in which nothing can be taken for a reference."""
+    """Remove everything from an incoming value that could be mistaken for a reference."""
     return _mapped(value, lambda text: text.translate(_MARKS) if _OPEN in text or _CLOSE in text else text, _MAX_DEPTH)
 
 
@@ -80,7 +80,7 @@ def _mapped(value: Any, change: Callable[[str], str], depth: int) -> Any:
     if isinstance(value, Mapping):
         if depth <= 0:
             return PLACEHOLDER
-        keys = _apart(value, change)
+        keys = _distinct_keys(value, change)
         return {key: _mapped(item, change, depth - 1) for key, item in zip(keys, value.values(), strict=True)}
     if isinstance(value, list | tuple):
         if depth <= 0:
@@ -90,8 +90,8 @@ def _mapped(value: Any, change: Callable[[str], str], depth: int) -> Any:
     return value
 
 
-def _apart(keys: Iterable[Any], change: Callable[[str], str]) -> list[Any]:
-    """The keys changed; two that become alike both stay."""
+def _distinct_keys(keys: Iterable[Any], change: Callable[[str], str]) -> list[Any]:
+    """Change the keys; two that become equal are both kept."""
     changed = [_mapped(key, change, 1) for key in keys]
     if len(set(changed)) == len(changed):
         return changed

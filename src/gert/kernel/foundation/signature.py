@@ -1,7 +1,7 @@
 """Keys and signatures, by algorithm name.
 
 A key has exactly one algorithm, decided by how it is written and never by the signature that is
-checked: otherwise a forger could sign with a published key used as a shared secret.
+checked: otherwise a forger could use a published key as a shared secret and sign with it.
 """
 
 import base64
@@ -23,7 +23,7 @@ MIN_SECRET_BYTES = 8
 """Shorter shared secrets are refused: they can be guessed from one signature."""
 
 STRONG_SECRET_BYTES = 16
-"""Shorter shared secrets are accepted, and `Key.is_weak` says so."""
+"""Shorter shared secrets are accepted, but `Key.is_weak` is true."""
 
 _KEY_FORMS = (
     "write `base64:…` for a shared secret, `ed25519:…` or `ed25519-public:…` for a key, each followed by base64 and"
@@ -31,8 +31,8 @@ _KEY_FORMS = (
 )
 _KEY_BYTES = 32
 _KEY_ID = re.compile(r"[!-~]{1,128}\Z")
-# Texts that mean a key. Taken as plain text each would become a shared secret, and a public key that everybody knows
-# would sign.
+# Texts that look like a key. As plain text each would become a shared secret, and anyone could sign with a
+# public key.
 _LOOKS_LIKE_A_KEY: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile("\ufeff"), "contains a byte order mark"),
     (re.compile(r"[\x00-\x08\x0e-\x1f\x7f]"), "contains control characters, as a binary file does"),
@@ -47,10 +47,10 @@ _LOOKS_LIKE_A_KEY: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\A[A-Za-z0-9+/_-]{43}=?\Z"), "is base64 of 32 bytes, which may be a key or a secret"),
     (re.compile(r"\A[0-9a-fA-F]{64}\Z"), "is hex of 32 bytes, which may be a key or a secret"),
 )
-# What stands before the 32 bytes of an Ed25519 key in a PEM file (RFC 8410).
+# The bytes before the 32 bytes of an Ed25519 key in a PEM file (RFC 8410).
 _PEM_PUBLIC = bytes.fromhex("302a300506032b6570032100")
 _PEM_PRIVATE = bytes.fromhex("302e020100300506032b657004220420")
-# The points of small order, without their sign bit; the last two spell 0 and 1 a second time.
+# The points of small order, without their sign bit; the last two are other encodings of 0 and 1.
 _LOW_ORDER = frozenset(
     bytes.fromhex(point)
     for point in (
@@ -76,7 +76,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key of one algorithm; its secret never shows."""
+    """A key of one algorithm; its secret is never shown."""
 
     id: str
     alg: str
@@ -85,12 +85,12 @@ class Key:
 
     @property
     def can_sign(self) -> bool:
-        """Tell whether this key signs, or only verifies."""
+        """Whether this key can sign, or only verify."""
         return self._secret is not None
 
     @property
     def is_weak(self) -> bool:
-        """Tell whether a shared secret is short enough to be worth a warning."""
+        """Whether a shared secret is short enough to warn about."""
         return self.alg == HMAC_SHA256 and len(self._secret or b"") < STRONG_SECRET_BYTES
 
     @property
@@ -100,7 +100,7 @@ class Key:
 
 
 class Keys:
-    """Keys by id; the default, if there is one, answers for ids that are not listed."""
+    """Keys by id; the default, if there is one, is used for ids that are not listed."""
 
     __slots__ = ("_by_id", "_default")
 
@@ -120,11 +120,11 @@ class Keys:
         return f"Keys({', '.join(key.id for key in self)})"
 
     def lists(self, key_id: str) -> bool:
-        """Tell whether a key of this very id is held; the default does not count."""
+        """Return whether there is a key with exactly this id; the default does not count."""
         return key_id in self._by_id
 
     def find(self, key_id: str | None) -> Key:
-        """Find the key for an id, or refuse: a signature by an unknown key proves nothing."""
+        """Return the key for an id, or raise: a signature by an unknown key proves nothing."""
         key = self._by_id.get(_checked_id(key_id) if key_id else DEFAULT_KEY_ID, self._default)
         if key is None:
             raise IntegrityError(f"no key `{key_id or DEFAULT_KEY_ID}` is known")
@@ -132,11 +132,11 @@ class Keys:
 
 
 def parse_key(text: str, key_id: str | None = None) -> Key:
-    """Read a key from text; space around it is ignored.
+    """Parse a key from text; surrounding white space is ignored.
 
     `ed25519:` holds the base64 of a 32-byte seed, `ed25519-public:` that of a public key, `base64:` that
     of a shared secret. A PEM file with an Ed25519 key is read as such. A text that looks like a key in any other form
-    is refused; everything else is itself a secret.
+    is refused; any other text is itself a shared secret.
     """
     name = DEFAULT_KEY_ID if key_id is None else _checked_id(key_id)
     text = text.strip()
@@ -160,14 +160,14 @@ def parse_key(text: str, key_id: str | None = None) -> Key:
 
 
 def sign(key: Key, message: bytes) -> Signature:
-    """Sign a message with a key that can."""
+    """Sign a message; IntegrityError if the key cannot sign."""
     if key._secret is None:
         raise IntegrityError(f"the key `{key.id}` is public and cannot sign", hint="sign with the private key")
     return Signature(key.alg, key.id, _ALGORITHMS[key.alg].sign(key._secret, message))
 
 
 def verify(keys: Keys, signature: Signature, message: bytes) -> None:
-    """Return if the signature holds over the message by a key we hold; otherwise raise."""
+    """Return if the signature over the message is valid by a key we hold; otherwise raise IntegrityError."""
     # (1) The algorithm is one we know.
     algorithm = _ALGORITHMS.get(signature.alg)
     if algorithm is None:
@@ -179,16 +179,16 @@ def verify(keys: Keys, signature: Signature, message: bytes) -> None:
         raise IntegrityError(f"the key `{key.id}` is for {key.alg}, and the signature says {signature.alg}")
     # (4) The signature is over this message.
     if not algorithm.holds(key, signature.value, message):
-        raise IntegrityError(f"the signature by key `{signature.key_id or key.id}` does not hold")
+        raise IntegrityError(f"the signature by key `{signature.key_id or key.id}` is invalid")
 
 
 def find_key_names(key_id: str | None) -> list[str]:
-    """Name the environment variables that may hold a trace key, in the order to look."""
+    """Return the environment variables that may contain a trace key, in lookup order."""
     return [*_named("GERT_TRACE_KEY_", key_id), "GERT_TRACE_SIGNING_KEY"]
 
 
 def find_approval_key_names(key_id: str | None = None) -> list[str]:
-    """Name the environment variables that may hold a key for approvals, in the order to look."""
+    """Return the environment variables that may contain an approval key, in lookup order."""
     return [*_named("GERT_APPROVAL_KEY_", key_id), "GERT_APPROVAL_VERIFY_KEY", "GERT_APPROVAL_SIGNING_KEY"]
 
 
@@ -221,7 +221,7 @@ def _private_key(name: str, seed: bytes) -> Key:
 def _public_key(name: str, public: bytes) -> Key:
     _check_ed25519(name, public)
     if public[:-1] + bytes([public[-1] & 0x7F]) in _LOW_ORDER:
-        # A signature by such a point can hold over any message, and nobody needs a private key to make it.
+        # A signature by such a point can be valid for any message, and needs no private key.
         raise IntegrityError(f"the key `{name}` is a point of small order, for which anyone can forge a signature")
     return Key(name, ED25519, public)
 
@@ -268,8 +268,8 @@ class _Algorithm:
 
 
 def keyed_digest(key: bytes, value: object) -> str:
-    """The HMAC of a value under a key: it tells whether two values are equal, and nothing else to who has no key."""
-    # Not canonical JSON: a secret may hold what that has no form for, and no other program computes this.
+    """Return the HMAC of a value: it shows whether two values are equal, and without the key nothing else."""
+    # Not canonical JSON: a secret may contain values that have no canonical form, and no other program computes this.
     text = json.dumps(value, sort_keys=True, default=str)
     return f"{HMAC_SHA256}:{_hmac_sign(key, text.encode())}"
 
@@ -295,7 +295,7 @@ def _ed25519_holds(key: Key, value: str, message: bytes) -> bool:
 
     try:
         raw = base64.b64decode(value, validate=True)
-        # One signature has one spelling: base64 leaves bits over that a forger could otherwise vary.
+        # A signature has exactly one encoding: base64 has spare bits that a forger could otherwise vary.
         if key.public is None or base64.b64encode(raw).decode() != value:
             return False
         Ed25519PublicKey.from_public_bytes(key.public).verify(raw, message)

@@ -1,8 +1,8 @@
-"""The search for all forms of all secrets at once, in time linear in the text.
+"""Searches for all forms of all secrets at once, in time linear in the text.
 
-Partial matches are followed together as one set of places in the forms. What follows from a set and a symbol is
-worked out once, as in a regular expression engine that never backtracks, so a secret that repeats itself costs no
-more than another. An expression over the first characters skips text in which nothing begins.
+Partial matches are tracked together as one set of positions in the forms. The transition from a set by a symbol is
+computed once, as in a regular expression engine that never backtracks, so a secret that repeats itself costs no
+more than another. A regular expression over the first characters skips text in which no form begins.
 """
 
 import re
@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 from gert.kernel.foundation.spellings import GAP, LEADS, Form, readings
 
 START: Final = -1
-"""The place before every form."""
+"""The position before every form."""
 
 _LOOKAHEAD: Final = 13
-"""How many characters tell whether a form may begin at a place."""
+"""How many characters decide whether a form may begin at a position."""
 
 _MAX_STATES: Final = 20_000
 _LONG: Final = 4096
@@ -24,7 +24,7 @@ _STARTED: Final = frozenset({START})
 
 
 class State:
-    """The places reached in the forms after some text."""
+    """The positions reached in the forms after some text."""
 
     __slots__ = ("begun", "ends", "next", "places")
 
@@ -35,8 +35,8 @@ class State:
         self.begun: State | None = self if START in places else None
 
 
-class Led(NamedTuple):
-    """The places of a state that lead somewhere: whether a form begins at them, and whether one goes on."""
+class BackStep(NamedTuple):
+    """The positions of a state that lead to a goal: whether a form begins at them, and whether one continues."""
 
     places: frozenset[int]
     begins: bool
@@ -44,7 +44,7 @@ class Led(NamedTuple):
 
 
 class SpellingSearch:
-    """Forms as places: `2 * unit` before a unit, `2 * unit + 1` in the gap before it."""
+    """The forms as an automaton; position `2 * unit` is before a unit, `2 * unit + 1` in the gap before it."""
 
     __slots__ = ("_alphabet", "_back", "_begins", "_prefixes", "_states", "_units", "_wrapped", "nothing")
 
@@ -53,7 +53,7 @@ class SpellingSearch:
         self._wrapped: list[bool] = []
         self._begins: dict[str, list[int]] = {}
         self._states: dict[frozenset[int], State] = {}
-        self._back: dict[tuple[State, str, frozenset[int], bool], Led] = {}
+        self._back: dict[tuple[State, str, frozenset[int], bool], BackStep] = {}
         self.nothing = self.state(_NOTHING)
         kept = [form for form in dict.fromkeys(forms) if form.units]
         for form in kept:
@@ -65,7 +65,7 @@ class SpellingSearch:
         self._prefixes = (_rough(kept), _exact(kept, at_end=False), _exact(kept, at_end=True)) if kept else None
 
     def candidate(self, text: str, at: int) -> int:
-        """Find the next place where a form may begin, or the end of the text."""
+        """Return the next position where a form may begin, or the end of the text."""
         if self._prefixes is None:
             return len(text)
         rough, exact, at_end = self._prefixes
@@ -77,11 +77,11 @@ class SpellingSearch:
         return len(text)
 
     def begins(self, text: str, at: int) -> bool:
-        """Whether a form may begin at a place, whatever text follows."""
+        """Return whether a form may begin at a position, whatever text follows."""
         return self._prefixes is not None and self._prefixes[1].match(text, at) is not None
 
     def state(self, places: frozenset[int]) -> State:
-        """The state of a set of places."""
+        """Return the state for a set of positions."""
         known = self._states.get(places)
         if known is None:
             if len(self._states) > _MAX_STATES:
@@ -91,13 +91,13 @@ class SpellingSearch:
         return known
 
     def begin(self, state: State) -> State:
-        """The state if forms may begin here as well."""
+        """Return the state in which forms may also begin here."""
         if state.begun is None:
             state.begun = self.state(state.places | _STARTED)
         return state.begun
 
     def step(self, state: State, symbol: str) -> State:
-        """The state after a symbol."""
+        """Return the state after a symbol."""
         following = state.next.get(symbol)
         if following is None:
             if symbol not in self._alphabet:
@@ -106,15 +106,15 @@ class SpellingSearch:
             following = state.next[symbol] = self.state(_NOTHING.union(*after))
         return following
 
-    def back(self, state: State, symbol: str, goal: frozenset[int], *, or_ends: bool) -> "Led":
-        """The places of a state that lead to one of the goal by a symbol, or at which a form ends."""
+    def back(self, state: State, symbol: str, goal: frozenset[int], *, or_ends: bool) -> "BackStep":
+        """Return the positions of a state that a symbol leads to the goal, or at which a form ends."""
         key = state, symbol, goal, or_ends
         known = self._back.get(key)
         if known is None:
             if len(self._back) > _MAX_STATES:
                 self._back.clear()
             led = frozenset(place for place in state.places if not goal.isdisjoint(self._after(place, symbol)))
-            known = self._back[key] = Led(led | state.ends if or_ends else led, START in led, bool(led - _STARTED))
+            known = self._back[key] = BackStep(led | state.ends if or_ends else led, START in led, bool(led - _STARTED))
         return known
 
     def _after(self, place: int, symbol: str) -> Iterable[int]:
@@ -128,14 +128,14 @@ class SpellingSearch:
 
 
 class SearchStream:
-    """Finds forms in a text that arrives in chunks; wherever it is cut, the result is that of the whole text."""
+    """Finds forms in a text that arrives in chunks; the result does not depend on where it is split."""
 
     __slots__ = ("_begin", "_candidate", "_edges", "_jumps", "_search", "_settled", "_state", "_states", "_text")
 
     def __init__(self, search: SpellingSearch) -> None:
         self._search = search
         self._text = ""
-        # From `_begin` on characters were read: there is a state before each of them, the escapes and gaps that
+        # Characters from `_begin` on were read: there is a state before each of them, the escapes and gaps that
         # begin at each, a state after them, and the states after escapes that end later.
         self._begin = self._candidate = 0
         self._states: list[State] = []
@@ -145,7 +145,7 @@ class SearchStream:
         self._settled = 0
 
     def feed(self, chunk: str, *, is_final: bool = False) -> Iterator[tuple[str, list[tuple[int, int]]]]:
-        """Give the text that is decided, in pieces, each with the spans of forms that begin in it."""
+        """Yield the decided text in pieces, each with the spans of forms that begin in it."""
         self._text += chunk
         self._candidate = self._search.candidate(self._text, self._begin + len(self._states))
         given = 0
@@ -165,18 +165,18 @@ class SearchStream:
         self._rebase()
 
     def _seek(self) -> bool:
-        """Go to the next place where a form may begin, unless some are being read."""
+        """Skip to the next position where a form may begin, unless some are being read."""
         if not self._states:
             self._begin = self._candidate
         return self._begin < len(self._text)
 
     def _is_early(self) -> bool:
-        """Whether little was read since a long match was last examined: each time costs as much as it is long."""
+        """Return whether little was read since a long match was last examined; examining it costs its length."""
         read = len(self._states)
         return read > _LONG and (read - self._settled) * 4 < read
 
     def _advance(self, is_final: bool) -> bool:
-        """Read on; tell whether no form is being read any more. Otherwise the text is too short to say more."""
+        """Read further; return whether no form is being read any more. If not, more text is needed."""
         search, text, states, state, jumps = self._search, self._text, self._states, self._state, self._jumps
         at, size = self._begin + len(states), len(text)
         candidate = self._candidate
@@ -202,7 +202,7 @@ class SearchStream:
         return is_over
 
     def _branch(self, at: int, state: State, is_final: bool) -> bool:
-        """Follow the escapes and gaps that begin at a place, unless more text could change what they are."""
+        """Follow the escapes and gaps that begin at a position, unless more text could change them."""
         found = readings(self._text, at, is_final=is_final)
         if found is None:
             return False
@@ -215,14 +215,14 @@ class SearchStream:
         return True
 
     def _held(self) -> int:
-        """Find from where on the text belongs to forms that may continue."""
+        """Return the position from which the text belongs to forms that may continue."""
         held = self._begin + len(self._states)
         goals = {end: state.places for end, state in self._jumps.items()}
         goals[held] = self._state.places - self._state.ends
         return min(self._backward(goals), default=held)
 
     def _spans(self, held: int) -> list[tuple[int, int]]:
-        """Find the forms that begin before a place, with overlapping ones joined."""
+        """Return the spans of forms that begin before a position, with overlapping ones joined."""
         if not (self._state.ends or any(state.ends for state in self._states)):
             return []
         inside = bytearray(len(self._states) + 1)
@@ -235,9 +235,9 @@ class SearchStream:
         return spans
 
     def _backward(self, goals: dict[int, frozenset[int]], inside: bytearray | None = None) -> Iterator[int]:
-        """Give, from the last to the first, the places where a form begins that leads to the goals.
+        """Yield, from the last to the first, the positions where a form begins that leads to the goals.
 
-        inside: where given, the ends of forms are goals too, and where forms go on is marked in it
+        inside: if given, the ends of forms are goals too, and the positions where forms continue are marked in it
         """
         back, text, first, or_ends = self._search.back, self._text, self._begin, inside is not None
         for at in range(first + len(self._states) - 1, first - 1, -1):
@@ -247,7 +247,7 @@ class SearchStream:
                 other = back(state, symbol, goals.get(end, _NOTHING), or_ends=or_ends)
                 if inside is not None and (other.begins or other.goes_on):
                     inside[at + 1 - first : end - first] = b"\1" * (end - at - 1)
-                led = Led(led.places | other.places, led.begins or other.begins, led.goes_on or other.goes_on)
+                led = BackStep(led.places | other.places, led.begins or other.begins, led.goes_on or other.goes_on)
             if inside is not None and led.goes_on:
                 inside[at - first] = 1
             goals[at] = led.places
@@ -255,7 +255,7 @@ class SearchStream:
                 yield at
 
     def _drop(self, held: int) -> None:
-        """Forget what was read before a place."""
+        """Drop what was read before a position."""
         del self._states[: held - self._begin]
         self._begin = held
         self._settled = len(self._states)
@@ -264,7 +264,7 @@ class SearchStream:
             self._edges.clear()
 
     def _rebase(self) -> None:
-        """Let the text begin where it is not decided yet."""
+        """Drop the decided beginning of the text."""
         by, self._begin = self._begin, 0
         self._text = self._text[by:]
         if self._states:
@@ -280,9 +280,9 @@ _UNFINISHED: Final = rf"[\\%&'\"]\S{{0,{_LOOKAHEAD - 3}}}\Z"
 
 
 def _rough(forms: list[Form]) -> re.Pattern[str]:
-    """Build an expression to skip text with: it matches wherever `_exact` does, and elsewhere.
+    """Build an expression to skip text with: it matches wherever `_exact` does, and at some other positions.
 
-    Each branch begins with a literal character, from which the expression engine makes a set to skip by.
+    Each branch begins with a literal character, so that the regular expression engine can skip by a set.
     """
     firsts: dict[str, dict[str, set[str]]] = {}
     for units, gaps in forms:
@@ -305,7 +305,7 @@ def _rough(forms: list[Form]) -> re.Pattern[str]:
 def _exact(forms: list[Form], *, at_end: bool) -> re.Pattern[str]:
     """Build an expression that matches wherever a form begins, up to its third character or first escape.
 
-    at_end: match instead where a form may begin, and the text ends before it can be told
+    at_end: match instead where a form may begin, and the text ends before that is certain
     """
     # By the first character, and then by the second, the units that follow it, and how a gap before them begins.
     firsts: dict[str, dict[str, set[tuple[frozenset[str], str]]]] = {}
@@ -323,7 +323,7 @@ def _exact(forms: list[Form], *, at_end: bool) -> re.Pattern[str]:
 
 
 def _after(following: set[tuple[frozenset[str], str]], at_end: bool, with_chars: bool) -> str:
-    """The expression for one of some units: its character, an escape of it, or a gap before it."""
+    """Return the expression for one of some units: its character, an escape of it, or a gap before it."""
     units = [unit for unit, _ in following]
     wrapped = [unit for unit, gaps in following if gaps]
     ways = [_any_of(_raw(units))] if with_chars and any(_raw(units)) else []
@@ -341,7 +341,7 @@ _END: Final = r"\Z"
 
 
 def _escapes_of(units: list[frozenset[str]], at_end: bool) -> str:
-    """The expression for how an escape of one of some units begins."""
+    """Return the expression for the beginning of an escape of one of some units."""
     if at_end:
         return _UNFINISHED
     chars = sorted({symbol[-1] for unit in units for symbol in unit if symbol})

@@ -1,9 +1,9 @@
-"""The forms in which a secret is searched for, and how escaped characters are read.
+"""The forms in which a secret is searched for, and the reader of escaped characters.
 
 A program that encodes a secret chooses for each character whether to escape it, and programs differ in what they
-escape. So a form is a row of units, one per character of the secret, and the text is read in every way at once: a
-place in it stands for its character, and where an escape begins, also for the character that the escape means. How a
-character may be escaped is known to the reader alone; the forms do not list it.
+escape. So a form is a sequence of units, one per character of the secret, and the text is read in every way at once: a
+position is read as its character, and where an escape begins, also as the character that the escape means. Only
+the reader knows how a character may be escaped; the forms do not list it.
 """
 
 import base64
@@ -19,25 +19,25 @@ MIN_LENGTH: Final = 4
 """Shorter secrets occur in ordinary text by chance."""
 
 LONGEST_ESCAPE: Final = 40
-"""No escape that is read is longer, and none contains white space but as its last character."""
+"""The longest escape that is read; none contains white space except as its last character."""
 
 GAP: Final = ""
 """The symbol for a line break, indentation or quotes between two characters of wrapped text."""
 
 _MIN_LINE: Final = 8
-"""Lines of a secret with several lines are searched for alone from this length on."""
+"""From this length on, each line of a secret with several lines is also searched for by itself."""
 
 _LINE_BREAKS: Final = "\r\n"
 _BETWEEN_OCTETS: Final = ": -"
 
 Unit = frozenset[str]
-"""The symbols that may stand for a character: itself, and as an escape (`escaped`)."""
+"""The symbols for a character: itself, and its escape (`escaped`)."""
 
 
 class Form(NamedTuple):
-    """A row of units, which may have gaps between them.
+    """A sequence of units, which may have gaps between them.
 
-    gaps: what a gap begins with that is as early as the first characters of the form, where text wraps
+    gaps: the characters that a gap among the first characters of the form begins with, where text wraps
     """
 
     units: tuple[Unit, ...]
@@ -45,12 +45,12 @@ class Form(NamedTuple):
 
 
 def escaped(char: str) -> str:
-    """The symbol for a character that is written as an escape."""
+    """Return the symbol for a character that is written as an escape."""
     return "\\" + char
 
 
 def forms_of(secret: str) -> Iterator[Form]:
-    """Give every form in which a secret is searched for."""
+    """Yield every form in which a secret is searched for."""
     for part in sorted(_parts(secret)):
         yield from map(Form, _as_text(part))
         yield from map(_plain, _in_utf16(part))
@@ -64,19 +64,19 @@ def forms_of(secret: str) -> Iterator[Form]:
 
 
 def _plain(text: str, *, gaps: str = "") -> Form:
-    core = _apart_from_placeholder(text)
+    core = _without_placeholder(text)
     return Form(tuple(map(_unit, core)) if len(core) >= MIN_LENGTH else (), gaps)
 
 
 def _unit(char: str) -> Unit:
     if char == " ":
         return frozenset({char, escaped(char), "+"})
-    # Where the text was not UTF-8, a character that is not ASCII is read as U+FFFD.
+    # If the text is not UTF-8, a character that is not ASCII is read as U+FFFD.
     return frozenset({char, escaped(char)} if char.isascii() else {char, escaped(char), "\ufffd"})
 
 
 def _parts(secret: str) -> set[str]:
-    """The texts that are searched for: the whole, long lines of it, and each as Unicode may also compose it."""
+    """Return the texts to search for: the whole, its long lines, and each in other Unicode normal forms."""
     lines = secret.splitlines()
     parts = {secret, secret.strip()}
     if len(lines) > 1:
@@ -86,7 +86,7 @@ def _parts(secret: str) -> set[str]:
 
 
 def _blocks(secret: str) -> Iterator[str]:
-    """The text of a secret with several lines, a PEM file without its first and last, as one line without space."""
+    """Yield a secret with several lines as one line without white space, a PEM file without its first and last line."""
     if "-----BEGIN " in secret:
         secret = re.sub(r"\\+[rn]", "\n", secret)
     for block in re.split(r"-----[^-\n]*-----", secret):
@@ -96,7 +96,7 @@ def _blocks(secret: str) -> Iterator[str]:
 
 
 def _octets(part: str) -> bytes:
-    """The bytes of a text; one from the environment may hold some that are no text."""
+    """Return the bytes of a text; one from the environment may contain bytes that are not text."""
     try:
         return part.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -104,34 +104,34 @@ def _octets(part: str) -> bytes:
 
 
 def _as_text(part: str) -> Iterator[tuple[Unit, ...]]:
-    """As it is or escaped, character by character."""
-    cores = [_apart_from_placeholder(piece) for piece in part.split(PLACEHOLDER)]
+    """Yield the form of plain text, in which each character may be escaped."""
+    cores = [_without_placeholder(piece) for piece in part.split(PLACEHOLDER)]
     for core in cores:
         if len(core) >= MIN_LENGTH:
             yield tuple(map(_unit, core))
     if cores != [part] and any(char in "[]" for char in part):
-        # What cannot be masked as it is, because of its brackets, is still masked where they are escaped.
+        # A part that cannot be masked because of its brackets is still masked where they are escaped.
         yield tuple(frozenset({escaped(char)}) if char in "[]" else _unit(char) for char in part)
 
 
 def _in_utf16(part: str) -> Iterator[str]:
-    """UTF-16, read as if it were UTF-8, or byte by byte."""
+    """Yield the forms in UTF-16, read as if it were UTF-8, or byte by byte."""
     for encoding in ("utf-16-le", "utf-16-be"):
         data = part.encode(encoding, "surrogatepass")
         read = data.decode("utf-8", "replace").strip("\0")
         yield read
-        # Bytes at the ends may form a character together with what stands before or after.
+        # Bytes at the ends may form a character together with adjacent bytes.
         yield read.strip("\ufffd")
         yield data.decode("latin-1").strip("\0")
 
 
 def _base64_forms(data: bytes) -> Iterator[str]:
-    """The characters that depend on the secret alone, for each of the three places it can start at."""
+    """Yield the base64 characters that depend on the secret alone, for each of the three offsets it can start at."""
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         yield encode(data).decode()
         for before in range(3):
             encoded = encode(b"\0" * before + data).decode().rstrip("=")
-            # Characters that also carry bits of what stands before or after are not part of the secret.
+            # Characters that also encode bits of adjacent bytes are not part of the secret.
             first = (0, 2, 3)[before]
             last = len(encoded) if (before + len(data)) % 3 == 0 else len(encoded) - 1
             yield encoded[first:last]
@@ -139,7 +139,7 @@ def _base64_forms(data: bytes) -> Iterator[str]:
                 yield encoded
 
 
-def _apart_from_placeholder(form: str) -> str:
+def _without_placeholder(form: str) -> str:
     """Cut what overlaps with the placeholder, so that masked text never looks like part of a secret."""
     while form and form not in PLACEHOLDER:
         ends = [size for size in range(1, len(PLACEHOLDER)) if PLACEHOLDER.startswith(form[-size:])]
@@ -185,7 +185,7 @@ LEADS: Final = frozenset("\\%&'\",:+- \t\r\n\v\f\x1c\x1d\x1e\x1f\x85\xa0")
 
 
 def readings(text: str, at: int, *, is_final: bool) -> list[tuple[str, int]] | None:
-    """What a text may say at a place besides its character: symbols, and where the text continues after each.
+    """Return the symbols that a text may mean at a position besides its character, and where it continues after each.
 
     None: more text could change the answer.
     """
@@ -207,7 +207,7 @@ def _escapes(text: str, at: int) -> Iterator[tuple[str, int]]:
 
 
 def _meaning(found: re.Match[str]) -> str:
-    """The character that an escape means; a named one may mean two, which no form asks for."""
+    """Return the character that an escape means; a named entity may mean two, which no form contains."""
     kind, value = str(found.lastgroup), found[str(found.lastgroup)]
     if kind == "name":
         char = html5.get(value, "")
@@ -223,7 +223,7 @@ def _meaning(found: re.Match[str]) -> str:
 
 
 def _from_octets(octet: re.Pattern[str], base: int, text: str, at: int) -> Iterator[tuple[str, int]]:
-    """A character by its bytes in UTF-8, or by the one byte that it is in Latin-1 or in no text."""
+    """Read a character from its bytes in UTF-8, or from a single byte in Latin-1 or outside any encoding."""
     data = b""
     while len(data) < 4 and (found := octet.match(text, at)):
         data += bytes([int(found[1], base)])

@@ -1,4 +1,4 @@
-"""Text on its way to people: nothing in it may act on a terminal, and numbers read as they are written."""
+"""Prepares text for people: nothing in it may control a terminal, and numbers are readable."""
 
 import math
 import re
@@ -7,15 +7,15 @@ from typing import Final
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 PLACEHOLDER: Final = "[REDACTED]"
-"""What stands in place of a secret."""
+"""The text that replaces a secret."""
 
-# Beyond these a number is clearer with its exponent.
+# Outside these bounds a number is clearer with an exponent.
 _SMALLEST_PLAIN = 1e-9
 _LARGEST_PLAIN = 1e21
 
 
 def printable(text: str) -> str:
-    """The text with control, escape and bidirectional formatting characters made harmless; one line stays one."""
+    """Replace control, escape and bidirectional formatting characters; the number of lines does not change."""
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else REPLACEMENT for character in text)
@@ -25,18 +25,20 @@ _TRAILING: Final = re.compile(r"(?:\r?\n)+\Z")
 
 
 def without_trailing_newlines(text: str) -> str:
-    """The text without the newlines at its end, as `$(…)` gives it in a shell."""
+    """Remove the newlines at the end of a text, as `$(…)` does in a shell."""
     return _TRAILING.sub("", text) if text.endswith("\n") else text
 
 
 def lines_of(text: str, *, trim: bool = True) -> list[str]:
-    """The lines of a text, which end with a newline or a Windows one; `trim` leaves out empty lines at its end."""
+    """Split a text into lines, ended by `\
+` or `\\r\
+`; `trim` drops empty lines at its end."""
     kept = without_trailing_newlines(text) if trim else text.removesuffix("\n")
     return [line.removesuffix("\r") for line in kept.split("\n")] if text and (kept or not trim) else []
 
 
 def visible(text: str) -> str:
-    """The text on one line with what cannot be seen escaped: newlines, tabs, spaces at its ends, zero-width marks."""
+    """Escape what cannot be seen, on one line: newlines, tabs, spaces at the ends, zero-width marks."""
     if text.isprintable() and text == text.strip(" "):
         return text
     inner = text.strip(" ")
@@ -56,7 +58,7 @@ def _escaped(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-# Printable by their category, and still drawn as nothing or as empty space: Unicode's default ignorable code points
+# Printable by their category, but drawn as nothing or as empty space: Unicode's default ignorable code points
 # among letters and marks, and the blank braille pattern.
 _BLANK: Final = frozenset(
     map(chr, (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, 0x3164, 0xFFA0))
@@ -64,29 +66,29 @@ _BLANK: Final = frozenset(
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text can be seen, and nothing in it is invisible: two that look alike are alike."""
+    """Return whether a text is visible and has no invisible characters, so that it looks unlike any other."""
     return text.isprintable() and _BLANK.isdisjoint(text) and bool(text.strip())
 
 
 def has_visible(text: str) -> bool:
-    """Whether anything of a text can be seen."""
+    """Return whether any character of a text is visible."""
     return any(is_plain(character) for character in text)
 
 
 def one_line(text: str, longest: int) -> str:
-    """The text on one line, printable, and cut where it is longer."""
-    # Cut first: a text may be huge, and most of it is not shown.
+    """Put a text on one line, printable, and cut to a length."""
+    # Cut first: a text may be huge, and most of it is not needed.
     line = printable(" ".join(text[: 2 * longest].split()))
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
-def a_noun(noun: str) -> str:
-    """The noun with its article: `a string`, `an object`."""
+def with_article(noun: str) -> str:
+    """Put the indefinite article before a noun: `a string`, `an object`."""
     return f"{'an' if noun[:1].lower() in tuple('aeiou') else 'a'} {noun}"
 
 
 def number_text(value: float) -> str:
-    """The shortest digits that give the float back, without an exponent where that is readable."""
+    """Format a float with the shortest digits that read back exactly, without an exponent where readable."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
     digits = float.__repr__(value)

@@ -9,7 +9,7 @@ from gert.errors import InputError
 from gert.kernel.foundation.canonical import MAX_INTEGER
 from gert.kernel.foundation.patterns import compile_pattern
 from gert.kernel.foundation.secret_refs import defused, masked
-from gert.kernel.foundation.text import a_noun, number_text, visible
+from gert.kernel.foundation.text import number_text, visible, with_article
 
 TypeName = Literal["string", "int", "float", "bool", "list", "object", "any"]
 TYPE_NAMES: tuple[TypeName, ...] = get_args(TypeName)
@@ -22,18 +22,18 @@ _HUGE = 10**400
 
 
 def coerce(value: object, type_name: str) -> Any:
-    """Give the value as the declared type if nothing is lost, or say why it does not fit."""
+    """Convert a value to the declared type if nothing is lost; InputError says why it does not fit."""
     row = _TYPES.get(type_name)
     if row is None:
         raise InputError(f"expected a type, one of {', '.join(TYPE_NAMES)}, found `{type_name}`")
     coerced = row.read(value)
-    if coerced is _NO:
-        raise InputError(f"expected {a_noun(type_name)}, found {show(value)}", hint=_hint(value, type_name))
+    if coerced is _LOSSY:
+        raise InputError(f"expected {with_article(type_name)}, found {show(value)}", hint=_hint(value, type_name))
     return coerced
 
 
-def typed(value: Any, type_name: str) -> Any:
-    """The value as the declared type where it becomes one, as it is otherwise; nothing stays nothing."""
+def coerce_if_possible(value: Any, type_name: str) -> Any:
+    """Convert a value to the declared type if it fits, else return it unchanged; None stays None."""
     if value is None or fits(value, type_name):
         return value
     try:
@@ -43,7 +43,7 @@ def typed(value: Any, type_name: str) -> Any:
 
 
 def fits(value: object, type_name: str) -> bool:
-    """Tell whether a value already is of the declared type."""
+    """Return whether a value already is of the declared type."""
     row = _TYPES.get(type_name)
     return row is not None and row.holds(value)
 
@@ -57,13 +57,13 @@ def objection(
     min: float | None = None,  # noqa: A002
     max: float | None = None,  # noqa: A002
 ) -> str | None:
-    """Say why a value breaks its declared constraints, or nothing if it keeps them.
+    """Return why a value violates its declared constraints, or None if it meets them.
 
     `min` and `max` bound a number, or the length of a text or list. `pattern` is searched for, as JSON
     Schema does; anchor it with `^` and `$` to cover the whole text. Unlike there, only text matches.
     """
     if not fits(value, type):
-        return f"expected {a_noun(type)}, found {show(value)}" if type in _TYPES else "the type is unknown"
+        return f"expected {with_article(type)}, found {show(value)}" if type in _TYPES else "the type is unknown"
     if enum is not None and not any(_same(value, choice) for choice in enum):
         return f"expected one of {', '.join(show(choice) for choice in enum)}, found {show(value)}"
     if pattern is not None and not _matches(value, pattern, type):
@@ -86,8 +86,8 @@ def show(value: object) -> str:
     return f"`{line}`" if len(line) <= _MAX_SHOWN and len(text) <= 4 * _MAX_SHOWN else f"`{line[:_MAX_SHOWN]}…`"
 
 
-_NO = object()
-"""The answer of a reader that would lose something."""
+_LOSSY = object()
+"""Returned by a conversion that would lose information."""
 
 
 def _is_int(value: object) -> bool:
@@ -104,19 +104,19 @@ def _to_string(value: object) -> object:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return number_text(value) if math.isfinite(value) else _NO
-    return str(value) if _is_int(value) else _NO
+        return number_text(value) if math.isfinite(value) else _LOSSY
+    return str(value) if _is_int(value) else _LOSSY
 
 
 def _to_int(value: object) -> object:
     if _is_int(value):
         return value
     if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) <= MAX_INTEGER else _NO
+        return int(value) if value.is_integer() and abs(value) <= MAX_INTEGER else _LOSSY
     if isinstance(value, str) and len(value) <= _MAX_NUMBER_TEXT and _INTEGER.match(value.strip()):
         number = int(value.strip().partition(".")[0])
-        return number if _is_int(number) else _NO
-    return _NO
+        return number if _is_int(number) else _LOSSY
+    return _LOSSY
 
 
 def _to_float(value: object) -> object:
@@ -124,12 +124,12 @@ def _to_float(value: object) -> object:
         return float(cast("float", value))
     if isinstance(value, str) and len(value) <= _MAX_NUMBER_TEXT and _FLOAT.match(value.strip()):
         number = float(value)
-        return number if _is_kept(value.strip(), number) else _NO
-    return _NO
+        return number if _is_kept(value.strip(), number) else _LOSSY
+    return _LOSSY
 
 
 def _is_kept(text: str, number: float) -> bool:
-    """Tell whether a float still says what its text said: by its shortest digits, or exactly."""
+    """Return whether a float keeps the value of its text: by its shortest digits, or exactly."""
     from decimal import Decimal
 
     return math.isfinite(number) and Decimal(text) in (Decimal(repr(number)), Decimal(number))
@@ -138,7 +138,7 @@ def _is_kept(text: str, number: float) -> bool:
 def _to_bool(value: object) -> object:
     if isinstance(value, bool):
         return value
-    return {"true": True, "false": False}.get(value.strip().lower(), _NO) if isinstance(value, str) else _NO
+    return {"true": True, "false": False}.get(value.strip().lower(), _LOSSY) if isinstance(value, str) else _LOSSY
 
 
 def _to_list(value: object) -> object:
@@ -157,19 +157,19 @@ def _to_object(value: object) -> object:
 
 def _from_json(value: object, kind: type) -> object:
     if not isinstance(value, str):
-        return _NO
+        return _LOSSY
     import msgspec
 
     try:
         decoded = msgspec.json.decode(value)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return _NO
-    # Escapes in JSON may spell what marks a reference to a secret.
-    return defused(decoded) if isinstance(decoded, kind) else _NO
+        return _LOSSY
+    # Escapes in JSON may encode the marks of a secret reference.
+    return defused(decoded) if isinstance(decoded, kind) else _LOSSY
 
 
 class _Type:
-    """One declared type: how a value becomes it, and whether it already is."""
+    """One declared type: how to convert a value to it, and whether a value already has it."""
 
     def __init__(self, read: Callable[[object], object], holds: Callable[[object], bool]) -> None:
         self.read = read
@@ -189,9 +189,9 @@ _TYPES: Mapping[str, _Type] = {
 
 def _hint(value: object, type_name: str) -> str | None:
     if type_name == "bool":
-        return "write true or false"
+        return "use true or false"
     if type_name in ("list", "object") and isinstance(value, str):
-        return 'write JSON, for example ["a", "b"]' if type_name == "list" else 'write JSON, for example {"a": 1}'
+        return 'use JSON, for example ["a", "b"]' if type_name == "list" else 'use JSON, for example {"a": 1}'
     if type_name == "int" and (type(value) is int or (isinstance(value, str) and _INTEGER.match(value.strip()))):
         return "integers beyond ±(2^53-1) are not kept exactly; declare `type: string`"
     if type_name == "float" and isinstance(value, str) and _FLOAT.match(value.strip()):
@@ -200,14 +200,14 @@ def _hint(value: object, type_name: str) -> str | None:
 
 
 def _same(value: object, choice: object) -> bool:
-    """Compare as JSON does: 1 equals 1.0, and true is not 1."""
+    """Compare values as JSON: 1 equals 1.0, and true is not 1."""
     return value == choice and isinstance(value, bool) == isinstance(choice, bool)
 
 
 def _matches(value: object, pattern: str, type_name: str) -> bool:
     if isinstance(value, str):
         return compile_pattern(pattern).search(value) is not None
-    # A declared type that is not text has no pattern; `any` has one, and it means text.
+    # A pattern applies to text only; for `any` it means that the value must be text.
     return type_name != "any"
 
 

@@ -1,7 +1,7 @@
-"""Contracts: what a step touches and promises; governance, parallelism and replay rest on them.
+"""Contracts: what a step affects and guarantees; governance, parallelism and replay depend on them.
 
-`Declared` is what one author wrote, where `None` means *omitted, inherit*. `Contract` is what holds once
-every layer has spoken. The layers run from the tool over its action to the step, and inner layers only
+`Declared` is what one author wrote, where `None` means *omitted, inherit*. `Contract` is the result of
+all layers. The layers run from the tool through its action to the step, and inner layers only
 tighten (kernel-v0 §4): tags are added, `deterministic` and `idempotent` go from true to false.
 """
 
@@ -41,11 +41,11 @@ TAG_FIELDS: Final = ("effects", "reads", "writes")
 NO_PARAMETERS: Final[Mapping[str, Parameter]] = MappingProxyType({})
 
 UNKNOWN: Final = "unknown"
-"""The effect of something that changes the world in a way nobody has named."""
+"""The effect of a change that no author has declared."""
 
 
 def fold_tags(block: msgspec.Struct) -> None:
-    """Write the tags of a contract or matcher in lower case: tags compare as people read them (DECISIONS 82)."""
+    """Convert the tags of a contract or matcher to lower case: tags compare case-insensitively (DECISIONS 82)."""
     for name in TAG_FIELDS:
         tags: Tags | None = getattr(block, name)
         if tags and not all(map(str.islower, tags)):
@@ -55,7 +55,7 @@ def fold_tags(block: msgspec.Struct) -> None:
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
     """What an author wrote in one `contract:` block; `None` means omitted, and omitted means inherit.
 
-    `side_effects` is the deprecated spelling; `migrate` turns it into `effects`.
+    `side_effects` is deprecated; `migrate` converts it to `effects`.
     """
 
     effects: Tags | None = None
@@ -72,7 +72,7 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Conflict(msgspec.Struct, frozen=True):
-    """Why two contracts may not run side by side; false when they may.
+    """Why two contracts may not run concurrently; false if they may.
 
     `writes_read`: the first writes what the second reads. `reads_written`: the other way round.
     """
@@ -86,11 +86,11 @@ class Conflict(msgspec.Struct, frozen=True):
 
     @property
     def tags(self) -> Tags:
-        """Every resource the two contend for."""
+        """Every resource that both use and one of them writes."""
         return self.both_write | self.writes_read | self.reads_written
 
     def describe(self, first: str, second: str) -> str:
-        """The conflict in one line, given the names of the two."""
+        """Describe the conflict in one line, given the names of the two."""
         reasons = (
             (self.both_write, "both write"),
             (self.writes_read, f"{first} writes and {second} reads"),
@@ -100,9 +100,9 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 class Contract(msgspec.Struct, frozen=True, kw_only=True):
-    """A resolved contract. `effects` is `None` when no layer declared any: then anything is possible.
+    """A resolved contract. `effects` is `None` if no layer declared any: then any effect is possible.
 
-    omits_writes: no layer says what is written, not even that nothing is
+    omits_writes: no layer declares `writes`, not even `[]`
     """
 
     effects: Tags | None = None
@@ -119,26 +119,26 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def effect_tags(self) -> Tags:
-        """The effects rules look at: an undeclared contract has the effect `unknown`."""
+        """The effects that rules match: an undeclared contract has the effect `unknown`."""
         return frozenset((UNKNOWN,)) if self.effects is None else self.effects
 
     @property
     def has_effects(self) -> bool:
-        """Whether it touches the outside; writing implies it, even where `effects` was left empty."""
+        """Whether it has external effects; writes imply them, even if `effects` is empty."""
         return bool(self.effect_tags or self.writes)
 
     @property
     def may_write(self) -> bool:
-        """Whether it may change something: it says what, or it has an effect nobody can name."""
+        """Whether it may change something: it declares writes, or has the effect `unknown`."""
         return bool(self.writes) or UNKNOWN in self.effect_tags
 
     @property
     def hides_writes(self) -> bool:
-        """Whether it has effects and does not promise to write nothing (D48)."""
+        """Whether it has effects and does not declare `writes` (D48)."""
         return self.omits_writes and bool(self.effect_tags)
 
     def conflicts_with(self, other: "Contract") -> Conflict:
-        """What keeps the two from running in parallel: one writes what the other reads or writes."""
+        """Return why the two may not run in parallel: one writes what the other reads or writes."""
         return Conflict(
             both_write=self.writes & other.writes,
             writes_read=self.writes & other.reads,
@@ -146,10 +146,10 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def tightened(self, layer: Declared) -> "Contract":
-        """This contract with one more layer on top, never weaker than before.
+        """Return this contract with one more layer, never weaker than before.
 
-        Unlike `resolve`, silence is settled here: a step cannot fill in the `effects` its tool kept quiet
-        about, because undeclared already means *anything*.
+        Unlike in `resolve`, omitted keys are final here: a step cannot fill in the `effects` that its tool
+        omits, because undeclared already means *any effect*.
         """
         inner = migrate(layer)
         return Contract(
@@ -158,13 +158,13 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
             writes=self.writes | (inner.writes or NO_TAGS),
             deterministic=self.deterministic and inner.deterministic is not False,
             idempotent=self.idempotent and inner.idempotent is not False,
-            inputs=_union(self.inputs, inner.inputs),
-            outputs=_union(self.outputs, inner.outputs),
+            inputs=_merge_parameters(self.inputs, inner.inputs),
+            outputs=_merge_parameters(self.outputs, inner.outputs),
             omits_writes=self.omits_writes,
         )
 
     def as_declared(self) -> Declared:
-        """The same contract, written out in full by an author."""
+        """Return the same contract as a fully declared block."""
         return Declared(
             effects=self.effects,
             reads=self.reads,
@@ -176,7 +176,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def summary(self) -> dict[str, Any]:
-        """What governance looks at, as JSON for events and requests."""
+        """Return the parts that governance uses, as JSON for events and requests."""
         return {
             "effects": None if self.effects is None else sorted(self.effects),
             "reads": sorted(self.reads),
@@ -186,7 +186,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def full(self) -> dict[str, Any]:
-        """The whole contract as JSON, inputs and outputs included."""
+        """Return the whole contract as JSON, with inputs and outputs."""
         return self.summary() | {
             "inputs": {name: parameter.summary() for name, parameter in sorted(self.inputs.items())},
             "outputs": {name: parameter.summary() for name, parameter in sorted(self.outputs.items())},
@@ -194,23 +194,23 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NOTHING: Final = Declared()
-"""No word from the author: everything is inherited."""
+"""An empty block: everything is inherited."""
 
 MANUAL_DEFAULTS: Final = Declared(
     effects=frozenset((UNKNOWN,)), reads=NO_TAGS, writes=NO_TAGS, deterministic=False, idempotent=False
 )
-"""What a manual step is taken to do unless its author says otherwise (kernel-v0 §4)."""
+"""The defaults of a manual step, which its author may override (kernel-v0 §4)."""
 
 ASSERT_CONTRACT: Final = Contract(effects=NO_TAGS, deterministic=True, idempotent=True)
-"""An assertion looks at values gert already has; its contract is fixed."""
+"""An assertion only reads the state; its contract is fixed."""
 
 
 END_CONTRACT: Final = ASSERT_CONTRACT
-"""An `end` touches nothing; rules that name `outcome` judge it by its category."""
+"""An `end` has no effects; rules that name `outcome` match it by its category."""
 
 
 def migrate(declared: Declared) -> Declared:
-    """Turn the deprecated `side_effects` into `effects`; where both stand, `effects` wins."""
+    """Convert the deprecated `side_effects` to `effects`; if both are given, `effects` wins."""
     if declared.side_effects is None:
         return declared
     effects = declared.effects
@@ -220,32 +220,32 @@ def migrate(declared: Declared) -> Declared:
 
 
 def merge(outer: Declared, inner: Declared) -> Declared:
-    """Two layers as one. What neither mentions stays unsaid; the result never claims less than either."""
+    """Merge two layers. A key omitted by both stays omitted; the result is never weaker than either."""
     outer, inner = migrate(outer), migrate(inner)
     return Declared(
-        effects=_grow(outer.effects, inner.effects),
-        reads=_grow(outer.reads, inner.reads),
-        writes=_grow(outer.writes, inner.writes),
-        deterministic=_both(outer.deterministic, inner.deterministic),
-        idempotent=_both(outer.idempotent, inner.idempotent),
-        inputs=_union(outer.inputs, inner.inputs),
-        outputs=_union(outer.outputs, inner.outputs),
+        effects=_union_tags(outer.effects, inner.effects),
+        reads=_union_tags(outer.reads, inner.reads),
+        writes=_union_tags(outer.writes, inner.writes),
+        deterministic=_and(outer.deterministic, inner.deterministic),
+        idempotent=_and(outer.idempotent, inner.idempotent),
+        inputs=_merge_parameters(outer.inputs, inner.inputs),
+        outputs=_merge_parameters(outer.outputs, inner.outputs),
     )
 
 
 def resolve(*layers: Declared) -> Contract:
-    """The contract that holds, from the outermost layer to the innermost.
+    """Resolve the layers of a contract, from the outermost to the innermost.
 
-    What no layer declares takes the strictest value: not deterministic, not idempotent, effects unknown.
+    A key that no layer declares has the strictest value: not deterministic, not idempotent, effects unknown.
     """
-    return _settle(reduce(merge, layers, NOTHING))
+    return _resolved(reduce(merge, layers, NOTHING))
 
 
 def manual_contract(declared: Declared = NOTHING) -> Contract:
-    """The contract of a manual step: its author's words, and the defaults where there are none.
+    """Return the contract of a manual step: what its author declares, and defaults for the rest.
 
-    The defaults are no parent. Only the person who wrote the step can know that it merely looks at a
-    dashboard, so `effects: []` is theirs to say.
+    The defaults are not a parent layer. Only the author of the step knows that it merely reads a
+    dashboard, so the author may declare `effects: []`.
     """
     said = migrate(declared)
     chosen = {
@@ -253,10 +253,10 @@ def manual_contract(declared: Declared = NOTHING) -> Contract:
         for name in ("effects", "reads", "writes", "deterministic", "idempotent")
         for default in (getattr(MANUAL_DEFAULTS, name),)
     }
-    return _settle(msgspec.structs.replace(said, **chosen))
+    return _resolved(msgspec.structs.replace(said, **chosen))
 
 
-def _settle(said: Declared) -> Contract:
+def _resolved(said: Declared) -> Contract:
     return Contract(
         effects=said.effects,
         reads=said.reads or NO_TAGS,
@@ -269,19 +269,19 @@ def _settle(said: Declared) -> Contract:
     )
 
 
-def _grow(outer: Tags | None, inner: Tags | None) -> Tags | None:
+def _union_tags(outer: Tags | None, inner: Tags | None) -> Tags | None:
     if outer is None or inner is None:
         return outer if inner is None else inner
     return outer | inner
 
 
-def _both(outer: bool | None, inner: bool | None) -> bool | None:
+def _and(outer: bool | None, inner: bool | None) -> bool | None:
     if outer is None or inner is None:
         return outer if inner is None else inner
     return outer and inner
 
 
-def _union(outer: Mapping[str, Parameter], inner: Mapping[str, Parameter]) -> Mapping[str, Parameter]:
+def _merge_parameters(outer: Mapping[str, Parameter], inner: Mapping[str, Parameter]) -> Mapping[str, Parameter]:
     if not outer or not inner:
         return outer or inner
     merged = dict(outer)

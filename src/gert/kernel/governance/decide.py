@@ -1,6 +1,6 @@
-"""Decisions: what governance says about one step, and why.
+"""Decides about one step: the verdict of governance, and the rules that made it.
 
-Within a policy the first matching rule decides; across policies everything they demand holds at once, so
+Within a policy the first matching rule decides; across policies all requirements apply together, so
 the strictest verdict wins (kernel-v0 §9). Adding a policy can therefore only tighten.
 """
 
@@ -44,7 +44,7 @@ GROUP: Final = "group:"
 
 
 class RuleRef(msgspec.Struct, frozen=True, order=True):
-    """Which rule of which policy, as people count them: from 1."""
+    """A rule of a policy, counted from 1."""
 
     policy: str
     number: int
@@ -57,14 +57,14 @@ class RuleRef(msgspec.Struct, frozen=True, order=True):
 
     @property
     def short(self) -> str:
-        """The rule where space is dear: by its name where it has one, otherwise by what it matches."""
+        """The rule in short: by its name if it has one, otherwise by its matchers."""
         return f"{self.policy} rule {self.number} {f'`{self.name}`' if self.name else f'({self.label})'}"
 
 
 class Approvers(msgspec.Struct, frozen=True):
-    """Who may approve, as one policy wrote it: people, with that policy's own groups looked up, and open groups.
+    """Who may approve according to one policy: people, its own groups resolved, and groups it does not define.
 
-    Looking groups up here keeps a runbook from redefining one that an external policy relies on.
+    Groups are resolved here so that a runbook cannot redefine a group of an external policy.
     """
 
     listed: frozenset[str]
@@ -72,25 +72,25 @@ class Approvers(msgspec.Struct, frozen=True):
     groups: frozenset[str] = frozenset()
 
     def admits(self, person: str, groups: Mapping[str, Iterable[str]] = NO_GROUPS) -> bool:
-        """Whether the person is listed, or is in a listed group that only the configuration knows."""
+        """Return whether the person is listed, or is in a listed group of the configuration."""
         return person_key(person) in {person_key(each) for each in self.everybody(groups)}
 
     def everybody(self, groups: Mapping[str, Iterable[str]] = NO_GROUPS) -> frozenset[str]:
-        """Everybody who is listed, groups looked up."""
+        """Return all listed people, with groups resolved."""
         return frozenset(chain(self.people, *(groups.get(group, ()) for group in self.groups)))
 
 
 def person_key(name: str) -> str:
-    """A person's name for comparison: two spellings of one address are one person."""
+    """Normalize a person's name for comparison: spellings that differ only in case are one person."""
     from unicodedata import normalize
 
-    # Folding may undo the normal form, so both are repeated: this is Unicode's compatibility caseless match.
+    # Case folding may undo normalization, so both are repeated: Unicode's compatibility caseless match.
     folded = normalize("NFKD", normalize("NFD", name).casefold()).casefold()
     return normalize("NFKC", folded).strip()
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """A verdict, what it asks for, and the rules that made it. Decisions join with `|` and only tighten.
+    """A verdict, its requirements, and the rules that made it. Decisions join with `|` and only tighten.
 
     Every field joins by itself: the verdict and the number of approvers by max, limits and the timeout by
     min, everything else by union. Only `rules` follows the verdict: it names those that made it.
@@ -112,7 +112,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     serialize: bool = False
 
     def __or__(self, other: "Decision") -> "Decision":
-        """Both decisions at once."""
+        """Return both decisions joined."""
         verdict = max(self.verdict, other.verdict)
         return Decision(
             verdict=verdict,
@@ -133,30 +133,30 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rule(self) -> str | None:
-        """The rules that made the verdict, to print and to record; `None` when no rule matched."""
+        """The rules that made the verdict, as text; `None` if no rule matched."""
         return "; ".join(str(ref) for ref in sorted(self.rules)) or None
 
     @property
     def break_glass(self) -> bool:
-        """Whether an emergency override is open: there is something to override and every rule permits it."""
+        """Whether an emergency override is allowed: there is something to override and every rule permits it."""
         return self.verdict is not Verdict.ALLOW and not self.bars_break_glass
 
     @property
     def on_timeout(self) -> Literal["reject", "escalate"]:
-        """What an unanswered request turns into; escalation only where every rule that asked escalates."""
+        """What happens to an unanswered request; it escalates only if every rule that requires approval does."""
         return "escalate" if self.escalations and not self.rejects_on_timeout else "reject"
 
     @property
     def approval_timeout(self) -> float:
-        """Seconds the request stays open."""
+        """The seconds for which the request stays open."""
         return DEFAULT_APPROVAL_TIMEOUT if self.timeout is None else self.timeout
 
     def objection(
         self, approver: str, *, started_by: str | None = None, groups: Mapping[str, Iterable[str]] = NO_GROUPS
     ) -> str | None:
-        """Why this person may not approve, or `None` when they may."""
+        """Return why this person may not approve, or `None` if they may."""
         if self.separation_of_duties and started_by is None:
-            return "it is not known who started the run, and that person may not approve it"
+            return "the run does not record who started it, and that person may not approve it"
         if self.separation_of_duties and person_key(approver) == person_key(started_by or ""):
             return f"`{approver}` started the run and may not approve it"
         for allowed in sorted(self.approvers, key=lambda each: sorted(each.listed)):
@@ -165,7 +165,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def summary(self) -> dict[str, Any]:
-        """The decision as JSON; what does not apply is left out."""
+        """Return the decision as JSON, without keys that do not apply."""
         said: dict[str, Any] = {"decision": self.verdict.word}
         if self.rules:
             said["rules"] = [str(ref) for ref in sorted(self.rules)]
@@ -191,7 +191,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ALLOWED: Final = Decision()
-"""What governance says when no rule matches: the bottom of the order, the identity of `|`."""
+"""The decision if no rule matches: the least strict one, the identity of `|`."""
 
 
 def decide(
@@ -202,49 +202,51 @@ def decide(
     outcome: str | None = None,
     crossing: str | None = None,
 ) -> Decision:
-    """What all policies together say about a contract; allow, by no rule, where none matches.
+    """Return the decision of all policies about a contract; allow, without a rule, if none matches.
 
     `within` is the contract of the tool behind a step that adds to it. Rules match any of their tags and the
-    first match decides, so a step could reach a kinder rule by claiming more; it is judged by both contracts.
-    `outcome` is the category of an `end`, and `crossing` an effect without a step: other rules are about them.
+    first match decides, so a step could reach a more permissive rule by adding tags; both contracts are checked.
+    `outcome` is the category of an `end`, and `crossing` an effect without a step: only rules that name them apply.
     """
     policies = tuple(policies)
     decision = ALLOWED
     for judged in (contract,) if within is None or within == contract else (contract, within):
         subject = Subject(judged, risk_of(judged), outcome, crossing)
         for policy in policies:
-            decision |= _under(policy, subject)
+            decision |= _decide_policy(policy, subject)
     return decision
 
 
 def decide_crossing(effect: str, policies: Iterable[Policy]) -> Decision:
-    """What policies say about something that enters or leaves without a step (DECISIONS 81)."""
+    """Return the decision about data that enters or leaves without a step (DECISIONS 81)."""
     return decide(Contract(effects=frozenset((effect,)), idempotent=True), policies, crossing=effect)
 
 
 def refused_crossing(effect: str, policies: Iterable[Policy]) -> str | None:
-    """Why something may not enter or leave without a step; an approval cannot be asked for where there is no run."""
+    """Return why data may not enter or leave without a step; without a run there can be no approval."""
     decision = decide_crossing(effect, policies)
     if decision.verdict is Verdict.ALLOW:
         return None
     if decision.verdict is Verdict.DENY:
         return f"the effect `{effect}` is denied by {decision.rule}"
-    return f"the effect `{effect}` needs an approval by {decision.rule}, and without a step nobody can be asked"
+    return (
+        f"the effect `{effect}` needs an approval by {decision.rule}, and without a step no approval can be requested"
+    )
 
 
 def decide_outcome(category: str, policies: Iterable[Policy]) -> Decision:
-    """What policies say about ending a run with an outcome of a category (DECISIONS 79)."""
+    """Return the decision about ending a run with an outcome of a category (DECISIONS 79)."""
     return decide(END_CONTRACT, policies, outcome=category)
 
 
 def reference(policy: Policy, index: int) -> RuleRef:
-    """How a rule of a policy is named in decisions and events."""
+    """Return the reference to a rule of a policy, for decisions and events."""
     rule = policy.rules[index]
     return RuleRef(policy.name, index + 1, label(rule), rule.name or "")
 
 
-def _under(policy: Policy, subject: Subject) -> Decision:
-    # The policy's own demands hold whichever of its rules matched, and whichever verdict wins.
+def _decide_policy(policy: Policy, subject: Subject) -> Decision:
+    # The policy's own requirements apply whichever of its rules matches, and whichever verdict wins.
     floor = Decision(
         violations_deny=policy.violations_deny,
         require_signed_approvals=policy.require_signed_approvals,
@@ -254,13 +256,13 @@ def _under(policy: Policy, subject: Subject) -> Decision:
     for index, rule in enumerate(policy.rules):
         if is_about(rule, subject) and first_failing(rule, subject) is None:
             if takes_part(rule):
-                return floor | _said_by(rule, policy, index)
+                return floor | _decision_of(rule, policy, index)
             floor |= Decision(serialize=True)
     return floor
 
 
-def _said_by(rule: Rule, policy: Policy, index: int) -> Decision:
-    """What one matching rule demands. Demands on approval count only where it asks for approval."""
+def _decision_of(rule: Rule, policy: Policy, index: int) -> Decision:
+    """Return the decision of one matching rule. Its approval settings count only if it requires approval."""
     verdict = Verdict.ALLOW if rule.verdict is None else rule.verdict
     said = Decision(
         verdict=verdict,
@@ -268,7 +270,7 @@ def _said_by(rule: Rule, policy: Policy, index: int) -> Decision:
         notify=rule.notify,
         limits=rule.limits,
         serialize=rule.serialize,
-        # A circuit breaker denies once it is open, so it bars an override as any denial does.
+        # An exceeded limit denies, so without `break_glass` it forbids an override like any denial.
         bars_break_glass=(verdict is not Verdict.ALLOW or rule.limits != NO_LIMITS) and not rule.break_glass,
     )
     if verdict is not Verdict.REQUIRE_APPROVAL:

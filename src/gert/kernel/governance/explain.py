@@ -1,4 +1,4 @@
-"""Explanations: how each policy came to its verdict, rule by rule, for people who ask why."""
+"""Explains a decision: which rule of each policy matched, and why earlier rules did not."""
 
 from collections.abc import Iterable, Iterator
 
@@ -14,9 +14,9 @@ __all__ = ["Considered", "Explanation", "PolicyMatch", "explain"]
 
 
 class Considered(msgspec.Struct, frozen=True):
-    """A rule that was looked at; `failed` is the matcher that did not hold, or `None` when it matched.
+    """A rule that was evaluated; `failed` is the matcher that did not hold, or `None` if it matched.
 
-    goes_on: it matched and says nothing but `serialize`, so the rules after it were looked at as well
+    goes_on: it matched and only sets `serialize`, so the rules after it were evaluated as well
     """
 
     rule: RuleRef
@@ -25,13 +25,13 @@ class Considered(msgspec.Struct, frozen=True):
 
 
 class PolicyMatch(msgspec.Struct, frozen=True):
-    """What one policy says: the rule that matched, if any, and those passed over before it."""
+    """The result of one policy: the rule that matched, if any, and the rules evaluated before it."""
 
     policy: str
     verdict: Verdict
     considered: tuple[Considered, ...]
     of_tool: bool = False
-    """Whether it is about the contract of the tool behind a step that adds to it."""
+    """Whether it is about the contract of the tool, without what the step adds."""
 
     @property
     def rule(self) -> RuleRef | None:
@@ -41,7 +41,7 @@ class PolicyMatch(msgspec.Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """The match in one line."""
+        """Describe the match in one line."""
         return "no rule matches" if self.rule is None else f"{self.rule} says {self.verdict.word}"
 
 
@@ -57,12 +57,12 @@ class Explanation(msgspec.Struct, frozen=True):
 def explain(
     contract: Contract, policies: Iterable[Policy], *, within: Contract | None = None, outcome: str | None = None
 ) -> Explanation:
-    """Decide, and say for every policy which rule matched and why the ones before it did not."""
+    """Decide, and explain for every policy which rule matched and why earlier ones did not."""
     policies = tuple(policies)
     row = assess(contract)
     matches = [_match(policy, Subject(contract, row.risk, outcome)) for policy in policies]
     if within is not None and within != contract:
-        # The tool's own contract is judged as well; what it meets is shown after.
+        # The tool's own contract is also checked; its matches are shown after.
         of_tool = (_match(policy, Subject(within, assess(within).risk)) for policy in policies)
         matches += [msgspec.structs.replace(each, of_tool=True) for each in of_tool]
     decision = decide(contract, policies, within=within, outcome=outcome)

@@ -1,11 +1,11 @@
-"""Parameters: what a contract says about one input or one output."""
+"""Parameters: the declaration of one input or output in a contract."""
 
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from gert.kernel.foundation.values import TYPE_NAMES, TypeName, typed
+from gert.kernel.foundation.values import TYPE_NAMES, TypeName, coerce_if_possible
 
 ParameterType: TypeAlias = TypeName
 PARAMETER_TYPES: Final = TYPE_NAMES
@@ -14,10 +14,10 @@ V = TypeVar("V")
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
-    """One named input or output; `None` means the author said nothing about it.
+    """One named input or output; `None` means that the author omitted the key.
 
-    `has_default` tells `default: null` from no default at all. `optional` is set where the author says
-    `required: false` or gives a default: an output that says neither, and is extracted, must be there.
+    `has_default` distinguishes `default: null` from no default. `optional` is set if the author declares
+    `required: false` or a default: an extracted output without either must be present.
     """
 
     type: ParameterType = "any"
@@ -34,16 +34,16 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def must_be_given(self) -> bool:
-        """Whether a caller has to supply it: required, and no default stands in."""
+        """Whether a caller must give a value: required, and without a default."""
         return self.required and not self.has_default
 
     @property
     def is_unbounded(self) -> bool:
-        """Whether any value of the type will do."""
+        """Whether any value of the type is allowed."""
         return self.enum is None and self.pattern is None and self.min is None and self.max is None
 
     def summary(self) -> dict[str, Any]:
-        """What was said, as JSON; a secret's default is not repeated."""
+        """Return the declared keys as JSON, without a secret's default."""
         said: dict[str, Any] = {"type": self.type}
         if self.required:
             said["required"] = True
@@ -61,10 +61,10 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def narrowed(outer: Parameter, inner: Parameter) -> Parameter:
-    """What holds when an inner layer describes a parameter again.
+    """Merge an inner layer's declaration of a parameter into the outer one.
 
     A description or a default may be replaced. Everything that limits a value only gets narrower, whatever
-    the inner layer says: a runbook cannot talk a tool out of its `pattern`. What it tried to widen is
+    the inner layer says: a runbook cannot remove a tool's `pattern`. Attempts to widen are
     reported by `widenings`.
     """
     default_from = inner if inner.has_default else outer
@@ -72,9 +72,9 @@ def narrowed(outer: Parameter, inner: Parameter) -> Parameter:
     return Parameter(
         type=type_name,
         required=outer.required or inner.required,
-        default=typed(default_from.default, type_name),
+        default=coerce_if_possible(default_from.default, type_name),
         has_default=default_from.has_default,
-        description=_later(outer.description, inner.description),
+        description=_inner_or_outer(outer.description, inner.description),
         enum=_common(outer.enum, inner.enum),
         pattern=outer.pattern if outer.pattern is not None else inner.pattern,
         min=_pick(max, outer.min, inner.min),
@@ -85,14 +85,14 @@ def narrowed(outer: Parameter, inner: Parameter) -> Parameter:
 
 
 def widenings(outer: Parameter, inner: Parameter) -> Iterator[str]:
-    """What an inner layer tries to widen, in the user's words.
+    """Yield what an inner layer tries to widen, as messages.
 
-    Leaving out `required` or `secret` inherits it, so repeating a parameter without them is not widening.
+    An omitted `required` or `secret` is inherited, so repeating a parameter without them is not widening.
     """
     if outer.type not in ("any", inner.type) and inner.type != "any":
         yield f"its type is `{outer.type}` and may not become `{inner.type}`"
     if outer.enum is not None and inner.enum is not None:
-        added = [value for value in inner.enum if not _among(outer.enum, value)]
+        added = [value for value in inner.enum if not _contains(outer.enum, value)]
         if added:
             yield f"`enum` may only lose values; {_listed(added)} would be new"
     if None not in (outer.pattern, inner.pattern) and outer.pattern != inner.pattern:
@@ -103,7 +103,7 @@ def widenings(outer: Parameter, inner: Parameter) -> Iterator[str]:
         yield f"`max` is {outer.max:g} and may only go down"
 
 
-def _later(outer: V | None, inner: V | None) -> V | None:
+def _inner_or_outer(outer: V | None, inner: V | None) -> V | None:
     return outer if inner is None else inner
 
 
@@ -115,11 +115,11 @@ def _pick(choose: Any, outer: float | None, inner: float | None) -> float | None
 
 def _common(outer: tuple[Any, ...] | None, inner: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
     if outer is None or inner is None:
-        return _later(outer, inner)
-    return tuple(value for value in outer if _among(inner, value))
+        return _inner_or_outer(outer, inner)
+    return tuple(value for value in outer if _contains(inner, value))
 
 
-def _among(values: tuple[Any, ...], value: Any) -> bool:
+def _contains(values: tuple[Any, ...], value: Any) -> bool:
     # `True == 1` in Python, but not in YAML.
     return any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values)
 

@@ -1,6 +1,6 @@
-"""Risk: what a contract amounts to when nobody wrote a rule for it (ecosystem-v0 §3).
+"""Derives the risk of a contract (ecosystem-v0 §3).
 
-Derived risk is a heuristic. A rule that names `effects` and `writes` says more than `risk: high` does.
+Derived risk is a heuristic. A rule on `effects` and `writes` is more precise than one on `risk: high`.
 """
 
 from collections.abc import Callable
@@ -8,12 +8,12 @@ from typing import Final
 
 import msgspec
 
-from gert.kernel.foundation.ranked import Ranked
+from gert.kernel.foundation.ordered_word import OrderedWord
 from gert.kernel.governance.contract import Contract
 
 
-class Risk(Ranked):
-    """Ordered, so that a higher risk is simply greater."""
+class Risk(OrderedWord):
+    """Ordered, so that a higher risk is greater."""
 
     LOW = 0
     MEDIUM = 1
@@ -22,7 +22,7 @@ class Risk(Ranked):
 
 
 class RiskRow(msgspec.Struct, frozen=True):
-    """One row of the risk table: when it holds, the risk, and the reason to print."""
+    """One row of the risk table: the reason in words, its condition, and the risk."""
 
     reason: str
     holds: Callable[[Contract], bool]
@@ -30,7 +30,7 @@ class RiskRow(msgspec.Struct, frozen=True):
 
 
 # The first row that holds decides. Writing without effects counts as effects with writes, and so does the
-# effect `unknown`: what changes the world in an unnamed way is not read-only. That keeps `side_effects: true`
+# effect `unknown`: an undeclared change is not read-only. That keeps `side_effects: true`
 # where kernel-v0 §9 put it.
 RISK_TABLE: Final[tuple[RiskRow, ...]] = (
     RiskRow("effects are not declared", lambda c: c.effects is None, Risk.CRITICAL),
@@ -43,10 +43,10 @@ RISK_TABLE: Final[tuple[RiskRow, ...]] = (
 
 
 def assess(contract: Contract) -> RiskRow:
-    """The row of the risk table that a contract falls into."""
+    """Return the row of the risk table for a contract."""
     return next(row for row in RISK_TABLE if row.holds(contract))
 
 
 def risk_of(contract: Contract) -> Risk:
-    """The risk of running a step under this contract."""
+    """Return the risk of a contract."""
     return assess(contract).risk

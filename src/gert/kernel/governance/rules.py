@@ -1,4 +1,4 @@
-"""Rules and policies: what an organization or a runbook demands of contracts (kernel-v0 §9).
+"""Rules and policies: what an organization or a runbook requires of contracts (kernel-v0 §9).
 
 Within a policy the first rule whose matchers all hold decides.
 """
@@ -31,13 +31,13 @@ __all__ = [
 ]
 
 DEFAULT_APPROVAL_TIMEOUT: Final = 30 * 60.0
-"""Seconds a request for approval stays open where no policy says otherwise."""
+"""The seconds for which an approval request stays open, unless a policy sets another time."""
 
 NO_GROUPS: Final[Mapping[str, frozenset[str]]] = MappingProxyType({})
 
 
 class ContractMatch(msgspec.Struct, frozen=True, kw_only=True):
-    """Matchers on a contract. For tags, any one of those listed; an empty list asks for none at all."""
+    """Matchers on a contract. A list of tags matches any of them; an empty list matches contracts without any."""
 
     effects: Tags | None = None
     writes: Tags | None = None
@@ -56,7 +56,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_per_hour: int | None = None
 
     def __or__(self, other: "Limits") -> "Limits":
-        """Both limits at once: the lower of each."""
+        """Join two limits: the lower of each."""
         return Limits(
             max_targets=_lower(self.max_targets, other.max_targets),
             max_per_hour=_lower(self.max_per_hour, other.max_per_hour),
@@ -67,10 +67,10 @@ NO_LIMITS: Final = Limits()
 
 
 class Rule(ContractMatch, frozen=True, kw_only=True):
-    """One rule: matchers, all of which must hold, then a verdict and what comes with it.
+    """One rule: matchers, all of which must hold, a verdict, and its settings.
 
-    The fields carry the names an author writes. `default` is the verdict of a rule without matchers. A rule that names
-    `outcome` judges `end` steps, and no other rule does.
+    The fields have the names that authors write. `default` is the verdict of a rule without matchers. A rule with
+    `outcome` applies to `end` steps, and no other rule does.
     """
 
     name: str | None = None
@@ -92,12 +92,12 @@ class Rule(ContractMatch, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> Verdict | None:
-        """What the rule says when it matches; `None` when it only speaks of contract violations or of order."""
+        """The verdict of the rule; `None` if it only sets `contract_violations` or `serialize`."""
         return self.default if self.action is None else self.action
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """Rules in order, and what holds for every approval asked under them. Times are in seconds."""
+    """Rules in order, and settings for every approval they require. Times are in seconds."""
 
     name: str
     rules: tuple[Rule, ...] = ()
@@ -108,12 +108,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def violations_deny(self) -> bool:
-        """Whether a rule turns every contract violation into an error, whichever rule matches a step."""
+        """Whether a rule turns contract violations into errors for every step."""
         return any(rule.contract_violations == "deny" for rule in self.rules)
 
 
 class Shadow(msgspec.Struct, frozen=True):
-    """A rule that can never decide, and the earlier rule that always gets there first (counted from 0)."""
+    """A rule that can never match first, and the earlier rule that always matches before it (counted from 0)."""
 
     rule: int
     by: int
@@ -123,8 +123,8 @@ class Shadow(msgspec.Struct, frozen=True):
 class Subject(msgspec.Struct, frozen=True):
     """What rules are matched against.
 
-    outcome: the category, where an `end` is judged
-    crossing: the effect, where something enters or leaves without a step; only rules that name it count (DECISIONS 81)
+    outcome: the category of an `end`
+    crossing: the effect of data that enters or leaves without a step; only rules that name it apply (DECISIONS 81)
     """
 
     contract: Contract
@@ -134,7 +134,7 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 Condition: TypeAlias = tuple[str, Tags | bool | frozenset[Risk]]
-"""One matcher in force: the property it looks at and what it asks for."""
+"""One matcher: its property and the required value."""
 
 TAG_MATCHERS: Final = ("effects", "writes", "reads")
 FLAG_MATCHERS: Final = ("deterministic", "idempotent")
@@ -142,12 +142,12 @@ ALL_RISKS: Final = frozenset(Risk)
 
 
 def takes_part(rule: Rule) -> bool:
-    """Whether the rule ends matching where it matches; `contract_violations` and `serialize` by themselves do not."""
+    """Return whether the rule ends matching; a rule with only `contract_violations` or `serialize` does not."""
     return rule.verdict is not None
 
 
 def is_about(rule: Rule, subject: Subject) -> bool:
-    """Whether the rule is looked at for this subject."""
+    """Return whether the rule applies to this kind of subject."""
     if not (takes_part(rule) or rule.serialize) or (rule.outcome is None) is not (subject.outcome is None):
         return False
     matchers = (each.effects for each in (rule, rule.contract) if each is not None)
@@ -155,12 +155,12 @@ def is_about(rule: Rule, subject: Subject) -> bool:
 
 
 def is_unconditional(rule: Rule) -> bool:
-    """Whether the rule matches every contract."""
+    """Return whether the rule matches every contract."""
     return takes_part(rule) and all(asked == ALL_RISKS for _, asked in conditions(rule))
 
 
 def conditions(rule: Rule) -> Iterator[Condition]:
-    """Every matcher in force, those inside `contract:` included."""
+    """Yield every matcher of the rule, including those inside `contract:`."""
     if rule.outcome is not None:
         yield "outcome", rule.outcome
     if rule.risk is not None:
@@ -173,12 +173,12 @@ def conditions(rule: Rule) -> Iterator[Condition]:
 
 
 def first_failing(rule: Rule, subject: Subject) -> Condition | None:
-    """The first matcher that does not hold, or `None` when the rule matches."""
+    """Return the first matcher that does not hold, or `None` if the rule matches."""
     return next((at for at in conditions(rule) if not _holds(at, subject)), None)
 
 
 def label(rule: Rule) -> str:
-    """The rule's matchers as its author would recognize them, such as `risk: critical`."""
+    """Return the rule's matchers as text, such as `risk: critical`."""
     if rule.contract_violations is not None:
         return f"contract_violations: {rule.contract_violations}"
     matchers = ", ".join(written(at) for at in conditions(rule))
@@ -186,7 +186,7 @@ def label(rule: Rule) -> str:
 
 
 def written(condition: Condition) -> str:
-    """A matcher as its author would write it."""
+    """Return a matcher as text, as in a policy file."""
     name, asked = condition
     if isinstance(asked, bool):
         return f"{name}: {str(asked).lower()}"
@@ -195,9 +195,9 @@ def written(condition: Condition) -> str:
 
 
 def shadowed(rules: Sequence[Rule]) -> Iterator[Shadow]:
-    """Rules that can never decide, because an earlier one matches whenever they do.
+    """Yield the rules that never match first, because an earlier one matches whenever they do.
 
-    Only what can be proven from two rules: several that cover a later one together are not reported.
+    Rules are compared in pairs: several rules that together cover a later one are not reported.
     """
     for later, rule in enumerate(rules):
         for earlier in range(later) if takes_part(rule) or rule.serialize else ():
@@ -214,7 +214,7 @@ def _holds(condition: Condition, subject: Subject) -> bool:
         return getattr(contract, name) is asked
     if name in ("risk", "outcome"):
         return getattr(subject, name) in asked
-    # An empty list asks for a contract that surely has none: an unknown effect may be any, and may write.
+    # An empty list matches only a contract that certainly has none: an unknown effect may be any, and may write.
     if name == "effects":
         return not asked.isdisjoint(contract.effect_tags) if asked else not contract.has_effects
     if name == "writes" and not asked:
@@ -224,7 +224,7 @@ def _holds(condition: Condition, subject: Subject) -> bool:
 
 
 def _covers(earlier: Rule, later: Rule) -> bool:
-    """Whether `later` matching implies that `earlier` matches."""
+    """Return whether `earlier` matches whenever `later` does."""
     if (earlier.outcome is None) is not (later.outcome is None):
         return False
     narrower = list(conditions(later))

@@ -1,6 +1,6 @@
-"""Tightening: where an inner layer claims to be safer than the layer around it (kernel-v0 §4).
+"""Finds claims of an inner layer that would weaken the outer contract (kernel-v0 §4).
 
-`resolve` never lets such a claim take effect; these functions let the author know about it.
+`resolve` never applies such a claim; these functions report it to the author.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ __all__ = ["Relaxation", "relaxations"]
 
 
 class Relaxation(msgspec.Struct, frozen=True):
-    """A claim that would weaken the outer contract; `property` is the key the author wrote."""
+    """A claim that would weaken the outer contract; `property` is its key."""
 
     property: str
     message: str
@@ -27,23 +27,23 @@ PROMISES: Final = ("deterministic", "idempotent")
 
 
 def relaxations(parent: Declared | Contract, child: Declared, *, parent_name: str = "the tool") -> Iterator[Relaxation]:
-    """Every property of `child` that is weaker than in `parent`.
+    """Yield every property of `child` that is weaker than in `parent`.
 
-    What a `Declared` parent does not mention is open, and its child may fill it in: a tool may leave
-    `idempotent` to its actions. A `Contract` is settled: what nobody declared has its strictest value, and
-    a step that claims more is relaxing it.
+    A child may fill in what a `Declared` parent omits: a tool may leave
+    `idempotent` to its actions. A `Contract` is final: an undeclared key has its strictest value, and
+    a step that claims more relaxes it.
     """
     outer = migrate(parent) if isinstance(parent, Declared) else parent
     yield from _lost_tags(outer, child, parent_name)
     if isinstance(outer, Contract) and outer.effects is None and child.effects is not None:
         yield Relaxation(
-            "effects", f"`effects` must be declared by {parent_name}; it says nothing, so they are unknown"
+            "effects", f"`effects` must be declared by {parent_name}, which declares none, so they are unknown"
         )
     for name in PROMISES:
         if getattr(outer, name) is False and getattr(child, name) is True:
             yield Relaxation(name, f"`{name}` may only go from true to false; {parent_name} says false")
-    yield from _widened("inputs", outer.inputs, child.inputs, parent_name)
-    yield from _widened("outputs", outer.outputs, child.outputs, parent_name)
+    yield from _widened_parameters("inputs", outer.inputs, child.inputs, parent_name)
+    yield from _widened_parameters("outputs", outer.outputs, child.outputs, parent_name)
 
 
 def _lost_tags(outer: Declared | Contract, child: Declared, parent_name: str) -> Iterator[Relaxation]:
@@ -52,16 +52,18 @@ def _lost_tags(outer: Declared | Contract, child: Declared, parent_name: str) ->
         has: Tags | None = getattr(child, name)
         if had and has is not None and not had <= has:
             yield Relaxation(name, f"`{name}` may only grow; {parent_name} also has {_listed(had - has)}")
-    # `side_effects: true` adds `unknown` and takes nothing away; only `false` can relax.
-    if child.effects is None and child.side_effects is False and (outer.effects or _is_unsaid(outer)):
-        yield Relaxation("side_effects", f"`side_effects` may only go from false to true; {_but(outer, parent_name)}")
+    # `side_effects: true` only adds `unknown`; only `false` can relax.
+    if child.effects is None and child.side_effects is False and (outer.effects or _is_undeclared(outer)):
+        yield Relaxation(
+            "side_effects", f"`side_effects` may only go from false to true; {_parent_effects(outer, parent_name)}"
+        )
 
 
-def _is_unsaid(outer: Declared | Contract) -> bool:
+def _is_undeclared(outer: Declared | Contract) -> bool:
     return isinstance(outer, Contract) and outer.effects is None
 
 
-def _but(outer: Declared | Contract, parent_name: str) -> str:
+def _parent_effects(outer: Declared | Contract, parent_name: str) -> str:
     if not outer.effects:
         return f"{parent_name} declares no effects at all"
     if outer.effects == {UNKNOWN}:
@@ -69,7 +71,7 @@ def _but(outer: Declared | Contract, parent_name: str) -> str:
     return f"{parent_name} has the effects {_listed(outer.effects)}"
 
 
-def _widened(
+def _widened_parameters(
     kind: str, outer: Mapping[str, Parameter], inner: Mapping[str, Parameter], parent_name: str
 ) -> Iterator[Relaxation]:
     for name, parameter in inner.items():

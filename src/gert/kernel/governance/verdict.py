@@ -1,10 +1,10 @@
-"""Verdicts: the three answers governance gives."""
+"""The three verdicts of governance."""
 
-from gert.kernel.foundation.ranked import Ranked
+from gert.kernel.foundation.ordered_word import OrderedWord
 
 
-class Verdict(Ranked):
-    """Ordered from permissive to strict, so the strictest is simply the max."""
+class Verdict(OrderedWord):
+    """Ordered from permissive to strict, so that the strictest is the max."""
 
     ALLOW = 0
     REQUIRE_APPROVAL = 1

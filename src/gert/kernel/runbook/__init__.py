@@ -1,1 +1,1 @@
-"""The runbook language: documents, from YAML to models, with everything that can be said about them."""
+"""The runbook language: documents, from YAML to models, and their validation."""

@@ -1,6 +1,6 @@
-"""The command an action stands for, as words: rendered, and neither looked up nor started.
+"""Renders the command of an action; it is neither looked up nor started here.
 
-The same rendering serves the request for an approval and the start of the process, so that they cannot differ.
+The approval request and the start of the process use the same rendering, so that they cannot differ.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,14 +15,14 @@ from gert.kernel.runbook.documents.tool import ActionBlock, Tool
 from gert.kernel.template import Template, render
 
 Fill: TypeAlias = Callable[[Template, str], str]
-"""Renders a template; the second argument names the place it is at, for messages."""
+"""Renders a template; the second argument is its place, for messages."""
 
 STDIN: Final = "stdin"
 _LONGEST_STDIN: Final = 64 * 1024
 
 
 class CommandLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A rendered command; `cwd` is as the tool writes it."""
+    """A rendered command; `cwd` is as written in the tool file."""
 
     program: str
     arguments: tuple[str, ...]
@@ -49,8 +49,8 @@ def command_line(action: ActionBlock, binary: str | None, fill: Fill) -> Command
     )
 
 
-def shown_call(tool: Tool, name: str, action: ActionBlock, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The call of an action as an approver sees it and as an approval binds it, without the values of secrets."""
+def masked_call(tool: Tool, name: str, action: ActionBlock, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the call of an action as shown to an approver and covered by the approval, without secret values."""
     meta = tool.meta
     if meta.transport != "stdio":
         call = {
@@ -61,26 +61,26 @@ def shown_call(tool: Tool, name: str, action: ActionBlock, inputs: Mapping[str, 
             "connect": meta.connect,
         }
     else:
-        line = command_line(action, meta.binary, _shown(inputs))
+        line = command_line(action, meta.binary, _masked_fill(inputs))
         call = msgspec.to_builtins(line)
         if line.stdin is not None and len(line.stdin) > _LONGEST_STDIN:
             call[STDIN] = f"{digest(line.stdin.encode())} ({len(line.stdin)} characters)"
     return {key: value for key, value in call.items() if value not in (None, [], (), {})}
 
 
-def shown_preview(action: ActionBlock, inputs: Mapping[str, Any]) -> tuple[str, ...]:
-    """The command of an action's preview as people see it."""
+def masked_preview(action: ActionBlock, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the command of an action's preview as shown to people."""
     preview = action.preview
     if preview is None:
         return ()
     if preview.argv is None:
         return (preview.mcp_tool or "",)
-    fill = _shown(inputs)
+    fill = _masked_fill(inputs)
     return tuple(fill(word, "preview.argv") for word in preview.argv)
 
 
-def _shown(inputs: Mapping[str, Any]) -> Fill:
-    """Rendering for people: a template that cannot be rendered is shown as it is written."""
+def _masked_fill(inputs: Mapping[str, Any]) -> Fill:
+    """Return a renderer for people: a template that cannot be rendered is shown as written."""
 
     def fill(template: Template, _: str) -> str:
         try:

@@ -1,4 +1,4 @@
-"""Documents: bytes become a typed model with findings, and the kind of a file is told from what it says."""
+"""Loads documents: bytes become a typed model with findings, and the content decides the kind of a file."""
 
 import re
 from collections.abc import Mapping
@@ -46,14 +46,14 @@ DOCUMENT_KINDS: Final[Mapping[str, DocumentKind]] = {
 API_VERSIONS: Final = {kind.api_version: name for name, kind in DOCUMENT_KINDS.items() if kind.api_version}
 
 
-# What gives a document of ours away, even where it cannot be read.
+# Text that marks a gert document, even if it cannot be parsed.
 _OURS: Final = r"(?m)^[\"']?apiVersion[\"']?\s*:\s*[\"']?(?:kernel|tool|policy|policy-test)/"
 _ONLY_OURS: Final = r"(?:^|/)(?:gert-(?:project|config)\.ya?ml|\.gert/config\.ya?ml)$"
 _OUR_NAMES: Final = r"\.(?:tool|policy|policy-test)\.ya?ml$|(?:^|/)(?:gert-project|gert-config|scenario)\.ya?ml$"
 
 
 class Document(msgspec.Struct, frozen=True):
-    """A document as far as it could be read; `model` is there only when its structure is sound."""
+    """A document as far as it could be read; `model` is set only if its structure is valid."""
 
     kind: str
     model: Any
@@ -63,7 +63,7 @@ class Document(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """The digest of the file's bytes, as `run_start` records it."""
+        """The digest of the file's bytes, as recorded in `run_start`."""
         from gert.kernel.foundation.canonical import digest  # hashing is not needed to validate
 
         return digest(self.source)
@@ -75,9 +75,9 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def is_foreign(document: Document, file_name: str) -> bool:
-    """Whether a file found in a folder is no business of gert's.
+    """Return whether a file found in a folder is not a gert document.
 
-    A runbook that does not even parse must not pass for a stranger: then a check of its folder would succeed.
+    A runbook that does not parse must not count as foreign: a check of its folder would then succeed.
     """
     if document.kind != "unknown":
         return False
@@ -85,7 +85,7 @@ def is_foreign(document: Document, file_name: str) -> bool:
 
 
 def detect(root: Any, file_name: str = "") -> str | None:
-    """The kind of a document, from its `apiVersion`, its file's name, or the keys only it has."""
+    """Return the kind of a document, from its `apiVersion`, its file name, or its characteristic keys."""
     said = root.get("apiVersion") if isinstance(root, Map) else None
     if isinstance(said, str) and said in API_VERSIONS:
         return API_VERSIONS[said]
@@ -103,7 +103,7 @@ def detect(root: Any, file_name: str = "") -> str | None:
 
 
 def load(source: bytes, *, kind: str | None = None, file_name: str = "", limits: Limits = DEFAULT_LIMITS) -> Document:
-    """Read and decode a document: the structural phase. Findings are placed and in order."""
+    """Read and decode a document (the structural phase). Findings have their positions and are in order."""
     reading = read(source, limits)
     tree = reading.tree
     found = list(reading.findings)
@@ -125,7 +125,7 @@ def load(source: bytes, *, kind: str | None = None, file_name: str = "", limits:
 
 
 def _wrong_version(root: Any, kind: str) -> Finding | None:
-    """S08: a version gert does not speak gets one finding, not hundreds about its keys."""
+    """S08: report an unsupported version once, rather than every key that differs."""
     wanted = DOCUMENT_KINDS[kind].api_version
     said = root.get("apiVersion") if isinstance(root, Map) else None
     if wanted is None or said is None or said == wanted:
@@ -134,7 +134,7 @@ def _wrong_version(root: Any, kind: str) -> Finding | None:
 
 
 def _unrecognized(root: Any) -> Finding:
-    """S08: what this file is cannot be told."""
+    """S08: report a file whose kind cannot be determined."""
     if not isinstance(root, Map):
         return error("S08", (), f"expected a gert document, found {describe(root)}", "a document is a map of keys")
     if "apiVersion" not in root:
@@ -145,4 +145,4 @@ def _unrecognized(root: Any) -> Finding:
         return error("S08", ("apiVersion",), message, f"one of {listing(API_VERSIONS)}")
     guess = did_you_mean(said, API_VERSIONS)
     hint = f"did you mean `{guess}`?" if guess else f"one of {listing(API_VERSIONS)}"
-    return error("S08", ("apiVersion",), f"`{shorten(said)}` is not an apiVersion gert knows", hint)
+    return error("S08", ("apiVersion",), f"`{shorten(said)}` is not a known apiVersion", hint)

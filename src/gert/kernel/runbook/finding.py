@@ -1,4 +1,4 @@
-"""Findings: what validation has to say about a document, in one shape for every phase and surface."""
+"""Findings: what validation reports about a document, in one form for every phase and surface."""
 
 import re
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from gert.kernel.foundation.ranked import Ranked
+from gert.kernel.foundation.ordered_word import OrderedWord
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -15,8 +15,8 @@ _LONGEST_QUOTED: Final = 60
 _QUOTED: Final = re.compile(f"`([^`]{{{_LONGEST_QUOTED - 1}}})[^`]+`")
 
 
-class Severity(Ranked):
-    """Ordered, so that the worst finding is simply the max."""
+class Severity(OrderedWord):
+    """Ordered, so that the worst finding is the max."""
 
     NOTE = 0
     WARNING = 1
@@ -24,9 +24,9 @@ class Severity(Ranked):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing to say about one place in one document.
+    """One report about one place in one document.
 
-    Rules give the path; the place in the text is filled in once, by `Tree.place`. `on_key` points at the
+    Rules set the path; `Tree.place` fills in the line and column. `on_key` points at the
     key rather than its value. `offset` points into the text of a scalar, for templates.
     """
 
@@ -42,11 +42,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def where(self) -> str:
-        """The path as people write it: `steps[2].inputs.url`."""
+        """The path as text: `steps[2].inputs.url`."""
         return path_text(self.path)
 
     def as_json(self) -> dict[str, Any]:
-        """The finding as machines read it."""
+        """Return the finding as JSON data."""
         return {
             "rule": self.rule,
             "severity": self.severity.word,
@@ -59,27 +59,27 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def error(rule: str, path: Path, message: str, hint: str | None = None, *, on_key: bool = False) -> Finding:
-    """A finding that makes the document invalid."""
-    return _found(rule, Severity.ERROR, path, message, hint, on_key=on_key)
+    """Return a finding that makes the document invalid."""
+    return _finding(rule, Severity.ERROR, path, message, hint, on_key=on_key)
 
 
 def warning(rule: str, path: Path, message: str, hint: str | None = None, *, on_key: bool = False) -> Finding:
-    """A finding that fails only a strict check."""
-    return _found(rule, Severity.WARNING, path, message, hint, on_key=on_key)
+    """Return a finding that fails only a strict check."""
+    return _finding(rule, Severity.WARNING, path, message, hint, on_key=on_key)
 
 
 def note(rule: str, path: Path, message: str, hint: str | None = None) -> Finding:
-    """Something worth knowing that never fails a check."""
-    return _found(rule, Severity.NOTE, path, message, hint, on_key=False)
+    """Return information that never fails a check."""
+    return _finding(rule, Severity.NOTE, path, message, hint, on_key=False)
 
 
-def _found(rule: str, severity: Severity, path: Path, message: str, hint: str | None, *, on_key: bool) -> Finding:
-    told = None if hint is None else _readable(hint)
-    return Finding(rule=rule, severity=severity, path=path, message=_readable(message), hint=told, on_key=on_key)
+def _finding(rule: str, severity: Severity, path: Path, message: str, hint: str | None, *, on_key: bool) -> Finding:
+    told = None if hint is None else _bounded(hint)
+    return Finding(rule=rule, severity=severity, path=path, message=_bounded(message), hint=told, on_key=on_key)
 
 
-def _readable(words: str) -> str:
-    """The words, with what they quote cut where it would make them endless: a name may be as long as a document."""
+def _bounded(words: str) -> str:
+    """Shorten long quoted names in a message: a name may be as long as a document."""
     return words if len(words) <= _LONG else _QUOTED.sub(r"`\1…`", words)
 
 
@@ -95,6 +95,6 @@ def path_text(path: Path) -> str:
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """Sort by place, then worst first, then rule, and drop exact repetitions."""
+    """Sort by position, then worst first, then rule, and drop exact duplicates."""
     unique = {(f.rule, f.path, f.message, f.line, f.column): f for f in findings}
     return sorted(unique.values(), key=lambda f: (f.line, f.column, -f.severity, f.rule, f.where, f.message))

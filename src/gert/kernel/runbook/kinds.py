@@ -1,4 +1,4 @@
-"""The kinds of value a document's fields may take."""
+"""The kinds of value that a document's fields may take."""
 
 import math
 import re
@@ -20,12 +20,12 @@ NAME: Final = "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"
 STEP_ID: Final = "^[A-Za-z_][A-Za-z0-9_-]{0,127}$"
 ENVIRONMENT_NAME: Final = "^[A-Za-z_][A-Za-z0-9_]{0,255}$"
 
-# Beyond these a number changes its value on its way through JSON (RFC 8785, I-JSON).
-LARGEST_INT: Final = 2**53 - 1
+# Beyond these a number changes its value in JSON (RFC 8785, I-JSON).
+MAX_INT: Final = 2**53 - 1
 
 
 def literal(doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path, noun: str = "text") -> str:
-    """The source text of any scalar: `1.10` stays `1.10`, `200` is `200`."""
+    """Return the source text of any scalar: `1.10` stays `1.10`, `200` is `200`."""
     if type(value) is str:
         return value
     text = node.texts.get(key)
@@ -36,7 +36,7 @@ def literal(doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path, nou
 
 
 class Text(Kind):
-    """Any scalar, taken as it is written."""
+    """Any scalar, as its source text."""
 
     __slots__ = ("extra", "noun")
 
@@ -49,11 +49,11 @@ class Text(Kind):
         return value if type(value) is str else literal(doc, node, key, value, path, self.noun)
 
     def schema(self, defs: dict[str, Schema]) -> Schema:
-        """Any scalar is accepted, as in gert itself."""
+        """Return a schema that accepts any scalar, as gert does."""
         return {"type": ["string", "number", "boolean", "null"], **self.extra}
 
 
-# What a pattern means in words; a raw pattern in a message helps nobody at three in the morning.
+# Patterns in words, because a message with a raw pattern is hard to understand.
 FORMS: Final[dict[str, str]] = {}
 
 
@@ -68,7 +68,7 @@ class Word(Text):
             FORMS[extra["pattern"]] = noun
 
     def schema(self, defs: dict[str, Schema]) -> Schema:
-        """A string with its pattern or enumeration."""
+        """Return the schema of a string with its pattern or enumeration."""
         return {"type": "string", **self.extra}
 
 
@@ -78,24 +78,24 @@ class NameWord(Word):
     __slots__ = ()
 
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> str:
-        """Take the literal text; a schema sees the form of strings only, so others are checked here."""
+        """Take the literal text; the schema checks the form of strings only, so others are checked here."""
         text = super().decode(doc, node, key, value, path)
         if type(value) is not str and text and not re.search(self.extra["pattern"], text):
             doc.report(error("J01", (*path, key), f"expected {self.noun}, found `{shorten(text)}`"))
         return text
 
     def schema(self, defs: dict[str, Schema]) -> Schema:
-        """A scalar; strings must have the form."""
+        """Return the schema of a scalar; strings must have the form."""
         return {"type": ["string", "number", "boolean"], **self.extra}
 
 
 class PersonText(Text):
-    """The name of a person or group: any script, and nothing in it that cannot be seen."""
+    """The name of a person or group: any script, without invisible characters."""
 
     __slots__ = ()
 
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> str:
-        """Take the literal text; J01 where two names could look alike."""
+        """Take the literal text; J01 if it has invisible characters."""
         text = super().decode(doc, node, key, value, path)
         if text and not is_plain(text):
             doc.report(error("J01", (*path, key), f"expected {self.noun} without invisible characters"))
@@ -103,12 +103,12 @@ class PersonText(Text):
 
 
 class DurationWord(Word):
-    """A duration. Its form is checked by the schema; that it is a duration anyone could wait for, here."""
+    """A duration. The schema checks its form; its maximum is checked here."""
 
     __slots__ = ()
 
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> str:
-        """Take the literal text; J03 where no clock holds it."""
+        """Take the literal text; J03 if it exceeds the maximum."""
         text = super().decode(doc, node, key, value, path)
         if is_too_long(text):
             doc.report(error("J03", (*path, key), f"`{shorten(text)}` is longer than a hundred years"))
@@ -116,20 +116,20 @@ class DurationWord(Word):
 
 
 class LimitWord(DurationWord):
-    """A limit on time, which nothing could keep if it were zero."""
+    """A time limit, which must be greater than zero."""
 
     __slots__ = ()
 
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> str:
-        """Take the literal text; J03 for no time at all."""
+        """Take the literal text; J03 if it is zero."""
         text = super().decode(doc, node, key, value, path)
         if text and text[0] == "0" and not any(digit in text for digit in "123456789"):
-            doc.report(error("J03", (*path, key), f"`{shorten(text)}` is no time at all"))
+            doc.report(error("J03", (*path, key), f"the duration must be greater than zero, found `{shorten(text)}`"))
         return text
 
 
 def words(*choices: str, noun: str = "one of the words") -> Word:
-    """One of a few words."""
+    """Return a kind that takes one of a few words."""
     return Word(noun, enum=list(choices))
 
 
@@ -161,16 +161,16 @@ class Bool(Kind):
             "true",
             "false",
         }
-        doc.wrong((*path, key), "`true` or `false`", value, "write `true` or `false`, unquoted" if old else None)
+        doc.wrong((*path, key), "`true` or `false`", value, "use `true` or `false`, unquoted" if old else None)
         return False
 
     def schema(self, defs: dict[str, Schema]) -> Schema:
-        """A boolean."""
+        """Return the schema of a boolean."""
         return {"type": "boolean"}
 
 
-def whole(value: Any) -> Any:
-    """A number such as `3.0` as the integer it is to a schema; everything else as it is."""
+def integral(value: Any) -> Any:
+    """Convert a number such as `3.0` to an integer, as a schema does; return anything else unchanged."""
     return int(value) if type(value) is float and value.is_integer() else value
 
 
@@ -184,7 +184,7 @@ class Int(Kind):
 
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> int:
         """Take an integer, however it is written."""
-        value = whole(value)
+        value = integral(value)
         if type(value) is int:
             check_numbers(doc, value, (*path, key))
             return value
@@ -192,7 +192,7 @@ class Int(Kind):
         return 0
 
     def schema(self, defs: dict[str, Schema]) -> Schema:
-        """An integer within its range."""
+        """Return the schema of an integer within its range."""
         return {"type": "integer", **self.extra}
 
 
@@ -210,12 +210,12 @@ class Number(Kind):
         return 0
 
     def schema(self, defs: dict[str, Schema]) -> Schema:
-        """A number."""
+        """Return the schema of a number."""
         return {"type": "number"}
 
 
 class TemplateText(Text):
-    """Text with `{{ }}`, parsed once, here."""
+    """Text with `{{ }}`, parsed once, when the document is decoded."""
 
     __slots__ = ()
 
@@ -230,7 +230,7 @@ class TemplateText(Text):
 
 
 class IntOrTemplate(Kind):
-    """A whole number, or a template that gives one."""
+    """A whole number, or a template that renders to one."""
 
     __slots__ = ("extra",)
 
@@ -239,7 +239,7 @@ class IntOrTemplate(Kind):
 
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> Any:
         """Take an integer or parse a template."""
-        value = whole(value)
+        value = integral(value)
         if type(value) is int:
             check_numbers(doc, value, (*path, key))
             return value
@@ -249,12 +249,12 @@ class IntOrTemplate(Kind):
         return 0
 
     def schema(self, defs: dict[str, Schema]) -> Schema:
-        """An integer within its range, or text with a template."""
+        """Return the schema of an integer within its range, or text with a template."""
         return {"anyOf": [{"type": "integer", **self.extra}, {"type": "string", "pattern": r"\{\{"}]}
 
 
 class Data(Kind):
-    """Any value, kept as it is."""
+    """Any value, unchanged."""
 
     __slots__ = ()
 
@@ -307,7 +307,7 @@ class ListOf(Kind):
         return tuple([decode(doc, value, index, item, here) for index, item in enumerate(value)])
 
     def schema(self, defs: dict[str, Schema]) -> Schema:
-        """An array."""
+        """Return the schema of an array."""
         return {"type": "array", "items": self.item.schema(defs), **self.extra}
 
 
@@ -330,12 +330,12 @@ class MapOf(Kind):
         return {name: decode(doc, value, name, item, here) for name, item in value.items()}
 
     def schema(self, defs: dict[str, Schema]) -> Schema:
-        """An object with free keys."""
+        """Return the schema of an object with free keys."""
         return {"type": "object", "additionalProperties": self.item.schema(defs) or True, **self.extra}
 
 
 class Nested(Kind):
-    """A map that is itself a model. The model is named through a function where it is not yet defined."""
+    """A map that is itself a model; a function returns the model if it is not yet defined."""
 
     __slots__ = ("_model",)
 
@@ -354,7 +354,7 @@ class Nested(Kind):
         return self.model.decode(doc, value, (*path, key))
 
     def schema(self, defs: dict[str, Schema]) -> Schema:
-        """A reference to the model."""
+        """Return a reference to the model."""
         return self.model.schema(defs)
 
 
@@ -378,16 +378,16 @@ class Choice(Kind):
         return kind.decode(doc, node, key, value, path)
 
     def schema(self, defs: dict[str, Schema]) -> Schema:
-        """Any of the forms."""
+        """Return the schema of any of the forms."""
         return {"anyOf": [kind.schema(defs) or _FORMS_OF[form] for form, kind in self.kinds.items()]}
 
 
-# What a form is to a schema, for kinds that take any.
+# The JSON Schema type of each form, for kinds that take any value.
 _FORMS_OF: Final[Mapping[type, Schema]] = {Map: {"type": "object"}, Seq: {"type": "array"}}
 
 
 TEMPLATE: Final = TemplateText()
-WORDING: Final = TemplateText(minLength=1)
+NONEMPTY_TEMPLATE: Final = TemplateText(minLength=1)
 CONDITION: Final = TemplateText("a condition", minLength=1)
 BOOL: Final = Bool()
 DATA: Final = Data()
@@ -412,7 +412,7 @@ def report_template(doc: Decoder, path: Path, problem: TemplateSyntaxError) -> N
 
 
 def check_numbers(doc: Decoder, value: Any, path: Path) -> None:
-    """S07: a number that would change on its way through the trace is refused, at any depth."""
+    """S07: report a number that JSON would not keep exactly, at any depth."""
     if type(value) is Map:
         for key, item in value.items():
             if type(item) is not str:
@@ -421,7 +421,7 @@ def check_numbers(doc: Decoder, value: Any, path: Path) -> None:
         for index, item in enumerate(value):
             if type(item) is not str:
                 check_numbers(doc, item, (*path, index))
-    elif type(value) is int and not -LARGEST_INT <= value <= LARGEST_INT:
-        doc.report(error("S07", path, "the number is too large to be kept exactly", "put it in quotes"))
+    elif type(value) is int and not -MAX_INT <= value <= MAX_INT:
+        doc.report(error("S07", path, "the number is too large to be stored exactly", "put it in quotes"))
     elif type(value) is float and not math.isfinite(value):
         doc.report(error("S07", path, "the number is not finite", "put it in quotes if you mean the word"))

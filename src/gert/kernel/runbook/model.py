@@ -1,6 +1,6 @@
-"""What a document may say: models whose fields name their kind, their default and their meaning once.
+"""Models of documents, whose fields declare their kind, default and description once.
 
-A field's kind decodes the value with its source text at hand, reports what does not fit at its place, and
+A field's kind decodes the value and its source text, reports what does not fit at its position, and
 writes its own part of the JSON Schema. So the reader, the schema that editors use and the reference in the
 docs cannot disagree. `docs/decisions/0003-documents-are-decoded-by-kinds.md` has the reasons.
 """
@@ -28,7 +28,7 @@ class Decoder:
         self.findings: list[Finding] = []
 
     def report(self, finding: Finding) -> None:
-        """Keep a finding."""
+        """Add a finding."""
         self.findings.append(finding)
 
     def wrong(self, path: Path, expected: str, value: Any, hint: str | None = None) -> None:
@@ -37,17 +37,17 @@ class Decoder:
 
 
 class Kind(ABC):
-    """The kind of a field: how its value is decoded, and what the schema says of it."""
+    """The kind of a field: how to decode its value, and its JSON Schema."""
 
     __slots__ = ()
 
     @abstractmethod
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> Any:
-        """Decode `value`, which stands under `key` in `node`, itself at `path`."""
+        """Decode `value`, which is under `key` in `node`; `path` is the path of `node`."""
 
     @abstractmethod
     def schema(self, defs: dict[str, Schema]) -> Schema:
-        """This kind in JSON Schema; models it mentions are added to `defs`."""
+        """Return this kind in JSON Schema; models it refers to are added to `defs`."""
 
 
 class Field:
@@ -65,18 +65,18 @@ class Field:
 
 
 def required(kind: Kind, doc: str, *, key: str | None = None) -> Any:
-    """A key that must be given."""
+    """Declare a required key."""
     return Field(kind, doc, key, None, required=True)
 
 
 def optional(kind: Kind, doc: str, *, default: Any = None, key: str | None = None) -> Any:
-    """A key that may be left out."""
+    """Declare an optional key."""
     return Field(kind, doc, key, default, required=False)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(required, optional))
 class Model:
-    """A map with known keys. `path` is where it stands in its document."""
+    """A map with known keys; `path` is its path in the document."""
 
     fields: ClassVar[Mapping[str, Field]] = MappingProxyType({})
     _defaults: ClassVar[dict[str, Any]] = {}
@@ -85,7 +85,7 @@ class Model:
     path: ClassVar[Path] = ()
 
     def __init_subclass__(cls) -> None:
-        """Gather the fields of the class body, after those of its bases."""
+        """Collect the fields of the class body, after those of its bases."""
         fields: dict[str, Field] = dict(cls.fields)
         for name, field in list(vars(cls).items()):
             if isinstance(field, Field):
@@ -105,7 +105,7 @@ class Model:
         self.__dict__.update(values)
 
     def __eq__(self, other: object) -> bool:
-        """Equal when they say the same, wherever they stand."""
+        """Compare the values, not the paths."""
         if type(other) is not type(self):
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in self._defaults)
@@ -117,7 +117,7 @@ class Model:
         return f"{type(self).__name__}({', '.join(said)})"
 
     def at(self, *segments: str | int) -> Path:
-        """The path of something inside this model."""
+        """Return the path of something inside this model."""
         return self.path + segments
 
     @classmethod
@@ -145,19 +145,19 @@ class Model:
 
     @classmethod
     def report_unknown(cls, doc: Decoder, key: str, path: Path) -> None:
-        """S02: nothing is silently ignored, so that a misspelt key cannot switch a safeguard off."""
+        """S02: report an unknown key, so that a misspelt key cannot silently disable a safeguard."""
         guess = did_you_mean(key, cls.fields)
-        hint = f"did you mean `{guess}`?" if guess else f"known here: {listing(cls.fields)}"
+        hint = f"did you mean `{guess}`?" if guess else f"known keys: {listing(cls.fields)}"
         doc.report(error("S02", (*path, key), f"unknown key `{shorten(key)}`", hint, on_key=True))
 
     @classmethod
     def noun(cls) -> str:
-        """What a message calls a map of this kind."""
+        """Return the noun for a map of this kind in messages."""
         return "a map"
 
     @classmethod
     def schema(cls, defs: dict[str, Schema]) -> Schema:
-        """This model in JSON Schema, as a reference into `defs`."""
+        """Return this model in JSON Schema, as a reference into `defs`."""
         name = cls.__name__
         if name not in defs:
             defs[name] = {}  # present before its fields are visited: models may contain themselves
@@ -166,7 +166,7 @@ class Model:
 
     @classmethod
     def object_schema(cls, defs: dict[str, Schema]) -> Schema:
-        """The object this model describes."""
+        """Return the schema of the object that this model describes."""
         properties = {}
         for key, field in cls.fields.items():
             about: Schema = {"description": field.doc} if field.doc else {}
@@ -188,7 +188,7 @@ NOUNS: Final[Mapping[type, str]] = {Map: "a map", Seq: "a list", dict: "a map", 
 
 
 def describe(value: Any) -> str:
-    """What a message calls a value that does not fit."""
+    """Describe a value that does not fit, for a message."""
     if value is None:
         return "nothing"
     if (noun := NOUNS.get(type(value))) is not None:
@@ -201,6 +201,6 @@ def describe(value: Any) -> str:
 
 
 def listing(words: Iterable[str], most: int = 30) -> str:
-    """Names for a hint, in the order they are declared."""
+    """List names for a hint, in the given order."""
     names = [f"`{word}`" for word in words]
     return ", ".join(names[:most]) + (", …" if len(names) > most else "")

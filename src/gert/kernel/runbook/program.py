@@ -45,7 +45,7 @@ EVIDENCE_TYPES: Final = {"text": "string", "checklist": "list", "attachment": "o
 
 
 class ToolLookup(msgspec.Struct, frozen=True):
-    """What became of one entry of `tools`: the document found, or the places searched in vain."""
+    """The lookup of one entry of `tools`: the document found, or the places searched."""
 
     entry: str
     searched: tuple[str, ...]
@@ -54,7 +54,7 @@ class ToolLookup(msgspec.Struct, frozen=True):
 
     @property
     def tool(self) -> Tool | None:
-        """The tool, where it was found and is sound."""
+        """The tool, if it was found and is valid."""
         return self.document.model if self.document is not None else None
 
 
@@ -88,12 +88,12 @@ class Program:
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """Every step at any depth, in the order it is written."""
+        """Every step at any depth, in document order."""
         return tuple(walk(self.runbook.steps)) + tuple(walk(self.runbook.finally_))
 
     @cached_property
     def by_id(self) -> dict[str, Step]:
-        """Steps by id; the first of several with one id."""
+        """Steps by id; for a duplicate id, the first one."""
         found: dict[str, Step] = {}
         for step in self.steps:
             if step.id is not None:
@@ -106,12 +106,12 @@ class Program:
         return self._by_name
 
     def tool_of(self, step: ToolStep) -> Tool | None:
-        """The tool a step uses, where it is declared, found and sound."""
+        """Return the tool of a step, if it is declared, found and valid."""
         lookup = self._by_name.get(step.tool)
         return lookup.tool if lookup is not None else None
 
     def action_of(self, step: ToolStep) -> tuple[str, ActionBlock] | None:
-        """The action a step uses; the tool's only one where the step names none."""
+        """Return the action of a step; the tool's only one if the step names none."""
         tool = self.tool_of(step)
         if tool is None:
             return None
@@ -121,14 +121,14 @@ class Program:
         return (step.action, action) if action is not None else None
 
     def contract_of(self, step: Step) -> Contract | None:
-        """The contract a step runs under; none for steps that only direct flow, or whose tool is unknown."""
+        """Return the contract of a step; None for a step that only directs flow, or whose tool is unknown."""
         key = id(step)
         if key not in self._contracts:
             self._contracts[key] = self._resolve(step)
         return self._contracts[key]
 
     def base_contract_of(self, step: ToolStep) -> Contract | None:
-        """The contract of a step's tool and action, before the step adds its own word."""
+        """Return the contract of a step's tool and action, without the step's own contract."""
         key = (step.tool, step.action)
         if key not in self._action_contracts:
             tool, action = self.tool_of(step), self.action_of(step)
@@ -138,7 +138,7 @@ class Program:
         return self._action_contracts[key]
 
     def outputs_of(self, step: Step) -> Mapping[str, Parameter]:
-        """The outputs a step can set: of a `stdio` action, those it extracts."""
+        """Return the outputs that a step can set: for a `stdio` action, those it extracts."""
         key = id(step)
         if key not in self._outputs:
             self._outputs[key] = self._find_outputs(step)
@@ -155,7 +155,7 @@ class Program:
         return contract.outputs
 
     def inputs_of(self, step: ToolStep | ExtensionStep) -> Mapping[str, Any]:
-        """What a step hands over; for an input declared as text, the text its author wrote (`1.10`, not 1.1)."""
+        """Return a step's inputs as written; for an input declared as text, its source text (`1.10`, not 1.1)."""
         contract = self.contract_of(step)
         if contract is None or not step.inputs.texts:
             return step.inputs
@@ -186,12 +186,12 @@ _ASSERT: Final = msgspec.structs.replace(ASSERT_CONTRACT, outputs={"passed": PAS
 
 
 def declared(block: ContractBlock | None) -> Declared:
-    """A contract block as governance sees it; nothing where there is none."""
+    """Return a contract block for governance; an empty one if there is none."""
     return block.declared() if block is not None else NOTHING
 
 
 def walk(steps: tuple[Step, ...]) -> Iterator[Step]:
-    """Every step at any depth, parents before children."""
+    """Yield every step at any depth, parents before children."""
     for step in steps:
         yield step
         for inner in inner_lists(step):
@@ -199,7 +199,7 @@ def walk(steps: tuple[Step, ...]) -> Iterator[Step]:
 
 
 def inner_lists(step: Step) -> Iterator[StepList]:
-    """The lists of steps a step contains."""
+    """Yield the lists of steps that a step contains."""
     if isinstance(step, BranchStep):
         for index, arm in enumerate(step.branches):
             yield StepList("arm", arm.steps, step.at("branches", index, "steps"), step)
@@ -213,7 +213,7 @@ def inner_lists(step: Step) -> Iterator[StepList]:
 
 
 def step_lists(runbook: Runbook) -> Iterator[StepList]:
-    """Every list of steps in a runbook, outermost first."""
+    """Yield every list of steps in a runbook, outermost first."""
     pending = [StepList("steps", runbook.steps, ("steps",))]
     if runbook.finally_:
         pending.append(StepList("finally", runbook.finally_, ("finally",)))
@@ -225,7 +225,7 @@ def step_lists(runbook: Runbook) -> Iterator[StepList]:
 
 
 def policy_of(governance: GovernanceBlock | None, name: str = RUNBOOK_POLICY) -> Policy:
-    """The policy a governance block describes."""
+    """Return the policy that a governance block describes."""
     if governance is None:
         return Policy(name=name)
     timeout = governance.approval_timeout
@@ -239,14 +239,14 @@ def policy_of(governance: GovernanceBlock | None, name: str = RUNBOOK_POLICY) ->
 
 
 def policy_file(document: PolicyFile) -> Policy:
-    """The policy an external file describes."""
+    """Return the policy that a policy file describes."""
     policy = policy_of(document.governance, document.meta.name)
     groups = {name: frozenset(people) for name, people in document.groups.items()}
     return msgspec.structs.replace(policy, groups=groups)
 
 
 def rule_of(block: RuleBlock) -> Rule:
-    """A rule as governance sees it."""
+    """Return a rule for governance."""
     risk = (block.risk,) if isinstance(block.risk, str) else block.risk
     return Rule(
         name=block.name,

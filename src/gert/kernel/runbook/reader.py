@@ -1,7 +1,7 @@
-"""Read YAML 1.2 into a tree, within bounds, on libyaml's events.
+"""Reads YAML 1.2 into a tree, within limits, from libyaml's events.
 
-libyaml finds the tokens; which scalars mean what, what may repeat and how far aliases expand is decided
-here. The builder is a loop over an explicit stack, so no depth of nesting can exhaust the interpreter's.
+libyaml finds the tokens; the meaning of scalars, duplicate keys and the expansion of aliases are decided
+here. The builder is a loop over an explicit stack, so deep nesting cannot exhaust the interpreter's stack.
 """
 
 import re
@@ -18,7 +18,7 @@ from gert.kernel.runbook.tree import Map, Seq, Tree
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How large a document may be before it is refused rather than read."""
+    """The largest document that is read."""
 
     size: int = 16 * 1024 * 1024
     depth: int = 64
@@ -28,22 +28,22 @@ class Limits(msgspec.Struct, frozen=True):
 DEFAULT_LIMITS: Final = Limits()
 
 
-class Reading(msgspec.Struct, frozen=True):
-    """What reading gave: the tree, or the reasons there is none (or a damaged one)."""
+class ReadResult(msgspec.Struct, frozen=True):
+    """The result of reading: the tree, and findings if it is missing or damaged."""
 
     tree: Tree
     findings: list[Finding]
 
 
 class _Refusal(Exception):
-    """Reading cannot go on."""
+    """Reading cannot continue."""
 
     def __init__(self, rule: str, message: str, hint: str | None = None, *, index: int) -> None:
         self.rule, self.message, self.hint, self.index = rule, message, hint, index
 
 
-def read(source: bytes, limits: Limits = DEFAULT_LIMITS) -> Reading:
-    """Read one document; whatever is wrong with it is a finding."""
+def read(source: bytes, limits: Limits = DEFAULT_LIMITS) -> ReadResult:
+    """Read one document; every problem is a finding."""
     tree = Tree(None, "")
     builder = _Builder(tree, limits)
     try:
@@ -65,11 +65,11 @@ def read(source: bytes, limits: Limits = DEFAULT_LIMITS) -> Reading:
                 column=column,
             )
         )
-    return Reading(tree, findings)
+    return ReadResult(tree, findings)
 
 
 def _decode(source: bytes, tree: Tree, limits: Limits) -> None:
-    """Give the tree its text."""
+    """Set the text of the tree."""
     if len(source) > limits.size:
         raise _Refusal("Y01", f"the document is larger than {limits.size // (1024 * 1024)} MiB", "split it up", index=0)
     if source.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
@@ -110,7 +110,7 @@ _TEXT: Final = object()
 
 
 def resolve_plain(text: str) -> Any:
-    """The core-schema value of an unquoted scalar; the text itself where it is just text."""
+    """Return the core-schema value of an unquoted scalar, or its text."""
     value = _CONSTANTS.get(text, _TEXT)
     if value is not _TEXT:
         return value
@@ -124,12 +124,12 @@ def resolve_plain(text: str) -> Any:
     return text
 
 
-# What libyaml does not take for text. Compiling this takes longer than reading most documents.
+# Characters that libyaml does not accept. Compiled on first use: compiling takes longer than reading most documents.
 _FORBIDDEN: Final = "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 
 
 class _Anchored(msgspec.Struct):
-    """A node that aliases may name: its value, its source text, and how large, deep and long it is in full."""
+    """An anchored node: its value, its source text, and its expanded size, depth and length."""
 
     value: Any
     text: str | None
@@ -160,7 +160,7 @@ _MERGE: Final = "<<"
 
 
 class _Builder:
-    """Builds one document from events, counting what it expands to."""
+    """Builds one document from events, and counts its expanded size."""
 
     def __init__(self, tree: Tree, limits: Limits) -> None:
         self.tree = tree
@@ -169,10 +169,10 @@ class _Builder:
         self.anchors: dict[str, _Anchored] = {}
         self.stack: list[_Frame] = []
         self.weight = 0
-        self.repeated = 0  # characters that aliases stand for
+        self.repeated = 0  # characters that aliases expand to
 
     def say(self, rule: str, message: str, hint: str | None, index: int) -> None:
-        """Note a problem at a character of the source."""
+        """Report a problem at a character of the source."""
         self.said.append((rule, self._path(), message, hint, index))
 
     def _path(self) -> Path:
@@ -192,12 +192,14 @@ class _Builder:
         except yaml.MarkedYAMLError as problem:
             mark = problem.problem_mark or problem.context_mark
             if problem.context_mark is not None and mark is not None and mark.index >= len(text.rstrip()):
-                mark = problem.context_mark  # where an open quote or bracket begins says more than the end of the file
+                mark = (
+                    problem.context_mark
+                )  # the start of an open quote or bracket is more useful than the end of the file
             index = min(mark.index, len(text)) if mark is not None else 0
             raise _Refusal(
                 "Y03",
                 f"not valid YAML: {problem.problem or 'it does not parse'}",
-                _hint_for(text, index) or problem.context,
+                _syntax_hint(text, index) or problem.context,
                 index=index,
             ) from None
         except yaml.reader.ReaderError as problem:
@@ -232,7 +234,7 @@ class _Builder:
                 if documents > 1:
                     raise _Refusal(
                         "Y04",
-                        "the file holds more than one document",
+                        "the file contains more than one document",
                         "keep one document in a file; remove the `---`",
                         index=event.start_mark.index,
                     )
@@ -250,8 +252,8 @@ class _Builder:
         index: int = event.start_mark.index
         self._count(1, index)
         if not value.isascii() and is_marked(value):
-            # What marks a reference to a secret cannot be written down, so that nobody can make one up.
-            raise _Refusal("Y03", "the text has a noncharacter in it (U+FDD0 or U+FDD1)", "remove it", index=index)
+            # The marks of a secret reference are refused, so that a document cannot forge one.
+            raise _Refusal("Y03", "the text contains a noncharacter (U+FDD0 or U+FDD1)", "remove it", index=index)
         if event.tag is not None:
             self._refuse_tag(event)
         if not event.style:
@@ -271,7 +273,7 @@ class _Builder:
         return root
 
     def _key(self, frame: _Frame, key: str, index: int, *, plain: bool) -> None:
-        """Take a scalar as the key of the next value; a key is always its literal text."""
+        """Use a scalar as the key of the next value; a key is always its literal text."""
         if key == _MERGE and plain:
             if frame.merges is not None:
                 self.say("Y06", "`<<` appears twice in one map", "merge a list: `<<: [*a, *b]`", index)
@@ -291,7 +293,7 @@ class _Builder:
                 frame.merges = [(value, index)]
                 return
             if key in node:
-                return  # reported; the first one stands
+                return  # reported; the first one is kept
             node[key] = value
             node.at[key] = (frame.key_at, index)
             if text is not None:
@@ -314,7 +316,7 @@ class _Builder:
             raise _Refusal(
                 "Y07",
                 "a key must be a single word or text, not a map or list",
-                _hint_for(self.tree.text, index),
+                _syntax_hint(self.tree.text, index),
                 index=index,
             )
         anchor = None
@@ -343,9 +345,9 @@ class _Builder:
         index: int = event.start_mark.index
         anchored = self.anchors.get(event.anchor)
         if anchored is None:
-            raise _Refusal("Y08", f"nothing is anchored as `&{shorten(event.anchor)}`", None, index=index)
+            raise _Refusal("Y08", f"there is no anchor `&{shorten(event.anchor)}`", None, index=index)
         if anchored.open:
-            raise _Refusal("Y08", f"`*{shorten(event.anchor)}` stands inside what it names", None, index=index)
+            raise _Refusal("Y08", f"`*{shorten(event.anchor)}` is inside the node that it refers to", None, index=index)
         self._count(anchored.weight, index)
         self._repeat(anchored.length, index)
         if len(self.stack) + anchored.height > self.limits.depth:
@@ -364,13 +366,13 @@ class _Builder:
         return root
 
     def _merge(self, frame: _Frame) -> None:
-        """Add the pairs of `<<`; what the map says itself wins, and earlier sources win over later ones."""
+        """Add the pairs of `<<`; the map's own keys win, and earlier sources win over later ones."""
         [(value, index)] = frame.merges or []
         sources = value if type(value) is Seq else [value]
         node = cast("Map", frame.node)
         for source in sources:
             if type(source) is not Map:
-                self.say("Y09", "`<<` takes a map or a list of maps", "write `<<: *name`", index)
+                self.say("Y09", "`<<` takes a map or a list of maps", "use `<<: *name`", index)
                 return
             for key, merged in source.items():
                 if key not in node:
@@ -390,7 +392,7 @@ class _Builder:
             )
 
     def _repeat(self, length: int, index: int) -> None:
-        """A text is one value however long it is, and what stands for it is read as often as it stands there."""
+        """Count the text that aliases expand to: a long text is only one value."""
         self.repeated += length
         if self.repeated > self.limits.size:
             size = self.limits.size // (1024 * 1024)
@@ -398,7 +400,7 @@ class _Builder:
             raise _Refusal("Y01", f"the document expands to more than {size} MiB of text", hint, index=index)
 
     def _too_deep(self, index: int) -> None:
-        self.stack.clear()  # a path of that length helps nobody
+        self.stack.clear()  # a path of that length is of no use
         raise _Refusal("Y01", f"the document is nested deeper than {self.limits.depth} levels", None, index=index)
 
     def _refuse_tag(self, event: Any) -> None:
@@ -407,12 +409,12 @@ class _Builder:
 
 
 def shorten(text: str, length: int = 60) -> str:
-    """A user's word for a message: on one line, printable, and not endless."""
+    """Shorten a user's text for a message: one line, printable, bounded."""
     cut = text if len(text) <= length else text[: length - 1] + "…"
     return printable(cut)
 
 
-def _hint_for(text: str, index: int) -> str | None:
+def _syntax_hint(text: str, index: int) -> str | None:
     line = text[text.rfind("\n", 0, index) + 1 : index + 40]
     if "\t" in line[: len(line) - len(line.lstrip())]:
         return "indent with spaces, not tabs"

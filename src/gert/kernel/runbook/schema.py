@@ -1,4 +1,4 @@
-"""JSON Schema Draft 2020-12 of every document: what editors load, and what the semantic phase checks."""
+"""JSON Schema Draft 2020-12 of every document, for editors and for the semantic phase."""
 
 from functools import cache
 from typing import Any, Final
@@ -8,13 +8,13 @@ from gert.kernel.runbook.model import Schema
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
-# What people ask for by name; `config` is a project file without a name.
+# The names that `gert schema` takes; `config` is a project file without a name.
 SCHEMA_NAMES: Final = tuple(DOCUMENT_KINDS)
 
 
 @cache
 def schema_of(kind: str) -> Schema:
-    """The schema of a kind of document."""
+    """Return the schema of a kind of document."""
     document = DOCUMENT_KINDS[kind]
     defs: dict[str, Schema] = {}
     root = document.model.object_schema(defs)

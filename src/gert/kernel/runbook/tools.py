@@ -1,4 +1,4 @@
-"""Where tools are looked up, and under which name steps use them (DECISIONS 10)."""
+"""Where tools are looked up, and the name by which steps use them (DECISIONS 10)."""
 
 from collections.abc import Iterator
 from typing import Final, Literal, TypeAlias
@@ -14,7 +14,7 @@ def is_path(entry: str) -> bool:
 
 
 def name_of(entry: str) -> str:
-    """The name steps use: the entry itself, or a path's file name without its suffix."""
+    """Return the name that steps use: the entry itself, or a path's file name without its suffix."""
     if not is_path(entry):
         return entry
     file = entry.replace("\\", "/").rsplit("/", 1)[-1]
@@ -22,7 +22,7 @@ def name_of(entry: str) -> str:
 
 
 def places(entry: str) -> Iterator[tuple[Base, str]]:
-    """Where to look for a tool, in order: a path below one of the base folders. The first that exists wins."""
+    """Yield where to look for a tool, in order: a base folder and a path below it. The first that exists wins."""
     below = entry.replace("\\", "/") if is_path(entry) else f"tools/{entry}{TOOL_SUFFIX}"
     yield "runbook", below
     yield "project", below

@@ -1,4 +1,4 @@
-"""The tree a YAML document is read into: native values that remember their source text and place."""
+"""The tree of a YAML document: native values with their source text and position."""
 
 import re
 from bisect import bisect_right
@@ -8,16 +8,16 @@ import msgspec
 
 from gert.kernel.runbook.finding import Finding, Path
 
-# What libyaml counts as a line break, so that its marks and our lines agree.
+# The line breaks of libyaml, so that its marks and our lines agree.
 _LINE_BREAK: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 
-# How many times the same words are looked for before settling for an earlier place.
+# How many occurrences of the same words are searched before using an earlier position.
 _FURTHEST: Final = 100
 
 
 class Map(dict[str, Any]):
-    """A mapping; `at` holds the place of each key and value, `texts` the source of non-string scalars."""
+    """A mapping; `at` has the position of each key and value, `texts` the source of non-string scalars."""
 
     __slots__ = ("at", "start", "texts")
 
@@ -28,7 +28,7 @@ class Map(dict[str, Any]):
 
 
 class Seq(list[Any]):
-    """A sequence; `at` holds the place of each item, `texts` the source of non-string scalars."""
+    """A sequence; `at` has the position of each item, `texts` the source of non-string scalars."""
 
     __slots__ = ("at", "start", "texts")
 
@@ -39,7 +39,7 @@ class Seq(list[Any]):
 
 
 class Tree:
-    """A document as read: its root value, its text, and where everything stands."""
+    """A document as read: its root value, its text, and the position of everything."""
 
     __slots__ = ("_lines", "root", "start", "text")
 
@@ -56,13 +56,13 @@ class Tree:
         return self._lines
 
     def line_column(self, index: int) -> tuple[int, int]:
-        """Line and column of a character, counted from one."""
+        """Return the line and column of a character, counted from one."""
         starts = self.line_starts()
         line = bisect_right(starts, index)
         return line, index - starts[line - 1] + 1
 
     def source_line(self, line: int) -> str:
-        """The text of a line, without its break."""
+        """Return the text of a line, without its line break."""
         starts = self.line_starts()
         if not 1 <= line <= len(starts):
             return ""
@@ -70,7 +70,7 @@ class Tree:
         return self.text[starts[line - 1] : end].rstrip("\r\n\x85\u2028\u2029")
 
     def index_of(self, path: Path, *, on_key: bool = False) -> int:
-        """The character at which the value (or its key) at `path` begins, or the nearest place above it."""
+        """Return the index at which the value (or its key) at `path` begins, or that of its nearest parent."""
         node, index = self.root, self.start
         for depth, segment in enumerate(path):
             if isinstance(node, Map) and segment in node.at:
@@ -84,7 +84,7 @@ class Tree:
         return index
 
     def place(self, finding: Finding) -> Finding:
-        """Fill in the line and column of a finding that knows only its path."""
+        """Fill in the line and column of a finding from its path."""
         if finding.line:
             return finding
         index = self.index_of(finding.path, on_key=finding.on_key)
@@ -94,15 +94,15 @@ class Tree:
         return msgspec.structs.replace(finding, line=line, column=column)
 
     def _index_inside(self, path: Path, offset: int, start: int) -> int:
-        """Where the character at `offset` of a scalar's value stands in the source.
+        """Return the index in the source of the character at `offset` of a scalar's value.
 
-        Quoting and folding make the two texts differ, so look for the same words, counted from the start.
+        Quoting and folding make the two texts differ, so search for the same words, counted from the start.
         """
         value = self.value_at(path)
-        if not isinstance(value, str) or self.text.startswith("*", start):  # an alias stands for the whole text
+        if not isinstance(value, str) or self.text.startswith("*", start):  # an alias replaces the whole text
             return start
         words = re.match(r"[^\s\"'\\]{1,40}", value[offset : offset + 40])
-        if words is None:  # a quote or a space: point at the action it stands in
+        if words is None:  # a quote or a space: point at the action that contains it
             offset = max(value.rfind("{{", 0, offset), 0)
             words = re.match(r"\S{1,40}", value[offset : offset + 40])
         if words is None:
@@ -119,7 +119,7 @@ class Tree:
         return index
 
     def value_at(self, path: Path) -> Any:
-        """The value at `path`, or None where the path leads nowhere."""
+        """Return the value at `path`, or None if there is none."""
         node = self.root
         for segment in path:
             if isinstance(node, Map) and segment in node:

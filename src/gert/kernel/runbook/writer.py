@@ -1,4 +1,4 @@
-"""Write plain data as YAML that people like to read and `read` reads back as exactly the same data."""
+"""Writes plain data as readable YAML that `read` reads back as exactly the same data."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from gert.kernel.runbook.reader import DEFAULT_LIMITS, resolve_plain
 _LONGEST_KEY: Final = 500
 _DEEPEST: Final = DEFAULT_LIMITS.depth - 4
 _PLAIN: Final = re.compile(r"[A-Za-z_/][\w./@+-]*(?: [\w./@+(-][\w./@+()-]*)*", re.ASCII)
-# What cannot stand in a block of text as it is: controls, other line breaks, and spaces nobody would see.
+# Characters that a block of text cannot contain: controls, other line breaks, and invisible spaces.
 _UNFIT: Final = re.compile(
     "[^\t\n -~\u00a1-\u167f\u1681-\u1fff\u2010-\u2027\u2030-\u205e\u2070-\ud7ff]|[ \t]\n|[ \t]$|\n\t"
 )
@@ -19,7 +19,7 @@ _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"
 
 
 def to_yaml(data: Mapping[str, Any]) -> str:
-    """A map as a document in block style."""
+    """Write a map as a document in block style."""
     return "".join(f"{line}\n" for line in _map(data, 0)) if data else "{}\n"
 
 
@@ -29,13 +29,13 @@ def _map(data: Mapping[str, Any], depth: int) -> Iterator[str]:
         if len(text) <= _LONGEST_KEY:
             yield from _entry(f"{text}:", value, depth)
             continue
-        # A key that is longer has to be announced, or no parser looks far enough ahead for its colon.
+        # A longer key needs `?`, because parsers look only so far ahead for the colon.
         yield f"{'  ' * depth}? {text}"
         yield from _entry(":", value, depth)
 
 
 def _entry(head: str, value: Any, depth: int) -> Iterator[str]:
-    """A key or a dash, and what stands behind or below it."""
+    """Yield a key or a dash, and the value after or below it."""
     if depth > _DEEPEST:
         raise DocumentError("the data is nested too deeply to be written as YAML")
     indent = "  " * depth
@@ -50,7 +50,7 @@ def _entry(head: str, value: Any, depth: int) -> Iterator[str]:
         yield f"{indent}{head} {_scalar(value)}"
         return
     if head == "-":
-        # The first key of a map stands behind its dash.
+        # The first key of a map follows its dash.
         first = next(inner)
         yield f"{indent}- {first.lstrip(' ')}" if isinstance(value, Mapping) else f"{indent}-\n{first}"
     else:
@@ -59,7 +59,7 @@ def _entry(head: str, value: Any, depth: int) -> Iterator[str]:
 
 
 def _block(text: str, depth: int) -> str | None:
-    """Text of several lines as it is, where that is safe."""
+    """Write text of several lines as a block, if that is safe."""
     if "\n" not in text.rstrip("\n") or text[0] in " \t\n" or _UNFIT.search(text):
         return None
     body = text.rstrip("\n")

@@ -1,1 +1,1 @@
-"""Scenarios: what a run was answered, what it is expected to lead to, and what has changed since."""
+"""Scenarios: recorded answers of a run, expectations on its result, and changes since it was recorded."""

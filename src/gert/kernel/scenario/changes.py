@@ -1,4 +1,4 @@
-"""What changed between two runs of one scenario: how they ended, where they went, what was decided, what came out."""
+"""Compares two runs of one scenario: how they ended, the steps they reached, decisions and outputs."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -21,7 +21,7 @@ _ENCODER: Final = msgspec.json.Encoder(enc_hook=plain)
 
 
 class Ending(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a run ended; what is not known is not there."""
+    """How a run ended; unknown parts are None."""
 
     status: str | None = None
     category: str | None = None
@@ -39,7 +39,7 @@ class Ending(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """One thing that was so and is otherwise, in words that are safe to show."""
+    """One difference, as text that is safe to show."""
 
     name: str
     before: str
@@ -47,9 +47,9 @@ class Changed(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is not as it was.
+    """Everything that changed.
 
-    reached, unreached: steps that are newly reached, and no longer, in the order of their run
+    reached, unreached: steps newly reached, and no longer reached, in the order of their run
     """
 
     before: Ending
@@ -65,13 +65,13 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_none(self) -> bool:
-        """Whether both came to the same, the same way."""
+        """Whether nothing changed."""
         listed = (self.reached, self.unreached, self.meta, self.decisions, self.risks, self.outputs)
         return not (self.outcome_changed or self.failure or any(listed))
 
 
 def ending_of(seen: Observed) -> Ending:
-    """How a run ended."""
+    """Return how a run ended."""
     outcome, failure = seen.outcome, seen.failure
     return Ending(
         seen.status,
@@ -83,7 +83,7 @@ def ending_of(seen: Observed) -> Ending:
 
 
 def changes(before: Observed, after: Observed) -> Changes:
-    """What is otherwise in the second of two runs."""
+    """Return what changed from the first run to the second."""
     first, second = ending_of(before), ending_of(after)
     both = [step for step in before.visited if step in after.visited]
     outputs = ((step, before.by_step.get(step, {}), after.by_step.get(step, {})) for step in both)
@@ -95,14 +95,14 @@ def changes(before: Observed, after: Observed) -> Changes:
         unreached=tuple(_only(before.visited, after.visited)),
         failure=_failure(before, after),
         meta=tuple(_values("", _meta(before), _meta(after))) if before.outcome and after.outcome else (),
-        decisions=tuple(_words(before.decisions, after.decisions)),
-        risks=tuple(_words(before.risks, after.risks)),
+        decisions=tuple(_decision_changes(before.decisions, after.decisions)),
+        risks=tuple(_decision_changes(before.risks, after.risks)),
         outputs=tuple(change for step, old, new in outputs for change in _values(f"{step}.", old, new)),
     )
 
 
 def changes_since(expected: Expectations | None, after: Observed) -> Changes:
-    """What is otherwise than a test says; what it says nothing about cannot have changed."""
+    """Return what differs from a test; what the test does not mention cannot have changed."""
     second = ending_of(after)
     failure = Changed("failure", NOTHING, _why(after)) if after.failure is not None else None
     if expected is None or not expects(expected):
@@ -122,17 +122,17 @@ def changes_since(expected: Expectations | None, after: Observed) -> Changes:
         reached=tuple(name for name in expected.must_not_reach if name in ways),
         unreached=tuple(name for name in expected.must_reach if name not in ways),
         meta=tuple(_unmatched(expected.expected_meta, lambda name: (name in _meta(after), _meta(after).get(name)))),
-        decisions=tuple(_expected_words(expected.expected_decisions, after.decisions)),
-        risks=tuple(_expected_words(expected.expected_risk, after.risks)),
+        decisions=tuple(_expected_decisions(expected.expected_decisions, after.decisions)),
+        risks=tuple(_expected_decisions(expected.expected_risk, after.risks)),
         outputs=tuple(_unmatched(expected.expected_outputs, after.output)),
     )
 
 
 def _only(these: Mapping[str, None], others: Mapping[str, None]) -> Iterator[str]:
-    """Steps one run visited and the other did not; those without a name are told by where they lead."""
+    """Yield the steps that one run visited and the other did not; unnamed steps are left to their effects."""
     for name in these:
         base = name.partition("[")[0]
-        # That an iteration is new goes without saying where its step is.
+        # An iteration is not listed if its step is.
         if name not in others and "#" not in name and (base == name or base in others):
             yield name
 
@@ -166,7 +166,7 @@ def _values(prefix: str, before: Mapping[str, Any], after: Mapping[str, Any]) ->
 
 
 def _same(old: Any, new: Any, depth: int = _MAX_DEPTH) -> bool:
-    """Compare as JSON does: `true` is not 1; what would not fit the line of a trace is told by its digest there."""
+    """Compare as JSON: `true` is not 1; a value too large for a trace line is compared by its digest there."""
     if depth <= 0:
         return False
     if isinstance(old, Mapping) and isinstance(new, Mapping):
@@ -175,10 +175,10 @@ def _same(old: Any, new: Any, depth: int = _MAX_DEPTH) -> bool:
         return len(old) == len(new) and all(_same(*pair, depth - 1) for pair in zip(old, new, strict=True))
     if isinstance(old, bool) == isinstance(new, bool) and bool(old == new):
         return True
-    return _is_told(old, new) or _is_told(new, old)
+    return _is_digest_of(old, new) or _is_digest_of(new, old)
 
 
-def _is_told(text: Any, value: Any) -> bool:
+def _is_digest_of(text: Any, value: Any) -> bool:
     if not isinstance(text, str) or not (text.startswith("[") and text.endswith("]") and " bytes, sha256:" in text):
         return False
     try:
@@ -192,11 +192,11 @@ def _shown(value: Any) -> str:
     try:
         return shown(value)
     except GertError:
-        return "`…`"  # nested deeper than anybody reads
+        return "`…`"  # nested too deeply to show
 
 
-def _words(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Changed]:
-    """Judgements on steps both runs came to."""
+def _decision_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Changed]:
+    """Yield changed decisions on steps that both runs reached."""
     changed = {name for name in before if name in after and before[name] != after[name]}
     for name in before:
         base = name.partition("[")[0]
@@ -204,7 +204,7 @@ def _words(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Chan
             yield Changed(name, before[name].word, after[name].word)
 
 
-def _expected_words(expected: Mapping[str, str], found: Mapping[str, Any]) -> Iterator[Changed]:
+def _expected_decisions(expected: Mapping[str, str], found: Mapping[str, Any]) -> Iterator[Changed]:
     for step, word in expected.items():
         if step in found and found[step].word != word:
             yield Changed(step, word, found[step].word)

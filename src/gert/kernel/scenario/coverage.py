@@ -1,4 +1,4 @@
-"""Coverage: which steps, arms and outcomes of a runbook its scenarios reach, and which none does."""
+"""Coverage: the steps, arms and outcomes of a runbook that its scenarios reach, and those that none does."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -20,18 +20,18 @@ from gert.kernel.runbook.program import Program
 from gert.kernel.scenario.observed import Observed
 
 ANY = "*"
-"""The segment that stands for every iteration of a repeat."""
+"""The segment for every iteration of a repeat."""
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What was reached of one kind of thing, and what was not."""
+    """The reached and missed items of one kind."""
 
     reached: int
     missed: tuple[str, ...]
 
     @property
     def total(self) -> int:
-        """How many there are."""
+        """The number of items."""
         return self.reached + len(self.missed)
 
 
@@ -49,7 +49,7 @@ class CoverageReport(msgspec.Struct, frozen=True):
 
 
 class Coverage:
-    """Gathers what the scenarios of one runbook reach."""
+    """Collects what the scenarios of one runbook reach."""
 
     def __init__(self, program: Program) -> None:
         self._steps: dict[str, str] = {}
@@ -67,7 +67,7 @@ class Coverage:
         self._reached.update((self._place(path), label) for path, label in seen.arms)
 
     def report(self) -> CoverageReport:
-        """What is reached and what is missed, in the order it is written."""
+        """Return what is reached and what is missed, in document order."""
         return CoverageReport(self._part(self._steps), self._part(self._arms), self._part(self._ends))
 
     def _part(self, known: Mapping[Any, str]) -> Part:
@@ -93,7 +93,7 @@ class Coverage:
             self._repeats.add(place)
 
     def _place(self, path: str) -> str:
-        """Where something stands in the runbook: a path without iterations."""
+        """Return a place in the runbook: a path without iterations."""
         known = self._places.get(path)
         if known is None:
             place: str | None = None
@@ -104,7 +104,7 @@ class Coverage:
 
 
 def _lists(step: Step) -> Iterator[tuple[str | None, tuple[Step, ...]]]:
-    """The lists inside a step, with the segment each has in a path; the steps of a group follow its own."""
+    """Yield the lists inside a step, with the segment of each in a path; a group has no segment."""
     if isinstance(step, (BranchStep, ParallelStep)):
         branches: tuple[Arm | Lane, ...] = step.branches
         yield from zip(step.names, (each.steps for each in branches), strict=True)

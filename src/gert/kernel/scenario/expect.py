@@ -1,4 +1,4 @@
-"""Expectations held against what was seen of a run; a difference says what was expected, what was found, and a hint."""
+"""Compares a run with the expectations of a test; a difference has what was expected, what was found, and a hint."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -36,15 +36,15 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def expects(expected: Expectations | None, without: Collection[str] = ()) -> bool:
-    """Whether a test expects anything at all, a few of its keys aside."""
+    """Return whether a test expects anything, apart from the keys in `without`."""
     return any(getattr(expected, name, None) for name in _EXPECTATIONS if name not in without)
 
 
 def differences(expected: Expectations | None, seen: Observed, missing: list[str]) -> Iterator[Difference]:
-    """Everything that is not as expected; without expectations, a run has to complete."""
+    """Yield every unmet expectation; without expectations, the run has to complete."""
     for message in missing:
-        # Even where the run went on without: a test that leaves answers out tests something else than it says.
-        yield Difference("scenario", "an answer to every question", message)
+        # Even if the run continued without: a test that omits answers does not test what it describes.
+        yield Difference("scenario", "an answer to every request", message)
     if expected is None or not expects(expected):
         yield from _same("expected_status", COMPLETED, seen.status, _why(seen))
         return
@@ -58,7 +58,7 @@ def _same(name: str, expected: str | None, found: str | None, hint: str | None =
 
 
 def _why(seen: Observed) -> str | None:
-    """Why a run did not get further, in its own words."""
+    """Return the failure of the run, as a hint."""
     if seen.failure is None:
         return None
     where = f"`{seen.failed_step}`: " if seen.failed_step else ""
@@ -82,20 +82,20 @@ def _outcome(expected: Expectations, seen: Observed) -> Iterator[Difference]:
 def _reached(expected: Expectations, seen: Observed) -> Iterator[Difference]:
     for name in expected.must_reach:
         if not _was_visited(name, seen):
-            yield Difference("must_reach", f"`{name}` to be reached", "that it was not", _way(seen))
+            yield Difference("must_reach", f"`{name}` to be reached", "that it was not reached", _route(seen))
     for name in expected.must_not_reach:
         if _was_visited(name, seen):
-            yield Difference("must_not_reach", f"`{name}` not to be reached", "that it was", _way(seen))
+            yield Difference("must_not_reach", f"`{name}` not to be reached", "that it was reached", _route(seen))
 
 
 def _was_visited(name: str, seen: Observed) -> bool:
     return name in seen.visited or name in seen.paths
 
 
-def _way(seen: Observed) -> str:
+def _route(seen: Observed) -> str:
     steps = [name for name in seen.visited if not name.endswith("]")]
     shown = " → ".join(steps[-8:])
-    return f"it went {'… → ' if len(steps) > 8 else ''}{shown}" if steps else "no step ran"
+    return f"the run took {'… → ' if len(steps) > 8 else ''}{shown}" if steps else "no step ran"
 
 
 def _outputs(expected: Expectations, seen: Observed) -> Iterator[Difference]:
@@ -126,11 +126,11 @@ def _value(name: str, want: Any, found: Any) -> Iterator[Difference]:
     if matches(want, found):
         return
     is_text = not _is_pattern(want) and render_text(want) == render_text(found)
-    yield Difference(name, _wanted(want), shown(found), "they are of different types" if is_text else None)
+    yield Difference(name, _wanted(want), shown(found), "the types differ" if is_text else None)
 
 
 def matches(want: Any, found: Any) -> bool:
-    """Whether a value is the expected one, exactly; `/…/` is a regular expression at any depth."""
+    """Return whether a value equals the expected one; `/…/` is a regular expression at any depth."""
     if _is_pattern(want):
         return compile_pattern(want[1:-1]).search(render_text(found)) is not None
     if isinstance(want, Mapping) and isinstance(found, Mapping):
@@ -141,16 +141,16 @@ def matches(want: Any, found: Any) -> bool:
 
 
 def literal(value: Any) -> Any:
-    """A value as an expectation of just that; text such as `/opt/c++/` would pass for a pattern."""
+    """Return an expectation of exactly this value; text such as `/opt/c++/` would be read as a pattern."""
     if _is_pattern(value):
-        return _spelt_out(value)
+        return _exact_pattern(value)
     if isinstance(value, Mapping):
         return {name: literal(each) for name, each in value.items()}
     return [literal(each) for each in value] if isinstance(value, list) else value
 
 
-def _spelt_out(text: str) -> str:
-    """A pattern that matches just a text; of one that is longer than patterns may be, how it begins and ends."""
+def _exact_pattern(text: str) -> str:
+    """Return a pattern for exactly this text; for one longer than a pattern may be, its beginning and end."""
     pattern = f"^{re.escape(text)}$"
     if len(pattern) > MAX_PATTERN:
         pattern = f"^{re.escape(text[:_BOTH_ENDS])}(?s:.*){re.escape(text[-_BOTH_ENDS:])}$"
@@ -158,7 +158,7 @@ def _spelt_out(text: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value in a message: maps and lists as JSON, not too long."""
+    """Format a value for a message: maps and lists as JSON, shortened."""
     if not isinstance(value, Mapping | list | tuple):
         return show(value)
     text = printable(render_text(value))
@@ -173,18 +173,20 @@ def _wanted(want: Any) -> str:
     return f"something that matches `{want}`" if _is_pattern(want) else shown(want)
 
 
-def _governed(expected: Expectations, seen: Observed) -> Iterator[Difference]:
+def _decisions(expected: Expectations, seen: Observed) -> Iterator[Difference]:
     for step, risk in expected.expected_risk.items():
         found = seen.risks.get(step)
-        yield from _same(f"expected_risk.{step}", risk, found.word if found is not None else None, _unjudged(found))
+        yield from _same(
+            f"expected_risk.{step}", risk, found.word if found is not None else None, _undecided_hint(found)
+        )
     for step, verdict in expected.expected_decisions.items():
         decision = seen.decisions.get(step)
         word = decision.word if decision is not None else None
-        yield from _same(f"expected_decisions.{step}", verdict, word, _unjudged(decision))
+        yield from _same(f"expected_decisions.{step}", verdict, word, _undecided_hint(decision))
 
 
-def _unjudged(found: object) -> str | None:
-    return "governance was not asked about it: the step was not reached" if found is None else None
+def _undecided_hint(found: object) -> str | None:
+    return "there is no decision: the step was not reached" if found is None else None
 
 
 def _events(expected: Expectations, seen: Observed) -> Iterator[Difference]:
@@ -202,6 +204,6 @@ _RULES: Final[tuple[Callable[[Expectations, Observed], Iterator[Difference]], ..
     _reached,
     _outputs,
     _meta,
-    _governed,
+    _decisions,
     _events,
 )

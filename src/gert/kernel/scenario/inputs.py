@@ -1,4 +1,4 @@
-"""The inputs of a replay: what the scenario says, and nothing that anybody would have to be asked for."""
+"""The inputs of a replay: from the scenario and the caller, without prompts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,9 +15,9 @@ SOURCE = "scenario"
 def replayed_inputs(
     inputs: Mapping[str, InputBlock], scenario: Scenario, given: Mapping[str, Given] | None = None
 ) -> ResolvedInputs:
-    """Find a value for every input; what the caller gives wins over the scenario.
+    """Resolve every input; values from the caller win over the scenario.
 
-    A secret has no value here and needs none: state holds a reference to it, and nobody is ever handed the value.
+    A secret needs no value here: the state contains a reference, and no process receives the value.
     """
     known = {name: Given(value, SOURCE, _text(scenario.inputs, name)) for name, value in scenario.inputs.items()}
     known |= given or {}
@@ -31,7 +31,7 @@ def replayed_inputs(
         if name in resolved.sources:
             sources[name] = resolved.sources[name]
             values |= {name: resolved.values[name]} if name in resolved.values else {}
-        elif name in secrets and _is_there(name, block, scenario, known):
+        elif name in secrets and _is_resolved(name, block, scenario, known):
             values[name], hidden[name] = secret_ref(name), PLACEHOLDER
             sources[name] = SOURCE if name in known else block.from_ or "default"
         elif name in secrets and block.from_ is not None:
@@ -52,7 +52,7 @@ def _resolve(inputs: Mapping[str, InputBlock], given: Mapping[str, Given], scena
         answer = BatchAnswer({name: scenario.input_answers[name] for name in asked if name in scenario.input_answers})
 
 
-def _is_there(name: str, block: InputBlock, scenario: Scenario, known: Mapping[str, Given]) -> bool:
+def _is_resolved(name: str, block: InputBlock, scenario: Scenario, known: Mapping[str, Given]) -> bool:
     has_default = block.parameter().has_default
     return name in known or name in scenario.input_answers or block.parameter().required or has_default
 

@@ -1,4 +1,4 @@
-"""How a scenario or an evidence file may name one execution of a step, the closest first."""
+"""The keys by which a scenario or an evidence file may name one execution of a step, most specific first."""
 
 from gert.errors import GertError
 from gert.kernel.engine.requests import Ask, CallTool
@@ -6,9 +6,9 @@ from gert.kernel.events.path import split
 
 
 def keys_of(path: str, step_id: str) -> list[str]:
-    """The path, the iteration as people write it, the iteration as events carry it, and the step."""
+    """Return the path, the iteration as people write it, the iteration as in events, and the step."""
     if "[" not in path:
-        # The common case: no loop around, and ids need no escaping.
+        # The common case: no enclosing loop, and ids need no escaping.
         return [path, step_id] if path != step_id else [step_id]
     try:
         last = split(path)[-1]
@@ -20,6 +20,6 @@ def keys_of(path: str, step_id: str) -> list[str]:
 
 
 def keys_for(ask: Ask[object]) -> list[str]:
-    """The keys of the answer to a question; a tool's may also stand under its name."""
+    """Return the keys for the answer to a request; a tool's answer may also be under its name."""
     keys = keys_of(ask.path, ask.step_id)
     return [*keys, f"{ask.tool}:{ask.action}", ask.tool] if isinstance(ask, CallTool) else keys

@@ -1,7 +1,7 @@
-"""What was seen of a run: how it ended, which steps it visited, what they gave, and what governance said."""
+"""Summarizes the events of a run: how it ended, the steps it visited, their outputs, and decisions."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from gert.kernel.events.envelope import Envelope
 from gert.kernel.events.payload import Payload
@@ -27,9 +27,9 @@ class Observed:
 
     visited: the steps that ran, in order: by id, and iterations also as `id[index]` or `id[key]`
     paths: where steps ran; `arms` which arms were entered, `ends` where outcomes were resolved
-    outputs: the last value of every output, by name; `by_step` by the step that gave it
+    outputs: the last value of every output, by name; `by_step` by its step
     decisions, risks: the strictest, by step
-    pending: of the events that are waited for, those that have not come yet
+    pending: expected events that have not occurred yet
     """
 
     def __init__(self, wanted: Sequence[str] = ()) -> None:
@@ -53,7 +53,7 @@ class Observed:
         self.pending = [_event(each) for each in reversed(wanted)]
 
     def take(self, payload: Payload, path: str | None) -> None:
-        """See one event."""
+        """Add one event."""
         self.events += 1
         if self.pending:
             kind, step = self.pending[-1]
@@ -63,8 +63,8 @@ class Observed:
         if fold is not None:
             fold(self, payload, path or "")
 
-    def take_all(self, events: Iterable[Envelope]) -> "Observed":
-        """See recorded events; those this version does not know say nothing it could use."""
+    def take_all(self, events: Iterable[Envelope]) -> Self:
+        """Add recorded events; events unknown to this version are ignored."""
         for event in events:
             if event.type in _KNOWN:
                 self.take(event.payload, event.path)
@@ -73,15 +73,15 @@ class Observed:
         return self
 
     def output(self, name: str) -> tuple[bool, Any]:
-        """An output by name, by `step.name`, or a whole path into one; and whether there is such a thing."""
+        """Return whether an output exists, and its value, by name, `step.name`, or a path into one."""
         if name in self.outputs:
             return True, self.outputs[name]
         step, dot, _ = name.rpartition(".")
         while dot:
             if step in self.by_step:
-                return _reach(self.by_step[step], name[len(step) + 1 :])
+                return _value_at(self.by_step[step], name[len(step) + 1 :])
             if step in self.outputs:
-                return _reach(self.outputs[step], name[len(step) + 1 :])
+                return _value_at(self.outputs[step], name[len(step) + 1 :])
             step, dot, _ = step.rpartition(".")
         return False, None
 
@@ -145,8 +145,8 @@ def _event(text: str) -> tuple[str, str | None]:
     return kind, step.strip() or None
 
 
-def _reach(value: Any, path: str) -> tuple[bool, Any]:
-    """What a dotted path leads to in maps and lists."""
+def _value_at(value: Any, path: str) -> tuple[bool, Any]:
+    """Return whether a dotted path exists in maps and lists, and its value."""
     for segment in path.split("."):
         if isinstance(value, Mapping) and segment in value:
             value = value[segment]

@@ -1,4 +1,4 @@
-"""Cases of policy tests: a contract judged by policies as a run would, and held against what is expected of it."""
+"""Cases of policy tests: decides about a contract as a run would, and compares it with the expected decision."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -18,7 +18,7 @@ from gert.kernel.runbook.documents.policy_test import NO_RULE, ExpectedDecisionB
 from gert.kernel.scenario.coverage import Part
 from gert.kernel.scenario.expect import Difference
 
-# Fields whose expectation is simply equal or not, under the name both sides have.
+# Fields that are compared for equality, with the same name on both sides.
 _PLAIN: Final = (
     "min_approvers",
     "separation_of_duties",
@@ -32,10 +32,10 @@ _ASKED: Final = Verdict.REQUIRE_APPROVAL
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """What governance makes of one contract.
+    """The decision about one contract.
 
     decision: with the limit on targets applied, as in a run
-    breach: why that limit turned it into a denial, where it did
+    breach: the exceeded limit, if it turned the decision into a denial
     """
 
     risk: RiskRow
@@ -45,13 +45,13 @@ class Judged(msgspec.Struct, frozen=True):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Everything that speaks for the decision, in words."""
+        """The reasons for the decision, in words."""
         matched = (match.why for match in self.explanation.policies if match.rule is not None)
         return (*((self.breach,) if self.breach else ()), *dict.fromkeys(matched), self.risk.reason)
 
     @property
     def why(self) -> str:
-        """What decided, in one line."""
+        """The main reason, in one line."""
         return self.breach or (f"decided by {self.decision.rule}" if self.decision.rule else "no rule matches")
 
 
@@ -63,9 +63,9 @@ def judge(
     targets: int = 1,
     outcome: str | None = None,
 ) -> Judged:
-    """Decide about a contract; `within` is the contract of the tool behind a step that adds to it.
+    """Decide about a contract; `within` is the contract of the tool, without what the step adds.
 
-    outcome: the category of an `end`, which is judged instead
+    outcome: the category of an `end`, instead of a contract
     """
     explanation = explain(contract, policies, within=within, outcome=outcome)
     # A run records the higher of both risks.
@@ -81,11 +81,11 @@ def judge(
 def case_differences(
     case: PolicyCaseBlock, judged: Judged, policies: Sequence[Policy], groups: Mapping[str, Iterable[str]]
 ) -> Iterator[Difference]:
-    """Everything that is not as the case expects, what matters most first."""
+    """Yield every difference from the case, the most important first."""
     if case.expect is not None:
         yield from _verdict(case.expect, judged)
         yield from _rule(case.expect, judged, policies)
-        yield from _terms(case.expect, judged)
+        yield from _settings(case.expect, judged)
         yield from _reasons(case.expect, judged)
     for person, may in case.may_approve.items():
         objection = _objection(person, case, judged.decision, groups)
@@ -98,7 +98,7 @@ def _verdict(expect: ExpectedDecisionBlock, judged: Judged) -> Iterator[Differen
     yield from _same("risk", expect.risk, judged.risk.risk.word, judged.risk.reason)
 
 
-def _terms(expect: ExpectedDecisionBlock, judged: Judged) -> Iterator[Difference]:
+def _settings(expect: ExpectedDecisionBlock, judged: Judged) -> Iterator[Difference]:
     decision = judged.decision
     for name in _PLAIN:
         yield from _same(name, getattr(expect, name), getattr(decision, name), judged.why)
@@ -124,14 +124,14 @@ def _terms(expect: ExpectedDecisionBlock, judged: Judged) -> Iterator[Difference
 def _reasons(expect: ExpectedDecisionBlock, judged: Judged) -> Iterator[Difference]:
     for words in expect.reasons:
         if not any(words in reason for reason in judged.reasons):
-            yield Difference("reasons", f"`{words}`", "none that says so", "; ".join(judged.reasons))
+            yield Difference("reasons", f"`{words}`", "no such reason", "; ".join(judged.reasons))
 
 
 def _rule(expect: ExpectedDecisionBlock, judged: Judged, policies: Sequence[Policy]) -> Iterator[Difference]:
     rules = judged.decision.rules
     found = judged.decision.rule or "none"
     if expect.rule == NO_RULE:
-        # A rule may be called so, too.
+        # A rule may also have that name.
         if rules and not any(ref.name == NO_RULE for ref in rules):
             yield Difference("rule", "none", found)
     elif expect.rule is not None:
@@ -149,7 +149,7 @@ def _is_meant(ref: RuleRef, expect: ExpectedDecisionBlock) -> bool:
 
 
 def _why_not(expect: ExpectedDecisionBlock, judged: Judged, policies: Sequence[Policy]) -> str:
-    """Why the rule that is expected did not decide."""
+    """Return why the expected rule did not decide."""
     meant = [
         ref
         for policy in policies
@@ -166,10 +166,10 @@ def _why_not(expect: ExpectedDecisionBlock, judged: Judged, policies: Sequence[P
             if considered.failed is not None:
                 return f"{considered.rule} does not match: its `{considered.failed}` does not hold"
             if considered.goes_on:
-                return f"{considered.rule} matches, and says nothing but `serialize`"
+                return f"{considered.rule} matches, but only sets `serialize`"
             return f"{considered.rule} matches and says {match.verdict.word}; a stricter verdict won"
     first = next((match.rule for match in judged.explanation.policies if match.policy == meant[0].policy), None)
-    return f"{first} matches before it" if first is not None else f"{meant[0]} takes no part in matching"
+    return f"{first} matches before it" if first is not None else f"{meant[0]} does not end matching"
 
 
 def _guess(what: str, name: str, known: Iterable[str]) -> str:
@@ -181,7 +181,7 @@ def _objection(
     person: str, case: PolicyCaseBlock, decision: Decision, groups: Mapping[str, Iterable[str]]
 ) -> str | None:
     if decision.verdict is not _ASKED:
-        return f"the decision is `{decision.verdict.word}`: nobody is asked"
+        return f"the decision is `{decision.verdict.word}`: no approval is requested"
     return decision.objection(person, started_by=case.requested_by, groups=groups)
 
 
@@ -201,11 +201,11 @@ def _listed(lists: Iterable[Approvers]) -> frozenset[str]:
 
 
 def _people(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in sorted(names)) or "nobody in particular"
+    return ", ".join(f"`{name}`" for name in sorted(names)) or "no one"
 
 
 class RuleCoverage:
-    """Gathers which rules of one policy any case reaches: those that decided for their policy."""
+    """Collects the rules of one policy that any case reaches: those that decided for their policy."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -217,7 +217,7 @@ class RuleCoverage:
             self._reached.add(reached.number)
 
     def report(self) -> Part:
-        """The rules that take part in matching: how many were reached, and which were not."""
+        """Return how many matching rules were reached, and which were not."""
         known = [reference(self._policy, i) for i, rule in enumerate(self._policy.rules) if takes_part(rule)]
         missed = tuple(_without_policy(ref) for ref in known if ref.number not in self._reached)
         return Part(len(known) - len(missed), missed)

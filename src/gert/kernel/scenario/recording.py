@@ -1,4 +1,4 @@
-"""Recording: a run's questions and the answers they got, written as the scenario that leads to the same again."""
+"""Records the requests and answers of a run as a scenario that reproduces it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
@@ -41,7 +41,7 @@ _BOUND: Final = ("env/", "file/", "provider/")
 
 
 def listening(steps: Steps[T], asks: Asks) -> Steps[T]:
-    """The same run, its questions noted by key; those of its lanes, too."""
+    """Run the same steps, and collect their requests by key, including those of lanes."""
     value: Any = None
     go_on: Callable[[Any], Ask[Any] | RunLanes | Said] = steps.send
     while True:
@@ -61,7 +61,7 @@ def listening(steps: Steps[T], asks: Asks) -> Steps[T]:
 
 
 def recorded_scenario(setup: Setup, asks: Asks, answers: Iterable[tuple[str, AnyAnswer]]) -> dict[str, Any]:
-    """The scenario document of a run."""
+    """Return the scenario document of a run."""
     program = setup.program
     sections: dict[str, list[tuple[Ask[Any], dict[str, Any]]]] = {}
     stopped: list[tuple[str, str]] = []
@@ -69,7 +69,7 @@ def recorded_scenario(setup: Setup, asks: Asks, answers: Iterable[tuple[str, Any
         if answer.failure is not None and answer.failure.kind == "cancelled":
             stopped.append((ask.key, answer.failure.message))
             continue
-        section, block = _written(ask, answer, program)
+        section, block = _section(ask, answer, program)
         if section is not None:
             sections.setdefault(section, []).append((ask, block))
     given, found = _inputs(setup)
@@ -107,7 +107,7 @@ def _joined(before: ApprovalAnswer | None, answer: ApprovalAnswer) -> ApprovalAn
 
 
 def recorded_test(seen: Observed, description: str) -> dict[str, Any]:
-    """The test document that expects what happened; it is run by default once somebody has promoted it."""
+    """Return the test document that expects what happened; it runs by default once it is promoted."""
     outcome = seen.outcome
     document = {
         "description": description,
@@ -121,7 +121,7 @@ def recorded_test(seen: Observed, description: str) -> dict[str, Any]:
 
 
 def _inputs(setup: Setup) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the caller gave, and what was found out; defaults come again by themselves."""
+    """Return the inputs given by the caller, and the resolved ones; defaults are not recorded."""
     given: dict[str, Any] = {}
     found: dict[str, Any] = {}
     for name, source in setup.started.input_sources.items():
@@ -133,7 +133,7 @@ def _inputs(setup: Setup) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _by_key(entries: Iterable[tuple[Ask[Any], dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
-    """Answers in order, by step; by path where a step ran in several places, whose order is nobody's promise."""
+    """Group answers in order by step; by path if a step ran in several places, whose order is not guaranteed."""
     listed = list(entries)
     paths: dict[str, set[str]] = {}
     for ask, _ in listed:
@@ -144,8 +144,8 @@ def _by_key(entries: Iterable[tuple[Ask[Any], dict[str, Any]]]) -> dict[str, lis
     return blocks
 
 
-def _written(ask: Ask[Any], answer: AnyAnswer, program: Program) -> tuple[str | None, dict[str, Any]]:
-    """The section an answer belongs to, and the block it is there."""
+def _section(ask: Ask[Any], answer: AnyAnswer, program: Program) -> tuple[str | None, dict[str, Any]]:
+    """Return the section of an answer, and its block there."""
     if isinstance(ask, CallTool) and isinstance(answer, ToolAnswer):
         return "tool_responses", _block(answer, _tool(ask, answer, program))
     if isinstance(ask, CallPreview) and isinstance(answer, ToolAnswer):
@@ -164,7 +164,7 @@ def _written(ask: Ask[Any], answer: AnyAnswer, program: Program) -> tuple[str | 
 
 
 def _tool(ask: CallTool, answer: ToolAnswer, program: Program) -> dict[str, Any]:
-    """What a tool printed; its outputs only where what was kept of that would give others."""
+    """Return what a tool printed; its outputs only if extracting them again would give different ones."""
     said: dict[str, Any] = {"exit_code": answer.exit_code, "stdout": answer.stdout, "stderr": answer.stderr}
     tool = program.tool_names[ask.tool].tool
     if tool is not None and answer.exit_code is not None:
@@ -179,7 +179,7 @@ def _tool(ask: CallTool, answer: ToolAnswer, program: Program) -> dict[str, Any]
 def _block(answer: Answer, said: Mapping[str, Any]) -> dict[str, Any]:
     failure = msgspec.to_builtins(answer.failure) if answer.failure is not None else None
     block = {**said, FAILURE: failure, REDACTED: answer.redacted or None, DURATION: _duration(answer)}
-    # Outputs that are there and empty are not the same as none: those would be extracted.
+    # Empty outputs differ from none, which would be extracted.
     return {name: value for name, value in block.items() if value not in (None, "") or name == "outputs"}
 
 
@@ -194,7 +194,7 @@ def _evidence(answer: EvidenceAnswer) -> dict[str, Any]:
         beside[REJECT] = failure.message
     elif failure is not None:
         beside[FAILURE] = msgspec.to_builtins(failure)
-    # Evidence goes first: it may be called like what stands beside it, and is then all that can be said.
+    # Evidence wins over `by` and `reject` if it has the same name.
     return {**{name: value for name, value in beside.items() if value is not None}, **answer.evidence}
 
 

@@ -1,7 +1,7 @@
-"""A script: the answers of a scenario, given one after the other to whoever asks.
+"""A script: answers the requests of a run from a scenario.
 
-It looks at nothing but the question, so a run that asks the same again is answered the same. What it cannot
-answer is an error that names the key somebody has to write.
+It depends on the request alone, so a run that makes the same requests gets the same answers. A request
+without an answer is an error that names the key to add.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -37,21 +37,21 @@ from gert.kernel.foundation.text import printable
 from gert.kernel.governance.decide import person_key
 from gert.kernel.runbook.documents.scenario import ApprovalBlock, FailureBlock, ResponseBlock, Scenario
 from gert.kernel.runbook.program import Program
-from gert.kernel.runbook.validate.domain.scenario_file import BESIDE_EVIDENCE
+from gert.kernel.runbook.validate.domain.scenario_file import EVIDENCE_KEYS
 from gert.kernel.scenario.keys import keys_for
 
 METHOD: Final = "scripted"
 MOMENT: Final = "1970-01-01T00:00:00Z"
-"""When a scripted answer was given, unless it says so: a scenario has no clock."""
+"""The timestamp of scripted responses: a scenario has no clock."""
 
 BY, REJECT, FAILURE, REDACTED, DURATION = "by", "reject", "failure", "redacted", "duration"
-"""What may stand beside evidence; a step that calls its evidence so means that."""
+"""Keys allowed next to evidence; a step's own evidence of that name takes precedence."""
 
 _MAX_LAST_LINE: Final = 200
 
 
 class Script:
-    """Answers the questions of one run from a scenario."""
+    """Answers the requests of one run from a scenario."""
 
     def __init__(self, scenario: Scenario, program: Program, actor: str = "") -> None:
         self._scenario = scenario
@@ -61,7 +61,7 @@ class Script:
         self._built: dict[tuple[Any, ...], ToolAnswer] = {}
         self._stopped: Failure | None = None
         self.missing: list[str] = []
-        """What was asked and has no answer, in words."""
+        """Requests without an answer, as messages."""
         self.approved_by_default: list[str] = []
         self._answers: Mapping[type[Ask[Any]], Callable[[Any], AnyAnswer]] = {
             CallTool: self._call,
@@ -74,7 +74,7 @@ class Script:
         }
 
     def answer(self, ask: Ask[Any]) -> AnyAnswer:
-        """The next answer to a question."""
+        """Return the next answer to a request."""
         cancelled = self._scenario.cancelled
         if cancelled is not None and ask.key in cancelled.questions:
             self._stopped = Failure("cancelled", cancelled.reason)
@@ -82,17 +82,17 @@ class Script:
         return self._answers[type(ask)](ask)
 
     def unused(self) -> Iterator[str]:
-        """Answers nobody asked for, as `section.key`: written in vain, or for a step that is no longer reached."""
+        """Yield unused answers as `section.key`, for example for a step that is no longer reached."""
         for section in ("tool_responses", "extension_responses", "evidence", "approvals", "previews"):
             for key, given in getattr(self._scenario, section).items():
                 used = self._used.get((section, key), 0)
                 if used == 0 or (isinstance(given, list | tuple) and used < len(given)):
                     yield f"{section}.{key}"
 
-    # --- looking up
+    # --- lookup
 
     def _next(self, section: str, ask: Ask[Any]) -> Any:
-        """The next entry for a question, or the failure that says what is missing."""
+        """Return the next entry for a request, or a failure that names what is missing."""
         given: Mapping[str, Any] = getattr(self._scenario, section)
         keys = keys_for(ask)
         key = next((each for each in keys if each in given), None)
@@ -100,7 +100,7 @@ class Script:
             own = keys[-2] if isinstance(ask, CallTool) else keys[-1]
             also = f" or `{own}`" if own != ask.step_id else ""
             return self._stop(ask) or self._miss(
-                f"the scenario has no answer for `{ask.path}`: write `{ask.step_id}`{also} in `{section}`"
+                f"the scenario has no answer for `{ask.path}`: add `{ask.step_id}`{also} to `{section}`"
             )
         entry = given[key]
         used = self._used.get((section, key), 0)
@@ -115,7 +115,7 @@ class Script:
         )
 
     def _peek(self, section: str, ask: Ask[Any]) -> Any:
-        """The entry `_next` would give, if there is one."""
+        """Return the entry that `_next` would return, if there is one."""
         given: Mapping[str, Any] = getattr(self._scenario, section)
         key = next((each for each in keys_for(ask) if each in given), None)
         entry = given[key] if key is not None else None
@@ -125,20 +125,20 @@ class Script:
         return entry[used] if used < len(entry) else None
 
     def _stop(self, ask: Ask[Any]) -> Failure | None:
-        """Why nothing is answered any more: the run was stopped, and a lane asks that had not begun by then."""
+        """Return why a request is not answered: the run was cancelled before its lane began."""
         return self._stopped if not ask.path.startswith("finally/") else None
 
     def _miss(self, message: str) -> Failure:
         self.missing.append(message)
         return Failure("not_found", message)
 
-    # --- answering
+    # --- answers
 
     def _call(self, ask: CallTool) -> ToolAnswer:
         found = self._next("tool_responses", ask)
         if isinstance(found, Failure):
             return ToolAnswer(failure=found)
-        # One response stands for many calls; the block outlives the script, so its identity can name it.
+        # One response answers many calls; the block outlives the script, so its identity can be a key.
         key = (id(found), ask.tool, ask.action, id(ask.contract))
         answer = self._built.get(key)
         if answer is None:
@@ -147,7 +147,7 @@ class Script:
 
     def _built_for(self, block: ResponseBlock, ask: CallTool) -> ToolAnswer:
         code = block.exit_code if block.exit_code is not None or block.failure is not None else 0
-        failure = _failure(block.failure) or _exit(ask.tool, code, block)
+        failure = _failure(block.failure) or _exit_failure(ask.tool, code, block)
         outputs = block.outputs
         tool = self._program.tool_names[ask.tool].tool
         if outputs is None and tool is not None and (block.failure is None or code is not None):
@@ -166,7 +166,7 @@ class Script:
         )
 
     def _preview(self, ask: CallPreview) -> ToolAnswer:
-        """A preview that is not written down shows nothing."""
+        """Answer a preview; one that is not in the scenario prints nothing."""
         found = self._next("previews", ask) if self._has("previews", ask) else None
         if found is None or isinstance(found, Failure):
             return ToolAnswer(failure=found)
@@ -181,7 +181,7 @@ class Script:
             exit_code=found.exit_code,
             stdout=found.stdout,
             stderr=found.stderr,
-            failure=_failure(found.failure) or _exit(ask.extension, found.exit_code, found),
+            failure=_failure(found.failure) or _exit_failure(ask.extension, found.exit_code, found),
             redacted=found.redacted,
             principal=_principal(found),
             duration=_seconds(found.duration),
@@ -192,18 +192,18 @@ class Script:
         if isinstance(found, Failure):
             return EvidenceAnswer(failure=found)
         wanted = {each.name: each for each in ask.evidence}
-        beside = {name: found[name] for name in BESIDE_EVIDENCE if name in found and name not in wanted}
+        beside = {name: found[name] for name in EVIDENCE_KEYS if name in found and name not in wanted}
         given = {
             name: list(wanted[name].items) if value is True and name in wanted and wanted[name].items else value
             for name, value in found.items()
             if name not in beside
         }
         try:
-            failure = _refused(beside) or (_unconfirmed(ask, given) if REDACTED not in beside else None)
+            failure = _refused(beside) or (_incomplete_checklist(ask, given) if REDACTED not in beside else None)
             duration = _seconds(str(beside[DURATION])) if DURATION in beside else 0.0
             redacted = int(beside.get(REDACTED, 0))
         except (TypeError, ValueError, GertError) as problem:
-            missed = self._miss(f"what stands beside the evidence of `{ask.step_id}` is not usable: {problem}")
+            missed = self._miss(f"`by` or `reject` of the evidence of `{ask.step_id}` is invalid: {problem}")
             return EvidenceAnswer(failure=missed)
         by = Principal("human", str(beside.get(BY) or self._actor or METHOD))
         return EvidenceAnswer(evidence=given, by=by, failure=failure, redacted=redacted, duration=duration)
@@ -215,7 +215,7 @@ class Script:
         refused = self._peek("approvals", ask)
         if isinstance(refused, ApprovalBlock) and not refused.submitted:
             self._next("approvals", ask)
-            failure = _failure(refused.failure) or Failure("transport", "nobody could be asked")
+            failure = _failure(refused.failure) or Failure("transport", "the request could not be submitted")
             return TicketAnswer(failure=failure, duration=_seconds(refused.duration))
         return TicketAnswer(ticket_id=f"ticket-{ask.key}", method=METHOD)
 
@@ -235,7 +235,7 @@ class Script:
 
     def _responses(self, block: ApprovalBlock, request: ApprovalRequest) -> Iterable[Response]:
         if block.responses:
-            # Somebody said these words: whether they are enough, signatures included, is decided again.
+            # These responses were recorded: whether they are enough, signatures included, is decided again.
             return [
                 Response(
                     approver=each.approver,
@@ -249,12 +249,12 @@ class Script:
             return self._agreed(request, block.reason)
         if block.approved is None:
             return []
-        return [_said(block.approver or METHOD, block.approved, block.reason)]
+        return [_response(block.approver or METHOD, block.approved, block.reason)]
 
     def _agreed(self, request: ApprovalRequest, reason: str | None = None) -> Iterator[Response]:
-        """As many people as are needed, of those who may; where nobody may, strangers, and the run will say so."""
+        """Yield as many approvals as required, from those who may approve; else from others, which the run refuses."""
         listed = request.admitted
-        # One person, however the name is written in each list.
+        # One person, in any spelling of the name.
         known = [{person_key(who) for who in each} for each in listed]
         first = {person_key(who): who for who in reversed(listed[0] if listed else ())}
         barred = person_key(request.requested_by or "") if request.separation_of_duties else None
@@ -262,10 +262,10 @@ class Script:
         people = [first[key] for key in reversed(admitted)]
         strangers = (f"{METHOD}-{number}" for number in range(1, request.min_approvers + 1))
         for who in [*people, *strangers][: max(1, request.min_approvers)]:
-            yield _said(who, True, reason)
+            yield _response(who, True, reason)
 
 
-def _said(approver: str, approved: bool, reason: str | None) -> Response:
+def _response(approver: str, approved: bool, reason: str | None) -> Response:
     return Response(approver=approver, approved=approved, reason=reason, timestamp=MOMENT, scripted=True)
 
 
@@ -274,7 +274,7 @@ def _failure(block: FailureBlock | None) -> Failure | None:
 
 
 def _refused(beside: Mapping[str, Any]) -> Failure | None:
-    """Why a person gave no evidence."""
+    """Return why a person gave no evidence."""
     if FAILURE in beside:
         return msgspec.convert(beside[FAILURE], Failure)
     if REJECT not in beside:
@@ -283,8 +283,8 @@ def _refused(beside: Mapping[str, Any]) -> Failure | None:
     return Failure("rejected", "rejected without a reason" if reason is True else str(reason))
 
 
-def _unconfirmed(ask: CollectEvidence, given: Mapping[str, Any]) -> Failure | None:
-    """What a person left open in a checklist: nobody gets past that in a real run either."""
+def _incomplete_checklist(ask: CollectEvidence, given: Mapping[str, Any]) -> Failure | None:
+    """Return the failure for an incomplete checklist, as in a real run."""
     for each in ask.evidence:
         if each.kind != "checklist" or each.name not in given:
             continue
@@ -297,8 +297,8 @@ def _unconfirmed(ask: CollectEvidence, given: Mapping[str, Any]) -> Failure | No
     return None
 
 
-def _exit(name: str, code: int | None, block: ResponseBlock) -> Failure | None:
-    """Why an exit code is no success, with the last words of the tool."""
+def _exit_failure(name: str, code: int | None, block: ResponseBlock) -> Failure | None:
+    """Return the failure for an exit code, with the end of the tool's output."""
     if not code:
         return None
     lines = (line.strip() for text in (block.stderr, block.stdout) for line in reversed(text.splitlines()))

@@ -1,4 +1,4 @@
-"""Expectations brought up to date: what a test has to say for its run to pass, and nothing it did not say before."""
+"""Updates the expectations of a test so that its run passes, without adding new ones."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from gert.kernel.scenario.observed import Observed
 
 
 def updates(expected: Expectations, seen: Observed) -> dict[str, Any]:
-    """The keys that have to change, with their new values; None takes a key away."""
+    """Return the keys to change, with their new values; None removes a key."""
     outcome = seen.outcome
     found: dict[str, Any] = {
         "expected_status": seen.status,
@@ -40,7 +40,7 @@ def updates(expected: Expectations, seen: Observed) -> dict[str, Any]:
             changes[name] = value or None
     gone = [name for name, value in changes.items() if value is None]
     if seen.status != COMPLETED and not expects(expected, without=gone):
-        # Where nothing is expected any more a run has to complete, and this one does not.
+        # Without expectations a run has to complete, and this one does not.
         changes["expected_status"] = seen.status
     return changes
 
@@ -51,7 +51,7 @@ def _meta(seen: Observed, name: str) -> tuple[bool, Any]:
 
 
 def _values(expected: dict[str, Any], find: Any) -> dict[str, Any]:
-    """The same names with what was found; a pattern that still matches stays."""
+    """Return the same names with the found values; a pattern that still matches is kept."""
     values: dict[str, Any] = {}
     for name, want in expected.items():
         is_there, found = find(name)

@@ -1,4 +1,4 @@
-"""The `{{ }}` language: parse a template once, then render it, judge it, or ask what data it reads."""
+"""The `{{ }}` language: parse a template once, then render it, evaluate it, or find the data it reads."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # A run never prints a tree.
+    # Loaded on demand: a run never prints a tree.
     if name == "unparse":
         from gert.kernel.template.unparse import unparse
 

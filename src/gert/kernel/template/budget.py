@@ -43,12 +43,12 @@ class Meter:
             raise self.fault("the template takes too many steps")
 
     def read(self, characters: int, per_step: int = _CHARACTERS_PER_STEP) -> None:
-        """Spend steps on text that is looked through."""
+        """Spend steps on text that is scanned."""
         if characters >= per_step:
             self.step(characters // per_step)
 
     def visit(self, items: int) -> None:
-        """Spend steps on items that are looked at or copied."""
+        """Spend steps on items that are read or copied."""
         if items >= _ITEMS_PER_STEP:
             self.step(items // _ITEMS_PER_STEP)
 
@@ -59,10 +59,10 @@ class Meter:
             raise self.fault("the template makes too much text")
 
     def fault(self, message: str, *, hint: str | None = None) -> TemplateEvalError:
-        """An error at the place the evaluation has reached."""
+        """Return an error at the current position of the evaluation."""
         return TemplateEvalError(message, offset=self.offset, hint=hint)
 
 
 def too_deep() -> TemplateEvalError:
-    """The error where Python's own stack ends, which depends on who is calling."""
+    """Return the error for an exhausted Python stack, which depends on the caller."""
     return TemplateEvalError("the template is nested too deeply for where it is used")

@@ -1,4 +1,4 @@
-"""Equality and order of values, with numbers and the texts that spell them compared as numbers."""
+"""Equality and order of values; text that is a number compares as a number."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from gert.kernel.template.values import as_number, is_list, is_map, is_nothing, 
 
 
 def equal(left: Any, right: Any, meter: Meter) -> bool:
-    """Are two values the same, a number and its text, a boolean and its text, nothing and "" included?"""
+    """Return whether two values are equal; a number equals its text, a boolean its text, and nothing equals ""."""
     if is_nothing(left):
         return is_nothing(right) or right == ""
     if is_nothing(right):
@@ -26,7 +26,7 @@ def equal(left: Any, right: Any, meter: Meter) -> bool:
 
 
 def same_kind(wanted: Any, item: Any) -> bool:
-    """Can the two be compared at all?"""
+    """Return whether two values can be compared."""
     plain = not (is_list(wanted) or is_map(wanted))
     if plain != (not (is_list(item) or is_map(item))):
         return False
@@ -48,7 +48,7 @@ def _equals_text(value: Any, text: str, meter: Meter) -> bool:
 
 
 def identical(left: Any, right: Any, meter: Meter) -> bool:
-    """Are two values the same JSON value? Inside maps and lists a number is never its text."""
+    """Return whether two values are the same JSON value; inside maps and lists a number never equals its text."""
     pairs = [(left, right)]
     while pairs:
         meter.step()
@@ -74,7 +74,7 @@ def identical(left: Any, right: Any, meter: Meter) -> bool:
 
 
 def comparable(left: Any, right: Any, meter: Meter) -> tuple[Any, Any]:
-    """Both sides as numbers, or both as text; Python orders either."""
+    """Return both sides as numbers, or both as text, for Python to order."""
     one, other = as_number(left), as_number(right)
     if one is not None and other is not None:
         return one, other

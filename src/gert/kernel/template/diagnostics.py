@@ -1,4 +1,4 @@
-"""What to say where there is no token or no such function, above all to those who write another language."""
+"""Syntax errors and hints for invalid tokens and unknown functions, above all from other template languages."""
 
 import re
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ _WORDS: Mapping[str, str] = {
     **dict.fromkeys(["False", "FALSE"], "write `false`"),
 }
 
-# What other template languages can ask the world, and this one cannot.
+# Functions of other template languages that read the environment, which this language does not.
 _WORLD: Mapping[str, str] = {
     **dict.fromkeys(["now", "date", "dateModify", "dateInZone", "ago", "time", "today", "unixEpoch"], "clock"),
     **dict.fromkeys(["env", "getenv", "expandenv", "environ"], "environment"),
@@ -65,7 +65,7 @@ _SYNONYMS: Mapping[str, str] = {
 
 
 def no_token(source: str, position: int, opening: int) -> TemplateSyntaxError:
-    """Say why no token starts here, in the action that opened at `opening`."""
+    """Return the error for an invalid token, in the action that opened at `opening`."""
     at = position
     while source[at : at + 1] and source[at] in SPACE:
         at += 1
@@ -94,7 +94,7 @@ def _open_quotes(quote: str, at: int) -> TemplateSyntaxError:
 
 
 def _after_name(source: str, start: int, end: int, opening: int) -> TemplateSyntaxError:
-    """A name, and then something that may not follow a name."""
+    """Return the error for an invalid character after a name."""
     if end >= len(source):
         return TemplateSyntaxError("the action is not closed", offset=start, hint="close it with `}}`")
     if source.startswith("-}}", end):
@@ -121,7 +121,7 @@ def _after_name(source: str, start: int, end: int, opening: int) -> TemplateSynt
 
 
 def _no_operator(source: str, at: int, opening: int) -> TemplateSyntaxError | None:
-    """An operator of another language; here a function stands first."""
+    """Return the error for an operator of another language; here the function comes first."""
     if source.startswith("%}", at):
         return None
     symbol = next((each for each in _OPERATORS if source.startswith(each, at) and not each.isalpha()), None)
@@ -138,7 +138,7 @@ def _no_operator(source: str, at: int, opening: int) -> TemplateSyntaxError | No
 
 
 def operator_hint(source: str, at: int, opening: int, symbol: str) -> str | None:
-    """The call to write instead of an operator, or nothing where the word is none."""
+    """Return a hint with the call to use instead of an operator, or None if it is not one."""
     name = _OPERATORS.get(symbol, symbol)
     if name not in FUNCTIONS:
         return None
@@ -193,7 +193,7 @@ def _subscript(source: str, start: int | None, at: int, opening: int) -> Templat
 
 
 def unknown_function(name: str, source: str, at: int) -> TemplateSyntaxError:
-    """A word that is no function, where one must stand."""
+    """Return the error for a word that is not a function."""
     known = word_hint(name, source, at)
     if known:
         return TemplateSyntaxError(f"`{name}` is not part of the template language", offset=at, hint=known)
@@ -201,7 +201,7 @@ def unknown_function(name: str, source: str, at: int) -> TemplateSyntaxError:
 
 
 def word_hint(name: str, source: str, at: int) -> str | None:
-    """What to write instead of a word of another language."""
+    """Return a hint for a word of another language."""
     if name in ("for", "foreach"):
         loop = re.compile(r"\w+\s+\$?(\w+)(?:\s*,\s*\$?(\w+))?\s+in\s+([.$]?[\w.]+)").match(source, at)
         if loop:

@@ -34,7 +34,7 @@ _NO_VALUE = object()
 
 
 def render(template: Template, data: Any, budget: Budget | None = None) -> str:
-    """The text a template makes of the data."""
+    """Render a template to text."""
     try:
         return template.source if template.is_text else rendered(template, data, Meter(budget))
     except RecursionError:
@@ -42,7 +42,7 @@ def render(template: Template, data: Any, budget: Budget | None = None) -> str:
 
 
 def evaluate(template: Template, data: Any, budget: Budget | None = None) -> Any:
-    """The value of a template that is one action, otherwise its text."""
+    """Return the value of a template that is one action, otherwise its text."""
     if template.path is not None:
         value = data
         for segment in template.path:
@@ -55,7 +55,7 @@ def evaluate(template: Template, data: Any, budget: Budget | None = None) -> Any
 
 
 def condition(template: Template, data: Any, budget: Budget | None = None) -> bool:
-    """Whether a template holds; white space around it does not count."""
+    """Return whether a condition holds; surrounding white space is ignored."""
     try:
         return _holds(template, data, budget)
     except RecursionError:
@@ -72,14 +72,14 @@ def _holds(template: Template, data: Any, budget: Budget | None) -> bool:
 
 
 def rendered(template: Template, data: Any, meter: Meter) -> str:
-    """`render`, counted by a meter that others share."""
+    """Render like `render`, with a shared meter."""
     evaluation = _Evaluation(data, meter)
     evaluation.run(template.statements, data)
     return "".join(evaluation.pieces)
 
 
 def evaluated(template: Template, data: Any, meter: Meter) -> Any:
-    """`evaluate`, counted by a meter that others share."""
+    """Evaluate like `evaluate`, with a shared meter."""
     if not template.is_value:
         return rendered(template, data, meter)
     action = template.statements[0]
@@ -136,7 +136,7 @@ class _Evaluation:
             self.variables[name][-1] = value
 
     def leave_scope(self, scope: int) -> None:
-        """Forget the variables declared since there were so many."""
+        """Drop the variables beyond the first `scope`."""
         while len(self.names) > scope:
             self.variables[self.names.pop()].pop()
 
@@ -155,7 +155,7 @@ class _Evaluation:
         return left
 
     def judged(self, clause: Clause, dot: Any) -> Any:
-        """The value of a clause's condition, or no value where it is false."""
+        """Return the value of a clause's condition, or no value if it is false."""
         self.meter.step()
         value = self.value(clause.condition, dot)
         if clause.name is not None:
@@ -183,7 +183,7 @@ class _Evaluation:
             self.leave_scope(inner)
             if type(left) is Break:
                 break
-        # As in Go, a `break` in the `else` ends this `range`, a `continue` goes to the one around it.
+        # As in Go, a `break` in the `else` ends this `range`, a `continue` applies to the enclosing one.
         outward = self.run(node.otherwise, dot) if empty else None
         self.leave_scope(scope)
         return None if type(outward) is Break else outward
@@ -194,7 +194,7 @@ class _Evaluation:
     # Expressions
 
     def value(self, expression: Expression, dot: Any) -> Any:
-        """The value of an expression where dot is this."""
+        """Return the value of an expression for this dot."""
         value: Any = _VALUE[type(expression)](self, expression, dot)
         return value
 
@@ -212,7 +212,7 @@ class _Evaluation:
         return self.within(self.value(access.of, dot), access.segments)
 
     def within(self, value: Any, segments: tuple[str, ...]) -> Any:
-        """What a path leads to."""
+        """Return the value at a path."""
         self.meter.visit(len(segments))
         for segment in segments:
             value = field(value, segment)
@@ -241,7 +241,7 @@ class _Evaluation:
         return function.call(self.meter, *values)
 
     def arguments(self, call: Call, dot: Any, last: Any) -> Iterator[Any]:
-        """The arguments of a call, each evaluated when it is asked for."""
+        """Yield the arguments of a call, each evaluated on demand."""
         for argument in call.arguments:
             yield self.value(argument, dot)
         if last is not _NO_VALUE:
@@ -249,14 +249,14 @@ class _Evaluation:
 
 
 def secret_refused(meter: Meter, name: str) -> TemplateEvalError:
-    """A template sees a reference in place of a secret; what a function makes of that is not what its author means."""
+    """Return the error for a function on a secret: templates see a reference, not the value."""
     return meter.fault(
-        f"`{name}` cannot look into a secret", hint="a secret can only be handed over whole, as in `{{ .token }}`"
+        f"`{name}` cannot look into a secret", hint="a secret can only be passed whole, as in `{{ .token }}`"
     )
 
 
 def _elements(value: Any, meter: Meter) -> Iterable[tuple[Any, Any]]:
-    """What `range` walks: a list, a map by sorted keys, the numbers below an integer, or nothing."""
+    """Yield the elements of `range`: a list, a map by sorted keys, the numbers below an integer, or nothing."""
     if is_nothing(value):
         return ()
     if is_list(value):

@@ -1,4 +1,4 @@
-"""Where actions begin, and which tokens they hold."""
+"""The beginning of actions, and their tokens."""
 
 import re
 

@@ -15,7 +15,7 @@ MAX_DEPTH = 100
 
 
 def compile_value(value: Any, report: Report) -> Any:
-    """The value with every text that holds an action parsed; what holds none is returned as it is."""
+    """Parse every text with an action in a value; a value without any is returned unchanged."""
     try:
         return _compiled(value, report, ())
     except RecursionError:
@@ -51,7 +51,7 @@ def _parsed(source: str, report: Report, place: Place) -> Template | str:
 
 
 def render_value(compiled: Any, data: Any, budget: Budget | None = None) -> Any:
-    """A compiled value with its templates evaluated; native types are kept."""
+    """Evaluate the templates of a compiled value; native types are kept."""
     if isinstance(compiled, str):
         return compiled
     try:
@@ -73,7 +73,7 @@ def _rendered(value: Any, data: Any, meter: Meter, depth: int) -> Any:
 
 
 def templates_in(compiled: Any) -> Iterator[tuple[Place, Template]]:
-    """The templates of a compiled value and where they stand."""
+    """Yield the templates of a compiled value with their paths."""
     waiting: list[tuple[Place, Any]] = [((), compiled)]
     while waiting:
         place, value = waiting.pop()

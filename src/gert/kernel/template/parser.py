@@ -1,4 +1,4 @@
-"""From source to tree: recursive descent over one token at a time, with bounded nesting."""
+"""Parses a source into a tree: recursive descent over one token at a time, with bounded nesting."""
 
 from collections.abc import Callable, Mapping
 from typing import NoReturn
@@ -50,7 +50,7 @@ MAX_VARIABLES = 500  # in scope at once
 
 _CONSTANTS: Mapping[str, bool | None] = {"true": True, "false": False, "nil": None}
 _OPERANDS = frozenset({PATH, VARIABLE, WORD, QUOTED, RAW, NUMBER, CHARACTER, LEFT_PAREN, DOT})
-# A character constant is a number. Where these are given one, its author has meant text.
+# A character constant is a number. As an argument of these functions it was meant as text.
 _TAKE_TEXT = frozenset(
     [
         "eq",
@@ -80,7 +80,7 @@ _OPENING = lexer.OPENING.match
 
 
 def statements_of(source: str) -> tuple[Statement, ...]:
-    """Parse a source that holds at least one action."""
+    """Parse a source with at least one action."""
     if len(source) > MAX_SOURCE:
         raise TemplateSyntaxError(f"the template is longer than {MAX_SOURCE} characters")
     return _Parser(source).template()
@@ -138,7 +138,7 @@ class _Parser:
         return "the end of the action" if self.kind == CLOSE else shown(self.text)
 
     def close(self) -> None:
-        """The action ends here; text begins after it."""
+        """End the action; text begins after it."""
         if self.kind != CLOSE:
             self.fail(f"expected the end of the action, found {self.found()}")
         self.position = self.end
@@ -225,7 +225,7 @@ class _Parser:
         return Output(opening, value)
 
     def binding(self, most: int) -> tuple[tuple[str, ...], bool]:
-        """`$x :=`, `$x =`, or with two names; nothing is read where none of these stands here."""
+        """Parse `$x :=` or `$x =`, or with two names; read nothing if there is none."""
         start, end, text = self.start, self.end, self.text
         names = [text[1:]]
         if "." not in text:
@@ -300,7 +300,7 @@ class _Parser:
         return statements, stopped_by
 
     def otherwise(self, word: str, opening: int) -> tuple[Statement, ...]:
-        """What stands between `else` and `end`."""
+        """Parse the statements between `else` and `end`."""
         if self.kind == WORD and self.text in ("if", "with"):
             hint = "nest it: `{{ else }}{{ " + self.text + " … }}…{{ end }}{{ end }}`"
             self.fail(f"`else {self.text}` does not belong to `{word}`", hint=hint)
@@ -344,7 +344,7 @@ class _Parser:
         return Break(opening) if word == "break" else Continue(opening)
 
     def absent(self) -> NoReturn:
-        """A word of Go's language that is not one of this language."""
+        """Fail on a keyword of Go that this language does not have."""
         self.fail(f"`{self.text}` is not part of the template language: a template stands alone")
 
     # Expressions
@@ -362,7 +362,7 @@ class _Parser:
             start, is_whole = self.start, self.kind == LEFT_PAREN
             call = self.command(piped=True)
             if not isinstance(call, Call) or is_whole:
-                # What stands in parentheses has all its arguments, and takes no further one.
+                # A call in parentheses is complete, and takes no further argument.
                 hint = "write it without parentheses" if isinstance(call, Call) else None
                 self.fail("a function must stand after `|`", offset=start, hint=hint)
             if not calls and type(first) is Literal and call.name in _TAKE_TEXT:
@@ -495,7 +495,7 @@ class _Parser:
         return value
 
     def constant(self, kind: int, text: str) -> str | int | float:
-        # Most constants are plain; only the others need what reads escapes, bases and exponents.
+        # Most constants are plain; only the others need escapes, bases and exponents.
         if kind == QUOTED and "\\" not in text:
             return text[1:-1]
         if text.isdecimal() and text.isascii() and len(text) < 19 and (text[0] != "0" or text == "0"):

@@ -1,8 +1,8 @@
-"""Which data a template may read, found without running it.
+"""Finds the data that a template may read, without running it.
 
-Every path that is written is one reference, resolved to the root data: a path in the body of `range` begins
-where the elements are, a path after a variable begins where its value came from. What a function makes anew
-leads nowhere; what a function hands on (`or`, `default`, `index`, `first`, …) is followed through it.
+Every path in the source is one reference, resolved to the root data: a path in the body of `range` begins
+at the elements, a path after a variable begins where its value came from. A value that a function creates
+has no origin; a value that a function passes on (`or`, `default`, `index`, `first`, …) is followed.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ from gert.kernel.template.tree import (
 
 
 class Each:
-    """Some element: which one, only the run will tell."""
+    """Some element, known only at run time."""
 
     __slots__ = ()
 
@@ -47,14 +47,14 @@ EACH: Final = Each()
 
 Segment: TypeAlias = str | int | Each
 
-# Without these a value could come from ever more places (`or $x $x`), ever further in (a loop that assigns).
+# Bounds on the origins of a value (`or $x $x` doubles them) and on their depth (a loop that assigns).
 _MOST_ORIGINS = 16
 _LONGEST_PATH = 64
 _MOST_ROUNDS = 4
 
 
 class Reference(Struct, frozen=True):
-    """A path from the root data; `tolerant` where the author reckons with its absence."""
+    """A path from the root data; `tolerant` if the template handles its absence."""
 
     path: tuple[Segment, ...]
     offset: int
@@ -62,7 +62,7 @@ class Reference(Struct, frozen=True):
 
 
 class _Origin(Struct, frozen=True):
-    """Where a value may come from; `spread` if positions in it are not those of the data."""
+    """Where a value may come from; `spread` if its positions differ from those of the data."""
 
     path: tuple[Segment, ...]
     offset: int
@@ -96,7 +96,7 @@ class _Finder:
         self.values: list[_Origins] = [root]
 
     def read(self, origins: _Origins) -> None:
-        """Report what is used here."""
+        """Record the origins that are read here."""
         for origin in origins:
             self.found[Reference(origin.path, origin.offset, origin.tolerant)] = None
 
@@ -122,7 +122,7 @@ class _Finder:
             self.names.append(name)
             self.values.append(origins)
             return
-        # An assignment may not have happened: what the variable was, it may still be.
+        # An assignment may not have happened: the variable may still have its earlier value.
         place = self.place(name)
         self.values[place] = self.few(self.values[place] + origins)
 
@@ -159,7 +159,7 @@ class _Finder:
         del self.names[scope:], self.values[scope:]
 
     def rounds(self, body: tuple[Statement, ...], elements: _Origins) -> None:
-        """A loop's body, again while variables change: a round begins with what the last one assigned."""
+        """Walk a loop's body until its variables no longer change: each round begins with the last assignments."""
         outermost, self.in_loop = not self.in_loop, True
         for _ in range(_MOST_ROUNDS if outermost else 1):
             before = self.values.copy()
@@ -172,11 +172,11 @@ class _Finder:
     # Expressions
 
     def origins(self, expression: Expression, dot: _Origins, tolerant: bool) -> _Origins:
-        """Where the value of an expression may come from; what it reads on the way is reported."""
+        """Return where the value of an expression may come from; record what it reads."""
         return self.few(_ORIGINS[type(expression)](self, expression, dot, tolerant))
 
     def few(self, origins: _Origins) -> _Origins:
-        """The same places, each once; those beyond the bound are reported and not followed further."""
+        """Return the origins without duplicates; those beyond the bound are recorded and not followed further."""
         if len(origins) < 2:
             return origins
         unique = tuple(dict.fromkeys(origins))
@@ -196,7 +196,7 @@ class _Finder:
         return tuple(origin.at(*access.segments) for origin in self.origins(access.of, dot, tolerant))
 
     def pipe(self, pipe: Pipe, dot: _Origins, tolerant: bool) -> _Origins:
-        # How each call takes what is missing also holds for what is piped into it.
+        # How a call treats missing values also applies to the value piped into it.
         outer = [tolerant]
         for call in reversed(pipe.calls):
             outer.append(_tolerates(call, outer[-1]))
@@ -232,7 +232,7 @@ class _Finder:
 
 
 def _moved(origins: _Origins, segments: tuple[str, ...], offset: int, tolerant: bool) -> _Origins:
-    """The same places and further in, as written here."""
+    """Return the origins extended by a path."""
     return tuple(
         _Origin(moved.path, offset, tolerant, moved.spread)
         for moved in (origin.at(*segments) if segments else origin for origin in origins)
@@ -245,7 +245,7 @@ def _tolerates(call: Call, outer: bool) -> bool:
 
 
 def _key(argument: Expression) -> Segment:
-    """A key of `index` that is known, or some element."""
+    """Return a literal key of `index`, or some element."""
     value = argument.value if isinstance(argument, Literal) else None
     if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
         return value

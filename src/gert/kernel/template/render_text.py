@@ -20,7 +20,7 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b
 
 
 def render_text(value: Any) -> str:
-    """How any native value prints."""
+    """Format any native value as text."""
     try:
         return value if isinstance(value, str) else written(value, Meter())
     except RecursionError:
@@ -28,7 +28,7 @@ def render_text(value: Any) -> str:
 
 
 def written(value: Any, meter: Meter) -> str:
-    """How a value prints; text made on the way is counted, text that was there is not."""
+    """Format a value as text; new text is counted by the meter, existing text is not."""
     if isinstance(value, str):
         return value
     if value is None or value is MISSING:

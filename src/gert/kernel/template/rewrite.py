@@ -1,4 +1,4 @@
-"""Pieces of a template that does not parse, rewritten so that they do; for hints only."""
+"""Rewrites parts of a template that do not parse, for hints."""
 
 import re
 
@@ -16,7 +16,7 @@ _SEGMENTS = re.compile(r"(?:\.[^\W\d]\w*)*")
 
 
 def left(source: str, opening: int, at: int) -> str | None:
-    """The operand or the call in front of a place."""
+    """Return the operand or the call before a position."""
     start, count = _pipeline(source, opening, at)
     if not count:
         return None
@@ -25,12 +25,12 @@ def left(source: str, opening: int, at: int) -> str | None:
 
 
 def begun(source: str, opening: int, at: int) -> bool:
-    """Does something stand in front of a place, so that a call there needs parentheses?"""
+    """Return whether something precedes a position, so that a call there needs parentheses."""
     return _pipeline(source, opening, at)[1] > 0
 
 
 def _pipeline(source: str, opening: int, at: int) -> tuple[int, int]:
-    """Where the pipeline that a place is in begins, and how many tokens it has up to there."""
+    """Return where the pipeline around a position begins, and its number of tokens before the position."""
     found = lexer.OPENING.match(source, opening)
     position = found.end() if found else at
     levels = [(at, 0)]
@@ -51,7 +51,7 @@ def _pipeline(source: str, opening: int, at: int) -> tuple[int, int]:
 
 
 def right(source: str, at: int) -> str | None:
-    """The operand or the call behind a place."""
+    """Return the operand or the call after a position."""
     start, position, depth, count = 0, at, 0, 0
     calls = False
     while token := lexer.TOKEN.match(source, position):
@@ -85,12 +85,12 @@ def _operand(text: str) -> str:
 
 
 def in_double_quotes(text: str) -> str:
-    """What stands in single quotes, as text."""
+    """Return a text in single quotes in double quotes."""
     return '"' + text[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'
 
 
 def path(written: str, inner: bool) -> str:
-    """A path whose names have dashes, by `index`; `inner` where it is an argument."""
+    """Rewrite a path with dashes in its names as `index`; `inner` if it is an argument."""
     first, *segments = written.replace("/", ".").split(".")
     dashed = [position for position, segment in enumerate(segments) if "-" in segment]
     if not dashed:
@@ -102,7 +102,7 @@ def path(written: str, inner: bool) -> str:
 
 
 def subscript(source: str, of: str, at: int, inner: bool) -> str:
-    """`of[key]…` by `index`, `slice` or `last`."""
+    """Rewrite `of[key]…` as `index`, `slice` or `last`."""
     if of[0] not in '.$("`':
         of = f".{of}"
     keys: list[str] = []

@@ -21,11 +21,11 @@ class Template:
         self.source = source
         self.statements = statements
         self.is_text = is_text
-        """There is no action in it."""
+        """Whether it has no action."""
         self.is_value = len(statements) == 1 and type(statements[0]) is Output
-        """It is one output action and nothing else, so that its value keeps its type."""
+        """Whether it is a single output action, so that its value keeps its type."""
         self.path: tuple[str, ...] | None = None
-        """It is nothing but a name, such as `{{ .probe.status_code }}`: most templates are."""
+        """Its path if it is a single name, such as `{{ .probe.status_code }}`, as most templates are."""
         first = statements[0] if self.is_value else None
         if type(first) is Output and type(first.value) is Path:
             self.path = first.value.segments

@@ -52,7 +52,7 @@ class Pipe(Struct, frozen=True):
 
 
 class Text(Struct, frozen=True):
-    """What stands outside the actions, after trimming."""
+    """Text outside the actions, after trimming."""
 
     offset: int
     text: str
@@ -118,7 +118,7 @@ class Break(Struct, frozen=True):
 
 
 class Continue(Struct, frozen=True):
-    """Go on with the next element of the innermost `range`."""
+    """Continue with the next element of the innermost `range`."""
 
     offset: int
 

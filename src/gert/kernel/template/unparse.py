@@ -1,4 +1,4 @@
-"""From tree back to source."""
+"""Prints a tree as source."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -28,7 +28,7 @@ from gert.kernel.template.tree import (
 
 
 def unparse(template: Template) -> str:
-    """A source that parses to the same tree, offsets aside."""
+    """Return a source that parses to the same tree, apart from offsets."""
     printer = _Printer()
     try:
         printer.block(template.statements)
@@ -102,7 +102,7 @@ def _bound(names: tuple[str, ...], declares: bool) -> str:
 
 
 def written(expression: Expression) -> str:
-    """An expression as source."""
+    """Return an expression as source."""
     return _WRITTEN[type(expression)](expression)
 
 

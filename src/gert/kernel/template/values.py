@@ -1,4 +1,4 @@
-"""What the values of a template are: nothing, true or false, a kind, a number."""
+"""Values in templates: missing, truth, kind, number."""
 
 import math
 import re
@@ -10,7 +10,7 @@ from gert.kernel.template.wording import shown
 
 
 class Missing:
-    """A name that leads nowhere: prints as nothing, is false, and is an empty list."""
+    """The value of a name that is not set: prints as nothing, is false, and is an empty list."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ class Ordered(dict[str, Any]):
 
 
 class Results(list[Any]):
-    """The results of a loop, in the order of its items; `facts` are what gert says of the loop, read by name."""
+    """The results of a loop, in the order of its items; `facts` are gert's facts about the loop, read by name."""
 
     __slots__ = ("facts",)
 
@@ -48,22 +48,22 @@ _LONGEST_NUMBER = 400
 
 
 def is_nothing(value: Any) -> bool:
-    """Is it missing, or null?"""
+    """Return whether a value is missing or null."""
     return value is None or value is MISSING
 
 
 def is_map(value: Any) -> bool:
-    """Is it a map?"""
+    """Return whether a value is a map."""
     return isinstance(value, dict) or isinstance(value, Mapping)  # noqa: SIM101 - the second question alone is slow
 
 
 def is_list(value: Any) -> bool:
-    """Is it a list?"""
+    """Return whether a value is a list."""
     return isinstance(value, list | tuple)
 
 
 def is_number(value: Any) -> bool:
-    """Is it a number? `true` is none."""
+    """Return whether a value is a number; `true` is not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -75,12 +75,12 @@ def truth(value: Any) -> bool:
 
 
 def is_empty(value: Any) -> bool:
-    """Is there nothing in it? Numbers and booleans are never empty."""
+    """Return whether a value is empty; numbers and booleans never are."""
     return is_nothing(value) or (not isinstance(value, bool | int | float) and not value)
 
 
 def kind(value: Any) -> str:
-    """What to call a value in a message."""
+    """Return the kind of a value for a message."""
     if is_nothing(value):
         return "nothing"
     if isinstance(value, bool):
@@ -95,12 +95,12 @@ def kind(value: Any) -> str:
 
 
 def named(value: Any) -> str:
-    """What to call a value where a short text is best shown."""
+    """Return the kind of a value for a message, or the text itself."""
     return f"the text {shown(value)}" if isinstance(value, str) and value else kind(value)
 
 
 def number_in(text: str) -> int | float | None:
-    """The finite number a text spells, if it spells one."""
+    """Return the finite number that a text contains, if it is one."""
     if not text or len(text) > _LONGEST_NUMBER or text[-1] > "9":
         return None
     match = _NUMBER.fullmatch(text)
@@ -113,7 +113,7 @@ def number_in(text: str) -> int | float | None:
 
 
 def as_number(value: Any) -> int | float | None:
-    """The number that a value is or spells, if any."""
+    """Return a value as a number, if it is one or a text of one."""
     if isinstance(value, str):
         return number_in(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -122,7 +122,7 @@ def as_number(value: Any) -> int | float | None:
 
 
 def list_of(value: Any, meter: Meter, name: str) -> list[Any] | tuple[Any, ...]:
-    """The value as a list; nothing is an empty one."""
+    """Return a value as a list; nothing is an empty list."""
     if isinstance(value, list | tuple):
         return value
     if is_nothing(value):
@@ -131,7 +131,7 @@ def list_of(value: Any, meter: Meter, name: str) -> list[Any] | tuple[Any, ...]:
 
 
 def field(value: Any, segment: str) -> Any:
-    """One step of a path; where it leads nowhere the value is missing."""
+    """Return one segment of a path in a value, or MISSING."""
     if isinstance(value, dict) or isinstance(value, Mapping):  # noqa: SIM101 - as above
         return value.get(segment, MISSING)
     if isinstance(value, list | tuple) and segment.isdecimal() and segment.isascii() and len(segment) < 10:

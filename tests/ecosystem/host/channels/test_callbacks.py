@@ -61,7 +61,7 @@ def test_a_replay_is_told_by_the_ticket(tmp_path: Path) -> None:
         assert (await call(house, said)).status == 200
         again = await call(house, said)
         assert again.status == 409
-        assert json.loads(again.body)["objection"] == "`bob` has answered already"
+        assert json.loads(again.body)["objection"] == "`bob` has already responded"
         assert house.now().approvals == 1
 
     visit(tmp_path, act, min_approvers=2)

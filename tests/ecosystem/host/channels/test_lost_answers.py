@@ -258,7 +258,7 @@ def test_a_pressed_button_that_is_sent_again_counts_once(tmp_path: Path, seconds
         await press(house, payload)
         house.clock.now = NOON + timedelta(seconds=seconds)
         said = json.loads((await press(house, payload)).body)
-        assert "has answered already" in said["text"]
+        assert "has already responded" in said["text"]
         assert house.now().approvals == 1
 
     visit(tmp_path, act, slack=inbox(), min_approvers=2)

@@ -150,7 +150,7 @@ def test_one_of_two_is_told_how_many_are_missing(tmp_path: Path) -> None:
         assert house.now().status == "pending"
         again = await house.send(await house.fill(approver="Bob"))
         assert again.status == 409
-        assert "has answered already" in again.text
+        assert "has already responded" in again.text
         assert (await house.send(await house.fill(approver="eve"))).status == 200
 
     visit(tmp_path, act, min_approvers=2)

@@ -116,7 +116,7 @@ def test_the_first_of_two_leaves_the_buttons(tmp_path: Path) -> None:
         again = json.loads((await press(house, pressed(house))).body)
         assert again["response_type"] == "ephemeral"
         assert again["replace_original"] is False
-        assert "has answered already" in again["text"]
+        assert "has already responded" in again["text"]
         assert house.now().approvals == 1
 
     visit(tmp_path, act, slack=inbox(), min_approvers=2)

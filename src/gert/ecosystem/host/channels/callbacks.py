@@ -54,7 +54,7 @@ async def put_signed(tickets: Tickets, ticket_id: str, said: ResponseMessage) ->
     response = said.response()
     checked = tickets.verifier.verify(response, (await tickets.get(ticket_id)).ticket)
     if not checked.verified:
-        return Refused(409, f"the answer is not validly signed: {checked.flaw or UNSIGNED}")
+        return Refused(409, f"the response has no valid signature: {checked.flaw or UNSIGNED}")
     # (3) Everything else is the same for all answers, however they come.
     try:
         return await tickets.answer(ticket_id, response)

@@ -1,1 +1,1 @@
-"""One file per kind of step; the tables in `gert.kernel.engine.walk` list them."""
+"""One module per kind of step; the tables in `gert.kernel.engine.step` list them."""

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from gert.errors import GertError, TemplateEvalError
 from gert.kernel.engine.frame import Frame
-from gert.kernel.engine.outputs import assumed
+from gert.kernel.engine.outputs import assumed_result
 from gert.kernel.engine.plan import Plan
 from gert.kernel.engine.requests import Steps
 from gert.kernel.engine.results import Result, failed
@@ -20,10 +20,10 @@ from gert.kernel.template.values import as_number, is_empty, is_list, is_map
 
 
 def run_assert(
-    step: AssertStep, frame: Frame, plan: Plan, inputs: dict[str, Any], names: Iterator[str], approval: object = None
+    step: AssertStep, frame: Frame, plan: Plan, inputs: dict[str, Any], keys: Iterator[str], approval: object = None
 ) -> Steps[Result]:
-    """Evaluate each assertion in order; the first that does not hold decides, unless one before is unknown."""
-    yield from ()  # an assertion asks nothing
+    """Evaluate the assertions in order; the first that does not hold fails the step, unless an earlier is unknown."""
+    yield from ()  # an assertion makes no request
     unknown = False
     for assertion in step.assert_:
         try:
@@ -35,14 +35,14 @@ def run_assert(
             holds = _HOLDS[assertion.type](value, expected)
         except GertError:
             if unknown:
-                break  # one before may not hold, and then this one is not evaluated
+                break  # an earlier one may not hold, and then this one is not evaluated
             raise
         if not holds:
             if unknown:
                 break
             return failed("assertion", _message(assertion, value, expected, frame), outputs={"passed": False})
     if unknown:
-        return assumed(frame, plan.terms)
+        return assumed_result(frame, plan.settings)
     return Result(outputs={"passed": True})
 
 

@@ -9,7 +9,7 @@ from gert.kernel.runbook.documents.steps import Arm, BranchStep
 
 
 def run_branch(step: BranchStep, frame: Frame, run_block: RunBlock) -> Steps[Result]:
-    """Run one arm; where nobody can know which, explore every arm that may be taken."""
+    """Run one arm; if its condition is unknown, explore every arm that may be taken."""
     for index, arm in enumerate(step.branches):
         holds = True if arm.is_default else frame.holds(arm.condition)
         if holds is None:
@@ -23,7 +23,7 @@ def run_branch(step: BranchStep, frame: Frame, run_block: RunBlock) -> Steps[Res
 def _run_arm(
     arm: Arm, label: str, frame: Frame, inside: Frame, run_block: RunBlock, *, explored: bool = False
 ) -> Steps[Result]:
-    yield frame.say(
+    yield frame.emit(
         BranchEnter(
             step_id=frame.step_id,
             branch_label=label,
@@ -32,12 +32,12 @@ def _run_arm(
         )
     )
     result = yield from run_block(arm.steps, inside)
-    yield frame.say(BranchExit(step_id=frame.step_id, branch_label=label, status=block_result(result).status))
+    yield frame.emit(BranchExit(step_id=frame.step_id, branch_label=label, status=block_result(result).status))
     return result
 
 
 def _explore(step: BranchStep, frame: Frame, first: int, run_block: RunBlock) -> Steps[Result]:
-    """Run every arm from the first unknown one on, up to one that is certainly taken when no other is."""
+    """Run every arm from the first unknown one, up to one that is certain if no earlier arm is taken."""
     ways: list[State | None] = []
     ended = False
     result = DONE
@@ -46,13 +46,13 @@ def _explore(step: BranchStep, frame: Frame, first: int, run_block: RunBlock) ->
         holds = True if arm.is_default else frame.holds(arm.condition)
         if holds is False:
             continue
-        state = frame.state.fork(in_doubt=True)
+        state = frame.state.fork(uncertain=True)
         name = step.names[index]
         result = yield from _run_arm(arm, name, frame, frame.inside(name, state), run_block, explored=True)
         if result.is_cancelled:
             return block_result(result)
         ended = ended or result.ended
-        frame.run.doubt(result)
+        frame.run.add_uncertain_end(result)
         if not result.stops:
             ways.append(state)
         if holds:
@@ -61,5 +61,5 @@ def _explore(step: BranchStep, frame: Frame, first: int, run_block: RunBlock) ->
         ways.append(None)
     if not ways:
         return Result(ended=True) if ended else block_result(result)
-    frame.state.doubt(ways)
+    frame.state.merge_uncertain(ways)
     return DONE

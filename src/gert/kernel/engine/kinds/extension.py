@@ -17,25 +17,25 @@ def run_extension(
     frame: Frame,
     plan: Plan,
     inputs: dict[str, Any],
-    names: Iterator[str],
+    keys: Iterator[str],
     approval: ApprovalRequest | None = None,
 ) -> Steps[Result]:
-    """Hand over the inputs and what the step may see, and keep the declared outputs."""
-    answer = yield from frame.ask(
+    """Pass the inputs and the visible state to the extension, and keep the declared outputs."""
+    answer = yield from frame.request(
         CallExtension(
-            key=next(names),
+            key=next(keys),
             path=frame.path or "",
             step_id=frame.step_id,
-            timeout=plan.terms.timeout,
+            timeout=plan.settings.timeout,
             extension=step.extension,
             inputs=inputs,
             view=dict(frame.data),
-            contract=plan.terms.contract,
+            contract=plan.settings.contract,
             approval=approval,
-            counts=execution_of(frame, plan.terms),
+            counts=execution_of(frame, plan.settings),
         )
     )
     result, remarks = keep_declared(answer, frame, plan, inputs)
     for remark in remarks:
-        yield frame.say(remark)
+        yield frame.emit(remark)
     return result

@@ -8,8 +8,8 @@ from gert.kernel.runbook.documents.steps import GroupStep
 
 
 def run_group(step: GroupStep, frame: Frame, run_block: RunBlock) -> Steps[Result]:
-    """Run the steps on the state around the group, which is the item's own in a loop."""
-    yield frame.say(GroupStart(step_id=frame.step_id, step_count=len(step.steps)))
-    result = block_result((yield from run_block(step.steps, Frame(frame.strand, frame.path, frame.key))))
-    yield frame.say(GroupComplete(step_id=frame.step_id, status=result.status))
+    """Run the steps on the enclosing state, which in a loop is the item's own."""
+    yield frame.emit(GroupStart(step_id=frame.step_id, step_count=len(step.steps)))
+    result = block_result((yield from run_block(step.steps, Frame(frame.lane, frame.path, frame.key))))
+    yield frame.emit(GroupComplete(step_id=frame.step_id, status=result.status))
     return result

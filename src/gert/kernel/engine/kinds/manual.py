@@ -1,10 +1,10 @@
-"""Ask a person to do something, and for evidence of it."""
+"""Asks a person to do something, and collects evidence of it."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from gert.kernel.engine.frame import Frame
-from gert.kernel.engine.outputs import assumed
+from gert.kernel.engine.outputs import assumed_result
 from gert.kernel.engine.plan import Plan
 from gert.kernel.engine.policy_gate import execution_of
 from gert.kernel.engine.requests import ApprovalRequest, CollectEvidence, EvidenceAnswer, Steps, Wanted
@@ -20,17 +20,17 @@ def run_manual(
     frame: Frame,
     plan: Plan,
     inputs: dict[str, Any],
-    names: Iterator[str],
+    keys: Iterator[str],
     approval: ApprovalRequest | None = None,
 ) -> Steps[Result]:
-    """Collect the evidence; what is there becomes the step's outputs."""
-    answer = yield from frame.ask(
+    """Collect the evidence, which becomes the step's outputs."""
+    answer = yield from frame.request(
         CollectEvidence(
-            key=next(names),
+            key=next(keys),
             path=frame.path or "",
             step_id=frame.step_id,
-            timeout=plan.terms.timeout,
-            # Whoever reads this is shown what everybody is shown.
+            timeout=plan.settings.timeout,
+            # Instructions are shown, so their secrets are masked.
             instructions=masked(inputs["instructions"]),
             title=masked(frame.render_text(step.title)) if step.title is not None else None,
             evidence=tuple(
@@ -38,20 +38,20 @@ def run_manual(
                 for each in step.required_evidence
             ),
             inputs=inputs,
-            contract=plan.terms.contract,
+            contract=plan.settings.contract,
             approval=approval,
-            counts=execution_of(frame, plan.terms),
+            counts=execution_of(frame, plan.settings),
         )
     )
     if answer.redacted:
-        yield frame.say(RedactionApplied(step_id=frame.step_id, pattern_count=answer.redacted))
-    return _judged(step, answer, frame, plan)
+        yield frame.emit(RedactionApplied(step_id=frame.step_id, pattern_count=answer.redacted))
+    return _evidence_result(step, answer, frame, plan)
 
 
-def _judged(step: ManualStep, answer: EvidenceAnswer, frame: Frame, plan: Plan) -> Result:
+def _evidence_result(step: ManualStep, answer: EvidenceAnswer, frame: Frame, plan: Plan) -> Result:
     if answer.assumed is not None:
-        return assumed(frame, plan.terms)
-    declared = plan.terms.contract.outputs
+        return assumed_result(frame, plan.settings)
+    declared = plan.settings.contract.outputs
     given = {
         name: PLACEHOLDER if name in declared and declared[name].secret and value is not None else value
         for name, value in answer.evidence.items()

@@ -7,21 +7,21 @@ import msgspec
 
 from gert.kernel.engine.clock import written, written_wait
 from gert.kernel.engine.frame import Frame, RunBlock
-from gert.kernel.engine.lanes import Claims, in_turn, touched_by, turns
+from gert.kernel.engine.lanes import ScopeClaims, access_of, run_after, schedule_lanes
 from gert.kernel.engine.requests import RunLanes, Steps
 from gert.kernel.engine.results import NEVER_CONTINUED, Result, block_result, failed
 from gert.kernel.events.runbook import BranchOutcome, ParallelFork, ParallelMerge
 from gert.kernel.foundation.canonical import digest_value
 from gert.kernel.runbook.documents.steps import ParallelStep
 
-_MOST_SHOWN: Final = 1024 * 1024
+_MAX_SHOWN: Final = 1024 * 1024
 
 
 def run_parallel(step: ParallelStep, frame: Frame, run_block: RunBlock) -> Steps[Result]:
-    """Fork, run all lanes to their end whatever becomes of the others, and merge in order."""
+    """Fork, run every lane to its end even if others fail, and merge in order."""
     labels = step.names
-    waits = turns([touched_by(lane.steps, frame.run.plan) for lane in step.branches])
-    yield frame.say(
+    waits = schedule_lanes([access_of(lane.steps, frame.run.plan) for lane in step.branches])
+    yield frame.emit(
         ParallelFork(
             step_id=frame.step_id,
             branch_count=len(labels),
@@ -30,19 +30,19 @@ def run_parallel(step: ParallelStep, frame: Frame, run_block: RunBlock) -> Steps
             serialized=waits.contending,
         )
     )
-    frames = [frame.inside(label, frame.state.fork(), frame.clock.lane()) for label in labels]
+    frames = [frame.inside(label, frame.state.fork(), frame.clock.fork()) for label in labels]
     clocks = [inside.clock for inside in frames]
     lanes = tuple(
-        in_turn(run_block(lane.steps, inside), inside, [frames[earlier] for earlier in before])
+        run_after(run_block(lane.steps, inside), inside, [frames[earlier] for earlier in before])
         for lane, inside, before in zip(step.branches, frames, waits.after, strict=True)
     )
     ended: tuple[Result | None, ...] = yield RunLanes(lanes, waits.after)
     results = [each if each is not None else failed("cancelled", "the lane was not started") for each in ended]
     frame.clock.join(clocks)
     merged: dict[str, Any] = {}
-    claims = Claims()
+    claims = ScopeClaims()
     for index, inside in enumerate(frames):
-        clash = claims.clash(inside.state.changes) if inside.state.changes is not None else None
+        clash = claims.conflict(inside.state.changes) if inside.state.changes is not None else None
         if clash is not None:
             results[index] = results[index] if results[index].failure is not None else clash.failed()
         elif inside.state.changes is not None:
@@ -60,20 +60,20 @@ def run_parallel(step: ParallelStep, frame: Frame, run_block: RunBlock) -> Steps
         )
         for index, result in enumerate(results)
     )
-    yield frame.say(ParallelMerge(step_id=frame.step_id, branch_outcomes=outcomes, merged_outputs=_shown(merged)))
+    yield frame.emit(ParallelMerge(step_id=frame.step_id, branch_outcomes=outcomes, merged_outputs=_shown(merged)))
     if step.continue_on_fail:
-        # In a dry run any lane may fail, and the end of another stands.
+        # In a dry run any lane may fail, and then the outcome of another lane counts.
         for result in results:
-            frame.run.reach(result.outcome)
-    return joined(results, labels)
+            frame.run.add_outcome(result.outcome)
+    return join_lanes(results, labels)
 
 
-def joined(results: list[Result], labels: Sequence[str]) -> Result:
-    """How lanes ended together: a failure anywhere wins, otherwise the lowest lane's outcome stands."""
+def join_lanes(results: list[Result], labels: Sequence[str]) -> Result:
+    """Combine the results of lanes: a failure in any lane wins, else the outcome of the first lane that has one."""
     broken = [(label, each) for label, each in zip(labels, results, strict=True) if each.failure and not each.continued]
     ended = next((each for each in results if each.ended), None)
     if broken:
-        # Policy's word, or a cancellation, must not turn into a failure that could be continued.
+        # A denial or a cancellation must not turn into a failure that could be continued.
         final = next((each for _, each in broken if each.failure and each.failure.kind in NEVER_CONTINUED), None)
         if final is not None:
             return block_result(final)
@@ -90,7 +90,7 @@ def joined(results: list[Result], labels: Sequence[str]) -> Result:
 
 
 def _shown(merged: dict[str, Any]) -> dict[str, Any]:
-    """What lanes set, or its digests where it is much: it has been recorded once, in the lanes."""
-    if len(msgspec.json.encode(merged, enc_hook=str)) <= _MOST_SHOWN:
+    """Return what the lanes set, or digests if it is large: the lanes have already recorded it."""
+    if len(msgspec.json.encode(merged, enc_hook=str)) <= _MAX_SHOWN:
         return merged
     return {name: digest_value(value) for name, value in merged.items()}

@@ -11,44 +11,44 @@ from gert.kernel.events.runbook import Failure, RepeatIteration, RepeatStart
 from gert.kernel.runbook.documents.steps import RepeatStep
 from gert.kernel.template import Template
 
-MOST_EXPLORED: Final = 100
-"""Iterations that are gone through when nobody knows whether there are so many."""
+MAX_EXPLORED: Final = 100
+"""The most iterations to explore while the condition to stop is unknown."""
 
 
 def run_repeat(step: RepeatStep, frame: Frame, run_block: RunBlock) -> Steps[Result]:
-    """Each iteration is an overlay, archived under `.scope.repeat.<id>.<n>`; only exports survive it."""
+    """Run each iteration on an overlay that is archived under `.scope.repeat.<id>.<n>`; only exports survive it."""
     until = step.repeat.until
-    times = frame.count(step.repeat.max)
-    # Nobody knows how often: the first iteration and any other show what can happen, if there is one at all.
+    times = frame.evaluate_count(step.repeat.max)
+    # With an unknown count, the first iteration and one more show everything that can happen.
     most = 2 if times is None else times
-    yield frame.say(RepeatStart(step_id=frame.step_id, max=most, until=until.source if until is not None else None))
+    yield frame.emit(RepeatStart(step_id=frame.step_id, max=most, until=until.source if until is not None else None))
     frame.state.drop_scope((REPEAT, step.id))
-    in_doubt = times is None
+    uncertain = times is None
     for index in range(most):
-        # Once nobody knows whether the block goes on, what it sets may not be set.
-        kept = frame.state.fork(in_doubt=True) if in_doubt else frame.state
+        # Once it is unknown whether the block continues, what it sets is uncertain.
+        kept = frame.state.fork(uncertain=True) if uncertain else frame.state
         state = kept.fork()
         counter = index if times is not None or index == 0 else UNKNOWN
         state.root[REPEAT] = {"index": counter, "round": counter}
         result = yield from run_block(step.body, frame.inside(index, state))
-        met = _met(until, frame, state) if not result.stops else None
-        stop: Failure | None = yield frame.say(RepeatIteration(step_id=frame.step_id, index=index, until_result=met))
+        met = _is_met(until, frame, state) if not result.stops else None
+        stop: Failure | None = yield frame.emit(RepeatIteration(step_id=frame.step_id, index=index, until_result=met))
         assert state.changes is not None  # noqa: S101 - a fork always notes its changes
-        kept.keep(state.changes)
+        kept.merge_iteration(state.changes)
         kept.set_scoped((REPEAT, step.id, str(index)), state.changes.archive())
         if stop is not None and not result.stops:
             return failed(stop.kind, stop.message)
-        if in_doubt and not result.is_cancelled:
-            frame.run.doubt(result)
-            frame.state.doubt([kept, None])
+        if uncertain and not result.is_cancelled:
+            frame.run.add_uncertain_end(result)
+            frame.state.merge_uncertain([kept, None])
         elif result.stops:
             return block_result(result)
-        if result.stops or met or (in_doubt and index >= MOST_EXPLORED):
+        if result.stops or met or (uncertain and index >= MAX_EXPLORED):
             break
-        in_doubt = in_doubt or (met is None and until is not None)
+        uncertain = uncertain or (met is None and until is not None)
     return DONE
 
 
-def _met(until: Template | None, frame: Frame, state: State) -> bool | None:
-    """Whether the condition to stop is met; None without one, or where nobody knows."""
-    return frame.on(state).holds(until) if until is not None else None
+def _is_met(until: Template | None, frame: Frame, state: State) -> bool | None:
+    """Return whether the condition to stop is met; None if there is none or it is unknown."""
+    return frame.with_state(state).holds(until) if until is not None else None

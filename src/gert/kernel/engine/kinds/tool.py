@@ -17,27 +17,27 @@ def run_tool(
     frame: Frame,
     plan: Plan,
     inputs: dict[str, Any],
-    names: Iterator[str],
+    keys: Iterator[str],
     approval: ApprovalRequest | None = None,
 ) -> Steps[Result]:
     """Call the tool, and keep its declared outputs."""
     answer: ToolAnswer = yield (
         CallTool(
-            key=next(names),
+            key=next(keys),
             path=frame.path or "",
             step_id=frame.step_id,
-            timeout=plan.terms.timeout,
+            timeout=plan.settings.timeout,
             tool=step.tool,
-            action=plan.terms.action or "",
+            action=plan.settings.action or "",
             inputs=inputs,
-            contract=plan.terms.contract,
+            contract=plan.settings.contract,
             after_skipped_write=frame.state.skipped_write,
             approval=approval,
-            counts=execution_of(frame, plan.terms),
+            counts=execution_of(frame, plan.settings),
         )
     )
-    frame.heard(answer)
+    frame.take_answer(answer)
     result, remarks = keep_declared(answer, frame, plan, inputs)
     for remark in remarks:
-        yield frame.say(remark)
+        yield frame.emit(remark)
     return result

@@ -1,27 +1,27 @@
-"""What events of an agent run are made of."""
+"""Types used in the events of an agent run."""
 
 from typing import Any, Literal
 
 import msgspec
 
 ApiMode = Literal["auto", "responses", "chat"]
-"""Which interface of a model's vendor a step wants; `auto` takes Responses where there are any."""
+"""The vendor API that a step requests; `auto` uses Responses if available."""
 
 ApiModeUsed = Literal["responses", "chat"]
-"""Which it was."""
+"""The vendor API that was used."""
 
 ToolOutcome = Literal["success", "transient_error", "permanent_error", "unknown_outcome"]
-"""How a tool call ended; nobody knows whether a call of unknown outcome happened."""
+"""How a tool call ended; a call with an unknown outcome may have happened."""
 
 ModelFailure = Literal["failed", "timeout", "cancelled", "abandoned"]
-"""Why a model step has no answer; it was abandoned where whoever asked died or gave up."""
+"""Why a model step has no answer; `abandoned` if the caller died or gave up."""
 
 WorkflowStepFailure = Literal["failed", "cancelled", "abandoned"]
-"""Why a step of a workflow was not taken to its end."""
+"""Why a step of a workflow was not completed."""
 
 
 class ToolSignature(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
-    """What identifies a tool a model was offered."""
+    """Identifies a tool offered to a model."""
 
     name: str
     tool_version: str
@@ -30,7 +30,7 @@ class ToolSignature(msgspec.Struct, frozen=True, omit_defaults=True, order=True)
 
 
 class ContextVersionOf(msgspec.Struct, frozen=True, omit_defaults=True):
-    """With which builder the context of a model step was made."""
+    """The builder of the context of a model step."""
 
     system_prompt_hash: str | None = None
     context_builder_version: str | None = None
@@ -38,7 +38,7 @@ class ContextVersionOf(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToolCallOf(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One call a model asked for; its arguments are canonical JSON."""
+    """One tool call requested by a model; its arguments are canonical JSON."""
 
     tool_name: str
     arguments_json: str
@@ -53,7 +53,7 @@ class FunctionOf(msgspec.Struct, frozen=True):
 
 
 class MessageCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A call of a tool as it stands in a message."""
+    """A tool call in a message."""
 
     id: str
     function: FunctionOf
@@ -61,7 +61,7 @@ class MessageCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message a model was shown."""
+    """One message sent to a model."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
@@ -71,4 +71,4 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 Items = list[dict[str, Any]]
-"""Items of a Responses request or answer, as they came."""
+"""Items of a Responses request or answer, unchanged."""

@@ -9,7 +9,7 @@ from gert.kernel.events.payload import Payload
 class RunStarted(Payload, frozen=True, kw_only=True):
     """An agent run began.
 
-    tool_signatures: the tools that were registered then; a run can be pinned to them
+    tool_signatures: the tools registered at the start; a run can be pinned to them
     forked_from: the run this one was forked from
     """
 
@@ -19,10 +19,10 @@ class RunStarted(Payload, frozen=True, kw_only=True):
 
 
 class RunEnded(Payload, frozen=True, kw_only=True):
-    """The work of an agent run is done, or it failed.
+    """An agent run completed or failed.
 
     error_type: the exception that ended it
-    message: what that says
+    message: its message
     """
 
     type: ClassVar[str] = "run_ended"
@@ -32,15 +32,15 @@ class RunEnded(Payload, frozen=True, kw_only=True):
 
 
 class RunReopened(Payload, frozen=True, kw_only=True):
-    """A run that had ended takes a new step."""
+    """A run that had ended runs a new step."""
 
     type: ClassVar[str] = "run_reopened"
 
 
 class PauseRequested(Payload, frozen=True, kw_only=True):
-    """A run was paused or blocked; until it is resumed or unblocked it takes no steps.
+    """A run was paused or blocked; it runs no steps until it is resumed or unblocked.
 
-    context_json: what whoever resumes should know
+    context_json: information for the person who resumes it
     blocked: it was blocked, and only `run_unblocked` clears it
     unblock_key: which `run_unblocked` clears it
     """
@@ -54,9 +54,9 @@ class PauseRequested(Payload, frozen=True, kw_only=True):
 
 
 class ResumeRequested(Payload, frozen=True, kw_only=True):
-    """A paused run goes on.
+    """A paused run was resumed.
 
-    human_input_json: what whoever resumed it had to say
+    human_input_json: input from the person who resumed it
     pause_seqs: the numbers of the pauses that end with it
     """
 
@@ -66,10 +66,10 @@ class ResumeRequested(Payload, frozen=True, kw_only=True):
 
 
 class RunSummary(Payload, frozen=True, kw_only=True):
-    """Something worth finding again was noted: a decision, a checkpoint, an artifact, the state of tasks.
+    """A summary was recorded: a decision, a checkpoint, an artifact, the state of tasks.
 
-    summary_type: what it is, such as `checkpoint::deployed`
-    summary_json: what it says
+    summary_type: its type, such as `checkpoint::deployed`
+    summary_json: its content
     """
 
     type: ClassVar[str] = "run_summary"
@@ -79,10 +79,10 @@ class RunSummary(Payload, frozen=True, kw_only=True):
 
 
 class ContextRead(Payload, frozen=True, kw_only=True):
-    """An agent read something from outside its run; when the run is replayed it reads this again.
+    """An agent read data from outside its run; a replay reads the recorded data.
 
     source: what was read, such as `memory` or the name of a file
-    content: what it said
+    content: the data
     """
 
     type: ClassVar[str] = "context_read"
@@ -92,7 +92,7 @@ class ContextRead(Payload, frozen=True, kw_only=True):
 
 
 class HarnessInitialized(Payload, frozen=True, kw_only=True):
-    """A harness took a run for the first time."""
+    """A harness started to drive a run."""
 
     type: ClassVar[str] = "harness_initialized"
     harness_name: str | None = None
@@ -100,9 +100,9 @@ class HarnessInitialized(Payload, frozen=True, kw_only=True):
 
 
 class HarnessWake(Payload, frozen=True, kw_only=True):
-    """A harness went on with a run.
+    """A harness resumed a run.
 
-    run_created: the run began with it
+    run_created: the harness created the run
     """
 
     type: ClassVar[str] = "harness_wake"
@@ -111,10 +111,10 @@ class HarnessWake(Payload, frozen=True, kw_only=True):
 
 
 class HarnessSleep(Payload, frozen=True, kw_only=True):
-    """A harness put a run down.
+    """A harness stopped driving a run.
 
     execution_error_type: what ended its work
-    sleep_error_type: what went wrong while it was put down
+    sleep_error_type: the error while stopping
     """
 
     type: ClassVar[str] = "harness_sleep"

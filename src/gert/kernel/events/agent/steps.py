@@ -20,11 +20,11 @@ from gert.kernel.events.payload import Payload
 
 
 class ModelRequested(Payload, frozen=True, kw_only=True):
-    """A model is about to be asked.
+    """A model is about to be called.
 
-    allowed_tools: the names of the tools it is offered, sorted
+    allowed_tools: the names of the tools offered to it, sorted
     allowed_tools_hash: the hash of their signatures
-    input_hash: the hash of everything replay compares
+    input_hash: the hash of everything that replay compares
     """
 
     type: ClassVar[str] = "model_requested"
@@ -64,13 +64,13 @@ class ModelCompleted(Payload, frozen=True, kw_only=True):
 
 
 class ModelFailed(Payload, frozen=True, kw_only=True):
-    """A model did not answer; the step may be tried again.
+    """A model call failed; the step may be retried.
 
-    request_seq: the number of the request it leaves without an answer
-    category: what kind of trouble it was, in the words of the adapter
+    request_seq: the number of the request that failed
+    category: the kind of error, as named by the adapter
     status: the HTTP status, where there was one
-    elapsed_seconds: how long it had been waited for
-    cost_usd: what was paid for an answer nobody could use
+    elapsed_seconds: how long the call had taken
+    cost_usd: the cost of an unusable answer
     """
 
     type: ClassVar[str] = "model_failed"
@@ -88,9 +88,9 @@ class ModelFailed(Payload, frozen=True, kw_only=True):
 
 
 class ReplayedWithDrift(Payload, frozen=True, kw_only=True):
-    """A recorded answer was taken for a question that has changed, or the changed question was asked in a fork.
+    """A recorded answer was used for a changed request, or the changed request was made in a fork.
 
-    input_hash: the hash of the changed question
+    input_hash: the hash of the changed request
     """
 
     type: ClassVar[str] = "replayed_with_drift"
@@ -108,8 +108,8 @@ class ToolRequested(Payload, frozen=True, kw_only=True):
     """A tool is about to be called.
 
     idempotency_key: the SHA-256 of `run_id:tool_name:seq`, with the number of this event
-    semantic_idempotency_key: what makes two calls the same call; held until this one is known not to have happened
-    side_effect: the tool says it changes something
+    semantic_idempotency_key: equal for two calls that are the same; held until this call is known not to have happened
+    side_effect: the tool declares side effects
     input_hash: the hash of the tool and of the arguments the caller gave, before any middleware
     """
 
@@ -128,15 +128,15 @@ class ToolRequested(Payload, frozen=True, kw_only=True):
 
 
 class ToolCompleted(Payload, frozen=True, kw_only=True):
-    """A tool call ended, or somebody said how it had ended.
+    """A tool call ended, or was reconciled.
 
-    A second one for the same request stands for the first: a hook gave the caller another result, or somebody settled
-    what nobody knew.
+    A second event for the same request replaces the first: a hook returned another result, or an operator
+    reconciled a call with an unknown outcome.
 
     request_seq: the number of the request it ends
-    reconciled_by: who settled a call of unknown outcome
-    reason: why they say so
-    withheld: the hooks have not let the result pass yet; whoever asks again has them asked again
+    reconciled_by: who reconciled a call with an unknown outcome
+    reason: their reason
+    withheld: the hooks have not released the result yet; they run again when the call is repeated
     """
 
     type: ClassVar[str] = "tool_completed"
@@ -154,10 +154,10 @@ class ToolCompleted(Payload, frozen=True, kw_only=True):
 
 
 class WorkflowStepRequested(Payload, frozen=True, kw_only=True):
-    """A step of a workflow is about to be taken.
+    """A step of a workflow is about to run.
 
     step_index: how many steps had begun before it
-    step_key: what the step is found by when the workflow is run again
+    step_key: identifies the step when the workflow runs again
     """
 
     type: ClassVar[str] = "workflow_step_requested"
@@ -167,7 +167,7 @@ class WorkflowStepRequested(Payload, frozen=True, kw_only=True):
 
 
 class WorkflowStepCompleted(Payload, frozen=True, kw_only=True):
-    """A step of a workflow was taken.
+    """A step of a workflow completed.
 
     request_seq: the number of the request it ends
     """
@@ -180,10 +180,10 @@ class WorkflowStepCompleted(Payload, frozen=True, kw_only=True):
 
 
 class WorkflowStepFailed(Payload, frozen=True, kw_only=True):
-    """A step of a workflow was not taken to its end; it is taken again when the workflow is.
+    """A step of a workflow did not complete; it runs again with the workflow.
 
     request_seq: the number of the request it ends
-    reason: `abandoned` where whoever took the step is gone
+    reason: `abandoned` if the worker of the step is gone
     """
 
     type: ClassVar[str] = "workflow_step_failed"

@@ -1,4 +1,4 @@
-"""The events of a request for approval, from the ticket to its resolution."""
+"""The events of an approval request, from the ticket to its resolution."""
 
 from typing import Any, ClassVar
 
@@ -11,9 +11,9 @@ class ApprovalSubmitted(Payload, frozen=True, kw_only=True):
 
     request_hash: binds the approval to the runbook, step, contract, inputs, tool file, command and preview
     program: where the program was found
-    method: the provider that asks
-    expires_at: when the ticket lapses
-    approvers: people and `group:` names who may answer; empty means anyone
+    method: the approval provider
+    expires_at: when the ticket expires
+    approvers: people and `group:` names who may respond; empty means anyone
     created_at: when approval was requested, by the clock of the ledger
     request: the whole request as approvers see it and as the approval is bound to it, without secrets
     """
@@ -35,7 +35,7 @@ class ApprovalSubmitted(Payload, frozen=True, kw_only=True):
 
 
 class ApprovalOutdated(Payload, frozen=True, kw_only=True):
-    """What would run is not what a ticket asks for, so its approval does not count and another one is needed.
+    """The call has changed since its ticket was submitted, so the approval does not count and a new one is needed.
 
     request_hash: of the request that is outdated
     """
@@ -75,11 +75,11 @@ class ApprovalResponse(Payload, frozen=True, kw_only=True):
 
 
 class ApprovalRefused(Payload, frozen=True, kw_only=True):
-    """A response to a request for approval does not count; the run waits for another one.
+    """A response to an approval request does not count; the run waits for another one.
 
     approved: what the response says
     objection: why it does not count
-    verified: whether its signature was checked and holds
+    verified: whether its signature was checked and is valid
     timestamp: when the response was given, by its sender's clock
     received_at: when the response was received, by the clock of the ledger
     request_hash: the request it says it is for
@@ -103,9 +103,9 @@ class ApprovalRefused(Payload, frozen=True, kw_only=True):
 
 
 class ApprovalEscalated(Payload, frozen=True, kw_only=True):
-    """Nobody answered in time, and the request went to others.
+    """No approver responded in time, and the request was escalated.
 
-    escalated_to: people and `group:` names who may answer now
+    escalated_to: people and `group:` names who may respond now
     """
 
     type: ClassVar[str] = "approval_escalated"
@@ -118,9 +118,9 @@ class ApprovalEscalated(Payload, frozen=True, kw_only=True):
 class ApprovalResolved(Payload, frozen=True, kw_only=True):
     """A ticket was resolved, and cannot be used again.
 
-    approver_id: whose answer resolved it; absent when it expired
+    approver_id: whose response resolved it; absent if it expired
     approvers: everyone whose approval counted
-    verified: every answer that counted was validly signed
+    verified: every response that counted has a valid signature
     """
 
     type: ClassVar[str] = "approval_resolved"

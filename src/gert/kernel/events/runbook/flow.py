@@ -36,7 +36,7 @@ class ParallelFork(Payload, frozen=True, kw_only=True):
     """The lanes of a parallel block begin, each with a copy of the state.
 
     branches: the labels of the lanes, in order; the position is the lane's index
-    forked_state_hash: the digest of the state each lane got
+    forked_state_hash: the digest of the state at the fork
     serialized: groups of lanes, by index, that run one after the other because their contracts conflict
     """
 
@@ -143,7 +143,7 @@ class NextTaken(Payload, frozen=True, kw_only=True):
 class OutcomeResolved(Payload, frozen=True, kw_only=True):
     """An `end` step was reached.
 
-    notify: people whom rules on the outcome want to be told
+    notify: people to notify, from the rules on the outcome
     """
 
     type: ClassVar[str] = "outcome_resolved"

@@ -1,4 +1,4 @@
-"""The events about contracts, and about what policy decided."""
+"""The events about contracts and policy decisions."""
 
 from typing import Any, ClassVar
 
@@ -33,7 +33,7 @@ class GovernanceDecision(Payload, frozen=True, kw_only=True):
 
 
 class ContractViolation(Payload, frozen=True, kw_only=True):
-    """A step did not keep its contract, or an approval was not validly signed."""
+    """A step violated its contract, or an approval had no valid signature."""
 
     type: ClassVar[str] = "contract_violation"
     step_id: str

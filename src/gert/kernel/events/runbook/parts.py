@@ -1,4 +1,4 @@
-"""What events of a runbook run are made of."""
+"""Types used in the events of a runbook run."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ class DeniedStep(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a run came to: a fixed category, the author's code, and free details."""
+    """The outcome of a run: a fixed category, the author's code, and free details."""
 
     category: OutcomeCategory
     code: str
@@ -33,8 +33,8 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
 class BranchOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How one lane of a parallel block ended.
 
-    duration: from its first to its last event; absent where it never began
-    waited: the part of it in which something waited for people, a free lane or a resume
+    duration: from its first to its last event; absent if it never began
+    waited: the part of it spent waiting for people, a free lane or a resume
     """
 
     index: int
@@ -65,9 +65,9 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: digests of tools, by entry
     secret_inputs: the names of inputs whose values are not recorded
     policies: policy files that were named
-    trace: the file of the mirror, where one was named
+    trace: the file of the mirror, if one was given
     state_dir: where tickets are
-    recent: what was executed in the hour before, so that driven again the run is decided the same
+    recent: executions in the hour before, so that a resumed run gets the same decisions
     """
 
     file: str

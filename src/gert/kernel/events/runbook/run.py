@@ -1,4 +1,4 @@
-"""The events about a run as a whole, from its start to its seal and what is sent after."""
+"""The events about a whole run, from its start to its seal and the notifications after it."""
 
 from typing import Any, ClassVar
 
@@ -48,7 +48,7 @@ class RunStart(Payload, frozen=True, kw_only=True):
 class InputResolved(Payload, frozen=True, kw_only=True):
     """An input got its value, or its source has none; one event per input, after `run_start`.
 
-    source: `cli`, `env/NAME`, `file/PATH`, `prompt`, `provider/NAME.PATH`, `default`, or `unset` where an optional
+    source: `cli`, `env/NAME`, `file/PATH`, `prompt`, `provider/NAME.PATH`, `default`, or `unset` if an optional
         input has no value in its source
     """
 
@@ -59,10 +59,10 @@ class InputResolved(Payload, frozen=True, kw_only=True):
 
 
 class RunResumed(Payload, frozen=True, kw_only=True):
-    """A run that had stopped goes on in another process.
+    """A stopped run was resumed in another process.
 
     actor: who resumed it
-    answered: how many recorded answers were taken before the live world
+    answered: how many recorded answers were replayed before the run continued live
     accepted_changes: files that changed since the run began, and were accepted
     accepted_digests: what each of them was when it was accepted; empty for one that is gone
     """
@@ -96,7 +96,7 @@ class RunAdopted(Payload, frozen=True, kw_only=True):
 
 
 class RunForked(Payload, frozen=True, kw_only=True):
-    """This run takes the recorded answers of another one up to a step, and goes on live.
+    """This run replays the recorded answers of another run up to a step, and continues live.
 
     source_run_id: the run the answers come from
     from_step: the first step that runs live
@@ -111,9 +111,9 @@ class RunForked(Payload, frozen=True, kw_only=True):
 
 
 class RunCancelled(Payload, frozen=True, kw_only=True):
-    """Somebody, or the timeout of the run, asked the run to stop.
+    """The run was cancelled, by a person or by its timeout.
 
-    reason: `interrupted`, `timeout`, `abandoned`, or the words of whoever stopped it
+    reason: `interrupted`, `timeout`, `abandoned`, or the reason given
     """
 
     type: ClassVar[str] = "run_cancelled"
@@ -134,7 +134,7 @@ class FinallyStart(Payload, frozen=True, kw_only=True):
 class FinallyComplete(Payload, frozen=True, kw_only=True):
     """The `finally` steps are done.
 
-    failure: the first failure among them, recorded beside the run's own
+    failure: the first failure among them, in addition to the run's own
     """
 
     type: ClassVar[str] = "finally_complete"
@@ -146,10 +146,10 @@ class RunComplete(Payload, frozen=True, kw_only=True):
     """A run ended; this event carries the seal.
 
     duration: from its first to its last event
-    waited: the part of `duration` in which something in it waited for people, a free lane or a resume
-    outcome: what the run came to, if it reached an `end` step
+    waited: the part of `duration` spent waiting for people, a free lane or a resume
+    outcome: the outcome, if the run reached an `end` step
     reachable_outcomes: in a dry-run, every outcome that can be reached; a dry-run claims none
-    denied: in a dry-run or a probe, the steps on ways to these outcomes that policy denies
+    denied: in a dry-run or a probe, the steps on paths to these outcomes that policy denies
     finally_failure: the first failure among the `finally` steps
     break_glass: how many decisions were overridden in an emergency
     chain_hash: the head of the chain before this event; equal to its `prev_hash`
@@ -181,9 +181,9 @@ class RunComplete(Payload, frozen=True, kw_only=True):
 class WebhookSent(Payload, frozen=True, kw_only=True):
     """A notification about the outcome was sent, or given up; written after `run_complete`, outside the seal.
 
-    url: where to, without secrets
+    url: the URL, without secrets
     attempts: how often it was tried
-    status_code: the last answer, if there was one
+    status_code: the last response status, if there was one
     """
 
     type: ClassVar[str] = "webhook_sent"

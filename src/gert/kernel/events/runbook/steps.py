@@ -10,7 +10,7 @@ from gert.kernel.events.vocabulary import Reconciliation, SkipReason, StepStatus
 
 
 class StepStart(Payload, frozen=True, kw_only=True):
-    """A step is about to execute; nothing has been asked of the world yet.
+    """A step is about to execute; no request has been made yet.
 
     type: the type of the step
     contract_summary: effects, reads, writes, deterministic, idempotent and risk
@@ -35,13 +35,13 @@ class StepComplete(Payload, frozen=True, kw_only=True):
     """A step ended.
 
     duration: from its first to its last event
-    waited: the part of `duration` in which something in it waited for people, a free lane or a resume
+    waited: the part of `duration` spent waiting for people, a free lane or a resume
     outputs: the declared outputs, redacted
-    failure: present when the status is `failed` or `error`, or the step was denied
+    failure: present if the status is `failed` or `error`, or the step was denied
     reason: why the step was skipped
     evidence: what a person provided in a manual step
     attempts: how often the step was tried, if more than once
-    continued: the step failed and `continue_on_fail` let the run go on
+    continued: the step failed and `continue_on_fail` let the run continue
     assumed: the outputs are unknown, as in a dry-run
     """
 
@@ -61,7 +61,7 @@ class StepComplete(Payload, frozen=True, kw_only=True):
 
 
 class StepRetry(Payload, frozen=True, kw_only=True):
-    """A step failed and will be tried again.
+    """A step failed and will be retried.
 
     attempt: the attempt that is about to begin, from 2 on
     max: how many attempts there are at most
@@ -78,10 +78,10 @@ class StepRetry(Payload, frozen=True, kw_only=True):
 
 
 class StepReconciled(Payload, frozen=True, kw_only=True):
-    """On resume, a call without a recorded result was settled.
+    """On resume, a call without a recorded result was reconciled.
 
-    choice: what the operator said happened, or `retry`
-    automatic: the contract is idempotent, so nobody had to be asked
+    choice: the operator's choice: `success`, `failed` or `retry`
+    automatic: the contract is idempotent, so no operator was needed
     """
 
     type: ClassVar[str] = "step_reconciled"
@@ -91,7 +91,7 @@ class StepReconciled(Payload, frozen=True, kw_only=True):
 
 
 class RedactionApplied(Payload, frozen=True, kw_only=True):
-    """Secrets were masked in what the world answered.
+    """Secrets were masked in an answer.
 
     pattern_count: how many were masked
     """
@@ -119,7 +119,7 @@ class MissingKey(Payload, frozen=True, kw_only=True):
     """A warning: a template read a key that the result of a keyed loop does not have, and got nothing.
 
     loop: the step whose result it is
-    keys: the first keys there are
+    keys: the first keys that exist
     """
 
     type: ClassVar[str] = "missing_key"

@@ -1,1 +1,1 @@
-"""The documents authors write, one file each."""
+"""The documents that authors write, one module each."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gert.kernel.foundation.values import typed
+from gert.kernel.foundation.values import coerce_if_possible
 from gert.kernel.governance.contract import PARAMETER_TYPES, Declared, Parameter
 from gert.kernel.runbook.kinds import (
     BOOL,
@@ -22,12 +22,12 @@ from gert.kernel.runbook.tree import Seq
 
 
 class ParameterBlock(Model):
-    """One named value: its type, whether it must be given, and what it may be."""
+    """One named value: its type, whether it is required, and its limits."""
 
     type: str = optional(words(*PARAMETER_TYPES), "type of the value", default="any")
-    required: bool = optional(BOOL, "whether a value must be given", default=False)
+    required: bool = optional(BOOL, "whether a value is required", default=False)
     default: Any = optional(DATA, "value used when none is given")
-    description: str | None = optional(TEXT, "what the value is, for people")
+    description: str | None = optional(TEXT, "description for people")
     enum: tuple[Any, ...] | None = optional(ListOf(DATA, minItems=1), "the only values allowed")
     pattern: str | None = optional(Word("a regular expression", minLength=1), "regular expression a text must match")
     min: float | None = optional(Number(), "smallest number, or shortest length of a text or list")
@@ -39,7 +39,7 @@ class ParameterBlock(Model):
 
     @classmethod
     def decode(cls, doc: Any, value: Any, path: Any) -> Any:
-        """Decode, remembering what was written at all: `required: false` is not the same as nothing."""
+        """Decode, and remember which keys were given: `required: false` differs from an omitted key."""
         model = super().decode(doc, value, path)
         if model is None:
             return None
@@ -53,14 +53,14 @@ class ParameterBlock(Model):
         return model
 
     def parameter(self) -> Parameter:
-        """The parameter as governance sees it."""
+        """Return the parameter for governance."""
         return Parameter(
             type=self.type,  # type: ignore[arg-type]
             required=self.required,
-            default=typed(self.default, self.type),
+            default=coerce_if_possible(self.default, self.type),
             has_default=self.has_default,
             description=self.description,
-            enum=None if self.enum is None else tuple(typed(choice, self.type) for choice in self.enum),
+            enum=None if self.enum is None else tuple(coerce_if_possible(choice, self.type) for choice in self.enum),
             pattern=self.pattern,
             min=self.min,
             max=self.max,
@@ -70,7 +70,7 @@ class ParameterBlock(Model):
 
 
 class InputBlock(ParameterBlock):
-    """An input of the runbook: a parameter that may also be bound to a source."""
+    """An input of the runbook: a parameter that may be bound to a source."""
 
     from_: str | None = optional(
         Word("a binding such as `env/NAME`", minLength=1),
@@ -83,19 +83,19 @@ PARAMETERS = MapOf(Nested(ParameterBlock), keys=IDENTIFIER)
 
 
 class ContractBlock(Model):
-    """What a step touches and promises. Omitted means inherited; inner layers only tighten."""
+    """What a step affects and guarantees. Omitted keys are inherited; inner layers only tighten."""
 
     inputs: dict[str, ParameterBlock] = optional(PARAMETERS, "values it takes", default={})
-    outputs: dict[str, ParameterBlock] = optional(PARAMETERS, "values it gives", default={})
+    outputs: dict[str, ParameterBlock] = optional(PARAMETERS, "values it produces", default={})
     effects: tuple[str, ...] | None = optional(TAGS, "external systems it touches: `network`, `kubernetes`, …")
-    reads: tuple[str, ...] | None = optional(TAGS, "resources it observes, for parallel safety")
+    reads: tuple[str, ...] | None = optional(TAGS, "resources it reads, for parallel safety")
     writes: tuple[str, ...] | None = optional(TAGS, "resources it changes, for parallel safety and governance")
     deterministic: bool | None = optional(BOOL, "equal inputs give equal outputs")
-    idempotent: bool | None = optional(BOOL, "running it again does no further harm")
+    idempotent: bool | None = optional(BOOL, "running it again has no further effect")
     side_effects: bool | None = optional(BOOL, "deprecated: declare `effects` and `writes` instead")
 
     def declared(self) -> Declared:
-        """The block as governance sees it."""
+        """Return the block for governance."""
         return Declared(
             effects=_tags(self.effects),
             reads=_tags(self.reads),

@@ -1,4 +1,4 @@
-"""The test document: what a scenario is expected to lead to."""
+"""The test document: the expected result of a scenario."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The `governance` block of a runbook or policy: rules and the terms of approval."""
+"""The `governance` block of a runbook or policy: rules and approval settings."""
 
 from gert.kernel.events.vocabulary import OUTCOME_CATEGORIES
 from gert.kernel.governance.risk import Risk
@@ -24,7 +24,7 @@ APPROVERS = ListOf(PersonText("a person or `group:` name", minLength=1), minItem
 
 
 class MatchBlock(Model):
-    """What the contract of a step must be for a rule to apply."""
+    """Matchers on the contract of a step."""
 
     effects: tuple[str, ...] | None = optional(TAGS, "any of these effects is present")
     writes: tuple[str, ...] | None = optional(TAGS, "any of these resources is written")
@@ -50,7 +50,7 @@ class RuleBlock(MatchBlock):
     )
     outcome: tuple[str, ...] | None = optional(
         ListOf(words(*OUTCOME_CATEGORIES), minItems=1, uniqueItems=True),
-        "categories of outcomes: the rule judges `end` steps, and nothing else",
+        "categories of outcomes: the rule applies to `end` steps only",
     )
     contract: MatchBlock | None = optional(Nested(MatchBlock), "further matchers on the contract")
     default: str | None = optional(words(*VERDICTS), "verdict for every step no earlier rule matched")
@@ -58,20 +58,22 @@ class RuleBlock(MatchBlock):
     min_approvers: int | None = optional(Int(minimum=1, maximum=100), "how many different people must approve")
     contract_violations: str | None = optional(words("deny"), "`deny` makes any contract violation a step error")
     approvers: tuple[str, ...] | None = optional(APPROVERS, "who may approve: people and `group:` names")
-    separation_of_duties: bool | None = optional(BOOL, "bar the person who started the run from approving")
-    notify: tuple[str, ...] | None = optional(APPROVERS, "who is told that an approval is waiting")
-    on_timeout: str | None = optional(words("reject", "escalate"), "what happens when nobody answers in time")
+    separation_of_duties: bool | None = optional(BOOL, "the person who started the run may not approve")
+    notify: tuple[str, ...] | None = optional(APPROVERS, "who is notified that an approval is waiting")
+    on_timeout: str | None = optional(words("reject", "escalate"), "what happens when no approver responds in time")
     escalate_to: tuple[str, ...] | None = optional(APPROVERS, "who is asked when `on_timeout` is `escalate`")
     limits: LimitsBlock | None = optional(Nested(LimitsBlock), "a circuit breaker")
-    break_glass: bool | None = optional(BOOL, "allow an emergency override with a recorded reason")
+    break_glass: bool | None = optional(BOOL, "allow an emergency override, with a recorded reason")
     serialize: bool | None = optional(BOOL, "run matching steps of lanes and parallel loops one at a time")
 
 
 class GovernanceBlock(Model):
-    """Who must agree before a step runs."""
+    """Rules that decide whether a step may run, and approval settings."""
 
     rules: tuple[RuleBlock, ...] = optional(ListOf(Nested(RuleBlock)), "rules, the first match decides", default=())
-    approval_timeout: str | None = optional(TIMEOUT, "how long an approval may take; `30m` when left out")
-    require_signed_approvals: bool = optional(BOOL, "count only validly signed approvals", default=False)
+    approval_timeout: str | None = optional(TIMEOUT, "how long an approval may take (default: `30m`)")
+    require_signed_approvals: bool = optional(BOOL, "count only approvals with a valid signature", default=False)
     require_verified_approval: bool = optional(BOOL, "another name for `require_signed_approvals`", default=False)
-    separation_of_duties: bool = optional(BOOL, "for every rule: the starter may not approve", default=False)
+    separation_of_duties: bool = optional(
+        BOOL, "for every rule: the person who started the run may not approve", default=False
+    )

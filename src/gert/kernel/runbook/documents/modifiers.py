@@ -1,4 +1,4 @@
-"""Modifiers: where a step leads, how often it runs, what it sees, who acts, and whether it is tried again."""
+"""Modifiers of a step: jump, loop, visibility, principal and retry."""
 
 from typing import Any, Final
 
@@ -8,11 +8,11 @@ from gert.kernel.runbook.kinds import (
     BOOL,
     DURATION,
     IDENTIFIER_WORD,
+    NONEMPTY_TEMPLATE,
     STEP_ID_WORD,
     TEMPLATE,
     TEMPLATED,
     TEXTS,
-    WORDING,
     Choice,
     Int,
     IntOrTemplate,
@@ -27,7 +27,7 @@ RETRY_ON: Final = ("failed", "error", "timeout")
 
 
 class NextBlock(Model):
-    """A jump to a step of the same list; backwards it needs a bound."""
+    """A jump to a step of the same list; a backward jump needs `max`."""
 
     step: str = required(STEP_ID_WORD, "id of the step to go to")
     max: "int | Template | None" = optional(
@@ -56,9 +56,9 @@ class ForEachBlock(Model):
     as_: str = required(IDENTIFIER_WORD, "name of the current item inside the loop", key="as")
     over: Any = required(
         Choice("a template or a list", {str: TEMPLATE, Seq: TEMPLATED}),
-        "the items: a list, or a template that gives one",
+        "the items: a list, or a template that renders to one",
     )
-    key: Template | None = optional(WORDING, "key each result by this instead of its index")
+    key: Template | None = optional(NONEMPTY_TEMPLATE, "key each result by this instead of its index")
     parallel: bool = optional(BOOL, "run the iterations concurrently", default=False)
 
 
@@ -73,18 +73,18 @@ class PrincipalBlock(Model):
     """Who acts in this step."""
 
     kind: str = required(words(*PRINCIPAL_KINDS), "what kind of actor")
-    id: Template = required(WORDING, "a stable identifier: an address, an agent id")
+    id: Template = required(NONEMPTY_TEMPLATE, "a stable identifier: an email address, an agent id")
     role: Template | None = optional(TEMPLATE, "functional role, such as `oncall` or `judge`")
     model: Template | None = optional(TEMPLATE, "model identifier, for agents")
 
 
 class RetryBlock(Model):
-    """Try a step again; only for idempotent contracts."""
+    """Retry a failed step; only for idempotent contracts."""
 
-    max: int = required(Int(minimum=1, maximum=1000), "how many further attempts")
-    backoff: str | None = optional(DURATION, "wait before the first retry; it doubles from there")
-    max_backoff: str | None = optional(DURATION, "longest wait between attempts")
+    max: int = required(Int(minimum=1, maximum=1000), "how many retries")
+    backoff: str | None = optional(DURATION, "delay before the first retry; it doubles with each retry")
+    max_backoff: str | None = optional(DURATION, "longest delay between attempts")
     on: tuple[str, ...] = optional(
-        ListOf(words(*RETRY_ON), minItems=1, uniqueItems=True), "which results are retried; all when left out",
+        ListOf(words(*RETRY_ON), minItems=1, uniqueItems=True), "which results are retried (default: all)",
         default=RETRY_ON,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The policy document, `policy/v0`: governance that stands outside any runbook and is its floor."""
+"""The policy document, `policy/v0`: governance outside any runbook, which runbooks can only tighten."""
 
 from typing import Any, Final
 
@@ -24,4 +24,4 @@ class PolicyFile(Model):
     api_version: str = required(words(API_VERSION), "version of the policy format", key="apiVersion")
     meta: PolicyMeta = required(Nested(PolicyMeta), "what the policy is")
     groups: dict[str, tuple[str, ...]] = optional(GROUPS, "people by group, for `group:` in rules", default={})
-    governance: GovernanceBlock = required(Nested(GovernanceBlock), "the rules and the terms of approval")
+    governance: GovernanceBlock = required(Nested(GovernanceBlock), "rules and approval settings")

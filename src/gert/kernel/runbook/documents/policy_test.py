@@ -1,4 +1,4 @@
-"""The policy test document, `policy-test/v0`: contracts, and what policies are expected to decide about them."""
+"""The policy test document, `policy-test/v0`: contracts, and the decisions expected from policies."""
 
 from typing import Any, Final
 
@@ -25,58 +25,58 @@ from gert.kernel.runbook.model import Model, optional, required
 
 API_VERSION: Final = "policy-test/v0"
 FILE_SUFFIXES: Final = (".policy-test.yaml", ".policy-test.yml")
-"""How such files are called: beside a policy in its folder, this name keeps a test from being taken for one."""
+"""The suffix of policy tests, which distinguishes them from policies in the same folder."""
 
 NO_RULE: Final = "none"
-"""What `rule` says where no rule is expected to match."""
+"""The value of `rule` if no rule is expected to match."""
 
-# Unlike in a rule, an empty list says something: nobody is named.
+# Unlike in a rule, an empty list has a meaning: no one is listed.
 _PEOPLE: Final = ListOf(Text("a person or `group:` name", minLength=1), uniqueItems=True)
 
 
 class ExpectedDecisionBlock(Model):
-    """What governance is expected to say, in the words of `gert explain --json`; what is left out may be anything."""
+    """The expected decision, with the keys of `gert explain --json`; omitted keys are not checked."""
 
     decision: str | None = optional(words(*VERDICTS), "the verdict")
     risk: str | None = optional(RISK, "derived risk level")
-    rule: str | None = optional(NONEMPTY, "a rule that made the verdict, by name or number; `none` where none matches")
-    policy: str | None = optional(NAME_WORD, "the policy that rule is of")
+    rule: str | None = optional(NONEMPTY, "a rule that made the verdict, by name or number; `none` if none matches")
+    policy: str | None = optional(NAME_WORD, "the policy of that rule")
     min_approvers: int | None = optional(Int(minimum=0, maximum=100), "how many different people must approve")
-    approvers: tuple[str, ...] | None = optional(_PEOPLE, "who may approve, as all policies list them; `[]` is anybody")
-    separation_of_duties: bool | None = optional(BOOL, "whether the person who started the run is barred")
+    approvers: tuple[str, ...] | None = optional(_PEOPLE, "who may approve, over all policies; `[]` means anyone")
+    separation_of_duties: bool | None = optional(BOOL, "whether the person who started the run may not approve")
     require_signed_approvals: bool | None = optional(BOOL, "whether only signed approvals count")
     approval_timeout: str | None = optional(TIMEOUT, "how long the request stays open")
     on_timeout: str | None = optional(words("reject", "escalate"), "what happens when nobody answers in time")
-    escalate_to: tuple[str, ...] | None = optional(_PEOPLE, "who is asked then")
-    notify: tuple[str, ...] | None = optional(_PEOPLE, "who hears of it")
-    break_glass: bool | None = optional(BOOL, "whether an emergency override is open")
+    escalate_to: tuple[str, ...] | None = optional(_PEOPLE, "who is asked on escalation")
+    notify: tuple[str, ...] | None = optional(_PEOPLE, "who is notified")
+    break_glass: bool | None = optional(BOOL, "whether an emergency override is allowed")
     violations_deny: bool | None = optional(BOOL, "whether a contract violation is an error of the step")
     max_targets: int | None = optional(Int(minimum=1), "most targets one step may touch")
     max_per_hour: int | None = optional(Int(minimum=1), "most executions in an hour")
     serialize: bool | None = optional(BOOL, "whether matching steps run one at a time")
-    reasons: tuple[str, ...] = optional(TEXTS, "words each of which one of the reasons contains", default=())
+    reasons: tuple[str, ...] = optional(TEXTS, "texts, each contained in one of the reasons", default=())
 
 
 class PolicyCaseBlock(Model):
-    """One contract, and what is to be decided about it."""
+    """One contract, and the decision expected about it."""
 
     name: str = required(NONEMPTY, "what is tested, in words")
     contract: ContractBlock | None = optional(
         Nested(ContractBlock), "the contract; with `tool`, what a step adds to that of the tool"
     )
-    tool: str | None = optional(NONEMPTY, "a tool file whose contract is judged; relative to this file")
-    action: str | None = optional(NONEMPTY, "its action; may be left out where there is only one")
+    tool: str | None = optional(NONEMPTY, "a tool file whose contract is decided on; relative to this file")
+    action: str | None = optional(NONEMPTY, "its action; optional if there is only one")
     outcome: str | None = optional(
-        words(*OUTCOME_CATEGORIES), "the category of an `end` that is judged, instead of a contract"
+        words(*OUTCOME_CATEGORIES), "the outcome category of an `end` step, instead of a contract"
     )
     targets: int = optional(Int(minimum=1), "how many targets the step touches, for `max_targets`", default=1)
     requested_by: str | None = optional(NONEMPTY, "who started the run")
-    expect: ExpectedDecisionBlock | None = optional(Nested(ExpectedDecisionBlock), "what governance must say")
+    expect: ExpectedDecisionBlock | None = optional(Nested(ExpectedDecisionBlock), "the expected decision")
     may_approve: dict[str, bool] = optional(MapOf(BOOL), "whether a person may approve, by name", default={})
 
 
 class PolicyTest(Model):
-    """Cases that hold policies to what they are meant to decide."""
+    """Test cases for policies."""
 
     api_version: str = required(words(API_VERSION), "version of the policy test format", key="apiVersion")
     description: str | None = optional(TEXT, "what is tested")

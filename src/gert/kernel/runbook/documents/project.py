@@ -25,16 +25,16 @@ CONFIG_FILES: Final = ("gert-config.yaml", ".gert/config.yaml")
 
 
 class ProviderBlock(Model):
-    """A program that answers for inputs bound to `provider/NAME.PATH`."""
+    """A program that resolves inputs bound to `provider/NAME.PATH`."""
 
     transport: str = optional(words("jsonrpc"), "how it is reached", default="jsonrpc")
     binary: str = required(NONEMPTY, "program to start")
     args: tuple[str, ...] = optional(TEXTS, "its arguments", default=())
-    config: dict[str, Any] = optional(EXTENSIONS, "settings handed to it", default={})
+    config: dict[str, Any] = optional(EXTENSIONS, "settings passed to it", default={})
 
 
 class TracesBlock(Model):
-    """Where traces are kept."""
+    """Where traces are written."""
 
     dir: str | None = optional(NONEMPTY, "folder for traces")
 
@@ -48,7 +48,7 @@ class LedgerBlock(Model):
     witness_required: bool = optional(BOOL, "stop a run whose witness cannot be written", default=False)
 
 
-# Only this machine: an address that others reach is named by whoever starts the server, and not by a file.
+# Loopback only: a public address must be given when the server is started, not in a file.
 LOOPBACK_ADDRESS: Final = r"^(localhost|127\.0\.0\.1|\[::1\]):[1-9][0-9]{0,4}$"
 BASE_URL: Final = r"^(https://|http://(localhost|127\.0\.0\.1|\[::1\])([:/]|$))[^?#]*$"
 STATUS_URL: Final = r"^(https://|http://(localhost|127\.0\.0\.1|\[::1\])([:/]|$)|\$\{).*\{ticket_id\}"
@@ -59,11 +59,11 @@ _URL: Final = Word("a URL", pattern=WEBHOOK_URL)
 
 
 class HttpApprovals(Model):
-    """A service of your own that is told about requests for approval, and answers with signed words."""
+    """Your own service, which receives approval requests and responds with signed answers."""
 
     url: str = required(_URL, "URL the signed request is posted to: https, or http on loopback; `${NAME}` as elsewhere")
     status_url: str | None = optional(
-        Word("a URL with `{ticket_id}`", pattern=STATUS_URL), "URL to ask for answers while a run waits"
+        Word("a URL with `{ticket_id}`", pattern=STATUS_URL), "URL to poll for responses while a run waits"
     )
     signing_key: str | None = optional(
         NAME_WORD, "id of the key requests are signed with; `GERT_APPROVAL_SIGNING_KEY` when left out"
@@ -71,7 +71,7 @@ class HttpApprovals(Model):
 
 
 class SlackApprovals(Model):
-    """A Slack app that shows requests for approval with two buttons."""
+    """A Slack app that shows approval requests with two buttons."""
 
     webhook: str = required(_URL, "the app's incoming webhook, for example `${SLACK_WEBHOOK}`")
     signing_secret: str | None = optional(
@@ -79,30 +79,31 @@ class SlackApprovals(Model):
         "the app's signing secret, taken from the environment; without it there are no buttons",
     )
     users: dict[str, str] = optional(
-        MapOf(NONEMPTY, keys=SLACK_USER), "approvers by Slack user id; nobody else can answer", default={}
+        MapOf(NONEMPTY, keys=SLACK_USER), "approvers by Slack user id; other users cannot respond", default={}
     )
 
 
 class TeamsApprovals(Model):
-    """A Teams workflow that shows requests for approval with a link to their page."""
+    """A Teams workflow that shows approval requests with a link to their page."""
 
     webhook: str = required(_URL, "the workflow's webhook, for example `${TEAMS_WEBHOOK}`")
 
 
 class ApprovalsBlock(Model):
-    """How people are told about requests for approval, and where they answer."""
+    """How approvers are notified, and where they respond."""
 
     listen: str | None = optional(
         Word("an address of this machine such as `127.0.0.1:8765`", pattern=LOOPBACK_ADDRESS),
-        "where a run that waits serves the page of a request, and takes answers",
+        "address at which a waiting run serves the approval page and accepts responses",
     )
     base_url: str | None = optional(
-        Word("a URL without query", pattern=BASE_URL), "how others reach that address, for links; itself when left out"
+        Word("a URL without query", pattern=BASE_URL),
+        "public URL of that address, for links (default: the address itself)",
     )
     drop_box: str | None = optional(
         NONEMPTY, "folder in which other users of this machine read requests and leave signed responses"
     )
-    http: HttpApprovals | None = optional(Nested(HttpApprovals), "a service of your own")
+    http: HttpApprovals | None = optional(Nested(HttpApprovals), "your own service")
     slack: SlackApprovals | None = optional(Nested(SlackApprovals), "a Slack app")
     teams: TeamsApprovals | None = optional(Nested(TeamsApprovals), "a Teams workflow")
 
@@ -113,14 +114,14 @@ class Config(Model):
     providers: dict[str, ProviderBlock] = optional(
         MapOf(Nested(ProviderBlock), keys=NAME), "programs that resolve inputs, by name", default={}
     )
-    policies: tuple[str, ...] = optional(TEXTS, "policy files or folders that are the floor for every run", default=())
+    policies: tuple[str, ...] = optional(TEXTS, "policy files or folders that apply to every run", default=())
     groups: dict[str, tuple[str, ...]] = optional(GROUPS, "people by group, for `group:` in rules", default={})
-    traces: TracesBlock | None = optional(Nested(TracesBlock), "where traces are kept")
+    traces: TracesBlock | None = optional(Nested(TracesBlock), "where traces are written")
     ledger: LedgerBlock | None = optional(Nested(LedgerBlock), "how the ledger is witnessed")
-    on_outcome: OnOutcome | None = optional(Nested(OnOutcome), "whom to tell, by outcome category")
+    on_outcome: OnOutcome | None = optional(Nested(OnOutcome), "whom to notify, by outcome category")
     webhook_hosts: tuple[str, ...] = optional(
         ListOf(Word("a host such as `hooks.example.com` or `127.0.0.1:8080`", pattern=HOST)),
-        "hosts that webhooks of runbooks may be sent to; without a port, on any",
+        "hosts that webhooks of runbooks may be sent to; without a port, any port",
         default=(),
     )
     approvals: ApprovalsBlock | None = optional(Nested(ApprovalsBlock), "how people are asked for approval")
@@ -131,4 +132,4 @@ class Project(Config):
     """The root of a project: shared tools are looked up beside this file."""
 
     name: str = required(NAME_WORD, "name of the project")
-    description: str | None = optional(TEXT, "what the project holds")
+    description: str | None = optional(TEXT, "what the project contains")

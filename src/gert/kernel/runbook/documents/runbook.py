@@ -25,7 +25,7 @@ API_VERSION: Final = "kernel/v0"
 
 
 class RunbookMeta(Model):
-    """What the runbook is, takes and is governed by."""
+    """The runbook's name, inputs, constants and governance."""
 
     name: str = required(NAME_WORD, "name of the runbook")
     description: str | None = optional(TEXT, "what the runbook is for")
@@ -33,12 +33,12 @@ class RunbookMeta(Model):
         MapOf(Nested(InputBlock), keys=IDENTIFIER), "values the caller provides", default={}
     )
     constants: dict[str, Any] = optional(
-        MapOf(TEMPLATED, keys=IDENTIFIER), "values the author fixes; steps cannot change them", default={}
+        MapOf(TEMPLATED, keys=IDENTIFIER), "fixed values; steps cannot change them", default={}
     )
     governance: GovernanceBlock | None = optional(Nested(GovernanceBlock), "rules that decide which steps may run")
     secrets: tuple[SecretBlock, ...] = optional(SECRETS, "secrets the runbook needs", default=())
-    on_outcome: OnOutcome | None = optional(Nested(OnOutcome), "whom to tell, by outcome category")
-    timeout: str | None = optional(TIMEOUT, "longest time the whole run may take")
+    on_outcome: OnOutcome | None = optional(Nested(OnOutcome), "whom to notify, by outcome category")
+    timeout: str | None = optional(TIMEOUT, "time limit for the whole run")
     extensions: dict[str, Any] = optional(EXTENSIONS, "free metadata; kept and recorded, never interpreted", default={})
 
 
@@ -46,9 +46,9 @@ class Runbook(Model):
     """A runbook: governed, recorded, replayable steps that lead to an outcome."""
 
     api_version: str = required(words(API_VERSION), "version of the language", key="apiVersion")
-    meta: RunbookMeta = required(Nested(RunbookMeta), "what the runbook is, takes and is governed by")
+    meta: RunbookMeta = required(Nested(RunbookMeta), "name, inputs, constants and governance")
     tools: tuple[str, ...] = optional(TEXTS, "the only tools its steps may use: names or paths", default=())
-    steps: tuple[Step, ...] = required(ListOf(StepKind(), minItems=1), "what is done, in order")
+    steps: tuple[Step, ...] = required(ListOf(StepKind(), minItems=1), "the steps, in order")
     finally_: tuple[Step, ...] = optional(
-        STEPS, "steps that run once after the run has ended, whichever way", key="finally", default=()
+        STEPS, "steps that always run once after the run has ended", key="finally", default=()
     )

@@ -23,14 +23,14 @@ from gert.kernel.runbook.tree import Map, Seq
 
 
 class FailureBlock(Model):
-    """Why there is no good answer."""
+    """Why a request failed."""
 
-    kind: str = required(words(*FAILURE_KINDS), "kind of the failure, as events carry it")
-    message: str = required(TEXT, "what is said about it")
+    kind: str = required(words(*FAILURE_KINDS), "kind of the failure, as in events")
+    message: str = required(TEXT, "the error message")
 
 
 class ByBlock(Model):
-    """Who an extension says acted."""
+    """The principal that an extension reports."""
 
     kind: str = required(words("human", "agent", "system"), "person, agent or system")
     id: str = required(NONEMPTY, "name")
@@ -45,44 +45,44 @@ class ResponseBlock(Model):
     stdout: str = optional(TEXT, "standard output", default="")
     stderr: str = optional(TEXT, "standard error", default="")
     outputs: dict[str, Any] | None = optional(EXTENSIONS, "outputs; extracted from `stdout` when left out")
-    duration: str | None = optional(DURATION, "how long it is said to have taken")
+    duration: str | None = optional(DURATION, "how long it took")
     failure: FailureBlock | None = optional(
-        Nested(FailureBlock), "why the call failed, where the exit code does not tell: a timeout, a missing program"
+        Nested(FailureBlock), "why the call failed, if not by its exit code: a timeout, a missing program"
     )
     again: dict[str, Any] | None = optional(EXTENSIONS, "outputs of a second call with equal inputs")
     redacted: int = optional(Int(), "how many secrets were masked in it", default=0)
-    by: ByBlock | None = optional(Nested(ByBlock), "who an extension says acted")
+    by: ByBlock | None = optional(Nested(ByBlock), "the principal that an extension reports")
 
 
 class SaidBlock(Model):
-    """One person's word on a request for approval."""
+    """One approver's response to an approval request."""
 
-    approver: str = required(NONEMPTY, "who answered")
+    approver: str = required(NONEMPTY, "who responded")
     approved: bool = required(BOOL, "whether the step may run")
     reason: str | None = optional(TEXT, "why")
     timestamp: str | None = optional(NONEMPTY, "when")
 
 
 class ApprovalBlock(Model):
-    """What became of one request for approval."""
+    """The responses to one approval request."""
 
     approved: bool | None = optional(BOOL, "whether the step may run")
-    approver: str | None = optional(NONEMPTY, "who answered; as many people as are needed when left out")
+    approver: str | None = optional(NONEMPTY, "who responded (default: as many people as required)")
     reason: str | None = optional(TEXT, "why")
     responses: tuple[SaidBlock, ...] = optional(
-        ListOf(Nested(SaidBlock)), "everybody's word, in order, instead of `approved`", default=()
+        ListOf(Nested(SaidBlock)), "all responses in order, instead of `approved`", default=()
     )
-    submitted: bool = optional(BOOL, "whether anybody could be asked; `failure` says why not", default=True)
-    expired: bool = optional(BOOL, "nobody answered in time", default=False)
-    duration: str | None = optional(DURATION, "how long it is said to have taken")
-    failure: FailureBlock | None = optional(Nested(FailureBlock), "why nobody could be asked")
+    submitted: bool = optional(BOOL, "whether the request could be submitted; `failure` says why not", default=True)
+    expired: bool = optional(BOOL, "no response came in time", default=False)
+    duration: str | None = optional(DURATION, "how long it took")
+    failure: FailureBlock | None = optional(Nested(FailureBlock), "why the request could not be submitted")
 
 
 class CancelledBlock(Model):
-    """A run that was stopped: the questions that were open then."""
+    """A cancelled run: the requests that were open at that time."""
 
     reason: str = required(TEXT, "why")
-    questions: tuple[str, ...] = required(TEXTS, "the questions, as the answer log names them")
+    questions: tuple[str, ...] = required(TEXTS, "the keys of the requests")
 
 
 def _one_or_more(noun: str, model: type[Model]) -> MapOf:
@@ -95,27 +95,27 @@ EVIDENCE = MapOf(Choice("evidence by name or a list of such maps", {Map: MapOf(D
 
 
 class Scenario(Model):
-    """Everything the world answered in one run."""
+    """The answers to all requests of one run."""
 
     description: str | None = optional(TEXT, "what happened")
     actor: str | None = optional(NONEMPTY, "who started the run")
     inputs: dict[str, Any] = optional(MapOf(DATA), "values for the runbook's inputs", default={})
     tool_responses: dict[str, Any] = optional(
         RESPONSES,
-        "answers by path, `step[index]`, `step[key]`, step id, `tool:action` or `tool`, the closest first; one answer"
-        " stands for every call, a list is used up",
+        "answers by path, `step[index]`, `step[key]`, step id, `tool:action` or `tool`, the most specific first; one"
+        " answer applies to every call, a list is consumed in order",
         default={},
     )
     extension_responses: dict[str, Any] = optional(RESPONSES, "answers of extension steps by step id", default={})
     evidence: dict[str, Any] = optional(
-        EVIDENCE, "evidence by step id and name; `by` says who gave it, `reject` why nobody did", default={}
+        EVIDENCE,
+        "evidence by step id and name; `by` is the person who gave it, `reject` the reason if it was refused",
+        default={},
     )
-    approvals: dict[str, Any] = optional(
-        APPROVALS, "answers to approvals by step id; approved when left out", default={}
-    )
-    previews: dict[str, Any] = optional(RESPONSES, "what actions show they would do, by step id", default={})
-    cancelled: CancelledBlock | None = optional(Nested(CancelledBlock), "where the run was stopped, if it was")
+    approvals: dict[str, Any] = optional(APPROVALS, "responses to approvals by step id (default: approved)", default={})
+    previews: dict[str, Any] = optional(RESPONSES, "output of previews, by step id", default={})
+    cancelled: CancelledBlock | None = optional(Nested(CancelledBlock), "where the run was cancelled, if it was")
     input_answers: dict[str, Any] = optional(
-        MapOf(DATA), "what the environment, files, prompts and providers answered, by input", default={}
+        MapOf(DATA), "values from the environment, files, prompts and providers, by input", default={}
     )
     extensions: dict[str, Any] = optional(EXTENSIONS, "free metadata", default={})

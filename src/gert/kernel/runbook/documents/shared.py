@@ -16,12 +16,12 @@ SECRETS = ListOf(Nested(SecretBlock))
 
 # Plain http only to this machine; a secret part of the URL comes from `${NAME}`.
 WEBHOOK_URL = r"^(https://|http://(localhost|127\.0\.0\.1|\[::1\])([:/]|$)|\$\{)"
-# A key is a secret as a whole, so it stands in no document.
+# The whole key is a secret, so no document contains it.
 KEY_REFERENCE = r"^\$\{[A-Za-z_][A-Za-z0-9_]{0,255}\}$"
 
 
 class OutcomeNotice(Model):
-    """Whom to tell when a run ends with an outcome of this category."""
+    """Whom to notify when a run ends with an outcome of this category."""
 
     webhook: str | None = optional(
         Word("a URL", pattern=WEBHOOK_URL),
@@ -32,12 +32,12 @@ class OutcomeNotice(Model):
     )
     pagerduty_routing_key: str | None = optional(
         Word("a reference such as `${PAGERDUTY_KEY}`", pattern=KEY_REFERENCE),
-        "the key of the PagerDuty integration, taken from the environment; without `webhook`, PagerDuty itself is told",
+        "the PagerDuty integration key, taken from the environment; without `webhook`, the event is sent to PagerDuty",
     )
 
 
 class OnOutcome(Model):
-    """Whom to tell, by outcome category."""
+    """Whom to notify, by outcome category."""
 
     resolved: OutcomeNotice | None = optional(Nested(OutcomeNotice), "the problem is fixed")
     escalated: OutcomeNotice | None = optional(Nested(OutcomeNotice), "handed to another team")

@@ -23,12 +23,12 @@ from gert.kernel.runbook.kinds import (
     EXTENSIONS,
     IDENTIFIER_WORD,
     NONEMPTY,
+    NONEMPTY_TEMPLATE,
     STEP_ID_WORD,
     TEMPLATE,
     TEMPLATED,
     TEXT,
     TIMEOUT,
-    WORDING,
     Choice,
     IntOrTemplate,
     ListOf,
@@ -64,12 +64,12 @@ ASSERTIONS: Final[dict[str, bool]] = {
 }
 PATTERN_ASSERTIONS: Final = frozenset({"matches", "not_matches"})
 
-# What a template that reads nothing may cost where it is evaluated to judge a document, which may hold thousands.
-AT_A_GLANCE: Final = Budget(max_steps=100, max_output=1000)
+# The budget for evaluating a constant template during validation; a document may contain thousands of them.
+VALIDATION_BUDGET: Final = Budget(max_steps=100, max_output=1000)
 
 
 class Step(Model):
-    """What every step has."""
+    """The keys of every step."""
 
     type: ClassVar[str] = ""
     executes: ClassVar[bool] = False
@@ -81,7 +81,7 @@ class Step(Model):
     when: Template | None = optional(CONDITION, "run the step only if this holds")
     extensions: dict[str, Any] = optional(EXTENSIONS, "free metadata; kept and recorded, never interpreted", default={})
 
-    # The modifiers that only some kinds take, so that code may ask any step for them.
+    # The modifiers that only some kinds take, so that they can be read from any step.
     next: NextBlock | None = None
     for_each: ForEachBlock | None = None
     continue_on_fail: bool = False
@@ -95,12 +95,12 @@ class Step(Model):
 
     @classmethod
     def noun(cls) -> str:
-        """What a message calls it."""
+        """Return the noun for messages."""
         return "a step"
 
     @classmethod
     def report_unknown(cls, doc: Decoder, key: str, path: Path) -> None:
-        """S04: a key of another kind of step is told apart from one that exists nowhere."""
+        """S04: report a key of another kind of step differently from an unknown key."""
         owners = [kind for kind, model in STEP_KINDS.items() if key in model.fields]
         if not owners:
             super().report_unknown(doc, key, path)
@@ -110,46 +110,46 @@ class Step(Model):
 
     @property
     def label(self) -> str:
-        """How messages name the step: by its id, or by its kind where it has none."""
+        """The name of the step in messages: its id, or its kind if it has none."""
         return f"`{self.id}`" if self.id else f"this `{self.type}` step"
 
     @classmethod
     def object_schema(cls, defs: dict[str, Schema]) -> Schema:
-        """The object, with its `type` fixed."""
+        """Return the schema of the object, with its `type` fixed."""
         schema = super().object_schema(defs)
         schema["properties"] = {"type": {"const": cls.type}, **schema["properties"]}
         return schema
 
 
-class _Flow(Step):
-    """Modifiers of every step but `end`."""
+class _FlowStep(Step):
+    """Modifiers of every step except `end`."""
 
     next: NextBlock | None = optional(
         NextKind("a step id, or a map with `step`", {str: STEP_ID_WORD, Map: Nested(NextBlock)}),
-        "where to go after this step",
+        "the step to run after this one",
     )
     for_each: ForEachBlock | None = optional(Nested(ForEachBlock), "run once for each item of a list")
-    continue_on_fail: bool = optional(BOOL, "record a failure and go on", default=False)
+    continue_on_fail: bool = optional(BOOL, "record a failure and continue the run", default=False)
 
 
-class _Executing(_Flow):
-    """Modifiers of the steps that do something."""
+class _ExecutingStep(_FlowStep):
+    """Modifiers of the steps that execute."""
 
     executes: ClassVar[bool] = True
 
     id: str = required(STEP_ID_WORD, "name of the step, unique in the runbook")
     scope: Template | None = optional(
-        TemplateText("a scope path", minLength=1), "namespace its outputs are kept in, such as `round/0`"
+        TemplateText("a scope path", minLength=1), "namespace for its outputs, such as `round/0`"
     )
     export: tuple[str, ...] = optional(ListOf(IDENTIFIER_WORD, uniqueItems=True), "outputs made global", default=())
     visibility: VisibilityBlock | None = optional(Nested(VisibilityBlock), "which variables the step may see")
     principal: PrincipalBlock | None = optional(Nested(PrincipalBlock), "who acts in this step")
-    timeout: str | None = optional(TIMEOUT, "longest time the step may take")
-    retry: RetryBlock | None = optional(Nested(RetryBlock), "try again on failure; idempotent contracts only")
+    timeout: str | None = optional(TIMEOUT, "time limit for the step")
+    retry: RetryBlock | None = optional(Nested(RetryBlock), "retry on failure; idempotent contracts only")
 
 
-class _Acting(_Executing):
-    """The steps that reach outside, and may say more about it than their tool."""
+class _ContractStep(_ExecutingStep):
+    """Steps with external effects, which may tighten the contract of their tool."""
 
     contract: ContractBlock | None = optional(Nested(ContractBlock), "tightens the contract")
 
@@ -167,7 +167,7 @@ class Inputs(dict[str, Any]):
 
 
 class InputsKind(MapOf):
-    """A map of templated values that remembers how they were written."""
+    """A map of templated values that keeps their source text."""
 
     __slots__ = ()
 
@@ -183,15 +183,15 @@ INPUTS_FROM: Final = Choice(
 )
 
 
-class _Calling(_Acting):
-    """The steps that hand inputs to something."""
+class _CallingStep(_ContractStep):
+    """Steps that pass inputs to a tool or an extension."""
 
-    inputs: Inputs = optional(INPUTS, "values handed over; templates at every depth", default=Inputs())
+    inputs: Inputs = optional(INPUTS, "input values; templates at every depth", default=Inputs())
     inputs_from: Any = optional(INPUTS_FROM, "objects whose keys are spread into the inputs")
 
     @property
     def spread(self) -> tuple[tuple[str, Path], ...]:
-        """The sources of `inputs_from` with their places."""
+        """The sources of `inputs_from` with their paths."""
         if self.inputs_from is None:
             return ()
         if isinstance(self.inputs_from, str):
@@ -199,12 +199,12 @@ class _Calling(_Acting):
         return tuple((name, self.at("inputs_from", i)) for i, name in enumerate(self.inputs_from))
 
 
-class ToolStep(_Calling):
+class ToolStep(_CallingStep):
     """Execute a tool action."""
 
     type = "tool"
     tool: str = required(NONEMPTY, "a tool the runbook declares")
-    action: str | None = optional(NONEMPTY, "which action; may be left out where the tool has only one")
+    action: str | None = optional(NONEMPTY, "which action; optional if the tool has only one")
 
 
 class EvidenceBlock(Model):
@@ -216,27 +216,27 @@ class EvidenceBlock(Model):
     items: tuple[str, ...] = optional(ListOf(NONEMPTY, minItems=1), "the items of a checklist", default=())
 
 
-class ManualStep(_Acting):
-    """Ask a person to do something and give evidence."""
+class ManualStep(_ContractStep):
+    """Ask a person to do something, and collect evidence."""
 
     type = "manual"
-    instructions: Template = required(WORDING, "what the person should do")
+    instructions: Template = required(NONEMPTY_TEMPLATE, "what the person should do")
     required_evidence: tuple[EvidenceBlock, ...] = optional(
-        ListOf(Nested(EvidenceBlock)), "evidence without which the step does not succeed", default=()
+        ListOf(Nested(EvidenceBlock)), "evidence that the step requires", default=()
     )
 
 
 class AssertionBlock(Model):
-    """One expression and what it should be."""
+    """One value and what it is compared with."""
 
-    type: str = required(words(*ASSERTIONS), "how the two are compared")
-    value: Any = required(TEMPLATED, "what is looked at")
-    expected: Template | None = optional(TEMPLATE, "what it should be")
-    message: Template | None = optional(TEMPLATE, "what to say when it does not hold")
+    type: str = required(words(*ASSERTIONS), "how the value is compared")
+    value: Any = required(TEMPLATED, "the value")
+    expected: Template | None = optional(TEMPLATE, "the expected value")
+    message: Template | None = optional(TEMPLATE, "error message if the assertion fails")
 
 
-class AssertStep(_Executing):
-    """Evaluate assertions; `.passed` tells whether all hold."""
+class AssertStep(_ExecutingStep):
+    """Evaluate assertions; `.passed` is true if all hold."""
 
     type = "assert"
     assert_: tuple[AssertionBlock, ...] = required(
@@ -250,7 +250,7 @@ class StepKind(Kind):
     __slots__ = ()
 
     def decode(self, doc: Decoder, node: Map | Seq, key: Any, value: Any, path: Path) -> Any:
-        """Decode by `type`; a `repeat` block says what it is without one."""
+        """Decode by `type`; a step with a `repeat` block needs none."""
         here = (*path, key)
         if type(value) is not Map:
             doc.wrong(here, "a step", value)
@@ -268,7 +268,7 @@ class StepKind(Kind):
         return model.decode(doc, value, here)
 
     def schema(self, defs: dict[str, Schema]) -> Schema:
-        """A step: each type has its own keys."""
+        """Return the schema of a step: each type has its own keys."""
         if "Step" not in defs:
             defs["Step"] = {}
             defs["Step"] = {
@@ -297,11 +297,11 @@ _REPEAT_BLOCK: Final = "repeat"
 
 
 class Arm(Model):
-    """One way a branch may go."""
+    """One arm of a branch."""
 
-    condition: Template = required(CONDITION, "when this arm is taken; `default` when no other is")
+    condition: Template = required(CONDITION, "when this arm is taken; `default` if no other is")
     label: str | None = optional(NONEMPTY, "name of the arm in traces and diagrams")
-    steps: tuple[Step, ...] = required(STEPS, "what happens then")
+    steps: tuple[Step, ...] = required(STEPS, "the steps of the arm")
 
     @property
     def is_default(self) -> bool:
@@ -310,56 +310,56 @@ class Arm(Model):
 
     @property
     def is_always_taken(self) -> bool:
-        """Whether no later arm has a chance: a `default`, or a condition like `{{ true }}` that reads nothing."""
+        """Whether no later arm can be taken: a `default`, or a constant condition like `{{ true }}`."""
         if self.is_default or self.condition.references:
             return self.is_default
         try:
-            return condition(self.condition, {}, AT_A_GLANCE)
+            return condition(self.condition, {}, VALIDATION_BUDGET)
         except TemplateEvalError:
             return False
 
 
-class BranchStep(_Flow):
-    """Take exactly one of several ways."""
+class BranchStep(_FlowStep):
+    """Take exactly one of several arms."""
 
     type = "branch"
     branches: tuple[Arm, ...] = required(ListOf(Nested(Arm), minItems=1), "the arms, tried in order")
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What its arms are called in traces."""
+        """The names of its arms in traces."""
         return _names(self.branches)
 
 
 class Lane(Model):
-    """One of several things done at the same time."""
+    """One lane of a parallel block."""
 
     label: str | None = optional(NONEMPTY, "name of the lane in traces and diagrams")
-    steps: tuple[Step, ...] = required(STEPS, "what this lane does")
+    steps: tuple[Step, ...] = required(STEPS, "the steps of the lane")
 
 
-class ParallelStep(_Flow):
-    """Do several things at the same time, each on its own copy of the state."""
+class ParallelStep(_FlowStep):
+    """Run lanes concurrently, each on its own copy of the state."""
 
     type = "parallel"
     branches: tuple[Lane, ...] = required(ListOf(Nested(Lane)), "the lanes")
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What its lanes are called in traces."""
+        """The names of its lanes in traces."""
         return _names(self.branches)
 
 
 def _names(branches: "tuple[Arm | Lane, ...]") -> tuple[str, ...]:
-    """By their labels, and those without one by their places, from 0."""
+    """Return their labels, or positions from 0 for those without a label."""
     return tuple(each.label or str(index) for index, each in enumerate(branches))
 
 
 class OutcomeBlock(Model):
-    """How the run ended, in a form policy and metrics can use."""
+    """How the run ended, in a form for policies and metrics."""
 
     category: str = required(words(*OUTCOME_CATEGORIES), "one of the four categories")
-    code: Template = required(WORDING, "what it means in your domain")
+    code: Template = required(NONEMPTY_TEMPLATE, "what it means in your domain")
     meta: dict[str, Any] = optional(MapOf(TEMPLATED), "further details; templates at every depth", default={})
 
 
@@ -370,23 +370,23 @@ class EndStep(Step):
     outcome: OutcomeBlock = required(Nested(OutcomeBlock), "the outcome")
 
 
-class ExtensionStep(_Calling):
-    """Hand the step to an extension runner, under a contract declared here."""
+class ExtensionStep(_CallingStep):
+    """Run the step in an extension, under a contract declared here."""
 
     type = "extension"
-    extension: str = required(NONEMPTY, "name or path of the runner")
-    contract: ContractBlock = required(Nested(ContractBlock), "what the runner touches and promises")
+    extension: str = required(NONEMPTY, "name or path of the extension")
+    contract: ContractBlock = required(Nested(ContractBlock), "what the extension affects and guarantees")
 
 
 class RepeatBlock(Model):
     """How often a block of steps is repeated."""
 
-    max: "int | Template" = required(IntOrTemplate(minimum=1, maximum=10_000), "most iterations")
+    max: "int | Template" = required(IntOrTemplate(minimum=1, maximum=10_000), "maximum number of iterations")
     until: Template | None = optional(CONDITION, "stop after an iteration in which this holds")
-    steps: tuple[Step, ...] | None = optional(STEPS, "the steps; also accepted beside `repeat`")
+    steps: tuple[Step, ...] | None = optional(STEPS, "the steps; also accepted next to `repeat`")
 
 
-class RepeatStep(_Flow):
+class RepeatStep(_FlowStep):
     """Run a block of steps several times."""
 
     type = "repeat"
@@ -396,16 +396,16 @@ class RepeatStep(_Flow):
 
     @property
     def body(self) -> tuple[Step, ...]:
-        """The steps, wherever they are written."""
+        """The steps, in either place."""
         return self.steps if self.steps is not None else (self.repeat.steps or ())
 
     @property
     def body_path(self) -> Path:
-        """Where the steps are written."""
+        """The path of the steps."""
         return self.at("steps") if self.steps is not None else self.at("repeat", "steps")
 
 
-class GroupStep(_Flow):
+class GroupStep(_FlowStep):
     """Run several steps in order; with `for_each`, several steps for each item."""
 
     type = "group"

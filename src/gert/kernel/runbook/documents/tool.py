@@ -37,42 +37,42 @@ ARGV: Final = ListOf(TEMPLATE, minItems=1)
 
 
 class ExtractBlock(Model):
-    """How one declared output is found in what the tool gave."""
+    """How one declared output is extracted from what the tool printed."""
 
     from_: str = required(words(*EXTRACT_SOURCES), "where to look", key="from")
     pattern: str | None = optional(
         Word("a regular expression", minLength=1),
-        "regular expression; its first group, or all of it, is the value",
+        "regular expression; its first group, or the whole match, is the value",
     )
     json_path: str | None = optional(
         Word("a path such as `a.b[0]`", pattern=JSON_PATH), "path into JSON: `a.b[0].c`", key="path"
     )
     trim: bool = optional(BOOL, "remove newlines at the end of text, as `$(…)` does in a shell", default=True)
-    lines: bool = optional(BOOL, "give the text as a list of its lines", default=False)
+    lines: bool = optional(BOOL, "return the text as a list of its lines", default=False)
 
 
 class PreviewBlock(Model):
-    """What to run, without writes, to show what the action would do."""
+    """A command without writes that shows what the action would do."""
 
     argv: tuple[Template, ...] | None = optional(ARGV, "command and arguments")
     mcp_tool: str | None = optional(NONEMPTY, "name of a tool on the MCP server")
 
 
 class ActionBlock(Model):
-    """One thing the tool can do."""
+    """One action of the tool."""
 
     description: str | None = optional(TEXT, "what the action does")
     argv: tuple[Template, ...] | None = optional(ARGV, "command and arguments, for `stdio`")
-    method: str | None = optional(NONEMPTY, "method to call, for `jsonrpc`; the action's name when left out")
-    mcp_tool: str | None = optional(NONEMPTY, "tool to call, for `mcp`; the action's name when left out")
+    method: str | None = optional(NONEMPTY, "method to call, for `jsonrpc` (default: the action's name)")
+    mcp_tool: str | None = optional(NONEMPTY, "tool to call, for `mcp` (default: the action's name)")
     extract: dict[str, ExtractBlock] = optional(
         MapOf(Nested(ExtractBlock), keys=IDENTIFIER),
-        "how outputs are found in what the tool gave",
+        "how outputs are extracted from what the tool printed",
         default={},
     )
     contract: ContractBlock | None = optional(Nested(ContractBlock), "tightens the tool's contract")
-    timeout: str | None = optional(TIMEOUT, "longest time the action may take")
-    retry: RetryBlock | None = optional(Nested(RetryBlock), "try again on failure; idempotent contracts only")
+    timeout: str | None = optional(TIMEOUT, "time limit for the action")
+    retry: RetryBlock | None = optional(Nested(RetryBlock), "retry on failure; idempotent contracts only")
     stdin: Template | None = optional(TEMPLATE, "text written to its standard input")
     env: dict[str, Template] = optional(
         MapOf(TEMPLATE, keys=ENVIRONMENT_NAME), "environment variables set for it", default={}
@@ -83,7 +83,7 @@ class ActionBlock(Model):
 
     @property
     def shown(self) -> "ActionBlock | None":
-        """The preview as an action: a command of its own in the action's environment; what it prints is its result."""
+        """The preview as an action: its own command in the action's environment; its result is what it prints."""
         if self.preview is None or self.preview.argv is None:
             return None
         action = copy(self)
@@ -92,14 +92,14 @@ class ActionBlock(Model):
 
 
 class ToolMeta(Model):
-    """What the tool is and how it is reached."""
+    """The tool's name and transport."""
 
     name: str = required(NAME_WORD, "name of the tool")
     description: str | None = optional(TEXT, "what the tool is for")
-    transport: str = optional(words(*TRANSPORTS), "how it is reached", default="stdio")
+    transport: str = optional(words(*TRANSPORTS), "how gert calls it", default="stdio")
     binary: str | None = optional(NONEMPTY, "program to start; replaces the first word of `argv`")
     args: tuple[Template, ...] = optional(
-        ListOf(TEMPLATE), "arguments for a program that stays up (`jsonrpc`, `mcp`)", default=()
+        ListOf(TEMPLATE), "arguments for a long-running program (`jsonrpc`, `mcp`)", default=()
     )
     connect: str | None = optional(
         Word("`stdio` or a URL", pattern="^(stdio|https?://\\S+)$"),
@@ -107,7 +107,7 @@ class ToolMeta(Model):
     )
     platform: tuple[str, ...] = optional(
         ListOf(words(*PLATFORMS), minItems=1, uniqueItems=True),
-        "systems it runs on; any when left out",
+        "systems it runs on (default: any)",
         default=(),
     )
     secrets: tuple[SecretBlock, ...] = optional(SECRETS, "secrets the tool needs", default=())
@@ -115,16 +115,16 @@ class ToolMeta(Model):
 
 
 class Tool(Model):
-    """A tool: a contract, and the actions that keep it."""
+    """A tool: a contract, and its actions."""
 
     api_version: str = required(words(API_VERSION), "version of the tool format", key="apiVersion")
-    meta: ToolMeta = required(Nested(ToolMeta), "what the tool is and how it is reached")
-    contract: ContractBlock | None = optional(Nested(ContractBlock), "what every action touches and promises")
+    meta: ToolMeta = required(Nested(ToolMeta), "name and transport")
+    contract: ContractBlock | None = optional(Nested(ContractBlock), "what every action affects and guarantees")
     secrets: tuple[SecretBlock, ...] = optional(SECRETS, "secrets the tool needs", default=())
     actions: dict[str, ActionBlock] = required(MapOf(Nested(ActionBlock), keys=NAME), "what the tool can do")
     extensions: dict[str, Any] = optional(EXTENSIONS, "free metadata", default={})
 
     @property
     def all_secrets(self) -> tuple[SecretBlock, ...]:
-        """Secrets, wherever they are declared."""
+        """All declared secrets."""
         return self.secrets + self.meta.secrets

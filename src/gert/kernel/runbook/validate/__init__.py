@@ -1,4 +1,4 @@
-"""Validation in three phases: structural, semantic, domain. A phase runs only when the one before is sound."""
+"""Validation in three phases: structural, semantic, domain. A phase runs only if the one before found no errors."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -35,42 +35,42 @@ __all__ = ["NO_FACTS", "Facts", "validate"]
 RUNBOOK_RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
     identity.unique_ids,
     identity.reserved_names,
-    identity.one_meaning,
-    identity.outputs_beside_ids,
-    identity.loops_are_named,
+    identity.duplicate_names,
+    identity.hidden_step_ids,
+    identity.loop_ids,
     flow.every_path_ends,
-    flow.jumps,
-    flow.branches,
-    flow.guards,
-    flow.ends,
-    flow.repeats,
-    parallel.lanes,
-    parallel.clashes,
-    parallel.conflicts,
-    tools.found,
-    tools.declared,
-    tools.inputs,
-    secrets.command_lines,
-    variables.variables,
-    state.constants,
-    state.exports,
-    state.scopes,
-    state.visibility,
-    contracts.tightening,
-    contracts.parameters,
-    contracts.deprecated,
-    contracts.extensions,
-    contracts.writes,
-    contracts.retries,
+    flow.jump_targets,
+    flow.branch_arms,
+    flow.constant_guards,
+    flow.misplaced_ends,
+    flow.repeated_blocks,
+    parallel.lane_count,
+    parallel.lane_name_conflicts,
+    parallel.lane_resource_conflicts,
+    tools.tool_lookups,
+    tools.declared_tools,
+    tools.tool_inputs,
+    secrets.secrets_on_command_lines,
+    variables.resolved_variables,
+    state.constant_names,
+    state.exported_outputs,
+    state.scope_paths,
+    state.visibility_globs,
+    contracts.tightened_contracts,
+    contracts.contract_parameters,
+    contracts.deprecated_contracts,
+    contracts.extension_effects,
+    contracts.declared_writes,
+    contracts.safe_retries,
     evidence.assertions,
-    evidence.evidence,
+    evidence.evidence_blocks,
     governance.runbook_rules,
-    environment.secrets,
-    environment.platforms,
-    environment.bindings,
-    environment.inputs,
-    installation.runnable,
-    environment.webhooks,
+    environment.missing_secrets,
+    environment.tool_platforms,
+    environment.input_bindings,
+    environment.input_limits,
+    installation.supported_steps,
+    environment.webhook_hosts,
 )
 
 
@@ -81,7 +81,7 @@ def _runbook(model: Any, program: Program | None, facts: Facts) -> Iterator[Find
 
 
 def _config(model: Config, program: Program | None, facts: Facts) -> Iterator[Finding]:
-    """D45: a floor that is not there would let everything through, so no run begins without it."""
+    """D45: a missing policy would let everything through, so no run begins without it."""
     yield from governance.flat_groups(model.groups)
     for index, path in enumerate(model.policies):
         if path in facts.absent:
@@ -89,7 +89,7 @@ def _config(model: Config, program: Program | None, facts: Facts) -> Iterator[Fi
                 "D45", ("policies", index), f"there is no policy at `{path}`", "paths are relative to this file"
             )
         elif path in facts.refused:
-            hint = "every file in a folder of policies is one, or a test of one: move, rename or correct it"
+            hint = "a folder of policies may contain only policies and their tests: move, rename or correct the file"
             yield error("D45", ("policies", index), f"every run is refused: {facts.refused[path]}", hint)
 
 
@@ -106,7 +106,7 @@ DOMAIN: Final[Mapping[str, Callable[[Any, Program | None, Facts], Iterator[Findi
 
 
 def validate(document: Document, program: Program | None = None, facts: Facts = NO_FACTS) -> Document:
-    """Carry a loaded document through the semantic and domain phases; findings are placed and in order.
+    """Run the semantic and domain phases on a loaded document; findings have positions and are in order.
 
     `program` is the runbook with its tools: the document itself for a runbook, the one a scenario or test
     belongs to for those. All findings of a phase are reported at once.

@@ -1,4 +1,4 @@
-"""A case: one program to be checked, what is known of the world, and what several rules work out once."""
+"""A case: one program to check, the facts about its environment, and results that several rules share."""
 
 from functools import cached_property
 
@@ -8,7 +8,7 @@ from gert.kernel.runbook.validate.facts import Facts
 
 
 class Case:
-    """What a domain rule looks at."""
+    """The input of a domain rule."""
 
     def __init__(self, program: Program, facts: Facts) -> None:
         self.program = program
@@ -16,5 +16,5 @@ class Case:
 
     @cached_property
     def flow(self) -> Flow:
-        """Which steps can be reached, and which lists let control through."""
+        """Which steps can be reached, and which lists control can leave at their end."""
         return Flow(self.program)

@@ -1,4 +1,4 @@
-"""What validation may know about the world; the host gathers it, the kernel only looks."""
+"""Facts about the environment for validation; the host collects them."""
 
 from collections.abc import Collection, Container, Mapping
 from typing import Final
@@ -27,9 +27,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     supported: Supported | None = None
     webhook_hosts: Collection[str] | None = None
     absent: Container[str] = frozenset()
-    """Paths a project or configuration names that lead nowhere."""
+    """Paths in a project or configuration that do not exist."""
     refused: Mapping[str, str] = {}
-    """Paths of policies it names that every run would stop at, with the reason."""
+    """Paths of its policies that would make every run fail, with the reason."""
 
 
 NO_FACTS: Final = Facts()

@@ -17,7 +17,7 @@ from gert.kernel.runbook.schema import schema_of
 from gert.kernel.runbook.tree import Tree
 
 # Rule, message and hint.
-Said: TypeAlias = tuple[str, str, str | None]
+RuleMessage: TypeAlias = tuple[str, str, str | None]
 
 
 @cache
@@ -26,14 +26,14 @@ def _validator(kind: str) -> Any:
 
 
 def semantic(document: Document) -> Iterator[Finding]:
-    """Every place where a value is not of the form its field asks for."""
+    """Yield a finding for every value that does not have the form of its field."""
     for problem in _validator(document.kind).iter_errors(document.tree.root):
         yield from _findings(problem, document.tree)
 
 
 def _findings(problem: Any, tree: Tree) -> Iterator[Finding]:
     path: Path = tuple(problem.instance_path)
-    if _is_text_all_the_same(problem, tree):
+    if _is_number_as_text(problem, tree):
         return
     if problem.kind.name == "anyOf" and (chosen := _chosen(problem)) is not None:
         for inner in chosen:
@@ -43,17 +43,17 @@ def _findings(problem: Any, tree: Tree) -> Iterator[Finding]:
         form = FORMS.get(getattr(problem.kind.error.kind, "pattern", ""), "another form")
         yield error("J01", (*path, key), f"expected {form} as key, found `{shorten(key)}`", on_key=True)
     else:
-        rule, message, hint = say(problem, tree.value_at(path))
+        rule, message, hint = describe_problem(problem, tree.value_at(path))
         yield error(rule, path, message, hint)
 
 
-def _is_text_all_the_same(problem: Any, tree: Tree) -> bool:
-    """Whether a field of text holds what JSON has no number for, such as `1e400`: there it is what its author wrote.
+def _is_number_as_text(problem: Any, tree: Tree) -> bool:
+    """Return whether a text field contains a number that JSON does not have, such as `1e400`: it is kept as text.
 
-    Anywhere else the structural phase has refused it.
+    Elsewhere the structural phase has refused it.
     """
     if problem.kind.name == "anyOf":
-        return any(each and all(_is_text_all_the_same(inner, tree) for inner in each) for each in problem.kind.context)
+        return any(each and all(_is_number_as_text(inner, tree) for inner in each) for each in problem.kind.context)
     if problem.kind.name != "type" or "number" not in map(str, problem.kind.types):
         return False
     value = tree.value_at(tuple(problem.instance_path))
@@ -61,7 +61,7 @@ def _is_text_all_the_same(problem: Any, tree: Tree) -> bool:
 
 
 def _chosen(problem: Any) -> list[Any] | None:
-    """Of several forms, the problems of the one the author chose: the one whose type fits."""
+    """Return the problems of the form that the author chose: the one whose type fits."""
     here = list(problem.instance_path)
     for problems in problem.kind.context:
         if problems and all(each.kind.name != "type" or list(each.instance_path) != here for each in problems):
@@ -69,20 +69,20 @@ def _chosen(problem: Any) -> list[Any] | None:
     return None
 
 
-def say(problem: Any, value: Any) -> Said:
-    """A schema problem in the user's words."""
+def describe_problem(problem: Any, value: Any) -> RuleMessage:
+    """Describe a schema problem in the user's words."""
     describe_it = MESSAGES.get(problem.kind.name)
     if describe_it is None:
         return "J06", str(problem.message).replace('"', "`"), None
     return describe_it(problem.kind, value)
 
 
-def _pattern(kind: Any, value: Any) -> Said:
+def _pattern(kind: Any, value: Any) -> RuleMessage:
     form = FORMS.get(kind.pattern, f"text that matches `{kind.pattern}`")
     return "J01", f"expected {form}, found {describe(value)}", None
 
 
-def _type(kind: Any, value: Any) -> Said:
+def _type(kind: Any, value: Any) -> RuleMessage:
     types = [str(each) for each in kind.types]
     expected = " or ".join(TYPE_NOUNS[each] for each in types if each != "null")
     hint = None
@@ -91,7 +91,7 @@ def _type(kind: Any, value: Any) -> Said:
     return "J01", f"expected {expected}, found {describe(value)}", hint
 
 
-def _enum(kind: Any, value: Any) -> Said:
+def _enum(kind: Any, value: Any) -> RuleMessage:
     options = [str(option) for option in kind.options]
     guess = did_you_mean(str(value), options)
     return (
@@ -101,30 +101,30 @@ def _enum(kind: Any, value: Any) -> Said:
     )
 
 
-def _at_least(kind: Any, value: Any) -> Said:
+def _at_least(kind: Any, value: Any) -> RuleMessage:
     return "J03", f"expected {kind.limit} or more, found {describe(value)}", None
 
 
-def _at_most(kind: Any, value: Any) -> Said:
+def _at_most(kind: Any, value: Any) -> RuleMessage:
     return "J03", f"expected {kind.limit} or less, found {describe(value)}", None
 
 
-def _empty(kind: Any, value: Any) -> Said:
+def _empty(kind: Any, value: Any) -> RuleMessage:
     noun = "a list" if isinstance(value, list) else "a text"
     return "J04", f"expected {noun} that is not empty", None
 
 
-def _repeated(kind: Any, value: Any) -> Said:
+def _repeated(kind: Any, value: Any) -> RuleMessage:
     # Items of these lists are scalars; `1` and `"1"` differ, as they do in the schema.
     seen: set[str] = set()
     for item in value:
         if repr(item) in seen:
-            return "J05", f"the list names {describe(item)} twice", None
+            return "J05", f"the list contains {describe(item)} twice", None
         seen.add(repr(item))
-    return "J05", "the list repeats itself", None
+    return "J05", "the list has duplicates", None
 
 
-def _no_form(kind: Any, value: Any) -> Said:
+def _no_form(kind: Any, value: Any) -> RuleMessage:
     return "J06", f"{describe(value)} has none of the forms allowed here", None
 
 
@@ -138,7 +138,7 @@ TYPE_NOUNS: Final[Mapping[str, str]] = {
     "null": "nothing",
 }
 
-MESSAGES: Final[Mapping[str, Callable[[Any, Any], Said]]] = {
+MESSAGES: Final[Mapping[str, Callable[[Any, Any], RuleMessage]]] = {
     "pattern": _pattern,
     "type": _type,
     "enum": _enum,

@@ -8,15 +8,15 @@ from msgspec import Struct
 from gert.kernel.foundation.patterns import compile_pattern
 from gert.kernel.template.functions import choices, lists, numbers, texts
 
-# How a function takes a missing value: its author expects one, it passes for empty, or it is an error.
+# How a function treats a missing value: it is expected, it counts as empty, or it is an error.
 Takes: TypeAlias = Literal["expects", "accepts", "refuses"]
 
-# What a function gives, for those who follow where data comes from.
+# Where the result of a function comes from, for `references`.
 Gives: TypeAlias = Literal["new", "any argument", "first or second", "element", "part", "at path"]
 
 
 class Function(Struct, frozen=True):
-    """One function: what runs, how many arguments it takes, and what is known about it beforehand."""
+    """One function: its implementation, its number of arguments, and what the parser knows about it."""
 
     call: Callable[..., Any]
     least: int
@@ -24,11 +24,11 @@ class Function(Struct, frozen=True):
     takes: Takes = "accepts"
     gives: Gives = "new"
     check: Callable[[str], object] | None = None
-    """Checks the first argument at parse time, where it is a literal text."""
+    """Checks the first argument at parse time, if it is a literal text."""
     whole: bool = False
-    """It hands on its arguments as they are, so that even a secret may be one."""
+    """Whether it returns its arguments unchanged, so that an argument may be a secret."""
     lazy: bool = False
-    """It is given one iterator, which evaluates each argument as it is asked for."""
+    """Whether it gets one iterator, which evaluates each argument on demand."""
 
 
 FUNCTIONS: Mapping[str, Function] = {

@@ -9,7 +9,7 @@ from gert.kernel.template.values import MISSING, is_empty, truth
 
 
 def both(_: Meter, values: Iterator[Any]) -> Any:
-    """`and`: the first false value, or the last; those after it are never asked for."""
+    """`and`: the first false value, or the last; later arguments are not evaluated."""
     value: Any = MISSING
     for value in values:
         if not truth(value):
@@ -18,7 +18,7 @@ def both(_: Meter, values: Iterator[Any]) -> Any:
 
 
 def either(_: Meter, values: Iterator[Any]) -> Any:
-    """`or`: the first true value, or the last; those after it are never asked for."""
+    """`or`: the first true value, or the last; later arguments are not evaluated."""
     value: Any = MISSING
     for value in values:
         if truth(value):

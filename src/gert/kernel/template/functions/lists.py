@@ -138,7 +138,7 @@ def _found(meter: Meter, path: Any, value: Any, name: str) -> Iterator[tuple[Any
 def _is(found: Any, wanted: Any, meter: Meter) -> bool:
     """Whether two values are equal as `eq` has it; values that cannot be compared are not."""
     if type(found) is str and is_marked(found):
-        raise meter.fault("a secret cannot be compared", hint="a secret can only be handed over whole")
+        raise meter.fault("a secret cannot be compared", hint="a secret can only be passed whole")
     return same_kind(wanted, found) and equal(found, wanted, meter)
 
 

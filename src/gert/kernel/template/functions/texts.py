@@ -14,7 +14,7 @@ from gert.kernel.template.compare import equal, same_kind
 from gert.kernel.template.render_text import json_of, written
 from gert.kernel.template.values import is_list, is_map, is_nothing, kind, list_of
 
-# What Go takes for white space; Python takes the separators \x1c to \x1f for it too.
+# White space in Go; Python also counts the separators \x1c to \x1f.
 _WHITE = (
     " \t\n\v\f\r\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006"
     "\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -76,7 +76,7 @@ def _percent(match: re.Match[str]) -> str:
 
 
 def contains(meter: Meter, wanted: Any, value: Any) -> bool:
-    """`contains`: the text holds the other text, or the list holds an equal item."""
+    """`contains`: the text contains the other text, or the list an equal item."""
     if is_list(value):
         meter.step(len(value))
         return any(same_kind(wanted, item) and equal(wanted, item, meter) for item in value)
@@ -117,7 +117,7 @@ def lower(meter: Meter, value: Any) -> str:
     plain = text(value, meter, "lower")
     meter.make(len(plain))
     small = plain.lower()
-    # As in Go, a character stays one, and a sigma is the same wherever it stands.
+    # As in Go, a character stays one, and a sigma is the same in any position.
     if len(small) == len(plain) and "Σ" not in plain:
         return small
     return "".join(character.lower()[0] for character in plain)
@@ -182,7 +182,7 @@ def from_json(meter: Meter, value: Any) -> Any:
         return None
     meter.make(len(plain))
     try:
-        # Escapes in JSON may spell what marks a reference to a secret.
+        # Escapes in JSON may encode the marks of a secret reference.
         return defused(msgspec.json.decode(plain))
     except (ValueError, RecursionError):  # DecodeError is a ValueError, and so is a lone surrogate
         raise meter.fault("`fromJson` needs JSON, found other text") from None

@@ -84,7 +84,7 @@ def test_one_of_two_is_received_and_not_yet_enough(project: Project) -> None:
     assert "0 of 2 approvals (+1 received)" in ran.out
     assert "resume" not in ran.out
     ran = project.gert("approve", file.id, "--as", "BOB").ended(1)
-    assert "not counted: `BOB` has answered already" in ran.out
+    assert "not counted: `BOB` has already responded" in ran.out
     ran = project.gert("approve", file.id, "--as", "eve").ended(0)
     assert "gert resume --run run-1" in ran.out
 
@@ -131,7 +131,7 @@ def test_an_approval_that_does_not_count_says_why(
 def test_too_late_is_too_late(project: Project) -> None:
     file = ticket(project, clock=an_hour_ago())
     ran = project.gert("approve", file.id, "--as", "bob").ended(1)
-    assert "not counted: the answer came too late" in ran.out
+    assert "not counted: the response came too late" in ran.out
     assert view(project, file).status_at(now()) == "expired"
 
 
@@ -224,7 +224,7 @@ def test_a_key_only_the_run_can_check_is_said_to_be_one(project: Project) -> Non
         pytest.param({"GERT_APPROVAL_KEY_BOB": "base64:" + "QUJD" * 8}, "is for hmac-sha256", id="another algorithm"),
         pytest.param(
             {"GERT_APPROVAL_VERIFY_KEY": "ed25519:QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY="},
-            "the signature by key `bob` does not hold",
+            "the signature by key `bob` is invalid",
             id="another key",
         ),
         pytest.param(

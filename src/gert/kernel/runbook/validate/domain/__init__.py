@@ -1,1 +1,1 @@
-"""The domain phase: rules about what a document means, one file per theme."""
+"""The domain phase: rules about the meaning of a document, one module per theme."""

@@ -13,14 +13,14 @@ from gert.kernel.runbook.finding import Finding, Path, error, note, warning
 from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.validate.case import Case
-from gert.kernel.runbook.validate.domain.contracts import limits
+from gert.kernel.runbook.validate.domain.contracts import parameter_limits
 from gert.kernel.runbook.validate.facts import Facts
 
 SOURCES: Final = ("prompt", "env/NAME", "file/PATH", "provider/NAME.PATH")
 
 
 class SecretNeed(msgspec.Struct, frozen=True):
-    """A secret a run needs, who needs it, and whether it is set here (None where that is unknown)."""
+    """A secret that a run needs, what needs it, and whether it is set here (None if unknown)."""
 
     env: str
     required: bool
@@ -31,11 +31,11 @@ class SecretNeed(msgspec.Struct, frozen=True):
 
 
 def secrets_needed(program: Program, facts: Facts) -> Iterator[SecretNeed]:
-    """Every secret of a runbook and its tools, once each; names only, never values."""
+    """Yield every secret of a runbook and its tools, once each; names only, never values."""
     needs: dict[str, SecretNeed] = {}
     for who, path, secret in _secrets(program):
         before = needs.get(secret.env)
-        # Whoever requires it decides, however many could do without.
+        # A secret is required if anything requires it.
         if before is None or (secret.required and not before.required):
             present = None if facts.environment is None else secret.env in facts.environment
             needs[secret.env] = SecretNeed(secret.env, secret.required, who, path, secret.description, present)
@@ -52,8 +52,8 @@ def _secrets(program: Program) -> Iterator[tuple[str, Path, SecretBlock]]:
             yield f"the tool `{entry}`", ("tools", index), secret
 
 
-def secrets(case: Case) -> Iterator[Finding]:
-    """D22: which secrets a run needs that are missing here; it may be meant for another place."""
+def missing_secrets(case: Case) -> Iterator[Finding]:
+    """D22: report secrets that are not set here; the run may be meant for another machine."""
     for need in secrets_needed(case.program, case.facts):
         if need.present is not False:
             continue
@@ -65,8 +65,8 @@ def secrets(case: Case) -> Iterator[Finding]:
             yield note("D22", need.path, message, need.description)
 
 
-def platforms(case: Case) -> Iterator[Finding]:
-    """D41: a tool made for other systems is worth a warning; the runbook may be meant for one of them."""
+def tool_platforms(case: Case) -> Iterator[Finding]:
+    """D41: warn about a tool for other systems; the runbook may be meant for one of them."""
     if case.facts.platform is None:
         return
     for index, entry in enumerate(case.program.runbook.tools):
@@ -74,13 +74,13 @@ def platforms(case: Case) -> Iterator[Finding]:
         tool = lookup.tool if lookup is not None else None
         if tool is not None and tool.meta.platform and case.facts.platform not in tool.meta.platform:
             message = (
-                f"the tool `{entry}` is made for {listing(tool.meta.platform)}, and this is `{case.facts.platform}`"
+                f"the tool `{entry}` runs on {listing(tool.meta.platform)}, and this system is `{case.facts.platform}`"
             )
             yield warning("D41", ("tools", index), message)
 
 
-def bindings(case: Case) -> Iterator[Finding]:
-    """D42: `from` names a source gert knows."""
+def input_bindings(case: Case) -> Iterator[Finding]:
+    """D42: `from` names a known source."""
     for block in case.program.runbook.meta.inputs.values():
         if block.from_ is not None:
             yield from _binding(block, case)
@@ -95,9 +95,9 @@ def _binding(block: InputBlock, case: Case) -> Iterator[Finding]:
         return
     if prefix in {"env", "file"} and slash:
         if not rest:
-            yield error("D42", path, f"`{source}` names nothing to read", hint)
+            yield error("D42", path, f"`{source}` does not name what to read", hint)
         elif prefix == "env" and rest.upper().startswith("GERT_"):
-            yield error("D42", path, f"`{rest}` is one of gert's own variables, and those are never inputs")
+            yield error("D42", path, f"`{rest}` is one of gert's own variables, which cannot be inputs")
         return
     # `provider/cmdb.server.hostname` and the short form `cmdb.server.hostname` mean the same.
     provider, dot, field = (rest if prefix == "provider" and slash else source).partition(".")
@@ -116,8 +116,8 @@ def _binding(block: InputBlock, case: Case) -> Iterator[Finding]:
         yield warning("D50", path, message, "give the input with --var or --input")
 
 
-def webhooks(case: Case) -> Iterator[Finding]:
-    """D49: a runbook's own webhook goes to a host that the configuration allows; one in `${NAME}` is not known here."""
+def webhook_hosts(case: Case) -> Iterator[Finding]:
+    """D49: a runbook's own webhook needs a host that the configuration allows; a host in `${NAME}` is unknown here."""
     block, hosts = case.program.runbook.meta.on_outcome, case.facts.webhook_hosts
     for category in block.fields if block is not None and hosts is not None else ():
         notice = getattr(block, category)
@@ -125,14 +125,14 @@ def webhooks(case: Case) -> Iterator[Finding]:
         if hosts is None or not url.hostname or "$" in url.netloc:
             continue
         if not {url.hostname, url.netloc.rpartition("@")[2].lower()} & {each.lower() for each in hosts}:
-            message = f"no configuration allows the host `{url.hostname}`, so the runbook is not run"
+            message = f"no configuration allows the host `{url.hostname}`, so a run is refused"
             yield warning("D49", notice.at("webhook"), message, "add it to `webhook_hosts` in the project")
 
 
-def inputs(case: Case) -> Iterator[Finding]:
-    """D43: an input's own limits make sense, and its default keeps to them."""
+def input_limits(case: Case) -> Iterator[Finding]:
+    """D43: an input's own limits make sense, and its default respects them."""
     for block in case.program.runbook.meta.inputs.values():
-        yield from limits(block)
+        yield from parameter_limits(block)
         if block.has_default and block.required:
-            message = "an input with a `default` is never missing, so `required` does nothing"
+            message = "an input with a `default` is never missing, so `required` has no effect"
             yield warning("D43", block.at("required"), message)

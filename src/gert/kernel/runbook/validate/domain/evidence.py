@@ -1,11 +1,11 @@
-"""Assertions and evidence: each asks something that can be answered."""
+"""Assertions and evidence: assertions can be evaluated, and evidence can be given."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from gert.errors import GertError
 from gert.kernel.foundation.patterns import compile_pattern
-from gert.kernel.foundation.text import a_noun
+from gert.kernel.foundation.text import with_article
 from gert.kernel.runbook.documents.steps import (
     ASSERTIONS,
     PATTERN_ASSERTIONS,
@@ -22,7 +22,7 @@ NUMERIC: Final = frozenset({"greater_than", "greater_or_equal", "less_than", "le
 
 
 def assertions(case: Case) -> Iterator[Finding]:
-    """D36: an assertion has what its kind compares with, and its pattern compiles."""
+    """D36: an assertion has a value to compare with if its type needs one, and its pattern compiles."""
     for step in case.program.steps:
         if isinstance(step, AssertStep):
             for assertion in step.assert_:
@@ -38,28 +38,28 @@ def _assertion(assertion: AssertionBlock) -> Iterator[Finding]:
         yield error("D36", assertion.at("expected"), f"`{assertion.type}` takes no `expected`")
     elif expected is not None and expected.is_text:
         if assertion.type in PATTERN_ASSERTIONS:
-            yield from bad_pattern("D36", expected.source, assertion.at("expected"))
+            yield from check_pattern("D36", expected.source, assertion.at("expected"))
         elif assertion.type in NUMERIC and as_number(expected.source.strip()) is None:
-            message = f"`{assertion.type}` compares numbers, and `{expected.source}` is none"
+            message = f"`{assertion.type}` compares numbers, and `{expected.source}` is not a number"
             yield error("D36", assertion.at("expected"), message)
     if not any(True for _ in templates_in(assertion.value)):
         yield warning(
             "D36",
             assertion.at("value"),
-            "a fixed value is asserted",
-            "write a template, such as `{{ .name }}`",
+            "the assertion compares a constant value",
+            "use a template such as `{{ .name }}`",
         )
 
 
-def bad_pattern(rule: str, pattern: str, path: Path) -> Iterator[Finding]:
-    """A regular expression that does not compile, or could take for ever."""
+def check_pattern(rule: str, pattern: str, path: Path) -> Iterator[Finding]:
+    """Report a regular expression that does not compile."""
     try:
         compile_pattern(pattern)
     except GertError as problem:
         yield error(rule, path, problem.message, problem.hint)
 
 
-def evidence(case: Case) -> Iterator[Finding]:
+def evidence_blocks(case: Case) -> Iterator[Finding]:
     """D37: a checklist has items, other evidence has none, and each piece has its own name."""
     for step in case.program.steps:
         if not isinstance(step, ManualStep):
@@ -72,7 +72,7 @@ def evidence(case: Case) -> Iterator[Finding]:
                 yield error(
                     "D37",
                     piece.at("items"),
-                    f"only a checklist has `items`, and `{piece.name}` is {a_noun(piece.kind)}",
+                    f"only a checklist has `items`, and `{piece.name}` is {with_article(piece.kind)}",
                 )
             if piece.name in seen:
                 yield error("D37", piece.at("name"), f"two pieces of evidence are called `{piece.name}`")

@@ -1,4 +1,4 @@
-"""Governance: rules that say something, can be reached, and name people who exist."""
+"""Governance: rules are well formed, can be reached, and name known groups."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -20,38 +20,38 @@ MATCHERS: Final = ("outcome", "risk", "effects", "writes", "reads", "determinist
 TAGS: Final = ("effects", "writes", "reads")
 GROUP: Final = "group:"
 
-# Beyond this many rules only an unconditional one is looked for, so that checking stays linear.
-MOST_COMPARED: Final = 200
+# Beyond this many rules only an unconditional one is searched for, so that checking stays linear.
+MAX_COMPARED: Final = 200
 
 
 def runbook_rules(case: Case) -> Iterator[Finding]:
-    """The rules of a runbook."""
+    """Check the rules of a runbook."""
     governance = case.program.runbook.meta.governance
     if governance is not None:
         yield from rules(governance, {}, case.facts)
 
 
 def policy_rules(policy: PolicyFile, facts: Facts) -> Iterator[Finding]:
-    """The rules of a policy file."""
+    """Check the rules of a policy file."""
     yield from flat_groups(policy.groups)
     yield from rules(policy.governance, policy.groups, facts)
     yield from _undeclared(policy)
     if not policy.governance.rules:
-        yield warning("D38", policy.governance.path, "the policy has no rules, so it decides nothing")
+        yield warning("D38", policy.governance.path, "the policy has no rules, so it has no effect")
 
 
 def _undeclared(policy: PolicyFile) -> Iterator[Finding]:
-    """D46: a policy that restricts anything should not let through a step that says nothing about itself."""
+    """D46: a policy that restricts anything should also restrict steps without declared effects."""
     built = policy_of(policy.governance)
     restricts = any(rule.verdict is not None and rule.verdict > Verdict.ALLOW for rule in built.rules)
     if restricts and decide(resolve(), [built]).verdict is Verdict.ALLOW:
-        message = "a step that declares no effects is allowed, whatever it does"
+        message = "a step that declares no effects is allowed to do anything"
         hint = "add `{ effects: [unknown], action: require-approval }` or a rule for `risk: critical`"
         yield warning("D46", policy.governance.at("rules"), message, hint)
 
 
 def flat_groups(groups: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
-    """D40: groups list people, not groups, so that nobody has to trace who may approve."""
+    """D40: groups list people, not groups, so that it is clear who may approve."""
     for name, people in groups.items():
         for index, entry in enumerate(people):
             if entry.startswith(GROUP):
@@ -80,24 +80,26 @@ def _well_formed(rule: RuleBlock) -> Iterator[Finding]:
         message = f"`default` applies to every step, so it takes no `{matchers[0]}`"
         yield error("D38", rule.at("default"), message, "use `action` for a rule with matchers")
     elif rule.action is None and rule.default is None and rule.contract_violations is None and not rule.serialize:
-        yield error("D38", rule.path, "the rule has no `action`", "say `allow`, `require-approval` or `deny`")
+        yield error("D38", rule.path, "the rule has no `action`", "use `allow`, `require-approval` or `deny`")
     if rule.contract_violations is not None and (rule.action or rule.default or matchers or rule.serialize):
-        message = "`contract_violations` stands alone: it holds for every step and takes no part in matching"
-        yield error("D38", rule.at("contract_violations"), message, "give it a rule of its own")
+        message = "`contract_violations` needs its own rule: it applies to every step and takes no matchers"
+        yield error("D38", rule.at("contract_violations"), message, "move it to a separate rule")
     if rule.outcome is not None:
-        yield from _outcome(rule, matchers)
+        yield from _outcome_rule(rule, matchers)
     if rule.contract is not None and not any(getattr(rule.contract, name) is not None for name in rule.contract.fields):
-        yield error("D38", rule.contract.path, "`contract` is empty, so it matches nothing in particular")
+        yield error("D38", rule.contract.path, "`contract` is empty, so it has no effect")
     verdict = rule.action or rule.default
     for name in APPROVAL_ONLY:
         if getattr(rule, name) is not None and verdict != "require-approval":
-            message = f"`{name}` belongs to `require-approval`, and this rule says `{verdict or 'nothing'}`"
+            message = (
+                f"`{name}` belongs to `require-approval`, and the verdict of this rule is `{verdict or 'missing'}`"
+            )
             yield error("D38", rule.at(name), message)
     if rule.break_glass and verdict in {None, "allow"}:
         yield error(
             "D38",
             rule.at("break_glass"),
-            "`break_glass` overrides an approval or a denial; there is none here",
+            "`break_glass` overrides an approval or a denial, and this rule has neither",
         )
     if rule.on_timeout == "escalate" and not rule.escalate_to:
         yield error("D38", rule.at("on_timeout"), "`on_timeout: escalate` needs `escalate_to`")
@@ -110,34 +112,36 @@ def _well_formed(rule: RuleBlock) -> Iterator[Finding]:
         yield from _plain_tags(rule.contract)
 
 
-def _outcome(rule: RuleBlock, matchers: list[str]) -> Iterator[Finding]:
-    """D38: an `end` has no contract, executes nothing, and stands in no loop that could be put in order."""
+def _outcome_rule(rule: RuleBlock, matchers: list[str]) -> Iterator[Finding]:
+    """D38: a rule with `outcome` applies to `end` steps, which have no contract, limits or serialization."""
     for name in (*(each for each in matchers if each != "outcome"), "limits", "serialize"):
         if getattr(rule, name) not in (None, False):
-            message = f"a rule with `outcome` judges `end` steps, and `{name}` is about steps that execute"
-            yield error("D38", rule.at(name), message, "give each a rule of its own")
+            message = f"a rule with `outcome` applies to `end` steps, and `{name}` to steps that execute"
+            yield error("D38", rule.at(name), message, "use a separate rule for each")
 
 
 def _plain_tags(block: MatchBlock) -> Iterator[Finding]:
     for name in TAGS:
         for index, tag in enumerate(getattr(block, name) or ()):
             if "*" in tag:
-                message = f"`{tag}` matches only a tag of that very name: tags are not patterns"
+                message = f"`{tag}` matches only a tag of exactly that name: tags are not patterns"
                 yield error("D38", block.at(name, index), message, "list the tags")
 
 
 def _enough_people(rule: RuleBlock, groups: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
-    """D38: as many people may approve as must, and are asked in the end."""
+    """D38: enough people may approve, also after an escalation."""
     needed = rule.min_approvers or 0
     if (count := _count(rule.approvers, groups, needed)) < needed:
         yield error("D38", rule.at("min_approvers"), f"`min_approvers` is {needed}, and only {count} may approve")
     if (count := _count(rule.escalate_to, groups, needed)) < needed:
-        message = f"`min_approvers` is {needed}, and only {count} {'is' if count == 1 else 'are'} asked in the end"
+        message = (
+            f"`min_approvers` is {needed}, and only {count} {'is' if count == 1 else 'are'} asked after the escalation"
+        )
         yield warning("D38", rule.at("escalate_to"), message)
 
 
 def _count(listed: tuple[str, ...] | None, groups: Mapping[str, tuple[str, ...]], enough: int) -> int:
-    """How many different people are listed; enough where nobody is, and where an unknown group may hold any number."""
+    """Return how many people are listed; `enough` if none is listed, or if a group is unknown."""
     people: set[str] = set()
     for entry in listed or ():
         if entry.startswith(GROUP) and entry.removeprefix(GROUP) not in groups:
@@ -149,11 +153,11 @@ def _count(listed: tuple[str, ...] | None, groups: Mapping[str, tuple[str, ...]]
 
 def _reachable(governance: GovernanceBlock) -> Iterator[Finding]:
     built = policy_of(governance).rules
-    for shadow in shadowed(built[:MOST_COMPARED]):
+    for shadow in shadowed(built[:MAX_COMPARED]):
         yield warning("D39", governance.at("rules", shadow.rule), f"this rule is {shadow.message}")
     unconditional = next((i for i, rule in enumerate(built) if is_unconditional(rule)), None)
-    if unconditional is not None and unconditional < MOST_COMPARED:
-        for index in range(MOST_COMPARED, len(built)):
+    if unconditional is not None and unconditional < MAX_COMPARED:
+        for index in range(MAX_COMPARED, len(built)):
             if takes_part(built[index]):
                 message = f"this rule is never reached: rule {unconditional + 1} matches every step"
                 yield warning("D39", governance.at("rules", index), message)

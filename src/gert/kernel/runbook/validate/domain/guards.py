@@ -1,4 +1,4 @@
-"""Guards (`when`, `condition`, `until`) that ask nothing: text outside a template makes them the same in every run."""
+"""Constant guards (`when`, `condition`, `until`): text outside a template makes them the same in every run."""
 
 import re
 from typing import Final
@@ -16,45 +16,45 @@ _NEGATION: Final = re.compile(rf"(?:!|not\s)\s*\.?({_NAME})")
 _QUOTED: Final = re.compile(r"""(["'])([^"'\\`]*)\1""")
 _NUMBER: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?|true|false")
 _TEMPLATE: Final = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}")
-_EXAMPLE: Final = 'write a template such as `{{ eq .status "ok" }}`'
+_EXAMPLE: Final = 'use a template such as `{{ eq .status "ok" }}`'
 _WORDS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 
 
-def fixed_guard(rule: str, path: Path, what: str, guard: Template) -> Finding | None:
-    """The finding about a guard that is the same in every run: an error, unless it says `true` or `false`."""
+def constant_guard(rule: str, path: Path, what: str, guard: Template) -> Finding | None:
+    """Report a guard that is the same in every run, unless it is `true` or `false`."""
     text = guard.source.strip()
     if guard.is_text:
         always = "true" if truth(text) else "false"
-        message = f"{what} `{shorten(text)}` is text without a template, and always {always}"
+        message = f"{what} `{shorten(text)}` is text without a template, so it is always {always}"
     elif _has_text_outside(guard):
-        message = f"{what} `{shorten(text)}` has text outside its template, and is always true"
+        message = f"{what} `{shorten(text)}` has text outside its template, so it is always true"
     else:
         return None
     if text.lower() in {"true", "false"}:
         return warning(rule, path, message, _EXAMPLE)
-    guess = rewritten(_TEMPLATE.sub(r"\1", text))
-    return error(rule, path, message, f"write `{guess}`" if guess else _EXAMPLE)
+    guess = guess_template(_TEMPLATE.sub(r"\1", text))
+    return error(rule, path, message, f"use `{guess}`" if guess else _EXAMPLE)
 
 
 def _has_text_outside(guard: Template) -> bool:
-    """Whether it renders more than its value, so that it can be neither empty nor `false`."""
+    """Return whether a guard renders text besides its value, so that it is never empty or `false`."""
     outside = [each.text.strip().lower() for each in guard.statements if isinstance(each, Text)]
     return any(text not in "false" for text in outside)
 
 
-def rewritten(text: str) -> str | None:
-    """What the author of a text probably meant as a guard; none where it cannot be guessed."""
+def guess_template(text: str) -> str | None:
+    """Guess the template that the author of a text meant; None if it cannot be guessed."""
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     if compared := _COMPARISON.fullmatch(text):
-        return _parsing(f"{_COMPARISONS[compared[2]]} .{compared[1]} {_operand(compared[3].strip())}")
+        return _parsed_template(f"{_COMPARISONS[compared[2]]} .{compared[1]} {_operand(compared[3].strip())}")
     if negated := _NEGATION.fullmatch(text):
-        return _parsing(f"not .{negated[1]}")
-    return _parsing(text) or (_parsing(f".{text}") if re.fullmatch(_NAME, text) else None)
+        return _parsed_template(f"not .{negated[1]}")
+    return _parsed_template(text) or (_parsed_template(f".{text}") if re.fullmatch(_NAME, text) else None)
 
 
 def _operand(text: str) -> str:
-    """The right-hand side of a comparison; a bare word was most likely meant as text."""
+    """Return the right-hand side of a comparison; a bare word was most likely meant as text."""
     if quoted := _QUOTED.fullmatch(text):
         return f'"{quoted[2]}"'
     if _NUMBER.fullmatch(text) or text.startswith("."):
@@ -62,8 +62,8 @@ def _operand(text: str) -> str:
     return f'"{text}"' if re.fullmatch(r"[\w-]+", text) else "?"
 
 
-def _parsing(inside: str) -> str | None:
-    """The text as a template, if it parses as one and reads something."""
+def _parsed_template(inside: str) -> str | None:
+    """Return the text as a template, if it parses and reads a name."""
     try:
         template = parse(f"{{{{ {inside} }}}}")
     except TemplateSyntaxError:

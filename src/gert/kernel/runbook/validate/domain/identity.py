@@ -1,4 +1,4 @@
-"""Names: each step has its own, and none takes a name the language or the runbook uses for something else."""
+"""Names: step ids are unique, and no name is reserved or used for something else."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -39,33 +39,33 @@ def unique_ids(case: Case) -> Iterator[Finding]:
 def reserved_names(case: Case) -> Iterator[Finding]:
     """D02: `step`, `scope` and `repeat` are namespaces of the language."""
     program = case.program
-    for name, path, what in _named(program):
+    for name, path, what in _declared_names(program):
         if name in RESERVED:
             yield error("D02", path, f"`{name}` cannot be the name of {what}", RESERVED[name], on_key=True)
     for step in program.steps:
         head = scope_key(step.scope)[:1] if step.scope is not None else ()
         if head in ((ARCHIVE,), ("step",)):
-            hint = "that is where repeated blocks keep their iterations" if head == (ARCHIVE,) else RESERVED["step"]
+            hint = "repeated blocks store their iterations there" if head == (ARCHIVE,) else RESERVED["step"]
             yield error("D02", step.at("scope"), f"a scope cannot begin with `{head[0]}`", hint)
 
 
-def one_meaning(case: Case) -> Iterator[Finding]:
+def duplicate_names(case: Case) -> Iterator[Finding]:
     """D03: a name means one thing: an input, a constant, a step or a loop's item."""
     program = case.program
     owners: dict[str, str] = {}
-    for name, path, what in _named(program):
+    for name, path, what in _declared_names(program):
         if what == "an output":
             continue
         taken = owners.setdefault(name, what)
         if taken != what:
             message = f"`{name}` is already the name of {taken}"
-            # An item hides what it shadows only inside its loop; everything else clashes everywhere.
+            # An item shadows a name only inside its loop; everything else conflicts everywhere.
             yield (warning if what == "a loop's item" else error)(
                 "D03", path, message, "rename one of them", on_key=True
             )
 
 
-def outputs_beside_ids(case: Case) -> Iterator[Finding]:
+def hidden_step_ids(case: Case) -> Iterator[Finding]:
     """D03: an output with the name of a step hides that step: `.name` is the output."""
     program = case.program
     said: set[str] = set()
@@ -77,7 +77,7 @@ def outputs_beside_ids(case: Case) -> Iterator[Finding]:
                 yield warning("D03", program.by_id[name].at("id"), message, "rename the step")
 
 
-def _named(program: Program) -> Iterator[tuple[str, Path, str]]:
+def _declared_names(program: Program) -> Iterator[tuple[str, Path, str]]:
     meta = program.runbook.meta
     for name in meta.inputs:
         yield name, ("meta", "inputs", name), "an input"
@@ -97,10 +97,10 @@ def _named(program: Program) -> Iterator[tuple[str, Path, str]]:
                 yield name, step.contract.at("outputs", name), "an output"
 
 
-def loops_are_named(case: Case) -> Iterator[Finding]:
-    """D04: a step that runs once for each item needs an id, under which its results are kept."""
+def loop_ids(case: Case) -> Iterator[Finding]:
+    """D04: a loop needs an id, under which its results are stored."""
     program = case.program
     for step in program.steps:
         if step.for_each is not None and step.id is None:
             message = f"a `{step.type}` step with `for_each` needs an `id`"
-            yield error("D04", step.path, message, "its results are kept under that id")
+            yield error("D04", step.path, message, "its results are stored under that id")

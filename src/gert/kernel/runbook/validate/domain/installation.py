@@ -1,4 +1,4 @@
-"""What a runbook needs that this installation cannot run (DECISIONS 73)."""
+"""Steps that this installation cannot run (DECISIONS 73)."""
 
 from collections.abc import Iterator
 
@@ -13,26 +13,26 @@ from gert.kernel.runbook.validate.facts import Facts, Supported
 
 
 class Need(msgspec.Struct, frozen=True):
-    """Something a step needs, where it is written, and why it cannot be had."""
+    """Something that a step needs and this installation lacks: its path, and the reason."""
 
     path: Path
     message: str
 
 
 def unsupported(program: Program, supported: Supported) -> Iterator[Need]:
-    """Every step that cannot run, by the tool or the extension it uses."""
+    """Yield every step that cannot run, because of its tool or extension."""
     for step in program.steps:
         if isinstance(step, ToolStep):
             tool = program.tool_of(step)
             if tool is not None and tool.meta.transport not in supported.transports:
-                yield Need(step.at("tool"), f"{step.label} cannot run here: {_unreachable(step.tool, tool)}")
+                yield Need(step.at("tool"), f"{step.label} cannot run here: {_unsupported_tool(step.tool, tool)}")
         elif isinstance(step, ExtensionStep) and step.extension not in supported.extensions:
             message = f"{step.label} cannot run here: this installation has no runner for the extension"
             yield Need(step.at("extension"), f"{message} `{step.extension}`")
 
 
-def runnable(case: Case) -> Iterator[Finding]:
-    """D50: every step is one that this installation can run."""
+def supported_steps(case: Case) -> Iterator[Finding]:
+    """D50: this installation can run every step."""
     supported = case.facts.supported
     if supported is None:
         return
@@ -40,11 +40,11 @@ def runnable(case: Case) -> Iterator[Finding]:
         yield warning("D50", need.path, need.message)
 
 
-def tool_runnable(tool: Tool, facts: Facts) -> Iterator[Finding]:
+def supported_tool(tool: Tool, facts: Facts) -> Iterator[Finding]:
     """D50, for a tool file by itself."""
     if facts.supported is not None and tool.meta.transport not in facts.supported.transports:
-        yield warning("D50", ("meta", "transport"), _unreachable(tool.meta.name, tool))
+        yield warning("D50", ("meta", "transport"), _unsupported_tool(tool.meta.name, tool))
 
 
-def _unreachable(name: str, tool: Tool) -> str:
+def _unsupported_tool(name: str, tool: Tool) -> str:
     return f"this installation cannot call the tool `{name}`, whose transport is `{tool.meta.transport}`"

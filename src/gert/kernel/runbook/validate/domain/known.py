@@ -1,4 +1,4 @@
-"""What is known at a point of a runbook: names, records of steps and scopes, and what a reference to them means."""
+"""Names, step records and scopes that are known at a point of a runbook, and how references to them resolve."""
 
 import re
 from collections import Counter
@@ -15,7 +15,7 @@ from gert.kernel.runbook.program import Program, inner_lists, walk
 from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.domain.names import Binding, Names
 from gert.kernel.runbook.validate.domain.scopes import Scopes
-from gert.kernel.runbook.validate.domain.shapes import ANYTHING, Dead, Items, Scalar, Shape, follow
+from gert.kernel.runbook.validate.domain.shapes import ANYTHING, ListShape, ScalarShape, Shape, Unresolved, follow
 from gert.kernel.template import EACH, Reference, Template
 
 Marks: TypeAlias = tuple[int, int, int]
@@ -26,7 +26,7 @@ BARE_NAME: Final = re.compile(r"\s*\{\{-?\s*\.([\w./]+)\s*-?\}\}\s*")
 
 
 class Known:
-    """Three journals that move together, and the questions asked of them."""
+    """Three journals (names, step records, scopes) that move together, and lookups in them."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -35,50 +35,50 @@ class Known:
         self.filled = Names()
         self.scopes = Scopes(program)
         self.asked: Counter[str] = Counter()
-        # Once a step has run whose tool is unknown, nobody can say which names exist; that tool has its own finding.
+        # After a step with an unknown tool, any name may exist; the unknown tool has its own finding.
         self.is_blind = False
         self.jumpers = {
             name for step in program.steps if step.next is not None for name in (step.id, step.next.step) if name
         }
 
-    # --- moving about
+    # --- marks
 
     def mark(self) -> Marks:
-        """A point to come back to."""
+        """Return a mark to undo to."""
         return self.names.mark(), self.records.mark(), self.filled.mark()
 
     def undo(self, marks: Marks) -> Made:
-        """Go back to a point; returns what had been made known since."""
+        """Undo to a mark; return what was added since."""
         return self.names.undo(marks[0]), self.records.undo(marks[1]), self.filled.undo(marks[2])
 
     def doubt_since(self, marks: Marks) -> None:
-        """What was made known since a point may have been skipped."""
+        """Mark everything added since a mark as uncertain."""
         for known, mark in zip((self.names, self.records, self.filled), marks, strict=True):
             for name in known.since(mark):
                 known.doubt(name)
 
     def absorb(self, made: Made, *, certain: bool = True) -> None:
-        """Take over what was made known elsewhere."""
+        """Add what was found in another walk."""
         for known, bindings in zip((self.names, self.records, self.filled), made, strict=True):
             for name, binding in bindings.items():
                 known.bind(name, binding.shape, certain=binding.certain and certain)
 
     def absorb_any(self, ways: list[Made], *, covered: bool) -> None:
-        """Take over what several ways made known, of which one was taken: certain is what all of them made so."""
+        """Add what several paths made known, of which one is taken: only what all of them set is certain."""
         for which, known in enumerate((self.names, self.records, self.filled)):
             for name in dict.fromkeys(name for way in ways for name in way[which]):
                 bindings = [way[which][name] for way in ways if name in way[which]]
                 certain = covered and len(bindings) == len(ways) and all(binding.certain for binding in bindings)
                 known.bind(name, _common(bindings), certain=certain)
 
-    # --- asking
+    # --- lookup
 
     def check(self, template: Template | None, path: Path, step: Step | None = None) -> Iterator[Finding]:
-        """Every reference of a template that does not resolve here."""
+        """Yield a finding for every reference of a template that does not resolve here."""
         if template is None or template.is_text:
             return
         references = template.references
-        # A name that is tested somewhere in a template may be missing as far as that template is concerned.
+        # A template that tests a name anywhere may read it although it is not set on every path.
         tested = {_subject(reference) for reference in references if reference.tolerant}
         for reference in references:
             if reference.path and isinstance(reference.path[0], str):
@@ -86,12 +86,12 @@ class Known:
                 yield from self._resolve(reference, path, expects)
 
     def _is_asked(self, reference: Reference, step: Step | None) -> bool:
-        """Whether the author has asked before: by a `when` on the step, or by the condition of an arm around it."""
+        """Return whether the author tests the name: in the step's `when`, or in the condition of an enclosing arm."""
         return (step is not None and step.when is not None) or self.asked[_subject(reference)] > 0
 
     def _resolve(self, reference: Reference, path: Path, expects: bool) -> Iterator[Finding]:
         head, rest = str(reference.path[0]), reference.path[1:]
-        binding: Binding | Dead | None
+        binding: Binding | Unresolved | None
         if head == "scope":
             said = ".scope." + "/".join(map(str, rest))
             binding = self.scopes.follow(rest, self.filled)
@@ -102,7 +102,7 @@ class Known:
             head, rest, said = rest[0], rest[1:], f".step.{rest[0]}"
             binding = self.records.get(head) or self._elsewhere(head, said)
             if isinstance(binding, Binding) and rest == ("status",):
-                rest = ()  # a loop has a status, too
+                rest = ()  # a loop also has a status
         else:
             said = f".{head}"
             binding = self.names.get(head) or self.records.get(head)
@@ -110,17 +110,17 @@ class Known:
                 binding = self._elsewhere(head, said)
         if binding is None or (rest == ("retry_count",) and head in self.jumpers):
             return
-        dead = binding if isinstance(binding, Dead) else follow(binding.shape, rest, said)
-        if isinstance(dead, Dead):
+        dead = binding if isinstance(binding, Unresolved) else follow(binding.shape, rest, said)
+        if isinstance(dead, Unresolved):
             yield _at(reference, path, "D26" if dead.is_list else "D24", dead)
         elif isinstance(binding, Binding) and not binding.certain and not expects:
             whole = "." + ".".join(map(str, reference.path))
             fallback = f'give it a fallback, as in `default "" {whole}`, or ' if EACH not in reference.path else ""
-            dead = Dead(f"`{said}` is not set on every path to here", f"{fallback}guard the step with `when`")
+            dead = Unresolved(f"`{said}` is not set on every path to here", f"{fallback}guard the step with `when`")
             yield _at(reference, path, "D25", dead, Severity.WARNING)
 
     def shape_of(self, value: Any) -> tuple[Shape, str] | None:
-        """The shape of a value that is nothing but one name, and that name; None where it cannot be told."""
+        """Return the shape of a value that is a single name, and that name; None if it is unknown."""
         bare = BARE_NAME.fullmatch(value.source) if isinstance(value, Template) else None
         if bare is None:
             return None
@@ -129,15 +129,15 @@ class Known:
         if binding is None or head in {"step", "scope"}:
             return None
         shape = follow(binding.shape, rest, head)
-        return None if isinstance(shape, Dead) else (shape, f".{bare[1]}")
+        return None if isinstance(shape, Unresolved) else (shape, f".{bare[1]}")
 
     def source(self, source: str, path: Path) -> Iterator[Finding]:
-        """D28: what `inputs_from` names is an object that is known here."""
+        """D28: `inputs_from` names an object that is known here."""
         head, *rest = split_path(source)
         if not head or "{{" in source:
             bare = source.strip("{} .")
             yield error(
-                "D28", path, "`inputs_from` takes a name, not a template", f"write `inputs_from: {shorten(bare)}`"
+                "D28", path, "`inputs_from` takes a name, not a template", f"use `inputs_from: {shorten(bare)}`"
             )
             return
         if head == "scope":
@@ -155,17 +155,17 @@ class Known:
             yield error("D28", path, dead.message, dead.hint or "name a constant, an input, an output or a step")
             return
         shape = follow(binding.shape, rest, head)
-        if isinstance(shape, Dead):
+        if isinstance(shape, Unresolved):
             yield error("D28", path, shape.message, shape.hint)
-        elif isinstance(shape, Scalar | Items):
+        elif isinstance(shape, ScalarShape | ListShape):
             yield error("D28", path, f"`{source}` is not an object", "`inputs_from` spreads the keys of a map")
 
     def _scope_source(self, source: str, rest: list[str], path: Path) -> Iterator[Finding]:
         found = self.scopes.follow(rest, self.filled)
-        if isinstance(found, Dead):
-            yield error("D28", path, found.message, found.hint or f"`{shorten(source)}` leads to no object")
+        if isinstance(found, Unresolved):
+            yield error("D28", path, found.message, found.hint or f"`{shorten(source)}` is not an object")
 
-    # --- explaining
+    # --- explanations
 
     @cached_property
     def _items(self) -> dict[str, Step]:
@@ -173,55 +173,59 @@ class Known:
 
     @cached_property
     def makers(self) -> Mapping[str, Step]:
-        """For every output name, the first step that sets it."""
+        """The first step that sets each output name."""
         found: dict[str, Step] = {}
         for step in self.program.steps:
             for name in self.program.outputs_of(step):
                 found.setdefault(name, step)
         return found
 
-    def _elsewhere(self, head: str, said: str) -> Dead:
-        """Why a name is not known here, as precisely as possible."""
+    def _elsewhere(self, head: str, said: str) -> Unresolved:
+        """Explain why a name is not known here, as precisely as possible."""
         name = shorten(head)
         if head in self._items:
             loop = self._items[head]
             hint = f"its results are in the list `.{loop.id}`"
-            return Dead(f"`{said}` exists only inside the loop of {loop.label}", hint, is_list=True)
+            return Unresolved(f"`{said}` exists only inside the loop of {loop.label}", hint, is_list=True)
         if head == "repeat":
-            return Dead("`.repeat` exists only inside a `repeat` block")
+            return Unresolved("`.repeat` exists only inside a `repeat` block")
         if head in self.program.by_id:
-            return self._inside(self.program.by_id[head], said, None) or Dead(
+            return self._inside(self.program.by_id[head], said, None) or Unresolved(
                 f"the step `{name}` has not run on any path to here"
             )
         maker = self.makers.get(head)
         if maker is None:
             guess = did_you_mean(head, chain(self.names.bound, self.records.bound))
-            return Dead(f"nothing here is called `{shorten(said)}`", f"did you mean `.{guess}`?" if guess else None)
+            return Unresolved(
+                f"the name `{shorten(said)}` is not defined", f"did you mean `.{guess}`?" if guess else None
+            )
         if maker.type == "assert":
-            return Dead(f"`{said}` of an assertion is read through its id", f"write `.{maker.id}.{name}`")
+            return Unresolved(f"`{said}` of an assertion is read through its id", f"use `.{maker.id}.{name}`")
         if maker.for_each is not None:
             key = "<key>" if maker.for_each.key is not None else "0"
             hint = f'use `index .{maker.id} {key} "{name}"`'
-            return Dead(f"`{said}` is set inside the loop of {maker.label}", hint, is_list=True)
+            return Unresolved(f"`{said}` is set inside the loop of {maker.label}", hint, is_list=True)
         if maker.scope is not None:
             hint = f"read `.{maker.id}.{name}`, or add `export: [{name}]` to {maker.label}"
-            return Dead(f"`{said}` is kept in the scope `{shorten(maker.scope.source)}`", hint)
-        return self._inside(maker, said, name) or Dead(
+            return Unresolved(f"`{said}` is stored in the scope `{shorten(maker.scope.source)}`", hint)
+        return self._inside(maker, said, name) or Unresolved(
             f"`{said}` is set by {maker.label}, which has not run on any path to here"
         )
 
-    def _inside(self, step: Step, said: str, output: str | None) -> Dead | None:
-        """A step inside a block whose iterations are overlays: after it, only exports are left."""
+    def _inside(self, step: Step, said: str, output: str | None) -> Unresolved | None:
+        """Explain a step inside a block whose iterations are overlays: only exports survive it."""
         block = self._overlays.get(id(step))
         if block is None:
             return None
         hint = f"add `export: [{output}]` to {step.label}, or " if output and block.for_each is None else ""
         where = f".scope.repeat.{block.id}.0" if block.for_each is None else f".{block.id}"
-        return Dead(f"`{said}` does not survive the block {block.label}, where it is set", f"{hint}read `{where}`")
+        return Unresolved(
+            f"`{said}` does not survive the block {block.label}, where it is set", f"{hint}read `{where}`"
+        )
 
     @cached_property
     def _overlays(self) -> dict[int, Step]:
-        """For every step inside a repeated or looped block, the outermost such block."""
+        """The outermost repeated or looped block around each step."""
         found: dict[int, Step] = {}
         for step in self.program.steps:
             if isinstance(step, RepeatStep) or step.for_each is not None:
@@ -232,7 +236,7 @@ class Known:
 
 
 def _subject(reference: Reference) -> str:
-    """What a reference is about: a name, the step behind `.step`, or a whole path behind `.scope`."""
+    """Return the subject of a reference: a name, the step after `.step`, or the whole path after `.scope`."""
     if reference.path[:1] == ("scope",):
         return ".".join(map(str, reference.path))
     named = reference.path[1:] if reference.path[:1] == ("step",) else reference.path
@@ -240,11 +244,11 @@ def _subject(reference: Reference) -> str:
 
 
 def subjects(template: Template) -> list[str]:
-    """Everything a template is about."""
+    """Return the subjects of all references of a template."""
     return [_subject(reference) for reference in template.references]
 
 
-def _at(reference: Reference, path: Path, rule: str, dead: Dead, severity: Severity = Severity.ERROR) -> Finding:
+def _at(reference: Reference, path: Path, rule: str, dead: Unresolved, severity: Severity = Severity.ERROR) -> Finding:
     return Finding(
         rule=rule,
         severity=severity,

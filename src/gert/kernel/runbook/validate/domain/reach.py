@@ -1,29 +1,29 @@
-"""Reach: which steps of a runbook can be reached, and where control can run off the end of a list."""
+"""Which steps of a runbook can be reached, and which lists control can leave at their end."""
 
 from gert.kernel.runbook.documents.steps import BranchStep, EndStep, GroupStep, ParallelStep, RepeatStep, Step
 from gert.kernel.runbook.program import Program
 
 
 class Flow:
-    """Which steps of a runbook can be reached, and which of its lists control can run off the end of."""
+    """The reachable steps of a runbook, and the lists that control can leave at their end."""
 
     def __init__(self, program: Program) -> None:
         self.reached: set[int] = set()
         self._exits: dict[int, list[int]] = {}
-        # Innermost lists first: whether a branch lets control through depends on its arms.
+        # Innermost lists first: whether control continues after a branch depends on its arms.
         for block in reversed(program.lists):
             self._exits[id(block.steps)] = self._trace(block.steps)
 
     def exits(self, steps: tuple[Step, ...]) -> list[int]:
-        """The indices of the steps after which control runs off the end of a list."""
+        """Return the indices of the steps after which control leaves a list at its end."""
         return self._exits[id(steps)]
 
     def falls_through(self, steps: tuple[Step, ...]) -> bool:
-        """Whether control can run off the end of a list."""
+        """Return whether control can leave a list at its end."""
         return not steps or bool(self._exits[id(steps)])
 
     def lets_through(self, step: Step) -> bool:
-        """Whether control can go on after a step."""
+        """Return whether control can continue after a step."""
         if is_guarded(step):
             return True
         if isinstance(step, EndStep):
@@ -52,7 +52,7 @@ class Flow:
             following = [index + 1]
             target = index_of.get(step.next.step) if step.next is not None else None
             if target is not None:
-                following = [target] if jumps_always(step, index, target) else [target, index + 1]
+                following = [target] if always_jumps(step, index, target) else [target, index + 1]
             for after in following:
                 if after >= len(steps):
                     exits.append(index)
@@ -63,10 +63,10 @@ class Flow:
 
 
 def is_guarded(step: Step) -> bool:
-    """Whether a step may turn out not to run: its `when` may be false, or its list of items empty."""
+    """Return whether a step may be skipped: its `when` may be false, or its list of items empty."""
     return step.when is not None or step.for_each is not None
 
 
-def jumps_always(step: Step, index: int, target: int) -> bool:
-    """Whether a step's `next` is taken every time: forwards, unguarded and without a bound."""
+def always_jumps(step: Step, index: int, target: int) -> bool:
+    """Return whether a step's `next` is always taken: forward, without a guard and without `max`."""
     return target > index and not is_guarded(step) and (step.next is None or step.next.max is None)

@@ -12,20 +12,20 @@ from gert.kernel.runbook.documents.steps import ExtensionStep, ManualStep
 from gert.kernel.runbook.finding import Finding, Path, error, warning
 from gert.kernel.runbook.program import Program
 from gert.kernel.runbook.reader import shorten
-from gert.kernel.runbook.validate.domain.evidence import bad_pattern
+from gert.kernel.runbook.validate.domain.evidence import check_pattern
 from gert.kernel.runbook.validate.domain.tools import misfit
 
 REGEX_ENDS: Final = "/"
-BESIDE_EVIDENCE: Final = ("by", "reject", "failure", "redacted", "duration")
-"""What may stand beside evidence; a step that calls its evidence so means that."""
+EVIDENCE_KEYS: Final = ("by", "reject", "failure", "redacted", "duration")
+"""Keys allowed next to evidence; a step's own evidence of that name takes precedence."""
 _EVENTS: Final = frozenset(each.type for each in EVENTS)
 _UNNAMED: Final = re.compile("[a-z]+#[0-9]+")
 _ITEM: Final = re.compile(r"\[[^\]]*\]")
-SAYS_NOTHING: Final = frozenset({"description", "tags", "golden", "extensions"})
+IGNORED_KEYS: Final = frozenset({"description", "tags", "golden", "extensions"})
 
 
 def scenario_file(scenario: Scenario, program: Program | None) -> Iterator[Finding]:
-    """D60: answers are for steps, tools and inputs that exist. D62: and fit them."""
+    """D60: the steps, tools and inputs of answers exist. D62: answers fit them."""
     if program is None:
         return
     inputs = program.runbook.meta.inputs
@@ -64,9 +64,9 @@ def scenario_file(scenario: Scenario, program: Program | None) -> Iterator[Findi
         for block in given if isinstance(given, list | tuple) else (given,):
             says = block.responses or block.expired or block.failure or not block.submitted
             if block.approved is None and not says:
-                message = f"the answer to the approval of `{key}` says neither yes nor no"
+                message = f"the response to the approval of `{key}` neither approves nor rejects"
                 yield warning(
-                    "D62", ("approvals", key), message, "write `approved: true`, `responses`, or `expired: true`"
+                    "D62", ("approvals", key), message, "use `approved: true`, `responses`, or `expired: true`"
                 )
     for section in ("approvals", "previews"):
         for key in getattr(scenario, section):
@@ -76,15 +76,15 @@ def scenario_file(scenario: Scenario, program: Program | None) -> Iterator[Findi
 
 def test_file(expectations: Expectations, program: Program | None) -> Iterator[Finding]:
     """D61: expectations can be met: their steps exist and do not contradict each other."""
-    if not any(getattr(expectations, name) for name in expectations.fields if name not in SAYS_NOTHING):
+    if not any(getattr(expectations, name) for name in expectations.fields if name not in IGNORED_KEYS):
         yield warning("D61", (), "nothing is expected, so this test cannot fail")
     for name in sorted(set(expectations.must_reach) & set(expectations.must_not_reach)):
         path: Path = ("must_not_reach", expectations.must_not_reach.index(name))
-        yield error("D61", path, f"`{name}` must be reached and must not be reached")
+        yield error("D61", path, f"`{name}` is in both `must_reach` and `must_not_reach`")
     for section in ("expected_outputs", "expected_meta"):
         for name, value in getattr(expectations, section).items():
             if isinstance(value, str) and len(value) > 2 and value[0] == value[-1] == REGEX_ENDS:
-                yield from bad_pattern("D61", value[1:-1], (section, name))
+                yield from check_pattern("D61", value[1:-1], (section, name))
     for index, event in enumerate(expectations.expected_events):
         kind = event.split(maxsplit=1)[0] if event.split() else event
         if kind not in _EVENTS:
@@ -104,28 +104,28 @@ def test_file(expectations: Expectations, program: Program | None) -> Iterator[F
 
 
 def _step_of(key: str) -> str:
-    """The step of `step[index]`, `step[key]` or a path such as `outer[0]/step`."""
+    """Return the step of `step[index]`, `step[key]` or a path such as `outer[0]/step`."""
     return _ITEM.sub("", key).rpartition("/")[2]
 
 
 def _evidence(key: str, entry: Mapping[str, Any], step: ManualStep) -> Iterator[Finding]:
-    """D62: evidence has a name the step asks for, and is what a person could have given."""
+    """D62: evidence has a name that the step requires, and the right kind of value."""
     wanted = {each.name: each for each in step.required_evidence}
     path: Path = ("evidence", key)
     for name, value in entry.items():
         piece = wanted.get(name)
         if piece is None:
-            if name not in BESIDE_EVIDENCE:
+            if name not in EVIDENCE_KEYS:
                 guess = did_you_mean(name, wanted)
                 hint = f"did you mean `{guess}`?" if guess else None
-                yield warning("D62", path, f"`{key}` asks for no evidence `{shorten(name)}`", hint)
+                yield warning("D62", path, f"`{key}` requires no evidence `{shorten(name)}`", hint)
         elif piece.kind == "text" and not (isinstance(value, str | int | float) and str(value).strip()):
             yield warning("D62", path, f"expected text for `{name}` of `{key}`")
         elif piece.kind == "checklist" and value is not True and sorted(map(str, _items(value))) != sorted(piece.items):
             yield warning("D62", path, f"expected `true` or all items of the checklist `{name}` of `{key}`")
     missing = next((name for name in wanted if name not in entry), None)
     if missing is not None and not entry.keys() & {"reject", "failure"}:
-        yield warning("D62", path, f"no evidence `{missing}` for `{key}`", "or `reject` for a person who says no")
+        yield warning("D62", path, f"no evidence `{missing}` for `{key}`", "use `reject` for a person who refuses")
 
 
 def _items(value: Any) -> Iterable[Any]:
@@ -133,7 +133,7 @@ def _items(value: Any) -> Iterable[Any]:
 
 
 def _is_step(key: str, steps: Mapping[str, object]) -> bool:
-    """Whether a key names a step, by id or, where it has none, by type and position: `tool#2`."""
+    """Return whether a key names a step, by id or, if it has none, by type and position: `tool#2`."""
     name = _step_of(key)
     return name in steps or _UNNAMED.fullmatch(name) is not None
 

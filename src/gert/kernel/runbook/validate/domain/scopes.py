@@ -1,4 +1,4 @@
-"""Scopes: every namespace the steps of a runbook declare, and what a path behind `.scope` leads to."""
+"""Scopes that the steps of a runbook declare, and how a path after `.scope` resolves."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -9,29 +9,29 @@ from gert.kernel.runbook.documents.steps import RepeatStep
 from gert.kernel.runbook.program import Program, walk
 from gert.kernel.runbook.reader import shorten
 from gert.kernel.runbook.validate.domain.names import Binding, Names
-from gert.kernel.runbook.validate.domain.shapes import ANYTHING, Dead
+from gert.kernel.runbook.validate.domain.shapes import ANYTHING, Unresolved
 from gert.kernel.template import Template
 from gert.kernel.template.tree import Output, Text
 
 ANY_SEGMENT: Final = "*"
 ARCHIVE: Final = "repeat"
-DEEPEST: Final = 50
+MAX_SEGMENTS: Final = 50
 
-# How many scopes below a path are looked at; beyond that one of them is taken to be filled.
-MOST_BELOW: Final = 50
+# How many scopes below a path are checked; beyond that one of them is assumed to be filled.
+MAX_BELOW: Final = 50
 
 
 def scope_key(scope: Template) -> tuple[str, ...]:
-    """The segments of a scope as written; a templated one may be anything, even where it contains a separator."""
+    """Return the segments of a scope as written; a templated one may be anything, even with a separator in it."""
     return tuple(part for part in _segments(scope) if part)
 
 
 def is_path(scope: Template) -> bool:
-    """Whether no segment of a scope is empty, whatever its templates give; too many are none, either."""
+    """Return whether a scope is a valid path, whatever its templates render to: no empty segment, not too many."""
     if not scope.is_text and any(not isinstance(each, Text | Output) for each in scope.statements):
-        return True  # which of its separators are there, nobody knows
+        return True  # its separators depend on the template
     segments = _segments(scope)
-    return all(segments) and len(segments) <= DEEPEST
+    return all(segments) and len(segments) <= MAX_SEGMENTS
 
 
 def _segments(scope: Template) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ def _segments(scope: Template) -> tuple[str, ...]:
 
 
 class _Node:
-    """One segment of a scope path; `key` is set where a scope ends here."""
+    """One segment of a scope path; `key` is set if a scope ends here."""
 
     __slots__ = ("children", "fields", "is_open", "key")
 
@@ -60,7 +60,7 @@ class _Node:
         self.is_open = False
 
     def below(self) -> Iterator["_Node"]:
-        """Every scope at or below this node."""
+        """Yield every scope at or below this node."""
         pending = [self]
         while pending:
             node = pending.pop()
@@ -70,7 +70,7 @@ class _Node:
 
 
 class Scopes:
-    """Every scope of a runbook; which of them are filled at a point is a matter of `Names`."""
+    """Every scope of a runbook; `Names` tracks which of them are filled at a point."""
 
     def __init__(self, program: Program) -> None:
         self._root = _Node()
@@ -78,7 +78,7 @@ class Scopes:
             if step.scope is not None and program.contract_of(step) is not None:
                 node = self._declare(scope_key(step.scope))
                 node.fields.update(program.outputs_of(step))
-                # A loop keeps its results under keys nobody knows yet.
+                # A loop stores its results under keys that are not known yet.
                 node.is_open = node.is_open or step.for_each is not None
             if isinstance(step, RepeatStep):
                 self._declare((ARCHIVE, step.id))
@@ -95,19 +95,19 @@ class Scopes:
 
     @staticmethod
     def fill(filled: Names, key: tuple[str, ...], fields: Sequence[str], *, certain: bool) -> None:
-        """Note that a step has put its outputs into a scope."""
+        """Record that a step stores its outputs in a scope."""
         name = "/".join(key)
         filled.bind(name, ANYTHING, certain=certain)
         for field in fields:
             filled.bind(f"{name}.{field}", ANYTHING, certain=certain)
 
-    def follow(self, path: Sequence[Any], filled: Names) -> Binding | Dead | None:
-        """Where a path behind `.scope` leads: what is bound there, or why nothing is; None when it cannot be told."""
+    def follow(self, path: Sequence[Any], filled: Names) -> Binding | Unresolved | None:
+        """Resolve a path after `.scope`: its binding, or why there is none; None if it is unknown."""
         if not all(isinstance(segment, str) for segment in path):
             return None
         if path[:1] == (ARCHIVE,) and len(path) > 2 and not path[2].isdecimal():
-            return Dead(
-                f"iterations are numbered: `{shorten(path[2])}` is none", f"write `.scope.{ARCHIVE}.{path[1]}.0`"
+            return Unresolved(
+                f"iterations are numbered, found `{shorten(path[2])}`", f"use `.scope.{ARCHIVE}.{path[1]}.0`"
             )
         found: list[Binding] = []
         unfilled: _Node | None = None
@@ -138,21 +138,21 @@ class Scopes:
 
     @staticmethod
     def _filled_below(nodes: list[_Node], filled: Names) -> list[Binding]:
-        below = list(islice((scope for node in nodes for scope in node.below()), MOST_BELOW))
+        below = list(islice((scope for node in nodes for scope in node.below()), MAX_BELOW))
         bound = [filled.get("/".join(scope.key or ())) for scope in below]
-        if len(below) == MOST_BELOW:
+        if len(below) == MAX_BELOW:
             return [Binding(ANYTHING)]
         return [binding for binding in bound if binding is not None]
 
-    def _dead(self, path: Sequence[str], unfilled: _Node | None, lacking: _Node | None) -> Dead:
+    def _dead(self, path: Sequence[str], unfilled: _Node | None, lacking: _Node | None) -> Unresolved:
         if unfilled is not None:
-            return Dead(f"the scope `{'/'.join(unfilled.key or ())}` is not filled on any path to here")
+            return Unresolved(f"the scope `{'/'.join(unfilled.key or ())}` is not filled on any path to here")
         said = shorten("/".join(path))
         if lacking is not None:
             missing = path[len(lacking.key or ())]
             guess = did_you_mean(missing, lacking.fields)
             hint = f"did you mean `{guess}`?" if guess else None
-            return Dead(f"the scope `{'/'.join(lacking.key or ())}` has no `{shorten(missing)}`", hint)
-        known = ["/".join(node.key or ()) for node in islice(self._root.below(), MOST_BELOW)]
+            return Unresolved(f"the scope `{'/'.join(lacking.key or ())}` has no `{shorten(missing)}`", hint)
+        known = ["/".join(node.key or ()) for node in islice(self._root.below(), MAX_BELOW)]
         guess = did_you_mean("/".join(path), known) or did_you_mean("/".join(path[:-1]), known)
-        return Dead(f"no step has the scope `{said}`", f"did you mean `.scope.{guess}`?" if guess else None)
+        return Unresolved(f"no step has the scope `{said}`", f"did you mean `.scope.{guess}`?" if guess else None)

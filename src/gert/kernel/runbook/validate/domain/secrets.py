@@ -1,4 +1,4 @@
-"""Secrets: a value declared secret does not end up on a command line, whichever way it takes."""
+"""Secrets: a secret value does not reach a command line, directly or through outputs and constants."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from gert.kernel.runbook.validate.case import Case
 from gert.kernel.template import Template, templates_in
 
 
-def command_lines(case: Case) -> Iterator[Finding]:
+def secrets_on_command_lines(case: Case) -> Iterator[Finding]:
     """D54: no secret on a command line, where every user of the machine can read it."""
     secrets = _Secrets(case.program)
     if not secrets.names and not any(_adds_secrets(step) for step in case.program.steps):
@@ -42,7 +42,7 @@ def _call(program: Program, step: ToolStep, secrets: "_Secrets", items: frozense
     exposed = exposed_inputs(action[1], contract.inputs)
     for name, value in step.inputs.items():
         if name in exposed and (secret := secrets.in_value(value, items)):
-            yield on_command_line(secret, step.at("inputs", name))
+            yield command_line_finding(secret, step.at("inputs", name))
     for source, path in step.spread:
         spread = program.runbook.meta.constants.get(source)
         if isinstance(spread, Mapping):
@@ -50,14 +50,14 @@ def _call(program: Program, step: ToolStep, secrets: "_Secrets", items: frozense
         else:
             leaked = [source if source in secrets.names else None]
         for secret in filter(None, leaked):
-            yield on_command_line(secret, path)
+            yield command_line_finding(secret, path)
     for name, block in (step.contract.inputs if step.contract is not None else {}).items():
         if block.secret and name in exposed:
-            yield on_command_line(name, block.path)
+            yield command_line_finding(name, block.path)
 
 
 def exposed_inputs(action: ActionBlock, inputs: Mapping[str, Any]) -> set[str]:
-    """The inputs of an action that stand on a command line; all of them where a word takes everything."""
+    """Return the inputs of an action that its command line contains; all of them if a word renders everything."""
     preview = action.preview.argv if action.preview is not None else None
     heads = {
         reference.path[0] if reference.path and isinstance(reference.path[0], str) else None
@@ -67,14 +67,14 @@ def exposed_inputs(action: ActionBlock, inputs: Mapping[str, Any]) -> set[str]:
     return set(inputs) if None in heads else {str(head) for head in heads}
 
 
-def on_command_line(name: str, path: Path) -> Finding:
-    """D54: a secret on a command line."""
-    message = f"the secret `{name}` ends up on a command line, where others can read it"
-    return warning("D54", path, message, "hand it over through `env` or `stdin` of the action")
+def command_line_finding(name: str, path: Path) -> Finding:
+    """D54: report a secret on a command line."""
+    message = f"the secret `{name}` is on a command line, where others can read it"
+    return warning("D54", path, message, "pass it through `env` or `stdin` of the action")
 
 
 class _Secrets:
-    """Every name that stands for something secret: inputs, outputs, and constants made from them."""
+    """Every name with a secret value: inputs, outputs, and constants made from them."""
 
     def __init__(self, program: Program) -> None:
         meta = program.runbook.meta
@@ -93,7 +93,7 @@ class _Secrets:
                 self.names.add(name)
 
     def in_value(self, value: Any, items: frozenset[str]) -> str | None:
-        """The name of a secret that a value puts in, if it does."""
+        """Return the name of a secret that a value contains, if any."""
         if not self.names and not items:
             return None
         for _, template in templates_in(value):

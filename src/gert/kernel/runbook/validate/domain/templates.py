@@ -1,4 +1,4 @@
-"""The templates of a step, each with its place."""
+"""The templates of a step, each with its path."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +9,7 @@ from gert.kernel.template import Template, templates_in
 
 
 def templates_of(step: Step) -> Iterator[tuple[Path, Template]]:
-    """Everything a step renders when it runs; the conditions of its flow are not among it."""
+    """Yield every template that a step renders when it runs, without its flow conditions."""
     for name in ("title", "description", "scope"):
         template = getattr(step, name)
         if template is not None:

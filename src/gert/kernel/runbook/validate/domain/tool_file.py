@@ -1,4 +1,4 @@
-"""Tool files: each action can be carried out by its transport, keeps to its contract and hides its secrets."""
+"""Tool files: each action fits its transport and its contract, and hides its secrets."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -13,18 +13,18 @@ from gert.kernel.runbook.model import listing
 from gert.kernel.runbook.program import declared
 from gert.kernel.runbook.validate.domain.contracts import (
     contract_limits,
-    old_words,
-    relaxed,
+    deprecated_keys,
+    relaxation_finding,
     replaced_defaults,
-    taken_back,
+    retry_delays,
+    revoked_flags,
+    undeclared_writes,
     unsafe_retry,
-    unsaid_writes,
-    waits,
 )
-from gert.kernel.runbook.validate.domain.evidence import bad_pattern
+from gert.kernel.runbook.validate.domain.evidence import check_pattern
 from gert.kernel.runbook.validate.domain.identity import RESERVED
-from gert.kernel.runbook.validate.domain.installation import tool_runnable
-from gert.kernel.runbook.validate.domain.secrets import on_command_line
+from gert.kernel.runbook.validate.domain.installation import supported_tool
+from gert.kernel.runbook.validate.domain.secrets import command_line_finding
 from gert.kernel.runbook.validate.facts import Facts
 from gert.kernel.template import Template
 
@@ -40,9 +40,9 @@ TRANSPORT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def tool_file(tool: Tool, facts: Facts) -> Iterator[Finding]:
-    """Every rule for a tool document."""
+    """Check a tool document with all rules."""
     yield from _meta(tool, facts)
-    yield from tool_runnable(tool, facts)
+    yield from supported_tool(tool, facts)
     yield from _contract(tool)
     yield from _writes(tool)
     for name, action in tool.actions.items():
@@ -56,7 +56,7 @@ def tool_file(tool: Tool, facts: Facts) -> Iterator[Finding]:
         if action.retry is not None:
             if not contract.idempotent:
                 yield unsafe_retry(action.retry, f"the action `{name}`")
-            yield from waits(action.retry)
+            yield from retry_delays(action.retry)
 
 
 def _meta(tool: Tool, facts: Facts) -> Iterator[Finding]:
@@ -64,25 +64,25 @@ def _meta(tool: Tool, facts: Facts) -> Iterator[Finding]:
     if not tool.actions:
         yield error("D50", ("actions",), "the tool has no actions")
     if meta.transport == "jsonrpc" and meta.binary is None:
-        yield error("D50", ("meta",), "a `jsonrpc` tool needs `binary`", "name the program that is started")
+        yield error("D50", ("meta",), "a `jsonrpc` tool needs `binary`", "name the program to start")
     if meta.transport == "mcp":
         if meta.connect is None:
             yield error("D50", ("meta",), "an `mcp` tool needs `connect`", "`stdio`, or the URL of a server")
         elif meta.connect == "stdio" and meta.binary is None:
-            yield error("D50", ("meta",), "`connect: stdio` needs `binary`", "name the server that is started")
+            yield error("D50", ("meta",), "`connect: stdio` needs `binary`", "name the server to start")
         elif meta.connect != "stdio" and meta.binary is not None:
-            yield warning("D50", ("meta", "binary"), "a server reached by URL is not started, so `binary` does nothing")
+            yield warning("D50", ("meta", "binary"), "a server with a URL is not started, so `binary` has no effect")
     elif meta.connect is not None:
         yield error("D50", ("meta", "connect"), f"`connect` belongs to `mcp`, and this tool is `{meta.transport}`")
     if meta.args and meta.transport == "stdio":
-        yield error("D50", ("meta", "args"), "`args` belongs to programs that stay up", "put arguments into `argv`")
+        yield error("D50", ("meta", "args"), "`args` belongs to long-running programs", "put arguments into `argv`")
     for index, word in enumerate(meta.args):
         for reference in word.references:
             message = f"`{'.'.join(map(str, reference.path))}` is not known when the program is started"
-            hint = "the arguments of a program that stays up are fixed"
+            hint = "the arguments of a long-running program are fixed"
             yield _at(reference.offset, warning("D52", ("meta", "args", index), message, hint))
     if facts.platform is not None and meta.platform and facts.platform not in meta.platform:
-        message = f"the tool is made for {listing(meta.platform)}, and this is `{facts.platform}`"
+        message = f"the tool runs on {listing(meta.platform)}, and this system is `{facts.platform}`"
         yield warning("D41", ("meta", "platform"), message)
     for base, secrets in ((("secrets",), tool.secrets), (("meta", "secrets"), meta.secrets)):
         for index, secret in enumerate(secrets):
@@ -91,7 +91,7 @@ def _meta(tool: Tool, facts: Facts) -> Iterator[Finding]:
 
 
 def _contract(tool: Tool) -> Iterator[Finding]:
-    yield from old_words(tool.contract, both_is_error=True)
+    yield from deprecated_keys(tool.contract, both_is_error=True)
     if tool.contract is not None:
         yield from contract_limits(tool.contract)
         yield from _reserved(tool.contract)
@@ -107,27 +107,27 @@ def _contract(tool: Tool) -> Iterator[Finding]:
 
 
 def _writes(tool: Tool) -> Iterator[Finding]:
-    """D48: what the tool says of effects is about every action; an action that adds some speaks for itself."""
+    """D48: the tool's effects apply to every action; an action that adds effects is checked by itself."""
     of_all = tool.contract
     actions = [(name, each.contract) for name, each in tool.actions.items()]
     if of_all is not None and any(each is None or each.writes is None for _, each in actions):
-        yield from unsaid_writes(of_all, (), f"the tool `{tool.meta.name}`")
+        yield from undeclared_writes(of_all, (), f"the tool `{tool.meta.name}`")
     for name, own in actions:
         if own is not None and not (of_all is not None and of_all.effects):
-            yield from unsaid_writes(own, (of_all,), f"the action `{name}`")
+            yield from undeclared_writes(own, (of_all,), f"the action `{name}`")
 
 
 def _action_contract(tool: Tool, action: ActionBlock) -> Iterator[Finding]:
     if action.contract is None:
         return
-    yield from old_words(action.contract, both_is_error=True)
+    yield from deprecated_keys(action.contract, both_is_error=True)
     yield from contract_limits(action.contract)
     yield from _reserved(action.contract)
     outer = declared(tool.contract)
     for relaxation in relaxations(outer, action.contract.declared(), parent_name="the tool"):
-        yield relaxed(action.contract, relaxation)
-    yield from taken_back(outer.inputs, action.contract.inputs, "the tool")
-    yield from taken_back(outer.outputs, action.contract.outputs, "the tool")
+        yield relaxation_finding(action.contract, relaxation)
+    yield from revoked_flags(outer.inputs, action.contract.inputs, "the tool")
+    yield from revoked_flags(outer.outputs, action.contract.outputs, "the tool")
     yield from replaced_defaults(outer.inputs, action.contract.inputs, "the tool")
 
 
@@ -141,7 +141,7 @@ def _reserved(block: ContractBlock) -> Iterator[Finding]:
 def _transport(tool: Tool, name: str, action: ActionBlock) -> Iterator[Finding]:
     transport = tool.meta.transport
     if transport == "stdio" and not action.argv:
-        yield error("D50", action.path, f"the action `{name}` has no `argv`", "a `stdio` tool is a command to run")
+        yield error("D50", action.path, f"the action `{name}` has no `argv`", "a `stdio` action needs a command to run")
     for key, transports in TRANSPORT_KEYS.items():
         if getattr(action, key) and transport not in transports:
             message = f"`{key}` belongs to {listing(transports)}, and this tool is `{transport}`"
@@ -179,30 +179,30 @@ def _extract(extract: ExtractBlock, transport: str) -> Iterator[Finding]:
     if extract.from_ in {"exit_code", "json"}:
         for name, is_set in (("trim", not extract.trim), ("lines", extract.lines)):
             if is_set:
-                yield error("D51", extract.at(name), f"`{name}` is about text, and this is `{extract.from_}`")
+                yield error("D51", extract.at(name), f"`{name}` applies to text, and this is `{extract.from_}`")
     if extract.from_ in {"exit_code", "stderr"} and transport != "stdio":
         yield error("D51", extract.at("from"), f"`{extract.from_}` belongs to `stdio`, and this tool is `{transport}`")
     elif extract.from_ == "exit_code" and extract.pattern is not None:
         yield error("D51", extract.at("pattern"), "an exit code is a number and takes no `pattern`")
     elif extract.pattern is not None:
-        yield from bad_pattern("D51", extract.pattern, extract.at("pattern"))
+        yield from check_pattern("D51", extract.pattern, extract.at("pattern"))
 
 
 def _templates(action: ActionBlock, contract: Contract, name: str) -> Iterator[Finding]:
-    """D52: a template in a tool names an input of its contract. D54: and keeps secrets off command lines."""
+    """D52: a template in a tool names a declared input. D54: no secret is on a command line."""
     for path, template, exposed in _tool_templates(action):
         for reference in template.references:
             if not reference.path or not isinstance(reference.path[0], str):
                 secret = min((name for name, each in contract.inputs.items() if each.secret), default=None)
                 if secret is not None and exposed:
-                    yield _at(reference.offset, on_command_line(secret, path))
+                    yield _at(reference.offset, command_line_finding(secret, path))
                 continue
             head = reference.path[0]
             parameter = contract.inputs.get(head)
             if parameter is None:
                 yield _at(reference.offset, _undeclared(head, name, contract.inputs, path))
             elif parameter.secret and exposed:
-                yield _at(reference.offset, on_command_line(head, path))
+                yield _at(reference.offset, command_line_finding(head, path))
 
 
 def _undeclared(head: str, action: str, known: Mapping[str, Parameter], path: Path) -> Finding:
@@ -219,7 +219,7 @@ def _at(offset: int, finding: Finding) -> Finding:
 
 
 def _tool_templates(action: ActionBlock) -> Iterator[tuple[Path, Template, bool]]:
-    """Every template of an action, and whether what it renders stands on a command line."""
+    """Yield every template of an action, and whether it is part of a command line."""
     for index, word in enumerate(action.argv or ()):
         yield action.at("argv", index), word, True
     for index, word in enumerate((action.preview.argv if action.preview else None) or ()):
@@ -241,7 +241,9 @@ def _command(tool: Tool, action: ActionBlock) -> Iterator[Finding]:
         message = f"`argv` does not begin with the name of the program, so `{first.source}` is kept as an argument"
         yield warning("D53", action.at("argv", 0), message, f"begin with `{tool.meta.binary}`")
     elif _program(first.source) != _program(tool.meta.binary):
-        message = f"`{first.source}` is taken for the name of the program and dropped: `binary` is `{tool.meta.binary}`"
+        message = (
+            f"`{first.source}` is treated as the name of the program and dropped: `binary` is `{tool.meta.binary}`"
+        )
         yield warning("D53", action.at("argv", 0), message, f"begin with `{tool.meta.binary}`, or remove `binary`")
 
 
@@ -250,7 +252,7 @@ def _program(path: str) -> str:
 
 
 def _preview(tool: Tool, action: ActionBlock, contract: Contract) -> Iterator[Finding]:
-    """D56: a preview is one command or one MCP tool, and of use only where there is something to preview."""
+    """D56: a preview is one command or one MCP tool, for an action with writes."""
     preview = action.preview
     if preview is None:
         return

@@ -1,4 +1,4 @@
-"""Tools: declared, found, sound, and called the way their contracts ask."""
+"""Tools: declared, found, valid, and called as their contracts require."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -19,8 +19,8 @@ from gert.kernel.template import Template, templates_in
 from gert.kernel.template.tree import Output, Text
 
 
-def found(case: Case) -> Iterator[Finding]:
-    """D15: every declared tool is found. D17: and is sound itself."""
+def tool_lookups(case: Case) -> Iterator[Finding]:
+    """D15: every declared tool is found. D17: every declared tool is valid."""
     names: dict[str, str] = {}
     for index, entry in enumerate(case.program.runbook.tools):
         path: Path = ("tools", index)
@@ -34,10 +34,10 @@ def found(case: Case) -> Iterator[Finding]:
             searched = "; ".join(lookup.searched)
             yield error("D15", path, f"the tool `{shorten(entry)}` was not found", f"searched: {searched}")
         else:
-            yield from _unsound(entry, lookup, path)
+            yield from _invalid_tool(entry, lookup, path)
 
 
-def _unsound(entry: str, lookup: ToolLookup, path: Path) -> Iterator[Finding]:
+def _invalid_tool(entry: str, lookup: ToolLookup, path: Path) -> Iterator[Finding]:
     document = lookup.document
     if document is None:
         return
@@ -51,8 +51,8 @@ def _unsound(entry: str, lookup: ToolLookup, path: Path) -> Iterator[Finding]:
         yield error("D17", path, f"`{lookup.file}` is a {document.kind}, not a tool")
 
 
-def declared(case: Case) -> Iterator[Finding]:
-    """D16: a step may only use a tool the runbook declares. D18: and an action the tool has."""
+def declared_tools(case: Case) -> Iterator[Finding]:
+    """D16: a step may only use a declared tool. D18: the tool has the action."""
     program = case.program
     used: set[str] = set()
     for step in program.steps:
@@ -82,8 +82,8 @@ def declared(case: Case) -> Iterator[Finding]:
             yield warning("D23", ("tools", index), message, "declare only what the runbook may use")
 
 
-def inputs(case: Case) -> Iterator[Finding]:
-    """D19: required inputs are given. D20: values fit their types. D21: nothing undeclared is handed over.
+def tool_inputs(case: Case) -> Iterator[Finding]:
+    """D19: required inputs are given. D20: values fit their types. D21: every given input is declared.
 
     D28: `inputs_from` names objects, and their keys are inputs of the contract.
     """
@@ -95,17 +95,17 @@ def inputs(case: Case) -> Iterator[Finding]:
             continue
         given = {name for name, value in step.inputs.items() if value is not None}
         complete = True
-        # The last source that has a key decides, unless the step gives it itself.
+        # The last source with a key wins, unless the step sets it itself.
         for source, path in reversed(step.spread):
             keys = _keys_of(case.program, source)
             complete = complete and keys is not None
             yield from _spread(contract, source, keys, path, step)
             yield from _spread_values(contract, _constant(case.program, source), path, given)
             given.update(keys or (), _facts(case.program, source))
-        yield from _given(contract, step, case.program.inputs_of(step), given if complete else None)
+        yield from _check_given(contract, step, case.program.inputs_of(step), given if complete else None)
 
 
-def _given(
+def _check_given(
     contract: Contract, step: ToolStep | ExtensionStep, values: Mapping[str, Any], given: set[str] | None
 ) -> Iterator[Finding]:
     callee = f"`{step.tool}`" if isinstance(step, ToolStep) else f"`{step.extension}`"
@@ -114,29 +114,29 @@ def _given(
             about = f"{name}: {parameter.description}" if parameter.description else None
             path = step.path
             if name in values:
-                path, about = step.at("inputs", name), "nothing stands there; put text that begins with `#` in quotes"
+                path, about = step.at("inputs", name), "the value is empty; put text that begins with `#` in quotes"
             yield error("D19", path, f"the input `{name}` of {callee} is missing", about)
     for name, value in values.items():
         declared_as = contract.inputs.get(name)
         if declared_as is None:
             yield _undeclared(name, callee, contract.inputs, step.at("inputs", name))
-        elif value is not None and (why := told(misfit(value, declared_as), declared_as)) is not None:
+        elif value is not None and (why := without_secret(misfit(value, declared_as), declared_as)) is not None:
             yield error("D20", step.at("inputs", name), f"the input `{name}` of {callee}: {why}")
 
 
 def _undeclared(name: str, callee: str, known: Iterable[str], path: Path) -> Finding:
     guess = did_you_mean(name, known)
-    hint = f"did you mean `{guess}`?" if guess else "declare it in the contract, or leave it out"
+    hint = f"did you mean `{guess}`?" if guess else "declare it in the contract, or remove it"
     return warning("D21", path, f"{callee} declares no input `{shorten(name)}`", hint, on_key=True)
 
 
-# What JSON of these types begins with.
+# The first characters of JSON of these types.
 _BRACKETS: Final = {"list": "[", "object": "{"}
 _FACTS: Final = frozenset({"status", "exit_code", "retry_count"})
 
 
 def misfit(value: Any, parameter: Parameter) -> str | None:
-    """Why a literal value cannot be given for a parameter; templates are judged when they are rendered."""
+    """Return why a literal value does not fit a parameter; templates are checked when they are rendered."""
     if any(True for _ in templates_in(value)):
         if isinstance(value, Template) and parameter.type in _BRACKETS and not _may_be_json(value, parameter.type):
             return f"expected {parameter.type}, found text with a template in it"
@@ -151,28 +151,28 @@ def misfit(value: Any, parameter: Parameter) -> str | None:
             max=parameter.max,
         )
     except PatternError:
-        return None  # reported where the pattern is written
+        return None  # reported at the pattern itself
     except GertError as problem:
         return problem.message
 
 
 def _may_be_json(template: Template, type_name: str) -> bool:
-    """Whether a template may render to JSON of a type; space around it does not count."""
+    """Return whether a template may render to JSON of a type, apart from white space."""
     parts = [part for part in template.statements if not (isinstance(part, Text) and part.text.isspace())]
     first = parts[0] if parts else None
     if isinstance(first, Text):
         return first.text.lstrip().startswith(_BRACKETS[type_name])
-    # One value after another is no JSON; what `if` and its like give, nobody knows.
+    # Two adjacent values are not JSON; the output of `if` and other blocks is unknown.
     return len(parts) == 1 or not all(isinstance(part, Text | Output) for part in parts)
 
 
-def told(why: str | None, parameter: Parameter) -> str | None:
-    """Why a value does not fit, without the value where it is secret: findings end up in logs."""
+def without_secret(why: str | None, parameter: Parameter) -> str | None:
+    """Return an objection without the value if it is secret, because findings are logged."""
     return "the value does not fit, and is not shown because it is secret" if why and parameter.secret else why
 
 
 def _keys_of(program: Program, source: str) -> set[str] | None:
-    """The keys a source spreads, where they are known before the run."""
+    """Return the keys that a source spreads, if they are known before the run."""
     constant = _constant(program, source)
     if isinstance(constant, Mapping):
         return {key for key, value in constant.items() if value is not None}
@@ -183,7 +183,7 @@ def _keys_of(program: Program, source: str) -> set[str] | None:
 
 
 def _constant(program: Program, source: str) -> Any:
-    """The constant a source names, or what is inside of one; None where it names something else."""
+    """Return the constant that a source names, or a part of one; None if it names something else."""
     head, *rest = split_path(source)
     found: Any = program.runbook.meta.constants.get(head)
     for segment in rest:
@@ -192,7 +192,7 @@ def _constant(program: Program, source: str) -> Any:
 
 
 def _facts(program: Program, source: str) -> frozenset[str]:
-    """What gert itself says of a step, which is handed over where the contract asks for it by that name."""
+    """Return gert's own facts about a step, which are passed only if the contract declares them."""
     producer = program.by_id.get(source)
     if producer is None or producer.for_each is not None:
         return frozenset()
@@ -200,11 +200,11 @@ def _facts(program: Program, source: str) -> frozenset[str]:
 
 
 def _spread_values(contract: Contract, source: Any, path: Path, given: set[str]) -> Iterator[Finding]:
-    """D20: what a constant spreads fits, as if it were written under `inputs`; what is written there wins."""
+    """D20: the values that a constant spreads fit, except those that `inputs` replaces."""
     for key, value in source.items() if isinstance(source, Mapping) else ():
         parameter = contract.inputs.get(key)
         if parameter is not None and key not in given and value is not None:
-            why = told(misfit(value, parameter), parameter)
+            why = without_secret(misfit(value, parameter), parameter)
             if why is not None:
                 yield error("D20", path, f"the input `{key}`: {why}")
 

@@ -1,7 +1,7 @@
-"""Variables: every name a template uses is set on the way to it (kernel-v0 §7).
+"""Variables: every name that a template uses is set before it (kernel-v0 §7).
 
 The walk goes through the steps in order, adding what each one sets. Arms and lanes start from the same
-names; after them a name is certain if every way through sets it. A loop body is an overlay.
+names; after them a name is certain if every path sets it. A loop body is an overlay.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from gert.errors import InputError
 from gert.kernel.foundation.globs import split_path
-from gert.kernel.foundation.text import a_noun
+from gert.kernel.foundation.text import with_article
 from gert.kernel.foundation.values import coerce, show
 from gert.kernel.runbook.documents.modifiers import ForEachBlock
 from gert.kernel.runbook.documents.steps import (
@@ -29,29 +29,29 @@ from gert.kernel.runbook.validate.domain.known import Known, Marks, subjects
 from gert.kernel.runbook.validate.domain.scopes import ANY_SEGMENT, ARCHIVE, Scopes, scope_key
 from gert.kernel.runbook.validate.domain.shapes import (
     ANYTHING,
-    Items,
-    Keyed,
-    Record,
-    Scalar,
+    KeyedShape,
+    ListShape,
+    RecordShape,
+    ScalarShape,
     Shape,
     never_fits,
-    noun_of,
     shape_of_parameter,
     shape_of_value,
+    type_of,
 )
 from gert.kernel.runbook.validate.domain.templates import templates_of
-from gert.kernel.runbook.validate.domain.tools import misfit, told
+from gert.kernel.runbook.validate.domain.tools import misfit, without_secret
 from gert.kernel.template import Template, templates_in
 
-STATUS: Final = Scalar("string")
-COUNT: Final = Scalar("int")
-ITERATION: Final = Record({"index": COUNT, "round": COUNT})
+STATUS: Final = ScalarShape("string")
+COUNT: Final = ScalarShape("int")
+ITERATION: Final = RecordShape({"index": COUNT, "round": COUNT})
 
 
-def variables(case: Case) -> Iterator[Finding]:
+def resolved_variables(case: Case) -> Iterator[Finding]:
     """D24: every name resolves. D25: on every path. D26: an item inside its loop, a list as a list.
 
-    D28: what `inputs_from` spreads is an object that is known there.
+    D28: `inputs_from` names objects that are known there.
     """
     found = _Walk(case)
     found.run()
@@ -81,7 +81,7 @@ class _Walk:
         self.list(self.program.runbook.steps)
         if not self.program.runbook.finally_:
             return
-        # `finally` runs however the run ended: anything may have been set, and nothing is certain.
+        # `finally` always runs: anything may have been set, and nothing is certain.
         known.undo(before)
         for step in walk(self.program.runbook.steps):
             self.sets(step, certain=False)
@@ -90,7 +90,7 @@ class _Walk:
     # --- lists and blocks
 
     def list(self, steps: tuple[Step, ...]) -> None:
-        """Check steps that follow each other, minding the jumps among them."""
+        """Check a list of steps, including the jumps between them."""
         index_of = {step.id: index for index, step in enumerate(steps) if step.id is not None}
         jumped_from: dict[int, int] = {}
         looped_to = _back_edges(steps, index_of)
@@ -99,7 +99,7 @@ class _Walk:
         for index, step in enumerate(steps):
             if index in jumped_from:
                 self.known.doubt_since(marks[jumped_from[index]])
-            # A jump back brings along what the loop has set, if it was taken.
+            # After a jump back, names set by the steps between may be set.
             reach = looped_to.get(index)
             if reach is not None:
                 for later in walk(steps[max(index, brought) : reach + 1]):
@@ -109,7 +109,7 @@ class _Walk:
             marks.append(self.known.mark())
             target = index_of.get(step.next.step) if step.next is not None else None
             if target is not None and target > index:
-                # What lies between is skipped, so from the target on it is in doubt; the earliest jump decides.
+                # The steps between are skipped: their names are uncertain from the target on, by the earliest jump.
                 jumped_from.setdefault(target, index)
 
     def step(self, step: Step) -> None:
@@ -122,12 +122,12 @@ class _Walk:
             self.check(step.for_each.key, step.for_each.at("key"), step)
             self.body(step)
             _, _, filled = self.known.undo(before)
-            # What its steps set is gone after an item; their scopes are not, if there was one.
+            # Names set by its steps do not survive an item; their scopes do, if there was an item.
             goes = isinstance(step.for_each.over, list) and bool(step.for_each.over) and step.when is None
             self.known.absorb(({}, {}, filled), certain=goes)
         else:
             self.body(step)
-        # The `when` of a loop is asked for each item, so its list is always there.
+        # The `when` of a loop is evaluated for each item, so its list always exists.
         self.sets(step, certain=step.when is None or step.for_each is not None)
 
     def body(self, step: Step) -> None:
@@ -152,7 +152,7 @@ class _Walk:
             self.group(step)
 
     def check_types(self, step: ToolStep | ExtensionStep) -> None:
-        """D20: an input that is handed a name as it is, is handed something of its type."""
+        """D20: an input that is set to a single name gets a value of its type."""
         contract = self.program.contract_of(step)
         for name, value in step.inputs.items() if contract is not None else ():
             parameter = contract.inputs.get(name) if contract is not None else None
@@ -162,26 +162,26 @@ class _Walk:
             shape, said = found
             why = None
             if never_fits(shape, parameter.type):
-                why = f" takes {parameter.type}, and `{said}` is {_called(shape)}"
+                why = f" takes {parameter.type}, and `{said}` is {_noun(shape)}"
             elif (constant := self.constant(shape, said)) is not None:
-                why = told(misfit(constant, parameter), parameter)
+                why = without_secret(misfit(constant, parameter), parameter)
                 why = why and f": `{said}` does not fit: {why}"
             if why is not None:
                 self.findings.append(error("D20", step.at("inputs", name), f"the input `{name}`{why}"))
 
     def constant(self, shape: Shape, said: str) -> Any:
-        """The value of a constant a name stands for; None where it stands for something else, or has templates."""
+        """Return the value of the constant that a name refers to; None if it is not a constant, or has templates."""
         head, *rest = split_path(said.removeprefix("."))
         found: Any = self.program.runbook.meta.constants.get(head)
         binding = self.known.names.get(head)
-        if not isinstance(shape, Scalar) or binding is None or binding.shape is not self.constants.get(head):
-            return None  # an item of a loop may go by the same name
+        if not isinstance(shape, ScalarShape) or binding is None or binding.shape is not self.constants.get(head):
+            return None  # an item of a loop may have the same name
         for segment in rest:
             found = found[segment] if isinstance(found, Mapping) else None
         return None if isinstance(found, Template) else found
 
     def check_items(self, loop: ForEachBlock) -> Shape:
-        """D20: a loop goes over a list, or text that is a JSON list. Returns what is known of its items."""
+        """D20: a loop needs a list, or text that is a JSON list. Return the shape of its items."""
         over = loop.over
         if isinstance(over, list):
             shape = shape_of_value(over)
@@ -192,28 +192,28 @@ class _Walk:
         else:
             shape, said = found
             if never_fits(shape, "list"):
-                message = f"`over` takes a list, and `{said}` is {_called(shape)}"
+                message = f"`over` takes a list, and `{said}` is {_noun(shape)}"
                 self.findings.append(error("D20", loop.at("over"), message))
-        return shape.item if isinstance(shape, Items) else ANYTHING
+        return shape.item if isinstance(shape, ListShape) else ANYTHING
 
     def listed(self, loop: ForEachBlock) -> Any:
-        """D20: text that a loop goes over is a JSON list; other text is not split."""
+        """D20: text in `over` must be a JSON list; other text is not split."""
         try:
             return coerce(loop.over.source, "list")
         except InputError:
             message = f"`over` takes a list, found the text {show(loop.over.source)}"
-            self.findings.append(error("D20", loop.at("over"), message, "write a list, as in `over: [a, b]`"))
+            self.findings.append(error("D20", loop.at("over"), message, "use a list, as in `over: [a, b]`"))
             return []
 
     def check_bound(self, bound: Template, path: Path, rule: str) -> None:
-        """D08, D14: a bound that is nothing but a name is a number, or text that may spell one."""
+        """D08, D14: a `max` that is a single name is a number, or text that may be one."""
         found = self.known.shape_of(bound)
         if found is not None and never_fits(found[0], "int"):
-            message = f"`max` takes a whole number, and `{found[1]}` is {_called(found[0])}"
+            message = f"`max` takes a whole number, and `{found[1]}` is {_noun(found[0])}"
             self.findings.append(error(rule, path, message))
 
     def arms(self, step: BranchStep) -> None:
-        """Each arm starts from the same names; what all that go on have set is certain afterwards."""
+        """Check the arms; each starts from the same names, and names set by all that continue are certain after."""
         ways = []
         for index, arm in enumerate(step.branches):
             if not arm.is_default:
@@ -230,7 +230,7 @@ class _Walk:
         self.known.absorb_any(ways, covered=covered)
 
     def lanes(self, step: ParallelStep) -> None:
-        """Each lane has its own copy; afterwards all of them have happened."""
+        """Check the lanes; each has its own copy, and afterwards all of them have run."""
         gathered = []
         for lane in step.branches:
             before = self.known.mark()
@@ -240,13 +240,13 @@ class _Walk:
             self.known.absorb(made, certain=step.when is None)
 
     def group(self, step: GroupStep) -> None:
-        """The steps of a group set names as if they stood outside it, where the group runs."""
+        """Check a group; its steps set names as if they were outside it."""
         before = self.known.mark()
         self.list(step.steps)
         self.known.absorb(self.known.undo(before), certain=step.when is None)
 
     def iterations(self, step: RepeatStep) -> None:
-        """A body is an overlay: only what it exports survives it, into the next iteration and beyond."""
+        """Check a repeated body; it is an overlay, and only its exports survive an iteration."""
         if isinstance(step.repeat.max, Template):
             self.check(step.repeat.max, step.repeat.at("max"), step)
             self.check_bound(step.repeat.max, step.repeat.at("max"), "D14")
@@ -285,14 +285,14 @@ class _Walk:
             self.known.names.bind(name, shape, certain=certain)
 
     def exported(self, step: Step) -> dict[str, Shape]:
-        """Names a step makes global; inside a loop they are kept under the step's id instead."""
+        """Return the names that a step makes global; in a loop they are stored under the step's id instead."""
         if not step.export or step.for_each is not None:
             return {}
         outputs = self.program.outputs_of(step)
         return {name: shape_of_parameter(outputs[name]) if name in outputs else ANYTHING for name in step.export}
 
     def record(self, step: Step) -> Shape:
-        """What `.step_id` holds."""
+        """Return the shape of `.step_id`."""
         contract = self.program.contract_of(step)
         if contract is None and isinstance(step, ToolStep):
             item: Shape = ANYTHING
@@ -304,11 +304,11 @@ class _Walk:
                 fields["exit_code"] = COUNT
             for name, parameter in self.program.outputs_of(step).items():
                 fields[name] = shape_of_parameter(parameter)
-            # What a block collects from its own steps, item by item, is theirs to say.
-            item = ANYTHING if contract is None and step.for_each is not None else Record(fields)
+            # The results of a block depend on its own steps.
+            item = ANYTHING if contract is None and step.for_each is not None else RecordShape(fields)
         if step.for_each is None:
             return item
-        return Keyed(item) if step.for_each.key is not None else Items(item)
+        return KeyedShape(item) if step.for_each.key is not None else ListShape(item)
 
     # --- what steps read
 
@@ -322,13 +322,13 @@ class _Walk:
             self.check(template, path + below, step)
 
 
-def _called(shape: Shape) -> str:
-    noun = noun_of(shape) or "value"
-    return "a map" if noun == "object" else a_noun(noun)
+def _noun(shape: Shape) -> str:
+    noun = type_of(shape) or "value"
+    return "a map" if noun == "object" else with_article(noun)
 
 
 def _back_edges(steps: Sequence[Step], index_of: Mapping[str, int]) -> dict[int, int]:
-    """For each step that is jumped back to, the last step that does so."""
+    """Return, for each target of a backward jump, the last step that jumps to it."""
     furthest: dict[int, int] = {}
     for index, step in enumerate(steps):
         target = index_of.get(step.next.step) if step.next is not None else None
