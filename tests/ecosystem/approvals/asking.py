@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,11 +14,12 @@ import msgspec
 from gert.ecosystem.approvals.port import ApprovalProvider, Channel
 from gert.ecosystem.approvals.provider import TicketApprovals
 from gert.ecosystem.approvals.signatures import KeyVerifier, sign_response
-from gert.ecosystem.approvals.tickets import Tickets, TicketView
+from gert.ecosystem.approvals.tickets import Tickets, TicketView, ticket_id_for
 from gert.ecosystem.host.run.journal import Journal, Logged
 from gert.ecosystem.ledger import sql
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.ecosystem.ledger.transactions import Change
+from gert.errors import UsageError
 from gert.kernel.engine.approval_request import as_recorded
 from gert.kernel.engine.approval_rules import Tally, Ticket, hash_of, tally
 from gert.kernel.engine.requests import (
@@ -296,7 +297,12 @@ class Store(Tickets):
         super().__init__(_EachCall(self.db, self.clock), check or verifier())  # type: ignore[arg-type]
 
     def opened(self, run_id: str = RUN, key: str = KEY, **changes: Any) -> TicketView:
-        return apart(lambda: ticket_in(self.db, self.clock, run_id, key=key, **changes))
+        if self.db.exists():
+            with suppress(UsageError):
+                found: TicketView = apart(lambda: view_in(self.db, ticket_id_for(run_id, key)))
+                return found
+        made: TicketView = apart(lambda: ticket_in(self.db, self.clock, run_id, key=key, **changes))
+        return made
 
     def now(self, ticket_id: str) -> TicketView:
         """The ticket as a run leaves it that takes the responses in its inbox now."""
