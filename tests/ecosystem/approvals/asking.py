@@ -32,6 +32,7 @@ from gert.kernel.engine.requests import (
 )
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.events.runbook import ApprovalRefused, ApprovalResolved, ApprovalResponse, ApprovalSubmitted, RunStart
+from gert.kernel.events.vocabulary import ApprovalStatus
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.foundation.signature import Key, Keys, parse_key
 from gert.kernel.ledger.port import Ledger
@@ -209,7 +210,7 @@ class Run:
             self.journal.say(Said(event, "restart", None))
         if not (answer.more and count.is_open):
             by = count.resolved_by
-            status = "expired" if by is None else "approved" if by.approved else "rejected"
+            status: ApprovalStatus = "expired" if by is None else "approved" if by.approved else "rejected"
             resolved = ApprovalResolved(
                 ticket_id=ask.ticket_id,
                 step_id="restart",

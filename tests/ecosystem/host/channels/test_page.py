@@ -366,7 +366,6 @@ def test_a_form_sent_twice_is_recorded_once_and_told_so(tmp_path: Path) -> None:
         flipped = await house.send({**form, "verdict": "reject", "approver": "eve"})
         assert flipped.status == 409
         assert len(house.now().responses) == 1
-        assert not house.now().responses
 
     visit(tmp_path, act, min_approvers=2)
 
