@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests.attacks.attack import Attack, table
-from tests.ecosystem.surfaces.cli.approvals.test_two_users import Machine, machine
 from tests.ecosystem.surfaces.cli.strangers import __file__ as strangers
+from tests.ecosystem.surfaces.cli.users import Machine, machine
 from tests.ecosystem.surfaces.cli.workbench import Project, Ran, call, of_type
 
 USES = (machine,)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.attacks.attack import Attack, table
-from tests.ecosystem.surfaces.cli.approvals.test_two_users import Machine, User, machine
+from tests.ecosystem.surfaces.cli.users import Machine, User, machine
 from tests.ecosystem.surfaces.cli.workbench import Project, Ran, finish, is_alive, note, of_type, until
 
 USES = (machine,)

@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,11 +14,12 @@ import msgspec
 from gert.ecosystem.approvals.port import ApprovalProvider, Channel
 from gert.ecosystem.approvals.provider import TicketApprovals
 from gert.ecosystem.approvals.signatures import KeyVerifier, sign_response
-from gert.ecosystem.approvals.tickets import Tickets, TicketView
+from gert.ecosystem.approvals.tickets import Tickets, TicketView, ticket_id_for
 from gert.ecosystem.host.run.journal import Journal, Logged
 from gert.ecosystem.ledger import sql
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.ecosystem.ledger.transactions import Change
+from gert.errors import UsageError
 from gert.kernel.engine.approval_request import as_recorded
 from gert.kernel.engine.approval_rules import Tally, Ticket, hash_of, tally
 from gert.kernel.engine.requests import (
@@ -31,6 +32,7 @@ from gert.kernel.engine.requests import (
 )
 from gert.kernel.events.envelope import format_timestamp
 from gert.kernel.events.runbook import ApprovalRefused, ApprovalResolved, ApprovalResponse, ApprovalSubmitted, RunStart
+from gert.kernel.events.vocabulary import ApprovalStatus
 from gert.kernel.foundation.secret_refs import secret_ref
 from gert.kernel.foundation.signature import Key, Keys, parse_key
 from gert.kernel.ledger.port import Ledger
@@ -208,7 +210,7 @@ class Run:
             self.journal.say(Said(event, "restart", None))
         if not (answer.more and count.is_open):
             by = count.resolved_by
-            status = "expired" if by is None else "approved" if by.approved else "rejected"
+            status: ApprovalStatus = "expired" if by is None else "approved" if by.approved else "rejected"
             resolved = ApprovalResolved(
                 ticket_id=ask.ticket_id,
                 step_id="restart",
@@ -296,7 +298,12 @@ class Store(Tickets):
         super().__init__(_EachCall(self.db, self.clock), check or verifier())  # type: ignore[arg-type]
 
     def opened(self, run_id: str = RUN, key: str = KEY, **changes: Any) -> TicketView:
-        return apart(lambda: ticket_in(self.db, self.clock, run_id, key=key, **changes))
+        if self.db.exists():
+            with suppress(UsageError):
+                found: TicketView = apart(lambda: view_in(self.db, ticket_id_for(run_id, key)))
+                return found
+        made: TicketView = apart(lambda: ticket_in(self.db, self.clock, run_id, key=key, **changes))
+        return made
 
     def now(self, ticket_id: str) -> TicketView:
         """The ticket as a run leaves it that takes the responses in its inbox now."""

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from tests.ecosystem.host.people import LIMIT, Stdin, a_terminal, at_terminal, piped
 
-from gert.ecosystem.approvals.terminal import TerminalApprovals, summary
+from gert.ecosystem.approvals.request_text import summary
+from gert.ecosystem.approvals.terminal import TerminalApprovals
 from gert.ecosystem.host.run.console import Console
 from gert.kernel.engine.requests import ApprovalAnswer, ApprovalRequest, AwaitApproval, Response, SubmitApproval
 from gert.kernel.events.runbook.parts import Failure

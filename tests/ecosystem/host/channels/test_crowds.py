@@ -5,7 +5,6 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.ecosystem.approvals.asking import tickets
 from tests.ecosystem.host.channels.connections import House, serving, visit
 from tests.ecosystem.notify.servers import raw
 from tests.ecosystem.notify.servers import serving as listening_stranger
@@ -290,27 +289,7 @@ def test_a_site_can_be_served_again(tmp_path: Path) -> None:
     visit(tmp_path, act)
 
 
-# --- before there is anything to serve
-
-
-def test_looking_makes_no_folder(tmp_path: Path) -> None:
-    """Made here, it would be private, and a run that shares its tickets with a group would refuse it."""
-
-    async def run() -> None:
-        folder = tmp_path / "approvals"
-        front = Front(str(folder), Listen("127.0.0.1", 0))
-        async with Site(front, tickets(tmp_path)).serving():
-            house = House(front, None, None, None)  # type: ignore[arg-type]
-            for target, expected in (("/healthz", 200), ("/healthz?c=x", 200), ("/t/run-1?k=x", 403)):
-                got = await house.ask("GET", target)
-                assert got.status == expected
-                assert b"proof" not in got.body
-            assert not await is_served(front)
-            assert not folder.exists()
-            front.links.token("run-1")
-            assert await is_served(front)
-
-    asyncio.run(run())
+# --- links
 
 
 @pytest.mark.parametrize(("host", "base"), [("0.0.0.0", "http://127.0.0.1:1"), ("::", "http://[::1]:1")])

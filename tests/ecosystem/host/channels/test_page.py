@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ecosystem.approvals.asking import NOON, REQUEST, no, yes
+from tests.ecosystem.approvals.asking import NOON, no, yes
 from tests.ecosystem.host.channels.connections import Got, House, visit
 
 from gert.ecosystem.approvals.responses import encode_response
@@ -135,7 +135,7 @@ def test_an_answer_is_bound_to_what_was_shown(tmp_path: Path) -> None:
     async def act(house: House) -> None:
         await house.send(await house.fill(reason="seen"))
         (heard,) = house.now().responses
-        assert heard.response.request_hash == REQUEST.request_hash
+        assert heard.response.request_hash == house.file.ticket.request.request_hash
         assert heard.response.ticket_id == house.file.id
         assert heard.response.reason == "seen"
         assert heard.response.signature is None
@@ -232,7 +232,7 @@ def test_after_its_time_a_ticket_takes_no_answer(tmp_path: Path) -> None:
 def unanswered(house: House, got: Got, status: int) -> None:
     assert got.status == status, got.text
     now = house.now()
-    assert (now.status, now.responses, now.refused, now.unrecorded) == ("pending", (), (), 0)
+    assert (now.status, now.responses) == ("pending", ())
 
 
 FORGED_LINKS = ["", "x", "0" * 64, "é", "' or 1=1", "a" * 5000]
@@ -366,7 +366,6 @@ def test_a_form_sent_twice_is_recorded_once_and_told_so(tmp_path: Path) -> None:
         flipped = await house.send({**form, "verdict": "reject", "approver": "eve"})
         assert flipped.status == 409
         assert len(house.now().responses) == 1
-        assert not house.now().responses
 
     visit(tmp_path, act, min_approvers=2)
 

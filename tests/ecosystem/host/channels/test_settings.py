@@ -212,7 +212,7 @@ def test_channels_that_fail_are_notes_and_somebody_can_still_answer(
     assert [response.approved for response in answer.responses] == [False]
     notes = store.now(ticket_id).notes
     assert any(note == "teams: nobody was told: the environment variable `MISSING` is not set" for note in notes)
-    assert any(note.startswith("slack: does not listen") for note in notes)
+    assert any(note.startswith("slack: it does not listen") for note in notes)
 
 
 def test_an_address_that_somebody_else_has_is_a_note(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.ecosystem.approvals.asking import NOON, asking, opened, tickets
 
-from gert.ecosystem.approvals.terminal import summary
+from gert.ecosystem.approvals.request_text import summary
 from gert.ecosystem.host.approvals.ticket_document import request_document
 from gert.ecosystem.host.channels import slack_blocks, ticket_summary
 

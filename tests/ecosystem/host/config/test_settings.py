@@ -108,17 +108,18 @@ def test_categories_a_stronger_file_does_not_mention_stay(place: Place) -> None:
     }
 
 
-def test_whom_tickets_are_shared_with_stays_beside_channels_of_a_stronger_file(place: Place) -> None:
-    place.write("p/gert-project.yaml", "name: p\napprovals: {shared_with: ops}\n")
+def test_the_drop_box_stays_beside_channels_of_a_stronger_file(place: Place) -> None:
+    place.write("p/gert-project.yaml", "name: p\napprovals: {drop_box: ../box}\n")
     place.write("p/gert-config.yaml", "approvals: {listen: '127.0.0.1:8765'}\n")
     said = place.settings().approvals
     assert said is not None
-    assert (said.shared_with, said.listen) == ("ops", "127.0.0.1:8765")
+    assert os.path.isabs(said.drop_box or "")
+    assert (os.path.basename(said.drop_box or ""), said.listen) == ("box", "127.0.0.1:8765")
 
 
-@pytest.mark.parametrize("value", ["''", "[ops]", "{name: ops}"], ids=lambda value: f"shared with {value}")
-def test_what_is_no_name_of_a_group_is_an_error(place: Place, value: str) -> None:
-    place.write("p/gert-project.yaml", f"name: p\napprovals: {{shared_with: {value}}}\n")
+@pytest.mark.parametrize("value", ["''", "[ops]", "{name: ops}"], ids=lambda value: f"drop box {value}")
+def test_what_is_no_path_of_a_drop_box_is_an_error(place: Place, value: str) -> None:
+    place.write("p/gert-project.yaml", f"name: p\napprovals: {{drop_box: {value}}}\n")
     with pytest.raises(DocumentError):
         place.settings()
 

@@ -19,7 +19,7 @@ RUN = "run-2026-02-28-001"
 
 @contextmanager
 def runs(state: Path) -> Iterator[Runs]:
-    with Runs(Place(str(state)), {}) as found:
+    with Runs(Place(str(state))) as found:
         yield found
 
 

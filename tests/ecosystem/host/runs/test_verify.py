@@ -28,7 +28,7 @@ def test_a_server_that_goes_away_while_a_run_is_checked_says_nothing_of_the_run(
 
     asyncio.run(work())
     place = Place(str(tmp_path), None, read_dsn(own_server.dsn, {}))
-    with Runs(place, {}) as runs:
+    with Runs(place) as runs:
         assert check_record(runs.archive, RUN, NOBODY).valid
         own_server.stop()
         with pytest.raises(Unavailable, match="cannot be reached"):

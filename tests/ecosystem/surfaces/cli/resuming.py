@@ -37,8 +37,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from gert.ecosystem.host.approvals.answers import tickets_in
-
+from gert.ecosystem.approvals.tickets import TicketView
+from gert.ecosystem.host.approvals.ticket_ledger import TicketPlace, open_tickets
 from gert.ecosystem.host.config.workspace import Workspace
 from gert.ecosystem.host.redrive.resume import ResumeOptions, resume
 from gert.ecosystem.host.run.execute import execute
@@ -525,18 +525,11 @@ class Place:
 
     def _answer(self) -> None:
         """Decide some of the tickets that are open."""
-        tickets = tickets_in(str(self.at), ENVIRON)
-        pending = tickets.all("pending")
+        pending = _pending(self.at)
         assert pending, "it waits for nothing"
-        for file in self.chance.sample(pending, self.chance.randint(1, len(pending))):
-            response = Response(
-                approver="sam",
-                approved=self.book.decides(file.ticket.request.step_id.partition("[")[0]),
-                timestamp=format_timestamp(tickets.clock()),
-                ticket_id=file.id,
-                request_hash=file.ticket.request.request_hash,
-            )
-            assert tickets.answer(file.id, response).objection is None
+        for view in self.chance.sample(pending, self.chance.randint(1, len(pending))):
+            approved = self.book.decides(view.ticket.request.step_id.partition("[")[0])
+            assert _respond(self.at, view.id, "sam", approved=approved) is None
 
     def _look(self, message: str) -> dict[str, Any]:
         """What the operator says of each call in doubt: what the file of side effects says."""
@@ -694,7 +687,7 @@ def crowd(root: Path, count: int, processes: int) -> dict[str, Any]:
     counted = _each_of(processes, lambda n: sum(_counts(root, each, f"person-{n}") for each in _mixed(tickets, n)))
     ended = _each_of(processes, lambda n: sum(_goes_on(each, shared) for each in _mixed(ids, n)))
     words = Counter((root / "effects").read_text().splitlines())
-    left = [file.id for file in tickets_in(str(root), ENVIRON).all("pending")]
+    left = [view.id for view in _pending(root)]
     twice = [word for word in words if words[word] != 1]
     return {"waiting": waiting, "counted": counted, "ended": ended, "words": len(words), "twice": twice, "left": left}
 
@@ -717,16 +710,27 @@ def _has_no_children() -> bool:
 
 
 def _counts(root: Path, ticket: str, person: str) -> bool:
-    tickets = tickets_in(str(root), ENVIRON)
-    request = tickets.get(ticket).ticket.request
-    response = Response(
-        approver=person,
-        approved=True,
-        timestamp=format_timestamp(tickets.clock()),
-        ticket_id=ticket,
-        request_hash=request.request_hash,
-    )
-    return tickets.answer(ticket, response).objection is None
+    return _respond(root, ticket, person, approved=True) is None
+
+
+def _pending(root: Path) -> list[TicketView]:
+    async def read() -> list[TicketView]:
+        async with open_tickets(TicketPlace(state_dir=str(root)), ENVIRON) as tickets:
+            return [view for view in await tickets.all("pending") if not view.waiting]
+
+    return asyncio.run(read())
+
+
+def _respond(root: Path, ticket: str, person: str, *, approved: bool) -> str | None:
+    """Respond to a ticket; why the response could not count, if so."""
+
+    async def respond() -> str | None:
+        async with open_tickets(TicketPlace(state_dir=str(root)), ENVIRON, to_post=True) as tickets:
+            moment = format_timestamp(await tickets.time())
+            response = Response(approver=person, approved=approved, timestamp=moment, ticket_id=ticket)
+            return (await tickets.answer(ticket, response)).objection
+
+    return asyncio.run(respond())
 
 
 def _goes_on(run_id: str, shared: Mapping[str, Any]) -> bool:

@@ -79,15 +79,27 @@ async def open_tickets(
     database = place.database(environ)
     if create and not place.is_named:
         make_ledger_folder(place.state(environ))
-    elif isinstance(database, str) and not os.path.exists(database):
-        hint = "--state-dir, --db or --dsn say where else to look"
-        raise NoLedger(f"there are no tickets: there is no ledger `{database}`", hint=hint)
+    elif isinstance(database, str):
+        _require_readable(database)
     verifier = approval_verifier(environ, own, is_strict=isinstance(database, Dsn))
     try:
         async with open_ledger(database, environ, read_only=not to_post) as ledger:
             yield Tickets(ledger, verifier)
     except GertError as problem:
         raise masked(database, problem) from None
+
+
+def _require_readable(path: str) -> None:
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        hint = "--state-dir, --db or --dsn say where else to look"
+        raise NoLedger(f"there are no tickets: there is no ledger `{path}`", hint=hint) from None
+    except OSError as problem:
+        raise UsageError(
+            f"the ledger `{path}` cannot be read: {(problem.strerror or str(problem)).lower()}",
+            hint="other users respond through a drop box (`--drop-box DIR`)",
+        ) from None
 
 
 class NoLedger(UsageError):

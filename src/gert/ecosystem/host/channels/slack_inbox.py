@@ -123,7 +123,7 @@ class SlackInbox:
             return _privately(f"Your {word} does not count: {ticket_summary.plain(answered.objection)}")
         last = f"{ticket_summary.plain(response.approver)} {'approved' if response.approved else 'rejected'} this."
         page_url = self._front.look_url(answered.view.id)
-        shown = message(answered.view, now, page_url=page_url, buttons=True, last=last)
+        shown = message(answered.view, now, page_url=page_url, buttons=not answered.is_decided, last=last)
         return {"replace_original": True, **shown}
 
     async def _tell(self, pressed: _Pressed, document: dict[str, Any]) -> Reply:

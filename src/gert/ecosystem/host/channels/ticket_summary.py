@@ -157,5 +157,7 @@ def moment(text: str | None) -> str:
 def standing(view: TicketView, now: datetime) -> str:
     """How a ticket stands."""
     count = f"{view.approvals} of {view.needed} {'approval' if view.needed == 1 else 'approvals'}"
+    if view.waiting:
+        count += f", {len(view.waiting)} received"
     status = view.status_at(now)
     return f"open, {count}" if status == "pending" else f"{status}, {count}"

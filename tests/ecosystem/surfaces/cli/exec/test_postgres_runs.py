@@ -11,8 +11,12 @@ import pytest
 from tests.ecosystem.surfaces.cli.workbench import Project, Ran, call, files_under, finish, note, of_type, until
 from tests.postgres import Server, execute, on_database
 
+from gert.kernel.foundation.signature import parse_key
+
 DSN = "env:LEDGER_DSN"
 SECRET = "hunter2secret"
+SEED = "ed25519:YmNkZWZBQkNERUZHSElKS0xNTk9QUVJTVFVWV1hZWmE="
+TRUSTED = {"GERT_APPROVAL_KEY_BO": parse_key(SEED).public_text or "", "GERT_APPROVAL_OWNER_BO": "bo"}
 ASKS: dict[str, Any] = {"rules": [{"effects": ["restart"], "action": "require-approval"}, {"default": "allow"}]}
 TOOLS = ("note", "once", "fragile", "restart", "dies", "shows")
 VOLATILE = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z|\d{8}-\d{6}-\d{3}-\w{6}|[0-9a-f]{64}|\"duration\":\"[^\"]*\"")
@@ -32,7 +36,10 @@ class Ledger(Project):
 
     def on(self, command: str, *words: str | Path, **environ: str) -> Ran:
         """A command on the ledger."""
-        return self.gert(*command.split(), *words, "--dsn", DSN, LEDGER_DSN=self.dsn, **environ)
+        return self.gert(*command.split(), *words, "--dsn", DSN, LEDGER_DSN=self.dsn, **{**TRUSTED, **environ})
+
+    def approve(self, ticket: str) -> Ran:
+        return self.on("approve", ticket, "--as", "bo", "--key", "MINE", "--key-id", "bo", MINE=SEED).ended(0)
 
     def recorded(self, *words: str, code: int = 0) -> str:
         """The id of a new run in the ledger."""
@@ -120,9 +127,8 @@ class TestGoingOn:
         assert f"resume with: gert resume --run {run_id} --dsn {DSN}\n" in out
         shown = ledger.on("run show", run_id, "--json").ended(0).said
         assert f"gert resume --run {run_id} --dsn {DSN}" in shown["next"]
-        assert (ledger.root / "approvals").exists() or (ledger.root / "tickets").exists()
         assert f"--dsn {DSN}` resumes it" in ledger.on("rerun", "--run", run_id, "--from", "first").ended(2).err
-        approved = ledger.gert("approve", ticket, "--as", "bo").ended(0).out
+        approved = ledger.approve(ticket).out
         assert f"  gert resume --run {run_id} --dsn {DSN}\n" in approved
         ledger.on("resume", "--run", run_id).ended(0)
         assert ledger.noted() == ["first", "second"]
@@ -247,7 +253,7 @@ class TestPasswords:
         ran = ledger.on("exec", ledger.root / "book.yaml", "--detach", "-v", COPY=ledger.dsn).ended(0)
         (row,) = ledger.listed()
         (ticket,) = row["tickets"]
-        ledger.gert("approve", ticket, "--as", "bo").ended(0)
+        ledger.approve(ticket)
         again = ledger.on("resume", "--run", row["run_id"], "-v", COPY=ledger.dsn).ended(0)
         said = "".join((ran.out, ran.err, again.out, again.err))
         assert "COPY=postgresql://" in said
@@ -260,7 +266,7 @@ class TestPasswords:
 
     def test_an_address_that_was_written_out_is_repeated_without_its_password(self, ledger: Ledger) -> None:
         ledger.runbook(note("two", tool="restart"), tools=TOOLS, governance=ASKS)
-        out = ledger.exec("--dsn", ledger.dsn, "--detach").ended(0).out
+        out = ledger.exec("--dsn", ledger.dsn, "--detach", **TRUSTED).ended(0).out
         assert "--dsn 'postgresql://" in out
         assert SECRET not in out
 

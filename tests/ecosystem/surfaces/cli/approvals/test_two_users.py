@@ -1,0 +1,61 @@
+"""Approvals by other users of one machine: real users, real permissions, and a drop box."""
+
+import os
+import sys
+
+import pytest
+from tests.ecosystem.surfaces.cli.users import Machine, machine
+from tests.ecosystem.surfaces.cli.workbench import of_type
+
+USES = (machine,)
+"""Fixtures of another file that tests here ask for by name."""
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0, reason="only root can start gert as another user"
+)
+
+
+def test_another_user_approves_through_the_drop_box(machine: Machine) -> None:
+    ticket = machine.detach()
+    words = ("--as", "bob", "--key", "bob.key", "--drop-box", machine.box)
+    said = machine.bob.gert("approve", ticket[:-4], *words).ended(0)
+    assert "word: deploy" in said.out
+    assert "is in the drop box" in said.out
+    assert machine.resume().ended(0).said["status"] == "completed"
+    assert machine.project.noted() == ["deploy"]
+    [resolved] = of_type(machine.record.events(), "approval_resolved")
+    assert (resolved["data"]["approver_id"], resolved["data"]["verified"]) == ("bob", True)
+    assert list((machine.box / "requests").iterdir()) == []
+
+
+def test_another_user_rejects_through_the_drop_box(machine: Machine) -> None:
+    ticket = machine.detach()
+    machine.bob.gert("reject", ticket, "--as", "bob", "--key", "bob.key", "--drop-box", machine.box).ended(0)
+    assert machine.resume().ended(3).said["status"] == "failed"
+    assert machine.project.noted() == []
+
+
+@pytest.mark.parametrize("verb", ["approve", "reject"])
+def test_an_unsigned_response_is_not_left(machine: Machine, verb: str) -> None:
+    ticket = machine.detach()
+    said = machine.bob.gert(verb, ticket, "--as", "bob", "--drop-box", machine.box).ended(2)
+    assert "has to be signed" in said.err
+    assert list((machine.box / "responses").iterdir()) == []
+
+
+def test_a_key_that_the_run_does_not_know_approves_nothing(machine: Machine) -> None:
+    ticket = machine.detach()
+    other = "ed25519:QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY="
+    words = ("--as", "bob", "--key", "MINE", "--key-id", "bob", "--drop-box", machine.box)
+    machine.eve.gert("approve", ticket, *words, MINE=other).ended(0)
+    assert machine.resume().ended(0).said["status"] == "waiting"
+    assert machine.project.noted() == []
+    shown = machine.ann.gert("approvals", "show", ticket, "--state-dir", machine.state).ended(0).out
+    assert "drop box: a response is not validly signed" in shown
+
+
+def test_the_ledger_and_its_runs_are_private(machine: Machine) -> None:
+    ticket = machine.detach()
+    for words in (("approvals", "list"), ("approvals", "show", ticket), ("approve", ticket, "--as", "bob")):
+        assert machine.bob.gert(*words, "--state-dir", machine.state).code != 0
+    assert machine.resume().ended(0).said["status"] == "waiting"
