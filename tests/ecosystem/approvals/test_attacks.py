@@ -195,22 +195,28 @@ ATTACKS: list[Any] = [
     pytest.param(APART, plain(approver="ann"), "`ann` started the run", id="whoever started the run"),
     pytest.param(APART, plain(approver="ANN"), "`ANN` started the run", id="in capitals"),
     pytest.param(APART, plain(approver=" ann "), "` ann ` started the run", id="with spaces"),
-    pytest.param(APART, plain(approver="ann\u200b"), "does not say plainly", id="with something invisible"),
+    pytest.param(
+        APART, plain(approver="ann\u200b"), "does not name its approver plainly", id="with something invisible"
+    ),
     pytest.param(
         asking(separation_of_duties=True, requested_by="Jos\u00e9"),
         plain(approver="JOSE\u0301"),
         "started the run",
         id="in another form of Unicode",
     ),
-    pytest.param(asking(separation_of_duties=True, requested_by=None), plain(), "not known who started", id="nobody"),
+    pytest.param(
+        asking(separation_of_duties=True, requested_by=None), plain(), "does not record who started it", id="nobody"
+    ),
     pytest.param(LISTED, plain(approver="eve"), "`eve` is not among the approvers `bob`, `dan`", id="not listed"),
     pytest.param(LISTED, plain(approver="bob dan"), "is not among the approvers", id="two names in one"),
     pytest.param(GROUP, plain(approver="bob"), "`bob` is not among the approvers `group:ops`", id="not in the group"),
     pytest.param(GROUP, plain(approver="group:ops"), "`group:ops` is not among", id="the group itself"),
-    pytest.param(REQUEST, plain(approver=""), "does not say plainly", id="nobody at all"),
-    pytest.param(REQUEST, plain(approver=" \t"), "does not say plainly", id="only spaces"),
-    pytest.param(REQUEST, plain(approver="a\nb"), "does not say plainly", id="two lines"),
-    pytest.param(REQUEST, plain(approver="\x1b[2Jbob"), "does not say plainly", id="a name that steers a terminal"),
+    pytest.param(REQUEST, plain(approver=""), "does not name its approver plainly", id="nobody at all"),
+    pytest.param(REQUEST, plain(approver=" \t"), "does not name its approver plainly", id="only spaces"),
+    pytest.param(REQUEST, plain(approver="a\nb"), "does not name its approver plainly", id="two lines"),
+    pytest.param(
+        REQUEST, plain(approver="\x1b[2Jbob"), "does not name its approver plainly", id="a name that steers a terminal"
+    ),
     pytest.param(REQUEST, plain(approver="x" * 257), "the approver is too long", id="an endless name"),
     pytest.param(REQUEST, plain(approver="b\udcffb"), "the approver is not valid text", id="a name that is no UTF-8"),
     # --- form

@@ -177,7 +177,7 @@ BAD: list[Any] = [
         lambda file: document(as_sent(yes(ticket_id=file.id))), "only signed answers", id="an unsigned answer"
     ),
     pytest.param(
-        lambda file: document({**as_sent(signed(file)), "approved": False}), "not validly signed", id="flipped"
+        lambda file: document({**as_sent(signed(file)), "approved": False}), "no valid signature", id="flipped"
     ),
     pytest.param(
         lambda file: document({**as_sent(signed(file)), "ticket_id": "x"}), "another ticket", id="another ticket"

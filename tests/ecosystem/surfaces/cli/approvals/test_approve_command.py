@@ -113,8 +113,8 @@ def test_a_rejection_decides_the_ticket(project: Project) -> None:
         pytest.param(
             {"approvers": (("group:ops",),), "admitted": (("dan",),)}, "bob", "`group:ops`", id="not in the group"
         ),
-        pytest.param({}, "", "does not say plainly", id="nobody"),
-        pytest.param({}, "a\nb", "does not say plainly", id="two lines"),
+        pytest.param({}, "", "does not name its approver plainly", id="nobody"),
+        pytest.param({}, "a\nb", "does not name its approver plainly", id="two lines"),
         pytest.param({}, "x" * 300, "the approver is too long", id="an endless name"),
     ],
 )
