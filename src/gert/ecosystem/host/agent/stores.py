@@ -10,15 +10,8 @@ from typing import Any, Self, cast
 from gert.ecosystem.host.agent.listening import ListenedLedger, Listener, OnEvent
 from gert.ecosystem.host.config.trace_keys import signing_key
 from gert.errors import InputError, RunError, RunExists, RunNotFound
-from gert.kernel.agent.types.payloads import (
-    EventPayload,
-    EventType,
-    KernelEvent,
-    RunSummaryPayload,
-    event_from_line,
-    known_events,
-    to_entry_payload,
-)
+from gert.kernel.agent.types.payload_models import EventPayload, EventType, RunSummaryPayload
+from gert.kernel.agent.types.payloads import KernelEvent, event_from_line, known_events, to_entry_payload
 from gert.kernel.agent.types.store import (
     RunLeaseRecord,
     RunStateLifecycleStatus,

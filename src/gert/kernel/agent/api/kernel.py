@@ -47,14 +47,8 @@ from gert.kernel.agent.types.api import (
     WorkflowOutputT,
     WorkflowRunResult,
 )
-from gert.kernel.agent.types.payloads import (
-    EventPayload,
-    EventType,
-    KernelEvent,
-    RunSummaryPayload,
-    event_from_line,
-    to_entry_payload,
-)
+from gert.kernel.agent.types.payload_models import EventPayload, EventType, RunSummaryPayload
+from gert.kernel.agent.types.payloads import KernelEvent, event_from_line, to_entry_payload
 from gert.kernel.events.agent.parts import ToolOutcome
 from gert.kernel.foundation.arguments import checks_arguments
 from gert.kernel.foundation.canonical import sha256_hex

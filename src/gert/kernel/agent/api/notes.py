@@ -7,7 +7,7 @@ import msgspec
 from gert.errors import InputError, ReplayConsistencyError
 from gert.kernel.agent.replay.run_log import RunLog
 from gert.kernel.agent.types.api import TenantContext
-from gert.kernel.agent.types.payloads import RunSummaryPayload
+from gert.kernel.agent.types.payload_models import RunSummaryPayload
 from gert.kernel.agent.types.serde import plain_value
 from gert.kernel.events.agent import ContextRead, RunSummary
 from gert.kernel.events.envelope import decode

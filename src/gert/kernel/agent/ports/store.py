@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from gert.errors import UsageError
-from gert.kernel.agent.types.payloads import EventPayload, EventType, KernelEvent, RunSummaryPayload
+from gert.kernel.agent.types.payload_models import EventPayload, EventType, RunSummaryPayload
+from gert.kernel.agent.types.payloads import KernelEvent
 from gert.kernel.agent.types.store import (
     RunLeaseRecord,
     RunStateLifecycleStatus,

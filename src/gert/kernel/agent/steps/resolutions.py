@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gert.kernel.agent.types.payloads import KernelEvent, ToolCompletedPayload, ToolRequestedPayload
+from gert.kernel.agent.types.payload_models import ToolCompletedPayload, ToolRequestedPayload
+from gert.kernel.agent.types.payloads import KernelEvent
 from gert.kernel.foundation.arguments import checked
 from gert.kernel.ledger.projection import event_id
 

@@ -2,42 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from enum import StrEnum
-from typing import Annotated, Any, TypeAlias, get_args
+from typing import Annotated, Any, get_args
 
 import msgspec
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gert.errors import InputError, TraceError
 from gert.kernel.agent.steps.question import joined_hash
-from gert.kernel.agent.types.run_payloads import (
-    ContextReadPayload,
-    HarnessFailedPayload,
-    HarnessInitializedPayload,
-    HarnessSleepPayload,
-    HarnessStagePayload,
-    HarnessWakePayload,
-    PauseRequestedPayload,
-    ResumeRequestedPayload,
-    RunEndedPayload,
-    RunReopenedPayload,
-    RunStartedPayload,
-    RunSummaryPayload,
-    ToolSignatureRecord,
-)
-from gert.kernel.agent.types.step_payloads import (
-    ContextVersionRecord,
-    ModelCompletedPayload,
-    ModelFailedPayload,
-    ModelRequestedPayload,
-    ReplayedWithDriftPayload,
-    ToolCallRecord,
-    ToolCompletedPayload,
-    ToolRequestedPayload,
-    WorkflowStepCompletedPayload,
-    WorkflowStepFailedPayload,
-    WorkflowStepRequestedPayload,
-)
+from gert.kernel.agent.types.payload_models import EventPayload, EventType
 from gert.kernel.events.catalogue import catalogue
 from gert.kernel.events.chain import GENESIS_FORMS
 from gert.kernel.events.envelope import Envelope, decode, parse_timestamp
@@ -46,92 +18,6 @@ from gert.kernel.foundation.arguments import checked
 from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 from gert.kernel.ledger.projection import event_id
-
-__all__ = [
-    "ContextReadPayload",
-    "ContextVersionRecord",
-    "EventPayload",
-    "EventType",
-    "HarnessFailedPayload",
-    "HarnessInitializedPayload",
-    "HarnessSleepPayload",
-    "HarnessStagePayload",
-    "HarnessWakePayload",
-    "KernelEvent",
-    "ModelCompletedPayload",
-    "ModelFailedPayload",
-    "ModelRequestedPayload",
-    "PauseRequestedPayload",
-    "ReplayedWithDriftPayload",
-    "ResumeRequestedPayload",
-    "RunEndedPayload",
-    "RunReopenedPayload",
-    "RunStartedPayload",
-    "RunSummaryPayload",
-    "ToolCallRecord",
-    "ToolCompletedPayload",
-    "ToolRequestedPayload",
-    "ToolSignatureRecord",
-    "WorkflowStepCompletedPayload",
-    "WorkflowStepFailedPayload",
-    "WorkflowStepRequestedPayload",
-    "compute_allowed_tools_hash",
-    "event_from_line",
-    "known_events",
-    "payload_to_canonical_json",
-    "to_entry_payload",
-]
-
-
-class EventType(StrEnum):
-    """The types of events of an agent run."""
-
-    RUN_STARTED = "run_started"
-    RUN_ENDED = "run_ended"
-    RUN_REOPENED = "run_reopened"
-    RESUME_REQUESTED = "resume_requested"
-    HARNESS_INITIALIZED = "harness_initialized"
-    HARNESS_WAKE = "harness_wake"
-    HARNESS_SLEEP = "harness_sleep"
-    HARNESS_FAILED = "harness_failed"
-    HARNESS_STAGE = "harness_stage"
-    MODEL_REQUESTED = "model_requested"
-    MODEL_COMPLETED = "model_completed"
-    MODEL_FAILED = "model_failed"
-    REPLAYED_WITH_DRIFT = "replayed_with_drift"
-    TOOL_REQUESTED = "tool_requested"
-    TOOL_COMPLETED = "tool_completed"
-    PAUSE_REQUESTED = "pause_requested"
-    RUN_SUMMARY = "run_summary"
-    CONTEXT_READ = "context_read"
-    WORKFLOW_STEP_REQUESTED = "workflow_step_requested"
-    WORKFLOW_STEP_COMPLETED = "workflow_step_completed"
-    WORKFLOW_STEP_FAILED = "workflow_step_failed"
-
-
-EventPayload: TypeAlias = (
-    RunStartedPayload
-    | RunEndedPayload
-    | RunReopenedPayload
-    | ResumeRequestedPayload
-    | HarnessInitializedPayload
-    | HarnessWakePayload
-    | HarnessSleepPayload
-    | HarnessFailedPayload
-    | HarnessStagePayload
-    | ModelRequestedPayload
-    | ModelCompletedPayload
-    | ModelFailedPayload
-    | ReplayedWithDriftPayload
-    | ToolRequestedPayload
-    | ToolCompletedPayload
-    | PauseRequestedPayload
-    | RunSummaryPayload
-    | ContextReadPayload
-    | WorkflowStepRequestedPayload
-    | WorkflowStepCompletedPayload
-    | WorkflowStepFailedPayload
-)
 
 PAYLOADS: Mapping[str, type[BaseModel]] = {kind.model_fields["kind"].default: kind for kind in get_args(EventPayload)}
 """The model of each type of event."""
