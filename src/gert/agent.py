@@ -1,4 +1,4 @@
-"""The agent kernel's public API on one page. Nothing is imported until it is used::
+"""The public API of the agent kernel. Nothing is imported until it is used::
 
 from gert.agent import ArtanaKernel, MockModelPort, SQLiteStore, TenantContext
 
