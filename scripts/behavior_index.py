@@ -21,7 +21,7 @@ from gert.kernel.agent.api import notes
 from gert.kernel.agent.middleware import base, stack
 from gert.kernel.agent.steps import model_steps
 from gert.kernel.agent.types.api import PolicyMode, ReplayPolicy, RunProgressStatus, ToolDrift
-from gert.kernel.agent.types.payloads import EventPayload
+from gert.kernel.agent.types.payload_models import EventPayload
 from gert.kernel.events import agent
 from gert.kernel.events.agent.parts import ModelFailure, ToolOutcome
 from gert.kernel.foundation.canonical_v1 import CANONICAL_JSON_PROFILE

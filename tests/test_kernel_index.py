@@ -12,7 +12,7 @@ import pytest
 import gert.agent
 from gert._version import __version__
 from gert.ecosystem.ledger import sql
-from gert.kernel.agent.types.payloads import EventType
+from gert.kernel.agent.types.payload_models import EventType
 
 ROOT = Path(__file__).resolve().parents[1]
 INDEX: dict[str, Any] = json.loads((ROOT / "docs" / "kernel_behavior_index.json").read_text(encoding="utf-8"))

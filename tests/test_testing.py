@@ -219,8 +219,8 @@ def test_a_model_is_asked_what_is_expected(expect: Any, asked_for: ModelRequest[
 @pytest.mark.parametrize(
     ("script", "why"),
     [
-        pytest.param([], "asked 1 times, and the script has no answer left; it was asked `Where?`", id="too often"),
-        pytest.param([says({"name": "x"}, expect="Why")], "question 1 was expected to say `Why`", id="other words"),
+        pytest.param([], "the script has no answer for request 1; found `Where?`", id="too often"),
+        pytest.param([says({"name": "x"}, expect="Why")], "expected request 1 to contain `Why`", id="other words"),
         pytest.param(
             [says({"name": "x"}, expect=lambda asked: False)], "is not the one that was expected", id="a test"
         ),
@@ -239,13 +239,13 @@ def test_a_model_complains_when_it_is_asked(script: list[Any], why: str) -> None
 
 
 def test_a_model_complains_when_it_is_not_asked() -> None:
-    with pytest.raises(ScriptMismatch, match="1 answers of the script were not asked for"):
+    with pytest.raises(ScriptMismatch, match="1 answers of the script were not requested"):
         ScriptedModel([{"name": "Ulm"}]).assert_used_up()
 
 
 @pytest.mark.parametrize("answer", ["text", 3, [], ["text"], [calls("a"), "text"], object()])
 def test_what_is_no_answer_is_refused_when_the_script_is_written(answer: Any) -> None:
-    with pytest.raises(InputError, match="a model cannot answer with a"):
+    with pytest.raises(InputError, match="a scripted model cannot answer with a"):
         ScriptedModel([answer])
 
 

@@ -1,4 +1,4 @@
-"""The agent kernel's public API on one page. Nothing is imported until it is used::
+"""The public API of the agent kernel. Nothing is imported until it is used::
 
 from gert.agent import ArtanaKernel, MockModelPort, SQLiteStore, TenantContext
 
@@ -144,7 +144,7 @@ if TYPE_CHECKING:
         json_step_serde,
         pydantic_step_serde,
     )
-    from gert.kernel.agent.types.payloads import (
+    from gert.kernel.agent.types.payload_models import (
         ContextReadPayload,
         ContextVersionRecord,
         EventPayload,
@@ -171,9 +171,8 @@ if TYPE_CHECKING:
         WorkflowStepCompletedPayload,
         WorkflowStepFailedPayload,
         WorkflowStepRequestedPayload,
-        compute_allowed_tools_hash,
-        payload_to_canonical_json,
     )
+    from gert.kernel.agent.types.payloads import compute_allowed_tools_hash, payload_to_canonical_json
     from gert.kernel.foundation.canonical_v1 import (
         CANONICAL_JSON_PROFILE,
         canonical_json_dumps,
@@ -239,7 +238,7 @@ _PLACES = {
         "ModelInvocation",
         "PreparedToolRequest",
     ),
-    "gert.kernel.agent.types.payloads": (
+    "gert.kernel.agent.types.payload_models": (
         "ContextReadPayload",
         "ContextVersionRecord",
         "EventPayload",
@@ -266,6 +265,8 @@ _PLACES = {
         "WorkflowStepCompletedPayload",
         "WorkflowStepFailedPayload",
         "WorkflowStepRequestedPayload",
+    ),
+    "gert.kernel.agent.types.payloads": (
         "compute_allowed_tools_hash",
         "payload_to_canonical_json",
     ),

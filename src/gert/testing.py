@@ -1,4 +1,4 @@
-"""For people who test what they built on gert. Nothing is imported until it is used::
+"""Test helpers for programs built on gert. Nothing is imported until it is used::
 
     from gert.testing import calls, hangs, memory_kernel, says
 
@@ -8,7 +8,7 @@
 With `pytest_plugins = ["gert.testing"]` in a conftest.py there are also the fixtures `fake_clock`, `scripted_model`,
 `agent_tenant` and `agent_kernel`; only then is pytest needed.
 
-PYTEST_DONT_REWRITE: there is nothing to rewrite here, and a conftest.py that imports this page first is not warned.
+PYTEST_DONT_REWRITE: this module has no assertions, and a conftest.py that imports it first gets no warning.
 """
 
 TYPE_CHECKING = False  # as `typing` has it, without the cost of importing it
@@ -40,7 +40,7 @@ _PLACES = {
     "says": "replies",
     "times_out": "trouble",
 }
-# Not in `__all__`: they are found by pytest, which looks at every name there is, and mean nothing without it.
+# Not in `__all__`: pytest finds them by name, and they are useless without it.
 _FIXTURES = {
     "agent_kernel": "fixtures",
     "agent_tenant": "fixtures",

@@ -290,11 +290,11 @@ async def twins_by_messages(kernel: ArtanaKernel) -> str:
 
 
 def impostors(names: tuple[str, ...], mode: KernelPolicy) -> Callable[[Project], str]:
-    from gert.kernel.agent.middleware.pass_through import PassingMiddleware
+    from gert.kernel.agent.middleware.base import PassThroughMiddleware
 
     def attempt(project: Project) -> str:
-        with pytest.raises(ValueError, match="needs") as caught:
-            kernel_in(project, policy=mode, middleware=[type(name, (PassingMiddleware,), {})() for name in names])
+        with pytest.raises(ValueError, match="requires") as caught:
+            kernel_in(project, policy=mode, middleware=[type(name, (PassThroughMiddleware,), {})() for name in names])
         return str(caught.value)
 
     return attempt
@@ -318,7 +318,7 @@ REPLAYS = [
         "guards of an enforced kernel are replaced by classes of their names",
         why="required middleware is checked by type (DECISIONS 75)",
         attempt=impostors(GUARDS, KernelPolicy.enforced()),
-        reason="needs `PIIScrubberMiddleware`, `QuotaMiddleware`, `CapabilityGuardMiddleware`",
+        reason="requires `PIIScrubberMiddleware`, `QuotaMiddleware`, `CapabilityGuardMiddleware`",
     ),
 ]
 

@@ -111,10 +111,12 @@ def test_a_path_with_a_nul_is_none(tmp_path: Path) -> None:
     [
         pytest.param(
             "provider/cmdb",
-            {"a": "this installation cannot ask the provider `cmdb`; give the input with --var or --input"},
+            {"a": "this installation cannot ask the provider `cmdb`; pass the input with --var or --input"},
             id="a provider that cannot be asked fails",
         ),
-        pytest.param("file", {"a": "nothing is read from `file` here"}, id="a place that is not looked in fails"),
+        pytest.param(
+            "file", {"a": "this installation has no input source `file`"}, id="a place that is not looked in fails"
+        ),
         pytest.param("prompt", {}, id="where nobody can be asked, nothing is there"),
     ],
 )

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from tests.ecosystem.models.vendors import KEY, anthropic_error, openai_error
 
-from gert.ecosystem.models.errors import MAX_SHOWN, of_event, of_status, retry_after, shown
+from gert.ecosystem.models.errors import MAX_SHOWN, excerpt, of_event, of_status, retry_after
 from gert.ecosystem.models.keys import Key, checked_base_url
 from gert.ecosystem.models.limits import Limits
 from gert.ecosystem.models.prices import Price, Pricing, Tokens
@@ -254,7 +254,7 @@ def test_credentials_a_vendor_repeats_are_not_ours_to_repeat(said: str, secret: 
 )
 def test_no_half_of_a_key_stays_where_words_are_cut(words: str) -> None:
     key = "c4nary-" + "0123456789abcdef" * 12
-    said = shown(words.replace(KEY, key), Key(key).redactor())
+    said = excerpt(words.replace(KEY, key), Key(key).redactor())
     assert "c4nary" not in said
 
 

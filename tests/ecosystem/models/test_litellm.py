@@ -210,7 +210,7 @@ def test_an_answer_nobody_can_use_is_paid_for_all_the_same(said: dict[str, Any],
 
 def test_half_a_character_is_said_and_nobody_is_asked() -> None:
     told = Told(completion(GOOD))
-    with pytest.raises(ModelPermanentError, match="half a character"):
+    with pytest.raises(ModelPermanentError, match="a lone surrogate"):
         complete(quick(told), prompt="a\ud800b")
     assert told.asked == []
 

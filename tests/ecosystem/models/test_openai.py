@@ -299,7 +299,7 @@ def test_a_model_that_neither_api_knows_is_probed_again() -> None:
 @pytest.mark.parametrize("option", [{"previous_response_id": "x"}, {"responses_input_items": ()}])
 def test_chat_refuses_what_it_cannot_say(option: dict[str, Any]) -> None:
     with serving(GOOD_COMPLETION) as server:
-        with pytest.raises(ModelPermanentError, match="needs the Responses API"):
+        with pytest.raises(ModelPermanentError, match="requires the Responses API"):
             asked(openai(server.url()), request(api_mode="chat", **option))
         assert server.requests == []
 
@@ -347,7 +347,7 @@ BOTH = [
         ('{"healthy": "perhaps"}', "`healthy`"),
         ("{}", "`healthy`"),
         ('{"healthy": true', "JSON"),
-        ("", "says nothing"),
+        ("", "it is empty"),
         ("null", "Verdict"),
         (f'{{"reason": "{KEY}"}}', "`healthy`"),
         ("x" * 100_000, "JSON"),
@@ -470,7 +470,7 @@ def test_connections_that_fail(answer: Answer, kind: type[ModelError], category:
 
 
 def test_nobody_is_there() -> None:
-    with pytest.raises(ModelTransientError, match="no connection"):
+    with pytest.raises(ModelTransientError, match="cannot connect"):
         asked(openai(f"http://127.0.0.1:{closed_port()}/v1"), request())
 
 

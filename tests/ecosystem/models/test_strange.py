@@ -94,9 +94,9 @@ def strangers(value: Any) -> Iterator[Any]:
 
 def folded(fold: Fold, events: list[Any]) -> dict[str, Any]:
     for event in events:
-        fold.take(Event("message", json.dumps(event).encode()))
+        fold.add(Event("message", json.dumps(event).encode()))
     if isinstance(fold, ChatFold):
-        fold.take(Event("message", b"[DONE]"))
+        fold.add(Event("message", b"[DONE]"))
     return fold.answer()
 
 
@@ -246,14 +246,14 @@ def test_many_fragments_are_put_together_in_time_that_grows_with_them() -> None:
     told = Event("message", json.dumps({"choices": [{"delta": BLANK}]}).encode())
     fold = ChatFold(NO_SECRETS)
     for _ in range(20_000):
-        fold.take(told)
+        fold.add(told)
     assert len(fold.answer()["choices"][0]["message"]["tool_calls"]) == 1
     added, said = (
         [{"type": f"response.{kind}", "output_index": n, "item": {"phase": "commentary"}} for n in range(20_000)]
         for kind in ("output_item.added", "output_text.delta")
     )
     remarks = ResponsesFold(NO_SECRETS)
-    assert not any(remarks.take(Event("message", json.dumps(each).encode())) for each in [*added, *said])
+    assert not any(remarks.add(Event("message", json.dumps(each).encode())) for each in [*added, *said])
 
 
 class Unready(BaseModel):

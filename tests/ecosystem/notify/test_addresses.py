@@ -14,10 +14,10 @@ ENVIRON = {
     "REF": "${HOOK}",
 }
 
-ONLY_HTTPS = "only https is sent to, or http on this machine"
+ONLY_HTTPS = "the URL must be https, or http on this machine"
 UNREADABLE = "the URL cannot be read"
-ODD = "the URL holds a character that no URL has"
-NO_HOST = "the URL names no host"
+ODD = "the URL contains an invalid character"
+NO_HOST = "the URL has no host"
 
 
 @pytest.mark.parametrize(

@@ -64,13 +64,13 @@ def test_what_is_sent() -> None:
         pytest.param([raw(b""), OK], Delivery(True, 2, 200), [0.5], id="a server that hangs up at once is tried again"),
         pytest.param(
             [raw(b"HTTP/1.1 200")],
-            Delivery(False, 3, None, "the connection broke before an answer came"),
+            Delivery(False, 3, None, "the connection broke before an answer arrived"),
             [0.5, 1.0],
             id="a status that is cut is none",
         ),
         pytest.param(
             [raw(b"SSH-2.0-OpenSSH\r\n")],
-            Delivery(False, 3, None, "the connection broke before an answer came"),
+            Delivery(False, 3, None, "the connection broke before an answer arrived"),
             [0.5, 1.0],
             id="what is no web server",
         ),
@@ -117,7 +117,7 @@ def test_a_host_that_is_not_there() -> None:
 def test_no_secure_connection_to_a_server_that_speaks_plainly() -> None:
     with replying(b"HTTP/1.1 400 Bad Request\r\n\r\n") as (port, heard):
         delivery, _ = posted(f"https://127.0.0.1:{port}/{CANARY}", attempts=1)
-    assert delivery == Delivery(False, 1, None, "no secure connection could be made")
+    assert delivery == Delivery(False, 1, None, "the TLS handshake failed")
     assert CANARY.encode() not in heard[0]
 
 

@@ -9,21 +9,21 @@ from weakref import ref
 
 import pytest
 
-from gert.ecosystem.process.poller import Watch, _LoopWatch, watch_of
+from gert.ecosystem.process.poller import Poller, _LoopPoller, poller_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pipes cannot be watched there")
 
 PATIENCE = 10.0
 
 both = pytest.mark.parametrize(
-    "watch_for", [pytest.param(watch_of, id="the system's way"), pytest.param(_LoopWatch, id="the loop's way")]
+    "watch_for", [pytest.param(poller_of, id="the system's way"), pytest.param(_LoopPoller, id="the loop's way")]
 )
 
 
 class Pipe:
     """A pipe with a watched end; what is read of it is kept, and the end of it is an empty piece."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Poller) -> None:
         self.watch = watch
         self.source, self.sink = os.pipe()
         self.came: list[bytes] = []
@@ -41,7 +41,7 @@ class Pipe:
 
 
 @both
-def test_what_comes_is_told_and_then_its_end(watch_for: Callable[[asyncio.AbstractEventLoop], Watch]) -> None:
+def test_what_comes_is_told_and_then_its_end(watch_for: Callable[[asyncio.AbstractEventLoop], Poller]) -> None:
     async def story() -> None:
         pipe = Pipe(watch_for(asyncio.get_running_loop()))
         pipe.watch.add(pipe.source, pipe.read, "any", "words")
@@ -56,7 +56,7 @@ def test_what_comes_is_told_and_then_its_end(watch_for: Callable[[asyncio.Abstra
 
 @both
 def test_nobody_is_told_of_what_another_has_closed_meanwhile(
-    watch_for: Callable[[asyncio.AbstractEventLoop], Watch],
+    watch_for: Callable[[asyncio.AbstractEventLoop], Poller],
 ) -> None:
     async def story() -> None:
         watch = watch_for(asyncio.get_running_loop())
@@ -79,7 +79,7 @@ def test_nobody_is_told_of_what_another_has_closed_meanwhile(
 
 
 @both
-def test_what_was_never_watched_can_be_removed(watch_for: Callable[[asyncio.AbstractEventLoop], Watch]) -> None:
+def test_what_was_never_watched_can_be_removed(watch_for: Callable[[asyncio.AbstractEventLoop], Poller]) -> None:
     async def story() -> None:
         pipe = Pipe(watch_for(asyncio.get_running_loop()))
         pipe.close()
@@ -91,7 +91,7 @@ def test_what_was_never_watched_can_be_removed(watch_for: Callable[[asyncio.Abst
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the loop itself watches")
 def test_what_cannot_be_watched_is_refused_and_not_remembered(tmp_path: object) -> None:
     async def story() -> None:
-        watch = watch_of(asyncio.get_running_loop())
+        watch = poller_of(asyncio.get_running_loop())
         with open(f"{tmp_path}/file", "w+b") as file:
             with pytest.raises(PermissionError):  # files are always ready, so the system watches none
                 watch.add(file.fileno(), pytest.fail)
@@ -104,7 +104,7 @@ def test_one_that_fails_does_not_keep_others_from_being_told() -> None:
     async def story() -> None:
         problems: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, said: problems.append(said["exception"]))
-        watch = watch_of(asyncio.get_running_loop())
+        watch = poller_of(asyncio.get_running_loop())
         bad, good = Pipe(watch), Pipe(watch)
 
         def fail() -> None:
@@ -128,7 +128,7 @@ def test_a_loop_has_one_watch_and_takes_it_along_when_it_ends() -> None:
 
     async def story() -> None:
         loop = asyncio.get_running_loop()
-        assert watch_of(loop) is watch_of(loop)
+        assert poller_of(loop) is poller_of(loop)
         loops.append(ref(loop))
 
     gc.collect()

@@ -119,9 +119,9 @@ def test_a_variable_without_a_name_is_not_handed_on(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        pytest.param("", "`env`: no variable can be called ``", id="an empty name"),
-        pytest.param("=B", "`env`: no variable can be called `=B`", id="a name that begins with ="),
-        pytest.param("A=B", "`env`: no variable can be called `A=B`", id="a name with ="),
+        pytest.param("", "`env`: `` is not a valid variable name", id="an empty name"),
+        pytest.param("=B", "`env`: `=B` is not a valid variable name", id="a name that begins with ="),
+        pytest.param("A=B", "`env`: `A=B` is not a valid variable name", id="a name with ="),
         pytest.param("A\0B", "`env` contains a NUL character", id="a name with NUL"),
     ],
 )
@@ -141,7 +141,7 @@ def test_what_the_encoding_of_the_system_does_not_know_is_refused(action: Mappin
     code = f"answer = run(['echo'], action={action!a}); print(answer.failure.kind, ascii(answer.failure.message))"
     ascii_only = {**os.environ, "PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
     assert "invalid_input" in (said := apart(code, way, env=ascii_only))
-    assert "contains a character that is none in the encoding `ascii`" in said
+    assert "contains a character that the encoding `ascii` does not have" in said
 
 
 def test_limits_mask_and_priority_are_inherited(way: str) -> None:
@@ -211,7 +211,7 @@ def test_a_program_that_is_being_written() -> None:
 
 def test_a_program_that_goes_away_at_the_last_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Programs, "find", lambda *_: "/nowhere/it")
-    failed(run(["it"]), "not_found", "`it` cannot be started: it is gone")
+    failed(run(["it"]), "not_found", "`it` cannot be started: it was removed")
 
 
 def test_too_many_processes(way: str) -> None:
@@ -235,18 +235,18 @@ print(run(["true"], environment={"PATH": "/usr/bin:/bin"}).failure.message)
 def test_a_folder_that_was_removed(here: Path) -> None:
     here.rmdir()
     answer = run(["true"], working=str(here))
-    failed(answer, "not_found", f"`true` cannot be started: the folder `{here}` is not there")
+    failed(answer, "not_found", f"`true` cannot be started: the folder `{here}` does not exist")
 
 
 def test_a_folder_that_was_moved_away(here: Path) -> None:
     here.rename(here.with_name("elsewhere"))
-    failed(run(["true"], working=str(here)), "not_found", f"the folder `{here}` is not there")
+    failed(run(["true"], working=str(here)), "not_found", f"the folder `{here}` does not exist")
 
 
 def test_a_folder_that_became_a_file(here: Path) -> None:
     here.rmdir()
     here.touch()
-    failed(run(["true"], working=str(here)), "not_found", f"the folder `{here}` is not there")
+    failed(run(["true"], working=str(here)), "not_found", f"the folder `{here}` does not exist")
 
 
 def test_a_folder_that_was_removed_and_made_again(here: Path) -> None:
@@ -277,7 +277,7 @@ os.setuid(65533)
 print(run(["true"], working={folder!r}, environment={{"PATH": "/usr/bin:/bin"}}).failure.message)
 """
     try:
-        assert apart(code, way) == f"`true` cannot be started: the folder `{folder}` may not be entered\n"
+        assert apart(code, way) == f"`true` cannot be started: no permission to enter the folder `{folder}`\n"
     finally:
         os.rmdir(folder)
 

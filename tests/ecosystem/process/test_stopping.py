@@ -16,9 +16,9 @@ from tests.ecosystem.process.calls import SH, call, failed, finished, run, stdio
 
 from gert.ecosystem.process import child, descendants
 from gert.ecosystem.process.descendants import Descendants
-from gert.ecosystem.process.process_table import Entry, Table
+from gert.ecosystem.process.process_table import ProcessInfo, ProcessTable
 from gert.ecosystem.process.spawn import spawn
-from gert.ecosystem.process.stdin import Feed
+from gert.ecosystem.process.stdin import StdinPipe
 from gert.ecosystem.tools.stdio import Stdio
 from gert.kernel.engine.requests import ToolAnswer
 
@@ -270,7 +270,7 @@ def test_a_process_that_cannot_be_watched_does_not_run(tmp_path: Path, monkeypat
     monkeypatch.setattr(Thread, "start", no_thread)
     before = len(os.listdir("/proc/self/fd"))
     answer = run(["sh", "-c", "sleep 0.3; touch ran"], working=str(tmp_path))
-    failed(answer, "transport", "`sh` cannot be watched: can't start new thread")
+    failed(answer, "transport", "`sh` cannot be monitored: can't start new thread")
     time.sleep(0.5)
     assert not (tmp_path / "ran").exists()
     assert len(os.listdir("/proc/self/fd")) == before
@@ -282,7 +282,7 @@ def test_a_process_that_cannot_be_given_its_input_does_not_run_on(
     async def refuse(*_: object) -> None:
         raise OSError(24, "too many open files")
 
-    monkeypatch.setattr(Feed, "begin", refuse)
+    monkeypatch.setattr(StdinPipe, "write", refuse)
     answer = run(["sh", "-c", "sleep 0.3; touch ran"], action={"stdin": "x"}, working=str(tmp_path))
     assert answer.failure is not None
     assert answer.failure.kind == "transport"
@@ -303,7 +303,7 @@ def test_a_process_that_cannot_be_given_its_input_is_gone_before_the_call_goes_o
         raise OSError(24, "too many open files")
 
     monkeypatch.setattr(child, "spawn", noted)
-    monkeypatch.setattr(Feed, "begin", refuse)
+    monkeypatch.setattr(StdinPipe, "write", refuse)
     for _ in range(10):
         answer = run(["sleep", "60"], action={"stdin": "x"}, working=str(tmp_path))
         failed(answer, "transport", "`sleep` cannot be started: too many open files")
@@ -325,9 +325,9 @@ def test_a_process_that_cannot_be_given_its_input_is_gone_before_the_call_goes_o
 def test_an_orphan_without_a_mark_is_found_by_its_start_which_is_listed_in_whole_ticks(
     monkeypatch: pytest.MonkeyPatch, began: float, ended: float, started: float, is_found: bool
 ) -> None:
-    orphan = Entry(pid=2**22 + 1, parent=os.getpid(), group=2**22 + 1, session=2**22 + 1, started=started)
-    table = Table()
-    table.taken, table.entries = float("inf"), {orphan.pid: orphan}
+    orphan = ProcessInfo(pid=2**22 + 1, parent=os.getpid(), group=2**22 + 1, session=2**22 + 1, started=started)
+    table = ProcessTable()
+    table.taken_at, table.entries = float("inf"), {orphan.pid: orphan}
     monkeypatch.setattr(descendants, "is_adopted", lambda pid: pid == orphan.pid)
     monkeypatch.setattr(Descendants, "_live", set())
     monkeypatch.setattr(Descendants, "_last", table)

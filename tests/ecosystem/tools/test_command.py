@@ -93,7 +93,7 @@ def test_what_cannot_be_a_command(argv: list[str], action: Any, given: Any, kind
 
 
 def test_a_huge_list_of_arguments_is_refused() -> None:
-    failed(run(["echo", *["x" * 1000] * 5000]), "invalid_input", "large values go to `stdin`")
+    failed(run(["echo", *["x" * 1000] * 5000]), "invalid_input", "pass large values on `stdin`")
 
 
 def test_a_binary_with_a_nul_is_refused() -> None:
@@ -184,7 +184,7 @@ def test_a_program_that_moves_between_calls_is_found_again(tmp_path: Path) -> No
     ("platforms", "running", "remark"),
     [
         pytest.param(
-            ["windows"], "linux", "; the tool is made for `windows`, and this is `linux`", id="another system"
+            ["windows"], "linux", "; the tool is made for `windows`, but this is `linux`", id="another system"
         ),
         pytest.param(["linux"], "linux", "", id="this system"),
         pytest.param(["windows"], None, "", id="a system nobody named"),

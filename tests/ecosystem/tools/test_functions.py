@@ -263,15 +263,15 @@ def function_typed(a: Callable[[int], int]) -> int:
         pytest.param(positional, "is positional only", id="a parameter without a name"),
         pytest.param(unannotated, "`a` of the tool `unannotated` has no annotation", id="a parameter without a type"),
         pytest.param(unreadable, "an annotation of the tool `unreadable` cannot be read", id="a type nobody knows"),
-        pytest.param(unholdable, "takes something that JSON cannot hold", id="a type JSON cannot hold"),
-        pytest.param(function_typed, "has no JSON Schema", id="a function as a parameter"),
+        pytest.param(unholdable, "has a parameter without a JSON form", id="a type JSON cannot hold"),
+        pytest.param(function_typed, "without a JSON Schema", id="a function as a parameter"),
         pytest.param(sets, "takes a set, which has no order", id="a set"),
         pytest.param(sets_inside, "takes a set, which has no order", id="a set deep inside"),
         pytest.param(underscored, "must not begin with an underscore", id="a private parameter"),
         pytest.param(context_by_another_name, "must be called `artana_context`", id="a context by another name"),
         pytest.param(context_of_another_type, "annotated as `ToolExecutionContext`", id="a context of another type"),
         pytest.param(context_unannotated, "annotated as `ToolExecutionContext`", id="a context without a type"),
-        pytest.param(contexts, "must be taken by name", id="any number of contexts"),
+        pytest.param(contexts, "must accept a keyword argument", id="any number of contexts"),
         pytest.param(generated, "is a generator", id="a generator"),
         pytest.param(generated_async, "is a generator", id="an async generator"),
         pytest.param(lambda: 1, "`<lambda>` cannot be the name of a tool", id="a function without a name"),
@@ -301,10 +301,10 @@ def test_what_cannot_be_a_tool(function: Any, why: str) -> None:
         pytest.param({"name": "a b"}, "cannot be the name of a tool", id="a name with a space"),
         pytest.param({"name": "x" * 65}, "cannot be the name of a tool", id="a name that is too long"),
         pytest.param({"name": "ünder"}, "cannot be the name of a tool", id="a name vendors refuse"),
-        pytest.param({"timeout_seconds": 0}, "more than 0", id="no time at all"),
-        pytest.param({"timeout_seconds": float("inf")}, "more than 0", id="for ever"),
-        pytest.param({"timeout_seconds": float("nan")}, "more than 0", id="a time that is no number"),
-        pytest.param({"timeout_seconds": True}, "more than 0", id="a time that is a boolean"),
+        pytest.param({"timeout_seconds": 0}, "greater than zero", id="no time at all"),
+        pytest.param({"timeout_seconds": float("inf")}, "greater than zero", id="for ever"),
+        pytest.param({"timeout_seconds": float("nan")}, "greater than zero", id="a time that is no number"),
+        pytest.param({"timeout_seconds": True}, "greater than zero", id="a time that is a boolean"),
         pytest.param({"max_attempts": 0}, "from 1 to 10", id="no attempt"),
         pytest.param({"max_attempts": 11}, "from 1 to 10", id="too many attempts"),
         pytest.param({"max_attempts": 1.5}, "from 1 to 10", id="half an attempt"),
@@ -319,9 +319,9 @@ def test_settings_that_make_no_sense(settings: dict[str, Any], why: str) -> None
 
 def test_two_tools_are_not_called_the_same() -> None:
     made = registry(look_up)
-    with pytest.raises(InputError, match="a tool is called `look_up` already"):
+    with pytest.raises(InputError, match="a tool `look_up` is already registered"):
         made.register(look_up)
-    with pytest.raises(InputError, match="a tool is called `look_up` already"):
+    with pytest.raises(InputError, match="a tool `look_up` is already registered"):
         made.register(order, name="look_up")
 
 
@@ -335,7 +335,7 @@ def test_two_tools_are_not_called_the_same() -> None:
     ],
 )
 def test_a_tool_nobody_registered_is_refused_by(ask: Callable[[LocalToolRegistry], object]) -> None:
-    with pytest.raises(InputError, match="no tool is called `look_upp`") as refused:
+    with pytest.raises(InputError, match="there is no tool `look_upp`") as refused:
         ask(registry(look_up))
     assert refused.value.hint == "did you mean `look_up`?"
 
@@ -451,9 +451,9 @@ def breaking(given: Breaking) -> int:
             "order", '{"amount": "1", "places": [{"city": 1}]}', r"`places.0.city`: .*`places.0.zip`", id="deep inside"
         ),
         pytest.param(
-            "secretive", '{"password": "x"}', "not the same once they are written", id="a secret that would be masked"
+            "secretive", '{"password": "x"}', "change when they are written", id="a secret that would be masked"
         ),
-        pytest.param("growing", '{"number": 1}', "not the same once they are written", id="a number that grows"),
+        pytest.param("growing", '{"number": 1}', "change when they are written", id="a number that grows"),
         pytest.param(
             "breaking", '{"number": 1}', r"could not be checked: KeyError: 'what\\nnow'", id="a check that breaks"
         ),
@@ -546,8 +546,12 @@ def said(outcome: Any, result: Any, error: str | None = None) -> ToolExecutionRe
 @pytest.mark.parametrize(
     ("result", "side_effect", "outcome", "why"),
     [
-        pytest.param(said("fine", "{}"), True, "unknown_outcome", "is no outcome", id="an outcome there is not"),
-        pytest.param(said("fine", "{}"), False, "permanent_error", "is no outcome", id="the same without effects"),
+        pytest.param(
+            said("fine", "{}"), True, "unknown_outcome", "unknown outcome `fine`", id="an outcome there is not"
+        ),
+        pytest.param(
+            said("fine", "{}"), False, "permanent_error", "unknown outcome `fine`", id="the same without effects"
+        ),
         pytest.param(said("success", object()), True, "success", "no JSON form", id="a result that is none"),
         pytest.param(said("success", object()), False, "permanent_error", "no JSON form", id="the same without"),
         pytest.param(said("unknown_outcome", object()), False, "unknown_outcome", "no JSON form", id="doubt stays"),
@@ -606,7 +610,7 @@ class Broken(Exception):
             SystemExit(3),
             "permanent_error",
             "unknown_outcome",
-            "RuntimeError: it wants to end the process with 3",
+            "RuntimeError: the tool called exit(3)",
             id="the end of the process",
         ),
         pytest.param(
@@ -660,8 +664,8 @@ def test_what_a_tool_raises_says_what_came_of_it(
     [
         pytest.param("look_up", '{"name": 1}', "do not fit: `name`", id="arguments that do not fit"),
         pytest.param("look_up", "nonsense", "not JSON", id="arguments that are no JSON"),
-        pytest.param("invented", "{}", "no tool is called `invented`", id="an invented tool"),
-        pytest.param("x" * 5000, "{}", "no tool is called", id="an invented tool of great length"),
+        pytest.param("invented", "{}", "there is no tool `invented`", id="an invented tool"),
+        pytest.param("x" * 5000, "{}", "there is no tool", id="an invented tool of great length"),
     ],
 )
 def test_a_call_that_cannot_be_made_did_not_happen(name: str, arguments: str, why: str) -> None:
@@ -700,7 +704,7 @@ def test_a_result_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     assert called(registry(f), "f", size=1999).outcome == "success"
     lost = called(registry(f), "f", size=2000)
     assert lost == ToolExecutionResult(
-        "permanent_error", "null", error_message="the tool returned 4002 bytes, more than the 4000 that are kept"
+        "permanent_error", "null", error_message="the tool returned 4002 bytes, more than the limit of 4000"
     )
     kept = called(registry(f, side_effect=True), "f", size=5000)
     assert kept.outcome == "success"
@@ -971,7 +975,7 @@ def test_nobody_can_tell() -> None:
 @pytest.mark.parametrize(
     ("reconcile", "why"),
     [
-        pytest.param(breaks, "it could not be found out: ConnectionError: down", id="the look fails"),
+        pytest.param(breaks, "the reconciler failed: ConnectionError: down", id="the look fails"),
         pytest.param(
             says_yes, "expected a ToolExecutionResult or None, found a bool", id="the look says something else"
         ),

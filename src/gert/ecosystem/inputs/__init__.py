@@ -1,4 +1,4 @@
-"""Resolvers of inputs: who looks where, as one table."""
+"""Resolvers of inputs, as one table."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -8,10 +8,10 @@ from gert.kernel.events.runbook.parts import Failure
 
 
 class Resolver(Protocol):
-    """Finds the values of inputs in one place."""
+    """Resolves inputs from one source."""
 
     async def resolve(self, bindings: Sequence[InputBinding]) -> BatchAnswer:
-        """Look for all of them at once; what is not there is left out of the answer."""
+        """Resolve all of them at once; values that are not found are left out of the answer."""
         ...
 
 
@@ -22,20 +22,20 @@ class Resolvers:
         self._table = dict(table)
 
     async def answer(self, batch: ResolveBatch) -> BatchAnswer:
-        """Hand a batch to its resolver."""
+        """Pass a batch to its resolver."""
         resolver = self._table.get(batch.resolver)
         if resolver is not None:
             return await resolver.resolve(batch.bindings)
         if batch.resolver == PROMPT:
-            # Nobody can be asked here, which is no failure: defaults stand in.
+            # Without a terminal no prompt is possible, which is no failure: defaults apply.
             return BatchAnswer()
-        failure = _nobody_looks(batch.resolver)
+        failure = _no_resolver(batch.resolver)
         return BatchAnswer(failures={binding.name: failure for binding in batch.bindings})
 
 
-def _nobody_looks(resolver: str) -> Failure:
+def _no_resolver(resolver: str) -> Failure:
     if resolver.startswith(PROVIDER):
         name = resolver.removeprefix(PROVIDER)
-        message = f"this installation cannot ask the provider `{name}`; give the input with --var or --input"
+        message = f"this installation cannot ask the provider `{name}`; pass the input with --var or --input"
         return Failure("not_found", message)
-    return Failure("not_found", f"nothing is read from `{resolver}` here")
+    return Failure("not_found", f"this installation has no input source `{resolver}`")

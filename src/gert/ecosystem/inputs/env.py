@@ -6,12 +6,12 @@ from gert.kernel.engine.inputs import BatchAnswer, InputBinding
 
 
 class EnvResolver:
-    """Looks in the environment it is handed; a variable that is set and empty is a value."""
+    """Resolves inputs from an environment; an empty variable is a value."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
 
     async def resolve(self, bindings: Sequence[InputBinding]) -> BatchAnswer:
-        """The variables that are set."""
+        """Return the variables that are set."""
         names = [(binding.name, binding.path) for binding in bindings]
         return BatchAnswer({name: self._environment[path] for name, path in names if path in self._environment})

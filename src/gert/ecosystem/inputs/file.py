@@ -1,4 +1,4 @@
-"""Inputs from files, and the opening of files that people name: regular ones only, and never more than a bound."""
+"""Inputs from files, and opening of user-named files: regular files only, up to a size limit."""
 
 import os
 import stat
@@ -12,18 +12,18 @@ from gert.kernel.runbook.reader import shorten
 
 MAX_TEXT: Final = 1024 * 1024
 
-# The end of a path says most, so messages show more of it than of other words.
+# Messages show more of a path than of other values, since its end matters most.
 MAX_PATH: Final = 200
 
 
 class FileResolver:
-    """Reads each value from a file of its own; paths are relative to one folder."""
+    """Resolves each input from its own file; paths are relative to one folder."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
     async def resolve(self, bindings: Sequence[InputBinding]) -> BatchAnswer:
-        """The texts of the files that are there."""
+        """Return the texts of the files that exist."""
         values: dict[str, Any] = {}
         failures: dict[str, Failure] = {}
         for binding in bindings:
@@ -37,7 +37,7 @@ class FileResolver:
 
 
 def read_text(path: str) -> str:
-    """The text of a file without the newline at its end; FileNotFoundError where there is none."""
+    """Return the text of a file without trailing newlines; FileNotFoundError if it does not exist."""
     with open_regular(path) as file:
         try:
             data = file.read(MAX_TEXT + 1)
@@ -55,9 +55,9 @@ def read_text(path: str) -> str:
 
 
 def open_regular(path: str) -> BinaryIO:
-    """Open a regular file; a pipe or device would block or never end. FileNotFoundError where there is none."""
+    """Open a regular file; a pipe or device would block or never end. FileNotFoundError if it does not exist."""
     try:
-        # Without waiting: opening a pipe that nobody writes to would never return.
+        # Non-blocking: opening a pipe without a writer would never return.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(path) from None

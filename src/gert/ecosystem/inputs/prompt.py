@@ -1,4 +1,4 @@
-"""Inputs from a person: one question each, with what the author declared about it."""
+"""Inputs from a prompt: one question each, with what the author declared about it."""
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
@@ -13,15 +13,15 @@ ATTEMPTS: Final = 3
 
 
 class Asker(Protocol):
-    """Where people read and type."""
+    """The console that shows prompts and reads lines."""
 
     @property
     def interactive(self) -> bool:
-        """Whether a person sees the question and can correct an answer."""
+        """Whether a user sees the question and can correct an answer."""
         ...
 
     def turn(self) -> AbstractAsyncContextManager[None]:
-        """Keep a dialogue together."""
+        """Keep a dialogue together, without other output in between."""
         ...
 
     def say(self, text: str) -> None:
@@ -29,18 +29,18 @@ class Asker(Protocol):
         ...
 
     async def line(self, prompt: str, *, hidden: bool = False) -> str | None:
-        """Ask for a line; nothing where no more come."""
+        """Ask for a line; None at the end of the input."""
         ...
 
 
 class PromptResolver:
-    """Asks for each input in turn; on a terminal a value that does not fit is asked for again."""
+    """Asks for each input in turn; on a terminal it asks again after an invalid value."""
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
 
     async def resolve(self, bindings: Sequence[InputBinding]) -> BatchAnswer:
-        """The answers; an empty line leaves an input to its default."""
+        """Return the answers; an empty line leaves an input to its default."""
         values: dict[str, Any] = {}
         failures: dict[str, Failure] = {}
         async with self._asker.turn():
@@ -55,8 +55,8 @@ class PromptResolver:
         return BatchAnswer(values, failures)
 
     async def _ask(self, binding: InputBinding) -> str | None:
-        """One input; after the last attempt the kernel says what is wrong with the answer."""
-        for line in about(binding):
+        """Ask for one input; after the last attempt the kernel reports what is wrong with the answer."""
+        for line in description_of(binding):
             self._asker.say(line)
         answer: str | None = None
         for _ in range(ATTEMPTS if self._asker.interactive else 1):
@@ -71,8 +71,8 @@ class PromptResolver:
         return answer
 
 
-def about(binding: InputBinding) -> list[str]:
-    """What a person must know to answer."""
+def description_of(binding: InputBinding) -> list[str]:
+    """Return the lines that describe an input to the user."""
     parameter = binding.parameter
     facts: list[str] = [parameter.type]
     if parameter.enum is not None:

@@ -1,1 +1,1 @@
-"""Models of several vendors behind one port; nothing of a vendor is imported or contacted before it is asked."""
+"""Adapters to model vendors behind one port; a vendor is imported and contacted only when it is used."""

@@ -1,4 +1,4 @@
-"""From what a model answered, in whichever vendor's words, to a result of the port."""
+"""Convert a vendor's answer to a result of the model port."""
 
 import json
 from typing import Any, Final, NoReturn
@@ -6,7 +6,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 from pydantic import ValidationError
 
-from gert.ecosystem.models.errors import malformed, shown
+from gert.ecosystem.models.errors import excerpt, malformed
 from gert.ecosystem.models.prices import Pricing, Tokens
 from gert.ecosystem.models.schemas import VALUE, output_format
 from gert.ecosystem.models.sse import Event
@@ -16,17 +16,16 @@ from gert.kernel.agent.steps.outputs import blank_output
 from gert.kernel.foundation.canonical_v1 import canonicalize_json_object
 from gert.kernel.foundation.redaction import Redactor
 
-_MOST_PROBLEMS: Final = 3
-_MOST_LISTED: Final = 1000
+_MAX_PROBLEMS: Final = 3
+_MAX_LISTED: Final = 1000
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model said, before it is read as an output.
+    """An answer of a model, before its text is read as an output.
 
-    stopped: why there is no more of it, where that is a reason not to take it: `length`, `refusal`,
-        `content_filter`, `paused`
-    refusal: its words when it refused
-    cost: in US dollars, where the answer itself tells it
+    stopped: why it ended early: `length`, `refusal`, `content_filter`, `paused`; None if it is complete
+    refusal: the text of a refusal
+    cost: in US dollars, if the answer reports it
     """
 
     text: str
@@ -41,7 +40,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def masked(answer: Answer, redactor: Redactor) -> Answer:
-    """The answer without secrets, wherever in it a server repeats one: all of it is recorded."""
+    """Mask secrets that a server repeats anywhere in an answer, since all of it is recorded."""
     if not redactor:
         return answer
     fields = {name: getattr(answer, name) for name in ("text", "items", "response_id", "model", "refusal")}
@@ -55,9 +54,9 @@ def masked(answer: Answer, redactor: Redactor) -> Answer:
 def result_of(
     request: ModelRequest[OutputT], answer: Answer, mode: ModelAPIModeUsed, pricing: Pricing, redactor: Redactor
 ) -> ModelResult[OutputT]:
-    """Read an answer as the output that was asked for; raises where it is neither that nor tool calls.
+    """Read an answer as the requested output; raises if it is neither that nor tool calls.
 
-    What is raised then holds what the answer used: it is paid for all the same.
+    The error carries the usage of the answer, which is paid for in any case.
     """
     try:
         if answer.stopped is not None:
@@ -65,7 +64,7 @@ def result_of(
         output, raw = _output(request, answer, redactor)
         usage = pricing.usage(request.model, answer.model, answer.tokens, answer.cost)
     except ModelPermanentError as error:
-        error.usage = pricing.told(request.model, answer.model, answer.tokens, answer.cost)
+        error.usage = pricing.known_usage(request.model, answer.model, answer.tokens, answer.cost)
         raise
     return ModelResult(output, usage, answer.tool_calls, raw, mode, answer.response_id, answer.items)
 
@@ -73,19 +72,19 @@ def result_of(
 def _refuse(answer: Answer, redactor: Redactor) -> NoReturn:
     if answer.stopped == "length":
         raise ModelPermanentError(
-            "the model's answer was cut off at its length limit", category="length", hint="allow more output tokens"
+            "the model's answer was cut off at its length limit", category="length", hint="raise `max_output_tokens`"
         )
     if answer.stopped == "paused":
         raise ModelPermanentError("the model paused before its answer was complete", category="incomplete")
-    words = f": {shown(answer.refusal, redactor)}" if answer.refusal else ""
+    words = f": {excerpt(answer.refusal, redactor)}" if answer.refusal else ""
     if answer.stopped == "content_filter":
-        raise ModelPermanentError(f"the model's answer was held back by a content filter{words}", category="refusal")
+        raise ModelPermanentError(f"a content filter blocked the model's answer{words}", category="refusal")
     raise ModelPermanentError(f"the model refused to answer{words}", category="refusal")
 
 
 def _output(request: ModelRequest[OutputT], answer: Answer, redactor: Redactor) -> tuple[OutputT, str]:
     text = _without_fence(answer.text)
-    problem = "it says nothing"
+    problem = "it is empty"
     if text:
         try:
             return _validated(request.output_schema, text), text
@@ -94,11 +93,12 @@ def _output(request: ModelRequest[OutputT], answer: Answer, redactor: Redactor) 
         except (ValueError, RecursionError):
             problem = "it is not JSON"
     if answer.tool_calls:
-        # What it says beside its calls is a remark, and kept with the items.
+        # Text beside tool calls is commentary, and kept with the items.
         return blank_output(request.output_schema), ""
-    said = f"; it says `{shown(text, redactor)}`" if text else ""
+    text_shown = f"; found `{excerpt(text, redactor)}`" if text else ""
     raise ModelPermanentError(
-        f"the model's answer is not a `{request.output_schema.__name__}`: {problem}{said}", category="invalid_output"
+        f"the model's answer is not a `{request.output_schema.__name__}`: {problem}{text_shown}",
+        category="invalid_output",
     )
 
 
@@ -111,17 +111,17 @@ def _validated(output_schema: type[OutputT], text: str) -> OutputT:
 
 
 def _problems(error: ValidationError, redactor: Redactor) -> str:
-    """What does not fit, by place; without the values, which may be anything."""
-    if error.error_count() > _MOST_LISTED:
-        return f"{error.error_count()} problems"  # to list them takes more room than the answer did
+    """Describe what does not fit, without the values, which may be secret."""
+    if error.error_count() > _MAX_LISTED:
+        return f"{error.error_count()} problems"  # a list of them would be longer than the answer
     problems = error.errors(include_url=False, include_context=False, include_input=False)
-    told = [f"`{'.'.join(map(str, each['loc']))}` {each['msg']}".removeprefix("`` ") for each in problems]
-    more = f" and {len(told) - _MOST_PROBLEMS} more" if len(told) > _MOST_PROBLEMS else ""
-    return shown(f"{'; '.join(told[:_MOST_PROBLEMS])}{more}", redactor, 300)
+    listed = [f"`{'.'.join(map(str, each['loc']))}` {each['msg']}".removeprefix("`` ") for each in problems]
+    more = f" and {len(listed) - _MAX_PROBLEMS} more" if len(listed) > _MAX_PROBLEMS else ""
+    return excerpt(f"{'; '.join(listed[:_MAX_PROBLEMS])}{more}", redactor, 300)
 
 
 def _without_fence(text: str) -> str:
-    """The text inside a Markdown fence, which models put around JSON however they are asked not to."""
+    """Return the text inside a Markdown fence, which models often put around JSON."""
     text = text.strip()
     if text.startswith("```") and text.endswith("```") and "\n" in text:
         return text[text.index("\n") + 1 : -3].strip()
@@ -129,14 +129,13 @@ def _without_fence(text: str) -> str:
 
 
 def canonical_arguments(arguments: object) -> str:
-    """A tool call's arguments as a sorted, compact JSON object.
+    """Return a tool call's arguments as a sorted, compact JSON object.
 
-    What is no JSON object stays as the model wrote it: to say so is the business of whoever checks the arguments, and
-    the model is told then.
+    Text that is not a JSON object stays unchanged: the validation of the arguments reports it to the model.
     """
     text = arguments if isinstance(arguments, str) else "" if arguments is None else json_text(arguments)
     if not text.strip():
-        return "{}"  # how some models call a tool without parameters
+        return "{}"  # some models call a tool without parameters this way
     try:
         return canonicalize_json_object(text)
     except CanonicalError:
@@ -144,7 +143,7 @@ def canonical_arguments(arguments: object) -> str:
 
 
 def json_text(value: object) -> str:
-    """The text of what should have been one already."""
+    """Return a value as JSON text, where a server sent it as an object."""
     try:
         return json.dumps(value)
     except RecursionError:
@@ -152,12 +151,12 @@ def json_text(value: object) -> str:
 
 
 def message_item(text: str) -> dict[str, Any]:
-    """A text as an output item."""
+    """Return a text as an output item."""
     return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
 
 
 def call_item(call: ToolCall) -> dict[str, Any]:
-    """A tool call as an output item."""
+    """Return a tool call as an output item."""
     return {
         "type": "function_call",
         "call_id": call.tool_call_id,
@@ -167,24 +166,24 @@ def call_item(call: ToolCall) -> dict[str, Any]:
 
 
 def objects(value: object) -> list[dict[str, Any]]:
-    """The objects in what should be a list of them; whatever else is in it is unknown and passed over."""
+    """Return the objects of a list; other values are unknown and skipped."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def text_of(value: object) -> str:
-    """A text that may not be there."""
+    """Return a value that is text, or an empty text."""
     return value if isinstance(value, str) else ""
 
 
 def required_name(value: object) -> str:
-    """The name of a tool that is called; a call of nothing is no answer."""
+    """Return the tool name of a call; raises if it is missing."""
     if not isinstance(value, str) or not value:
         raise malformed("the model's server answered with a tool call that names no tool")
     return value
 
 
 def event_object(event: Event) -> dict[str, Any]:
-    """A streamed event's data, which is a JSON object with every vendor."""
+    """Decode a streamed event's data, which every vendor sends as a JSON object."""
     try:
         value = msgspec.json.decode(event.data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

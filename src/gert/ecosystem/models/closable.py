@@ -1,12 +1,12 @@
-"""What is open until it is closed, and is closed at the end of an `async with`."""
+"""A base class for ports that are closed at the end of an `async with`."""
 
 from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
 
-class Closing(ABC):
-    """Closed on the way out, however that is."""
+class Closable(ABC):
+    """Closes itself when its `async with` block is left."""
 
     async def __aenter__(self) -> Self:
         return self

@@ -10,13 +10,13 @@ from gert.ecosystem.models.openai.adapter import OpenAIAdapter
 class OpenAICompatibleAdapter(OpenAIAdapter):
     """A model port to one OpenAI-compatible URL, such as `http://localhost:11434/v1`.
 
-    Nothing is read from the environment: a key for OpenAI is not sent to somebody else.
+    Nothing is read from the environment: a key for OpenAI must not be sent to another server.
     """
 
     default_url = ""  # an empty address must not become OpenAI's
     key_variable = None
     url_variable = None
-    # The name that every such server knows; the newer one is OpenAI's alone.
+    # Every such server accepts this name; only OpenAI accepts the newer one.
     _chat_limit = "max_tokens"
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Connections to one server: each event loop has its own, none keeps a cookie, and to this machine none has a proxy."""
+"""Connections to one server: one client per event loop, without cookies, and without a proxy to this machine."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -12,40 +12,40 @@ if TYPE_CHECKING:
 
 
 class Connections:
-    """The connections of every loop that asks; they belong to the loop they were made in, and are closed in it."""
+    """HTTP clients by event loop; each is used and closed in the loop that created it."""
 
     def __init__(self, base_url: str, limits: Limits) -> None:
         self._base_url = base_url
         self._limits = limits
         self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}
 
-    def here(self) -> "httpx2.AsyncClient":
-        """The client of the running loop."""
+    def client(self) -> "httpx2.AsyncClient":
+        """Return the client of the running loop."""
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
             for gone in [each for each in list(self._clients) if each.is_closed()]:
-                self._clients.pop(gone, None)  # nobody can close its connections any more
-            client = self._clients[loop] = self._made()
+                self._clients.pop(gone, None)  # its connections cannot be closed any more
+            client = self._clients[loop] = self._create()
         return client
 
     async def close(self) -> None:
-        """Close those of the running loop; another request opens new ones."""
+        """Close the client of the running loop; another request opens a new one."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.aclose()
 
-    def _made(self) -> "httpx2.AsyncClient":
+    def _create(self) -> "httpx2.AsyncClient":
         from http.cookiejar import CookieJar, DefaultCookiePolicy
 
         import httpx2
 
-        # How many ask at once is for them to say: whoever waited here for a turn would seem to wait for an answer.
+        # Callers limit their concurrency: a request that waited for a free connection would look like a slow answer.
         pool = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
         address = httpx2.URL(self._base_url)
         try:
-            # With a transport of its own a client uses no proxy: what is meant for this machine does not leave it.
-            # Without https there is no certificate, so that nothing is loaded to verify one.
+            # A client with its own transport uses no proxy: requests to this machine do not leave it.
+            # Without https no certificates are loaded.
             is_here, is_secret = is_loopback(address.host), address.scheme == "https"
             return httpx2.AsyncClient(
                 transport=httpx2.AsyncHTTPTransport(limits=pool, verify=is_secret) if is_here else None,
@@ -54,16 +54,16 @@ class Connections:
                 follow_redirects=False,
                 cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
             )
-        except Exception:  # whatever it is, its words hold the proxy's address, and that may hold a password
+        except Exception:  # its message contains the proxy's address, which may contain a password
             raise ModelPermanentError(
-                "no connection can be made with the proxy and certificates this environment names",
+                "cannot connect with the proxy and certificates that the environment sets",
                 category="configuration",
                 hint="check HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR",
             ) from None
 
 
-def unconnected(problem: Exception) -> ModelError:
-    """What a connection that fails comes to; a certificate that is not trusted now will not be in a second either."""
+def connection_error(problem: Exception) -> ModelError:
+    """Convert a connection failure to a model error; an untrusted certificate is permanent."""
     import httpx2
 
     if not isinstance(problem, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError):
@@ -72,6 +72,6 @@ def unconnected(problem: Exception) -> ModelError:
         return ModelPermanentError(
             "the certificate of the model's server cannot be verified",
             category="configuration",
-            hint="check the base URL, and where an authority of your own has signed it, SSL_CERT_FILE",
+            hint="check the base URL; for a private certificate authority set SSL_CERT_FILE",
         )
-    return ModelTransientError("no connection to the model's server could be made", category="connection")
+    return ModelTransientError("cannot connect to the model's server", category="connection")

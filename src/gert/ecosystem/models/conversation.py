@@ -1,4 +1,4 @@
-"""What every vendor's request is made from: the messages, and the tools with their schemas."""
+"""The parts of every vendor's request: messages, and tools with their schemas."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
@@ -10,46 +10,46 @@ from gert.kernel.agent.ports.model import ModelCallOptions, ModelRequest, Output
 from gert.kernel.agent.steps.messages import ChatMessage
 
 StructuredOutput: TypeAlias = Literal["schema", "json", "text"]
-"""How a server is told the output's schema: held to it, asked for some JSON, or by words alone."""
+"""How the output's schema is enforced: by the server, by its JSON mode, or by an instruction alone."""
 
 
 def messages_of(request: ModelRequest[OutputT]) -> Sequence[ChatMessage]:
-    """The messages of a request; a prompt alone is one of them."""
+    """Return the messages of a request; a prompt becomes one user message."""
     if request.messages:
         return request.messages
     if not request.prompt.strip():
-        raise ModelPermanentError("there is nothing to ask the model: no prompt and no messages", category="request")
+        raise ModelPermanentError("the model request has neither a prompt nor messages", category="request")
     return (ChatMessage(role="user", content=request.prompt),)
 
 
 def parameters_of(tool: ToolDefinition) -> dict[str, Any]:
-    """The JSON Schema of a tool's arguments."""
+    """Return the JSON Schema of a tool's arguments."""
     try:
         schema = msgspec.json.decode(tool.arguments_schema_json or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         schema = None
     if not isinstance(schema, dict):
         raise ModelPermanentError(f"the arguments of the tool `{tool.name}` have no JSON Schema", category="request")
-    # Vendors want an object that says so, also where a tool takes nothing.
+    # Vendors require an explicit object, even if a tool has no arguments.
     return {"type": "object", "properties": {}, **schema}
 
 
-def answered_call(message: ChatMessage) -> str:
-    """Which call a tool's message answers."""
+def call_id_of(message: ChatMessage) -> str:
+    """Return the id of the call that a tool's message answers."""
     if not message.tool_call_id:
-        raise ModelPermanentError("a `tool` message does not say which call it answers", category="request")
+        raise ModelPermanentError("a `tool` message has no `tool_call_id`", category="request")
     return message.tool_call_id
 
 
 def needs_responses(options: ModelCallOptions) -> str | None:
-    """The option that only the Responses API knows, if one is set."""
+    """Return the option that requires the Responses API, if one is set."""
     if options.previous_response_id is not None:
         return "previous_response_id"
     return None if options.responses_input_items is None else "responses_input_items"
 
 
-def in_words(schema: dict[str, Any]) -> str:
-    """A schema as an instruction."""
+def schema_instruction(schema: dict[str, Any]) -> str:
+    """Return a schema as an instruction to the model."""
     return (
         "Answer with one JSON object and nothing else. It must fit this JSON Schema:\n"
         + msgspec.json.encode(schema).decode()
@@ -57,14 +57,14 @@ def in_words(schema: dict[str, Any]) -> str:
 
 
 def encoded(body: object) -> bytes:
-    """A request as JSON; one that has no such form, or holds half a character, is no request."""
+    """Encode a request as JSON; raises if it has no JSON form."""
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:
         raise ModelPermanentError(
-            "the request to the model holds half a character, which cannot be sent",
+            "the request to the model contains a lone surrogate, which cannot be sent",
             category="request",
-            hint="a surrogate without its other half: decode the text as what it is",
+            hint="decode the text with its real encoding",
         ) from None
     except (TypeError, ValueError, RecursionError):
         raise ModelPermanentError("the request to the model has no JSON form", category="request") from None

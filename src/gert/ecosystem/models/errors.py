@@ -1,4 +1,4 @@
-"""From what a vendor says when it refuses, to the error a run sees: again later, never, or not in time."""
+"""Convert a vendor's error to a model error: transient, permanent or timeout."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from gert.kernel.foundation.redaction import Redactor
 from gert.kernel.foundation.text import printable
 
 MAX_SHOWN: Final = 500
-"""How much of a vendor's words an error shows."""
+"""Characters of a vendor's message that an error shows."""
 
 _CATEGORIES: Final[Mapping[int, str]] = {
     400: "request", 401: "auth", 402: "quota", 403: "auth", 404: "not_found", 405: "unsupported", 408: "server",
@@ -21,8 +21,8 @@ _CATEGORIES: Final[Mapping[int, str]] = {
 }  # fmt: skip
 _TRANSIENT: Final = frozenset({"rate_limit", "overloaded", "server", "connection", "malformed"})
 
-# What vendors call it, in a body or in the middle of a stream.
-_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+# The codes of vendors, in a body or in a stream.
+_VENDOR_CODES: Final[Mapping[str, tuple[str, ...]]] = {
     "quota": ("insufficient_quota", "billing_error", "billing_hard_limit_reached", "enforced_spend_limit_reached"),
     "rate_limit": ("rate_limit_error", "rate_limit_exceeded"),
     "overloaded": ("overloaded_error",),
@@ -34,15 +34,15 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "content_filter": ("content_policy_violation", "content_filter"),
     "unsupported": ("unsupported_api", "unsupported_endpoint"),
 }
-_KINDS: Final = {word: category for category, words in _WORDS.items() for word in words}
-# These are said with a status that means something else.
-_OVERRULES: Final = frozenset({"quota", "model_not_found", "content_filter", "unsupported", "auth", "too_large"})
+_CODES: Final = {word: category for category, words in _VENDOR_CODES.items() for word in words}
+# These are sent with a status that means something else.
+_OVERRIDES_STATUS: Final = frozenset({"quota", "model_not_found", "content_filter", "unsupported", "auth", "too_large"})
 
 
-class Said(msgspec.Struct, frozen=True):
-    """What a vendor's error says about itself, most telling word first.
+class VendorError(msgspec.Struct, frozen=True):
+    """The codes of a vendor's error, most specific first, and its message.
 
-    status: the HTTP status it says it stands for, where it came with another
+    status: the HTTP status that the error reports in its body
     """
 
     kinds: tuple[str, ...] = ()
@@ -51,78 +51,78 @@ class Said(msgspec.Struct, frozen=True):
 
     @property
     def category(self) -> str | None:
-        """What kind of error the vendor's own words make it."""
+        """Return the category of the vendor's codes."""
         if "unexpected endpoint or method" in self.message.lower():
-            return "not_found"  # as LM Studio says it, with a status of success
-        return next((_KINDS[kind] for kind in self.kinds if kind in _KINDS), None)
+            return "not_found"  # LM Studio sends this with a status of success
+        return next((_CODES[kind] for kind in self.kinds if kind in _CODES), None)
 
     @property
     def denies_responses(self) -> bool:
-        """Whether the message says that there is no Responses API here, or not for this model."""
+        """Whether the message denies the Responses API, for the server or for this model."""
         words = self.message.lower()
         return "responses" in words and any(
             mark in words for mark in ("not supported", "unsupported", "does not support", "not in v1/responses")
         )
 
 
-def read_error(body: object) -> Said:
-    """Read the several shapes vendors and compatible servers put an error in; anything else says nothing."""
+def read_error(body: object) -> VendorError:
+    """Read an error in the shapes of vendors and compatible servers; other shapes give an empty error."""
     if not isinstance(body, Mapping):
-        return Said()
+        return VendorError()
     error = body.get("error", body)
     if isinstance(error, str):
-        return Said(message=error)
+        return VendorError(message=error)
     if not isinstance(error, Mapping):
-        return Said()
+        return VendorError()
     details = error.get("details")
-    told = (
+    codes = (
         details.get("error_code") if isinstance(details, Mapping) else None,
         error.get("code"),
         error.get("type"),
     )
     message, code = error.get("message", error.get("detail", "")), error.get("code")
-    return Said(
-        tuple(kind for kind in told if isinstance(kind, str)),
+    return VendorError(
+        tuple(kind for kind in codes if isinstance(kind, str)),
         message if isinstance(message, str) else "",
         code if isinstance(code, int) and 400 <= code < 600 else None,
     )
 
 
 def of_status(status: int, body: bytes, headers: Mapping[str, str], redactor: Redactor) -> ModelError:
-    """The error for an answer that is not a success."""
-    said = read_error(_json(body))
+    """Return the error for a response whose status is not a success."""
+    vendor = read_error(_json(body))
     category = _category(status)
     if 300 <= status < 400:
         return ModelPermanentError(
             f"the model's server answered {status}, and redirects are not followed",
             status=status,
             category="redirect",
-            hint="give the address it redirects to as the base URL",
+            hint="use the address it redirects to as the base URL",
         )
-    if said.category in _OVERRULES:
-        category = said.category or category
-    elif status in (400, 422) and said.denies_responses:
+    if vendor.category in _OVERRIDES_STATUS:
+        category = vendor.category or category
+    elif status in (400, 422) and vendor.denies_responses:
         category = "unsupported"
-    return _error(category, f"the model's server answered {status}", said, redactor, status, retry_after(headers))
+    return _error(category, f"the model's server answered {status}", vendor, redactor, status, retry_after(headers))
 
 
 def of_event(error: object, redactor: Redactor) -> ModelError:
-    """The error for a failure that is told in an answer, or in the middle of one."""
-    said = read_error(error)
-    # Without a word that is known it is the server's trouble rather than ours: the request was accepted.
-    category = said.category or ("server" if said.status is None else _category(said.status))
-    if category in ("request", "server") and said.denies_responses:
+    """Return the error for a failure that is reported inside an answer."""
+    vendor = read_error(error)
+    # Without a known code it is a server error: the request was accepted.
+    category = vendor.category or ("server" if vendor.status is None else _category(vendor.status))
+    if category in ("request", "server") and vendor.denies_responses:
         category = "unsupported"
-    return _error(category, "the model's server broke off its answer", said, redactor, None, None)
+    return _error(category, "the model's server broke off its answer", vendor, redactor, None, None)
 
 
 def too_large(most: int) -> ModelPermanentError:
-    """The error for an answer nobody wants to hold."""
+    """Return the error for an answer that exceeds its limit."""
     return ModelPermanentError(f"the model's answer is larger than {most} bytes", category="too_large")
 
 
 def malformed(what: str) -> ModelTransientError:
-    """The error for an answer that cannot be read; the next one may be."""
+    """Return the error for an answer that cannot be read; a retry may succeed."""
     return ModelTransientError(what, category="malformed")
 
 
@@ -131,35 +131,35 @@ def _category(status: int) -> str:
 
 
 def _error(
-    category: str, what: str, said: Said, redactor: Redactor, status: int | None, after: float | None
+    category: str, what: str, vendor: VendorError, redactor: Redactor, status: int | None, after: float | None
 ) -> ModelError:
-    kind = next(iter(said.kinds), "")
-    text = f"{what} (`{shown(kind, redactor, 80)}`)" if kind else what
-    # Who refuses a key likes to repeat parts of it.
-    if said.message and category != "auth":
-        text = f"{text}: {shown(said.message, redactor)}"
+    kind = next(iter(vendor.kinds), "")
+    text = f"{what} (`{excerpt(kind, redactor, 80)}`)" if kind else what
+    # A message about a refused key often repeats parts of it.
+    if vendor.message and category != "auth":
+        text = f"{text}: {excerpt(vendor.message, redactor)}"
     hint = _HINTS.get(category)
-    if category == "request" and any(word in said.message.lower() for word in _OF_SCHEMAS):
-        hint = "where it is the output's schema that is refused, another `structured_output` may do"
+    if category == "request" and any(word in vendor.message.lower() for word in _SCHEMA_FIELDS):
+        hint = "if the output's schema is refused, try another `structured_output`"
     raised = ModelTransientError if category in _TRANSIENT else ModelPermanentError
     return raised(text, status=status, category=category, retry_after=after, hint=hint)
 
 
-_OF_SCHEMAS: Final = ("json_schema", "response_format", "text.format", "output_config", "grammar")
+_SCHEMA_FIELDS: Final = ("json_schema", "response_format", "text.format", "output_config", "grammar")
 _HINTS: Final = {
-    "auth": "check the API key and what it may be used for",
-    "quota": "the account has spent what it may",
+    "auth": "check the API key and its permissions",
+    "quota": "the account has used up its quota",
     "model_not_found": "check the model's name",
     "not_found": "check the base URL and the model's name",
 }
 
 
-def shown(text: str, redactor: Redactor, most: int = MAX_SHOWN) -> str:
-    """A stranger's words as an error may hold them: one line, bounded, harmless, without secrets.
+def excerpt(text: str, redactor: Redactor, most: int = MAX_SHOWN) -> str:
+    """Return foreign text for an error: one line, bounded, printable, without secrets.
 
-    Our own key is masked whatever it looks like, and what looks like anybody's.
+    The configured key is masked, and so is any text that looks like a credential.
     """
-    # Cut twice, first so that little is searched. What stands at that cut and may be half a secret is held back.
+    # Cut twice, first to limit the search. Text at that cut that may be half a secret is dropped.
     masking = redactor.stream()
     seen = masking.feed(text[: most * 8]) + ("" if len(text) > most * 8 else masking.close())
     clean = printable(" ".join(without_credentials(seen).split()))
@@ -167,7 +167,7 @@ def shown(text: str, redactor: Redactor, most: int = MAX_SHOWN) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """How many seconds a vendor wants to be left alone."""
+    """Return the seconds a vendor asks to wait."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000

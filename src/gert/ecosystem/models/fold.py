@@ -1,4 +1,4 @@
-"""A streamed answer put together, while its text is told to whoever listens."""
+"""Fold a streamed answer into a whole one, and pass its text on as it arrives."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -6,57 +6,57 @@ from typing import Any, Final, Protocol
 
 from gert.ecosystem.models.errors import too_large
 from gert.ecosystem.models.sse import Event, EventReader
-from gert.ecosystem.models.text_stream import Listener
+from gert.ecosystem.models.text_stream import TokenStream
 from gert.errors import ModelTransientError
 
 _FIELDS: Final = (b":", b"data:", b"event:", b"id:", b"retry:")
 
 
 class Fold(Protocol):
-    """Puts a streamed answer together, so that it reads like one that came whole."""
+    """Folds the events of a streamed answer into the body of a whole one."""
 
     done: bool
 
-    def take(self, event: Event) -> str:
-        """Take an event and give the text in it that may be shown; raises `ModelError` where it tells of one."""
+    def add(self, event: Event) -> str:
+        """Add an event and return its text for display; raises `ModelError` if it reports one."""
         ...
 
-    def is_whole(self) -> bool:
-        """Whether what was taken is an answer, where the stream ends without saying that it does."""
+    def is_complete(self) -> bool:
+        """Whether the events so far are a complete answer, if the stream ends without an end event."""
         ...
 
     def answer(self) -> dict[str, Any]:
-        """The whole answer."""
+        """Return the whole answer."""
         ...
 
 
-async def folded(
-    chunks: AsyncGenerator[bytes, None], fold: Fold, listener: Listener, patience: float, most: int
+async def fold_stream(
+    chunks: AsyncGenerator[bytes, None], fold: Fold, stream: TokenStream, patience: float, most: int
 ) -> dict[str, Any] | bytes:
-    """Put an answer together; what is no stream of events, whatever it calls itself, is given as it came.
+    """Fold a streamed answer; a body that is not a stream of events is returned unchanged.
 
-    patience: how long an answer that is whole is waited on for more, such as what it used
+    patience: how long to wait for further events, such as the usage, once the answer is complete
     most: the largest event, in bytes
     """
     reader, before = EventReader(), bytearray()
     begun, waiting = False, 0
-    listener.begin()
-    while (chunk := await _next(chunks, patience if fold.is_whole() else None)) is not None:
+    stream.restart()
+    while (chunk := await _next(chunks, patience if fold.is_complete() else None)) is not None:
         waiting += len(chunk)
         if not begun:
             before += chunk
         for event in reader.feed(chunk):
             begun, waiting = True, 0
-            text = fold.take(event)
+            text = fold.add(event)
             if text:
-                await listener.tell(text)
+                await stream.send(text)
             if fold.done:
-                await listener.end()
+                await stream.flush()
                 return fold.answer()
         if waiting > most:
             raise too_large(most)
-    if fold.is_whole():
-        await listener.end()
+    if fold.is_complete():
+        await stream.flush()
         return fold.answer()
     if not begun and before.strip() and not before.lstrip().startswith(_FIELDS):
         return bytes(before)

@@ -1,4 +1,4 @@
-"""API keys and the addresses they may be sent to."""
+"""API keys and the base URLs they may be sent to."""
 
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
@@ -13,14 +13,14 @@ _SHORTEST: Final = 16
 
 
 class Key:
-    """An API key that does not show itself."""
+    """An API key that its `repr` hides."""
 
     __slots__ = ("_value",)
 
     def __init__(self, value: str) -> None:
         self._value = value.strip()
         if not self._value.isascii() or not self._value.isprintable():
-            raise InputError("the API key holds a character that no key has")
+            raise InputError("the API key contains a character that is not printable ASCII")
 
     def __repr__(self) -> str:
         return "Key(…)"
@@ -29,23 +29,23 @@ class Key:
         return bool(self._value)
 
     def reveal(self) -> str:
-        """The key itself, for the one header it belongs in."""
+        """Return the key, for the request header."""
         return self._value
 
     def redactor(self) -> Redactor:
-        """What takes the key out of texts."""
+        """Return the redactor that masks the key in text."""
         return Redactor([self._value] if self._value else [])
 
     def answer_redactor(self) -> Redactor:
-        """What takes the key out of answers.
+        """Return the redactor that masks the key in answers.
 
-        Servers without keys are given a word such as `ollama` for one, and that occurs in answers by chance.
+        Short keys are not masked there: servers without keys get a word such as `ollama`, which answers may contain.
         """
         return Redactor([self._value] if len(self._value) >= _SHORTEST else [])
 
 
 def checked_base_url(url: str) -> "httpx2.URL":
-    """The address requests go below: `https` anywhere, `http` to this machine only."""
+    """Check a base URL: `https` anywhere, `http` to this machine only."""
     import httpx2
 
     try:
@@ -53,21 +53,23 @@ def checked_base_url(url: str) -> "httpx2.URL":
         port = address.port
     except (httpx2.InvalidURL, ValueError, UnicodeError):
         raise InputError("the model's base URL cannot be read") from None
-    # (1) It leads somewhere, and holds nothing secret: what is in it may be shown.
+    # (1) It names a host and contains no secret: it may be shown.
     if not address.host or (port is not None and not 0 < port <= 65535):
-        raise InputError("the model's base URL names no host")
-    if address.userinfo or "?" in url or "#" in url:  # also an empty one: a path is put behind it
-        raise InputError("the model's base URL holds a user, a query or a fragment", hint="pass the key as `api_key`")
-    # (2) What is on the way cannot be read by others.
+        raise InputError("the model's base URL has no host")
+    if address.userinfo or "?" in url or "#" in url:  # even an empty one: a path is appended
+        raise InputError(
+            "the model's base URL contains a user, a query or a fragment", hint="pass the key as `api_key`"
+        )
+    # (2) The connection is encrypted, or stays on this machine.
     if address.scheme != "https" and not (address.scheme == "http" and is_loopback(address.host)):
         raise InputError(
-            f"the model's base URL must be https, or http on this machine, and is `{address.scheme}://{address.host}`"
+            f"expected the model's base URL to be https, or http on this machine, found `{address.scheme}://{address.host}`"
         )
     return address
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, by its very name or by its address in the usual spelling."""
+    """Whether a host is this machine: `localhost` or a loopback address."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:

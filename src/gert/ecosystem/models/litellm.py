@@ -1,4 +1,4 @@
-"""Models by litellm, or by functions of its shape; litellm itself is imported when it is needed and never before."""
+"""Models through litellm, or functions with its signature; litellm is imported when it is first used."""
 
 import asyncio
 import importlib
@@ -13,7 +13,7 @@ from gert.ecosystem.models.conversation import encoded
 from gert.ecosystem.models.errors import malformed, retry_after
 from gert.ecosystem.models.limits import Limits
 from gert.ecosystem.models.openai import chat, responses
-from gert.ecosystem.models.openai.api_choice import Modes
+from gert.ecosystem.models.openai.api_choice import ApiChoice
 from gert.ecosystem.models.prices import Pricing
 from gert.ecosystem.models.retry import with_retries
 from gert.errors import ModelError, ModelPermanentError, ModelTimeoutError, ModelTransientError
@@ -28,7 +28,7 @@ from gert.kernel.agent.ports.model import (
 from gert.kernel.foundation.redaction import Redactor
 
 _NO_SECRETS = Redactor()
-_MOST_DOLLARS = 1e12
+_MAX_DOLLARS = 1e12
 _TRANSIENT = frozenset({408, 409, 425, 429})
 _TRANSIENT_NAMES = ("RateLimitError", "APIConnectionError", "ServiceUnavailableError", "InternalServerError")
 _UNSUPPORTED_NAMES = ("NotFoundError", "UnsupportedParamsError")
@@ -37,8 +37,8 @@ _UNSUPPORTED_NAMES = ("NotFoundError", "UnsupportedParamsError")
 class LiteLLMAdapter:
     """A model port over `litellm.acompletion` and `litellm.aresponses`, or over functions like them.
 
-    With `api_mode="auto"` the Responses function is asked where there is one: the one that was given, or litellm's
-    own where no function was given at all. Costs are those litellm tells.
+    With `api_mode="auto"` the Responses function is called if there is one: the one passed, or litellm's own if no
+    function was passed. Costs are those that litellm reports.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class LiteLLMAdapter:
     ) -> None:
         self._completion_fn = completion_fn
         self._responses_fn = responses_fn
-        self._modes = Modes()
+        self._api = ApiChoice()
         self._pricing = Pricing({}, fail_on_unknown_cost)
         self._sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
         self._limits = Limits(
@@ -65,14 +65,14 @@ class LiteLLMAdapter:
         )
 
     async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
-        """Ask a model and wait for all of its answer."""
+        """Call a model and wait for its whole answer."""
 
         async def by(mode: ModelAPIModeUsed) -> ModelResult[OutputT]:
             answer = await (self._by_chat(request) if mode == "chat" else self._by_responses(request))
             return result_of(request, answer, mode, self._pricing, _NO_SECRETS)
 
         offered = self._responses_fn is not None or self._completion_fn is None
-        return await self._modes.ask(request, by, responses=offered)
+        return await self._api.call(request, by, responses=offered)
 
     async def _by_chat(self, request: ModelRequest[OutputT]) -> Answer:
         call = self._completion_fn or _litellm("acompletion")
@@ -88,18 +88,18 @@ class LiteLLMAdapter:
         arguments: dict[str, Any],
         read: Callable[[dict[str, Any], Redactor], Answer],
     ) -> Answer:
-        encoded(arguments)  # as every vendor will; a text that cannot be is said here, in our words
+        encoded(arguments)  # report input without a JSON form before any vendor does
 
         async def attempt() -> Answer:
             try:
                 async with asyncio.timeout(self._limits.timeout_seconds):
-                    said = call(**arguments)
-                    said = await said if isawaitable(said) else said
+                    response = call(**arguments)
+                    response = await response if isawaitable(response) else response
             except ModelError:
                 raise
             except Exception as problem:
                 raise _failure(problem, self._limits.timeout_seconds) from problem
-            return msgspec.structs.replace(read(_plain(said), _NO_SECRETS), cost=_cost(said))
+            return msgspec.structs.replace(read(_plain(response), _NO_SECRETS), cost=_cost(response))
 
         return await with_retries(attempt, self._limits, self._sleep)
 
@@ -109,7 +109,7 @@ def _litellm(name: str) -> Callable[..., Any]:
         module = importlib.import_module("litellm")
     except ImportError:
         raise ModelPermanentError(
-            "litellm is not installed, and no function was given in its place",
+            "litellm is not installed, and no function was passed in its place",
             category="configuration",
             hint="install litellm, pass `completion_fn`, or use one of the native adapters",
         ) from None
@@ -120,7 +120,7 @@ def _litellm(name: str) -> Callable[..., Any]:
 
 
 def _failure(problem: Exception, seconds: float) -> ModelError:
-    """What an exception of somebody else's library means; its words stay with it, since they may hold a key."""
+    """Convert a foreign exception to a model error, without its message, which may contain a key."""
     name = type(problem).__name__
     status = getattr(problem, "status_code", None)
     status = status if isinstance(status, int) and not isinstance(status, bool) else None
@@ -136,22 +136,22 @@ def _failure(problem: Exception, seconds: float) -> ModelError:
 
 
 def _retry_after(problem: Exception) -> float | None:
-    """How long the vendor wants to be left alone, in the answer such an exception carries."""
+    """Return the seconds the vendor asks to wait, from the response that the exception carries."""
     headers = getattr(getattr(problem, "response", None), "headers", None)
     return retry_after(headers) if isinstance(headers, Mapping) else None
 
 
-def _plain(said: object) -> dict[str, Any]:
-    """A vendor's object, as plain data."""
-    value = said
-    if not isinstance(said, Mapping):
-        dump, dump_json = getattr(said, "model_dump", None), getattr(said, "model_dump_json", None)
+def _plain(response: object) -> dict[str, Any]:
+    """Convert a vendor's object to plain data."""
+    value = response
+    if not isinstance(response, Mapping):
+        dump, dump_json = getattr(response, "model_dump", None), getattr(response, "model_dump_json", None)
         if callable(dump):
             value = dump()
         elif callable(dump_json):
             value = dump_json()
     try:
-        # Through JSON and back: what is recorded of it must be plain.
+        # Through JSON and back: only plain data can be recorded.
         plain = msgspec.json.decode(value if isinstance(value, str) else msgspec.json.encode(value))
     except (TypeError, ValueError, RecursionError):
         plain = None
@@ -160,11 +160,11 @@ def _plain(said: object) -> dict[str, Any]:
     return plain
 
 
-def _cost(said: object) -> float | None:
-    hidden = getattr(said, "_hidden_params", None)
-    if hidden is None and isinstance(said, Mapping):
-        hidden = said.get("_hidden_params", said)
+def _cost(response: object) -> float | None:
+    hidden = getattr(response, "_hidden_params", None)
+    if hidden is None and isinstance(response, Mapping):
+        hidden = response.get("_hidden_params", response)
     cost = hidden.get("response_cost") if isinstance(hidden, Mapping) else None
     if not isinstance(cost, int | float) or isinstance(cost, bool):
         return None
-    return float(cost) if 0 <= cost <= _MOST_DOLLARS else None  # neither no number nor an endless one
+    return float(cost) if 0 <= cost <= _MAX_DOLLARS else None  # not NaN or infinite

@@ -1,11 +1,11 @@
-"""A model that answers what it is told to, at once and for nothing."""
+"""A model port for tests that returns a fixed answer at no cost."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
-from gert.ecosystem.models.text_stream import told
+from gert.ecosystem.models.text_stream import send_token
 from gert.errors import InputError, ModelPermanentError
 from gert.kernel.agent.ports.model import (
     ModelAPIModeUsed,
@@ -22,9 +22,9 @@ from gert.kernel.foundation.arguments import checks_arguments
 
 @checks_arguments
 class MockModelPort:
-    """A model port with one answer, or one made from each request.
+    """A model port with one answer, or one computed from each request.
 
-    Without an output it gives the schema's defaults, as a model does that only asks for tools.
+    Without an output it returns the schema's defaults, like a model that only calls tools.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class MockModelPort:
         response_output_items: tuple[dict[str, object], ...] = (),
     ) -> None:
         if output is not None and output_factory is not None:
-            raise InputError("a mock model has an `output` or an `output_factory`, not both")
+            raise InputError("expected either `output` or `output_factory`, found both")
         self._output = output
         self._output_factory = output_factory
         self._usage = usage or ModelUsage(prompt_tokens=0, completion_tokens=0, cost_usd=0.0)
@@ -50,7 +50,7 @@ class MockModelPort:
         self.calls = 0
 
     async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
-        """Give the answer."""
+        """Return the answer."""
         self.calls += 1
         output, raw = self._answer(request)
         return ModelResult(
@@ -64,11 +64,11 @@ class MockModelPort:
         )
 
     async def complete_streaming(self, request: ModelRequest[OutputT], on_token: OnToken) -> ModelResult[OutputT]:
-        """Give the answer, telling it word by word."""
+        """Return the answer and stream it word by word."""
         result = await self.complete(request)
         words = result.raw_output.split(" ") if result.raw_output else []
         for position, word in enumerate(words):
-            await told(on_token, word if position == 0 else f" {word}")
+            await send_token(on_token, word if position == 0 else f" {word}")
         return result
 
     def _answer(self, request: ModelRequest[OutputT]) -> tuple[OutputT, str]:

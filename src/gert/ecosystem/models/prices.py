@@ -1,4 +1,4 @@
-"""What a call costs, where somebody has said what a model costs."""
+"""The cost of a call, from the prices of models."""
 
 import math
 from collections.abc import Mapping
@@ -10,14 +10,14 @@ from gert.errors import InputError, ModelPermanentError
 from gert.kernel.agent.ports.model import ModelUsage
 
 _MILLION: Final = 1_000_000
-_MOST_TOKENS: Final = 10**12
+_MAX_TOKENS: Final = 10**12
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model costs, in US dollars for a million tokens.
+    """The price of a model, in US dollars per million tokens.
 
-    cached: of a prompt, what the vendor still had; as the rest where it is not given
-    cache_write: of a prompt, what the vendor was asked to keep; as the rest where it is not given
+    cached: for prompt tokens read from the vendor's cache (default: the price of a prompt)
+    cache_write: for prompt tokens written to the vendor's cache (default: the price of a prompt)
     """
 
     prompt: float
@@ -28,11 +28,11 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         given = (self.prompt, self.completion, self.cached or 0.0, self.cache_write or 0.0)
         if not all(math.isfinite(price) and price >= 0 for price in given):
-            raise InputError("a price is a number of dollars, and cannot be negative")
+            raise InputError("a price must be a finite number of dollars that is not negative")
 
 
 class Tokens(msgspec.Struct, frozen=True):
-    """How many tokens a call used; cached and kept ones are part of the prompt's."""
+    """The tokens a call used; cached and cache-written ones are part of the prompt's."""
 
     prompt: int = 0
     completion: int = 0
@@ -41,35 +41,35 @@ class Tokens(msgspec.Struct, frozen=True):
 
 
 class Pricing(msgspec.Struct, frozen=True):
-    """Prices by a model's name, and whether a call without a known price is refused."""
+    """Prices by model name, and whether a call without a known price is refused."""
 
     prices: Mapping[str, Price] = {}
     fail_on_unknown_cost: bool = False
 
     def require(self, model: str) -> None:
-        """Refuse a model without a price before anything is spent, where that was asked for."""
+        """Refuse a model without a price before it is called, if `fail_on_unknown_cost` is set."""
         if self.fail_on_unknown_cost and model not in self.prices:
             raise ModelPermanentError(
-                f"the price of the model `{model}` is not known", category="unknown_cost", hint="add it to `prices`"
+                f"the price of the model `{model}` is unknown", category="unknown_cost", hint="add it to `prices`"
             )
 
     def usage(
         self, model: str, answered_by: str | None, tokens: Tokens | None, cost: float | None = None
     ) -> ModelUsage:
-        """What a call used and cost.
+        """Return the usage and cost of a call.
 
-        cost: where the answer itself tells it
+        cost: in US dollars, if the answer reports it
         """
         if self.fail_on_unknown_cost and self._cost(model, answered_by, tokens, cost) is None:
             raise ModelPermanentError(
-                f"what the call of the model `{model}` cost is not known", category="unknown_cost"
+                f"the cost of the call of the model `{model}` is unknown", category="unknown_cost"
             )
-        return self.told(model, answered_by, tokens, cost) or ModelUsage(0, 0, 0.0)
+        return self.known_usage(model, answered_by, tokens, cost) or ModelUsage(0, 0, 0.0)
 
-    def told(
+    def known_usage(
         self, model: str, answered_by: str | None, tokens: Tokens | None, cost: float | None = None
     ) -> ModelUsage | None:
-        """What a call used and cost as far as that is known; None where the vendor told nothing."""
+        """Return the usage and cost of a call as far as known; None if the vendor reported neither."""
         if tokens is None and cost is None:
             return None
         counted = Tokens() if tokens is None else tokens
@@ -83,8 +83,8 @@ class Pricing(msgspec.Struct, frozen=True):
         return self.prices.get(model) or self.prices.get(answered_by or "")
 
 
-def together(*used: ModelUsage | None) -> ModelUsage | None:
-    """What several calls used; None where nothing is known of any."""
+def total_usage(*used: ModelUsage | None) -> ModelUsage | None:
+    """Add up the usage of several calls; None if none is known."""
     known = [each for each in used if each is not None]
     return (
         ModelUsage(
@@ -98,7 +98,7 @@ def together(*used: ModelUsage | None) -> ModelUsage | None:
 
 
 def cost_of(tokens: Tokens, price: Price) -> float:
-    """The cost of tokens at a price, in US dollars."""
+    """Return the cost of tokens at a price, in US dollars."""
     plain = max(0, tokens.prompt - tokens.cached - tokens.cache_write)
     spent = (
         plain * price.prompt
@@ -110,21 +110,21 @@ def cost_of(tokens: Tokens, price: Price) -> float:
 
 
 def tokens_of(usage: object, prompt: str, completion: str) -> Tokens | None:
-    """The tokens in a usage, under the names OpenAI's two APIs have for them; None where it does not tell both."""
+    """Return the tokens of a usage under these names of OpenAI's APIs; None if it lacks one of the two counts."""
     if not isinstance(usage, dict):
         return None
-    sent, said = count(usage.get(prompt)), count(usage.get(completion))
-    if sent is None or said is None:
+    sent, received = count(usage.get(prompt)), count(usage.get(completion))
+    if sent is None or received is None:
         return None
-    # Some count what a model has thought apart, in the total alone; it is paid for like what it has said.
-    said = max(said, (count(usage.get("total_tokens")) or 0) - sent)
+    # Some vendors count reasoning tokens only in the total; they cost as much as completion tokens.
+    received = max(received, (count(usage.get("total_tokens")) or 0) - sent)
     details = usage.get(f"{prompt}_details")
     cached = count(details.get("cached_tokens")) if isinstance(details, dict) else None
-    return Tokens(sent, said, min(cached or 0, sent))
+    return Tokens(sent, received, min(cached or 0, sent))
 
 
 def count(value: object) -> int | None:
-    """A number of tokens as a vendor gives it; None for what can be no such number."""
+    """Return a vendor's token count; None if it is not a plausible number."""
     if not isinstance(value, int) or isinstance(value, bool):
         return None
-    return value if 0 <= value <= _MOST_TOKENS else None
+    return value if 0 <= value <= _MAX_TOKENS else None

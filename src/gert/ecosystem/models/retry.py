@@ -1,4 +1,4 @@
-"""Asking again where that may help: a bounded number of times, each wait longer than the one before."""
+"""Retries of transient failures: bounded, with exponential backoff."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -15,9 +15,9 @@ async def with_retries(
     sleep: Callable[[float], Awaitable[object]],
     may_repeat: Callable[[ModelError], bool] = lambda _: True,
 ) -> T:
-    """Make attempts until one succeeds, fails for good, or there were enough of them; the last failure is raised.
+    """Retry until an attempt succeeds, fails permanently, or retries are used up; raise the last failure.
 
-    may_repeat: asked after a failure, such as of a stream that has told something and is not begun again
+    may_repeat: checked after a failure; a stream that has sent text is not started again
     """
     made = 0
     while True:
@@ -32,11 +32,11 @@ async def with_retries(
 
 
 def pause_after(failure: ModelError, made: int, limits: Limits) -> float | None:
-    """How long to wait after a failure, or None where the vendor asks for more patience than there is."""
+    """Return how long to wait after a failure; None if the vendor asks for longer than the limit."""
     import random
 
     backoff = min(limits.initial_backoff_seconds * 2.0 ** min(made, 32), limits.max_backoff_seconds)
-    # Many runs fail at the same moment; they should not all come back at the same moment.
+    # Many runs may fail at the same moment; they should not all retry at the same moment.
     backoff *= 0.5 + random.random() / 2  # noqa: S311
     if failure.retry_after is None:
         return backoff

@@ -1,4 +1,4 @@
-"""Which vendor answers for a model, by the model's name; nothing is set up before it is needed."""
+"""Route a request to a vendor by the model's name; adapters are created when first used."""
 
 import os
 import re
@@ -7,8 +7,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from gert.ecosystem.models.closable import Closing
-from gert.ecosystem.models.text_stream import told
+from gert.ecosystem.models.closable import Closable
+from gert.ecosystem.models.text_stream import send_token
 from gert.errors import ModelPermanentError
 from gert.kernel.agent.ports.model import ModelPort, ModelRequest, ModelResult, OnToken, OutputT, StreamingModelPort
 
@@ -20,16 +20,16 @@ _OPENAI: Final = re.compile(r"(ft:)?((gpt|chatgpt|codex)-|o[0-9])")
 _ANTHROPIC: Final = re.compile(r"claude-")
 
 
-class RoutingModelPort(Closing):
-    """A model port that hands each request to the adapter for its model.
+class RoutingModelPort(Closable):
+    """A model port that passes each request to the adapter for its model.
 
     `gpt-…`, `chatgpt-…`, `codex-…` and `o1…`, also fine-tuned (`ft:gpt-…`), go to OpenAI, `claude-…` to Anthropic.
     `<name>/<model>` goes to the vendor or URL of that name: `openai/`, `anthropic/`, `ollama/`, and those in
     `compatible`.
 
-    ports: ready adapters, by `openai`, `anthropic` or a name of `compatible`, in place of those it would make
+    ports: adapters by `openai`, `anthropic` or a name of `compatible`, in place of those it would create
     compatible: URLs of OpenAI-compatible servers, such as `{"openai-compatible": "http://localhost:8000/v1"}`
-    default: asked for every model nobody else is asked for
+    default: the adapter for every other model
     """
 
     def __init__(
@@ -47,37 +47,37 @@ class RoutingModelPort(Closing):
         self._environ = os.environ if environ is None else environ
 
     async def close(self) -> None:
-        """Close the adapters it made itself."""
+        """Close the adapters it created."""
         for port in self._own:
             await port.close()
 
     def port_for(self, model: str) -> tuple[ModelPort, str]:
-        """The adapter for a model, and the model's name there."""
+        """Return the adapter for a model, and the model's name there."""
         route, name = self._route(model)
         if route is None:
             if self._default is not None:
                 return self._default, model
             raise ModelPermanentError(
-                f"nobody is known who answers for the model `{model[:200]}`",
+                f"no adapter is configured for the model `{model[:200]}`",
                 category="model_not_found",
-                hint="write `<name>/<model>` and give that name's URL in `compatible`, or give a `default`",
+                hint="write `<name>/<model>` and add the URL of that name to `compatible`, or pass a `default`",
             )
         if route not in self._ports:
-            made = self._ports[route] = self._made(route)
+            made = self._ports[route] = self._create(route)
             self._own.append(made)
         return self._ports[route], name
 
     async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
-        """Ask the adapter for the request's model."""
+        """Call the adapter for the request's model."""
         port, name = self.port_for(request.model)
         return await port.complete(replace(request, model=name))
 
     async def complete_streaming(self, request: ModelRequest[OutputT], on_token: OnToken) -> ModelResult[OutputT]:
-        """Ask the adapter for the request's model; one that cannot stream tells its answer at the end."""
+        """Call the adapter for the request's model; one that cannot stream sends its whole answer at the end."""
         port, name = self.port_for(request.model)
         if isinstance(port, StreamingModelPort):
             return await port.complete_streaming(replace(request, model=name), on_token)
-        return await _told_at_the_end(port, replace(request, model=name), on_token)
+        return await _send_whole(port, replace(request, model=name), on_token)
 
     def _route(self, model: str) -> tuple[str | None, str]:
         prefix, slash, name = model.partition("/")
@@ -87,7 +87,7 @@ class RoutingModelPort(Closing):
             return "openai", model
         return ("anthropic", model) if _ANTHROPIC.match(model) else (None, model)
 
-    def _made(self, route: str) -> "VendorAdapter":
+    def _create(self, route: str) -> "VendorAdapter":
         if route in self._compatible:
             from gert.ecosystem.models.compatible import OpenAICompatibleAdapter
 
@@ -112,8 +112,8 @@ _MAKERS: Final[Mapping[str, Callable[[Mapping[str, str]], "VendorAdapter"]]] = M
 )
 
 
-async def _told_at_the_end(port: ModelPort, request: ModelRequest[OutputT], on_token: OnToken) -> ModelResult[OutputT]:
+async def _send_whole(port: ModelPort, request: ModelRequest[OutputT], on_token: OnToken) -> ModelResult[OutputT]:
     result = await port.complete(request)
     if result.raw_output:
-        await told(on_token, result.raw_output)
+        await send_token(on_token, result.raw_output)
     return result

@@ -1,8 +1,8 @@
-"""The JSON Schema of an output, in the narrower form vendors can hold a model to.
+"""The JSON Schema of an output, in the strict form that vendors can enforce.
 
-The narrow form ("strict") knows closed objects with every field required, lists, unions, enumerations and references.
-What it does not know, such as a smallest number, is said in words and checked here when the answer comes. A schema that
-does not fit at all, such as one of an open map, is sent as it is, and the model is asked rather than held to it.
+The strict form has closed objects with every field required, lists, unions, enumerations and references. Other
+constraints, such as a minimum, are put into the description and checked when the answer arrives. A schema without a
+strict form, such as one with an open map, is sent unchanged and not enforced by the vendor.
 """
 
 import re
@@ -16,11 +16,11 @@ from pydantic.errors import PydanticUserError
 from gert.errors import ModelPermanentError
 
 VALUE: Final = "value"
-"""The one field of the object that is wrapped around an output which is not an object itself."""
+"""The only field of the object around an output that is not an object itself."""
 
 _MAX_DEPTH: Final = 64
 _KEPT: Final = frozenset({"type", "enum", "const", "title", "description", "$ref"})
-_SAID: Final = (
+_DESCRIBED: Final = (
     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern",
     "format", "minItems", "maxItems", "uniqueItems",
 )  # fmt: skip
@@ -29,7 +29,7 @@ _UNKNOWN: Final = ("prefixItems", "patternProperties", "not", "if", "contains", 
 
 
 class OutputFormat(msgspec.Struct, frozen=True):
-    """An output schema as it is sent: whether a model can be held to it, contains itself, and was wrapped."""
+    """An output schema as it is sent: whether it is strict, recursive, and wrapped in an object."""
 
     name: str
     schema: dict[str, Any]
@@ -38,16 +38,16 @@ class OutputFormat(msgspec.Struct, frozen=True):
     recursive: bool
 
 
-class _Unfit(Exception):
+class _NotStrict(Exception):
     """A schema has no strict form."""
 
 
 @lru_cache(maxsize=256)
 def output_format(output_schema: type[BaseModel]) -> OutputFormat:
-    """Give the form of an output schema that is sent. It is shared: nobody changes it."""
+    """Return the form of an output schema that is sent. It is shared and must not be changed."""
     try:
         schema = output_schema.model_json_schema()
-    except PydanticUserError:  # it holds what JSON does not know, or names what nobody has defined
+    except PydanticUserError:  # it has a type without a JSON form, or an undefined reference
         raise ModelPermanentError(
             f"the output schema `{output_schema.__name__}` has no JSON Schema", category="request"
         ) from None
@@ -58,12 +58,12 @@ def output_format(output_schema: type[BaseModel]) -> OutputFormat:
     recursive = _is_recursive(schema.get("$defs", {}))
     try:
         return OutputFormat(name, _strict_root(schema), True, wrapped, recursive)
-    except _Unfit:
+    except _NotStrict:
         return OutputFormat(name, schema, False, wrapped, recursive)
 
 
 def _is_recursive(definitions: dict[str, Any]) -> bool:
-    """Whether a definition leads back to itself: those that lead to none are taken away until nothing changes."""
+    """Whether a definition refers to itself: definitions without references are removed until none changes."""
     leads = {name: _references(definition) for name, definition in definitions.items()}
     while ended := {name for name, targets in leads.items() if not targets & leads.keys()}:
         leads = {name: targets for name, targets in leads.items() if name not in ended}
@@ -114,13 +114,13 @@ def _strict_root(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _strict(schema: Any, depth: int) -> dict[str, Any]:
     if not isinstance(schema, dict) or depth <= 0 or any(key in schema for key in _UNKNOWN):
-        raise _Unfit
+        raise _NotStrict
     if "$ref" in schema:
         return {"$ref": schema["$ref"]}
     parts = schema.get("allOf")
     if parts is not None:
         if len(parts) != 1:
-            raise _Unfit
+            raise _NotStrict
         return _strict({**parts[0], **{key: part for key, part in schema.items() if key != "allOf"}}, depth - 1)
     strict = {key: part for key, part in schema.items() if key in _KEPT}
     choices = schema.get("anyOf", schema.get("oneOf"))
@@ -133,23 +133,23 @@ def _strict(schema: Any, depth: int) -> dict[str, Any]:
     elif "enum" in schema and "type" not in schema:
         return {key: part for key, part in strict.items() if key != "enum"} | {"anyOf": _by_type(schema["enum"])}
     elif not {"type", "enum", "const"} & schema.keys():
-        raise _Unfit  # anything at all
-    return _in_words(schema, strict)
+        raise _NotStrict  # it allows any value
+    return _described(schema, strict)
 
 
 def _by_type(values: list[Any]) -> list[dict[str, Any]]:
-    """The values of an enumeration of several types, apart: a strict schema says of which type each value is."""
+    """Split an enumeration by type: a strict schema states the type of every value."""
     kinds: dict[str, list[Any]] = {}
     for value in values:
         if type(value) not in _TYPES:
-            raise _Unfit
+            raise _NotStrict
         kinds.setdefault(_TYPES[type(value)], []).append(value)
     return [{"type": kind} if kind == "null" else {"type": kind, "enum": some} for kind, some in kinds.items()]
 
 
 def _closed(schema: dict[str, Any], depth: int) -> dict[str, Any]:
     if schema.get("additionalProperties", "properties" not in schema):
-        raise _Unfit  # it may hold fields nobody has named
+        raise _NotStrict  # it allows undeclared fields
     fields = schema.get("properties", {})
     return {
         "properties": {name: _strict(part, depth - 1) for name, part in fields.items()},
@@ -158,8 +158,8 @@ def _closed(schema: dict[str, Any], depth: int) -> dict[str, Any]:
     }
 
 
-def _in_words(schema: dict[str, Any], strict: dict[str, Any]) -> dict[str, Any]:
-    said = [f"{key}: {schema[key]}" for key in _SAID if key in schema]
-    if said:
-        strict["description"] = " ".join(filter(None, [schema.get("description"), f"({', '.join(said)})"]))
+def _described(schema: dict[str, Any], strict: dict[str, Any]) -> dict[str, Any]:
+    limits = [f"{key}: {schema[key]}" for key in _DESCRIBED if key in schema]
+    if limits:
+        strict["description"] = " ".join(filter(None, [schema.get("description"), f"({', '.join(limits)})"]))
     return strict

@@ -1,4 +1,4 @@
-"""Server-sent events, read from chunks of bytes however they are cut."""
+"""Read server-sent events from chunks of bytes."""
 
 from codecs import BOM_UTF8
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import msgspec
 class Event(msgspec.Struct, frozen=True):
     """One event: its name (`message` where it has none) and its data.
 
-    The data are bytes: whoever reads them as text refuses what is none, and no letter is made up in its place.
+    The data stay bytes, so that decoding can refuse invalid text instead of replacing characters.
     """
 
     name: str
@@ -17,27 +17,27 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class EventReader:
-    """Turns chunks into events; what stands after the last empty line is no event yet and is dropped.
+    """Turns chunks into events; an event without its final empty line is dropped.
 
-    Holds at most what it was fed: whoever reads the connection bounds that.
+    It buffers at most what it was fed, which the caller limits.
     """
 
     def __init__(self) -> None:
-        self._begun = bytearray()  # a line that is not over yet
+        self._begun = bytearray()  # an incomplete line
         self._after_return = False
         self._first_line = True
         self._name = ""
         self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """Give the events that are complete with this chunk."""
+        """Yield the events that this chunk completes."""
         for line in self._lines(chunk):
             event = self._take(line)
             if event is not None:
                 yield event
 
     def _lines(self, chunk: bytes) -> Iterator[bytes]:
-        # A line ends with CR, LF, or both; a chunk may begin with the second half of one end.
+        # A line ends with CR, LF or both; a chunk may begin with the LF of a CR LF.
         if self._after_return and chunk:
             chunk = chunk.removeprefix(b"\n")
             self._after_return = False

@@ -1,4 +1,4 @@
-"""Whoever is told an answer's text while it arrives."""
+"""Pass an answer's text to the caller's `on_token` as it arrives, without secrets."""
 
 from inspect import isawaitable
 
@@ -6,50 +6,50 @@ from gert.kernel.agent.ports.model import OnToken
 from gert.kernel.foundation.redaction import Redactor
 
 
-class Unheard(Exception):
-    """A listener raised; kept apart from what the connection raises, which may be of the same kind."""
+class ListenerFailed(Exception):
+    """`on_token` raised; distinguishes its exception from one of the connection."""
 
     def __init__(self, problem: Exception) -> None:
         super().__init__()
         self.problem = problem
 
 
-class Listener:
-    """Tells a text, and remembers whether anything was told: that is never taken back, and never told twice."""
+class TokenStream:
+    """Sends text to `on_token`, and remembers whether it sent any: an answer is never started twice."""
 
     def __init__(self, on_token: OnToken, secrets: Redactor) -> None:
         self._on_token = on_token
         self._secrets = secrets
-        self.told = False
-        self.begin()
+        self.started = False
+        self.restart()
 
-    def begin(self) -> None:
-        """Forget what was not told of an answer that broke off."""
+    def restart(self) -> None:
+        """Drop the unsent text of an answer that broke off."""
         self._masking = self._secrets.stream()
 
-    async def tell(self, text: str) -> None:
-        """Tell what can be told with this piece; what may be the beginning of a secret waits for the next one.
+    async def send(self, text: str) -> None:
+        """Send a piece; text that may be the beginning of a secret waits for the next piece.
 
-        Raises `Unheard` where the listener raises.
+        Raises `ListenerFailed` if `on_token` raises.
         """
-        await self._say(self._masking.feed(text))
+        await self._send(self._masking.feed(text))
 
-    async def end(self) -> None:
-        """Tell the rest."""
-        await self._say(self._masking.close())
+    async def flush(self) -> None:
+        """Send the rest."""
+        await self._send(self._masking.close())
 
-    async def _say(self, text: str) -> None:
+    async def _send(self, text: str) -> None:
         if not text:
             return
-        self.told = True
+        self.started = True
         try:
-            await told(self._on_token, text)
+            await send_token(self._on_token, text)
         except Exception as problem:
-            raise Unheard(problem) from problem
+            raise ListenerFailed(problem) from problem
 
 
-async def told(on_token: OnToken, text: str) -> None:
-    """Tell a piece, to one who waits as to one who does not."""
+async def send_token(on_token: OnToken, text: str) -> None:
+    """Call `on_token`, which may be plain or async."""
     waiting = on_token(text)
     if isawaitable(waiting):
         await waiting

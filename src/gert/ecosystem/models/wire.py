@@ -1,4 +1,4 @@
-"""Requests to a vendor over HTTP: timed, retried, bounded, to one host only, and without a key in any error."""
+"""HTTP requests to one vendor: with timeouts, retries and size limits, and without the key in any error."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -9,14 +9,14 @@ import msgspec
 
 from gert._version import __version__
 from gert.ecosystem.models import errors
-from gert.ecosystem.models.connections import Connections, unconnected
+from gert.ecosystem.models.connections import Connections, connection_error
 from gert.ecosystem.models.conversation import encoded
-from gert.ecosystem.models.fold import Fold, folded
+from gert.ecosystem.models.fold import Fold, fold_stream
 from gert.ecosystem.models.keys import Key, checked_base_url
 from gert.ecosystem.models.limits import Limits
 from gert.ecosystem.models.prices import Tokens
 from gert.ecosystem.models.retry import with_retries
-from gert.ecosystem.models.text_stream import Listener, Unheard
+from gert.ecosystem.models.text_stream import ListenerFailed, TokenStream
 from gert.errors import ModelError, ModelPermanentError, ModelTimeoutError
 
 if TYPE_CHECKING:
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MOST_OF_AN_ERROR: Final = 64 * 1024
-_SECONDS_FOR_AN_ERROR: Final = 10.0
-_SECONDS_FOR_THE_REST: Final = 10.0
+_MAX_ERROR_BYTES: Final = 64 * 1024
+_ERROR_SECONDS: Final = 10.0
+_USAGE_SECONDS: Final = 10.0
 
 
 class Exchange(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One question in a vendor's words: where it goes, and how what comes back is read, whole or in pieces.
+    """One request in a vendor's format, and how its answer is read, whole or streamed.
 
-    tokens: what an answer used, also where nothing else of it can be read
-    streamed: more fields where it is to come in pieces
+    tokens: reads the usage of an answer, even if the rest cannot be read
+    streamed: extra fields of a streamed request
     """
 
     path: str
@@ -45,7 +45,7 @@ class Exchange(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class Wire:
-    """One vendor's address, and the connections to it."""
+    """A client of one vendor's base URL."""
 
     def __init__(
         self,
@@ -67,46 +67,46 @@ class Wire:
         """Close the connections of the running loop."""
         await self.connections.close()
 
-    async def ask(
+    async def post(
         self,
         exchange: Exchange[T],
         headers: Mapping[str, str],
         extra: Mapping[str, object],
-        listener: Listener | None = None,
+        stream: TokenStream | None = None,
     ) -> T:
-        """Post, again where that may help, tell a listener the answer's text as it arrives, and read the answer.
+        """Post a request with retries, stream the answer's text, and read the answer.
 
-        A server that does not stream is taken at its word: its JSON is the answer, and nothing is told before.
+        If the server does not stream, its JSON is the answer, and no text is streamed.
         """
-        # Also where it is false: there are servers that stream unless they are told not to.
-        more = {"stream": False} if listener is None else {**exchange.streamed, "stream": True}
+        # `stream` is sent even if false: some servers stream by default.
+        more = {"stream": False} if stream is None else {**exchange.streamed, "stream": True}
         content = encoded({**extra, **exchange.body, **more})
         limits = self.limits
-        seconds = limits.timeout_seconds if listener is None else limits.stream_seconds
-        most = limits.max_response_bytes if listener is None else limits.max_stream_bytes
-        patience = min(_SECONDS_FOR_THE_REST, limits.timeout_seconds / 2)
+        seconds = limits.timeout_seconds if stream is None else limits.stream_seconds
+        most = limits.max_response_bytes if stream is None else limits.max_stream_bytes
+        patience = min(_USAGE_SECONDS, limits.timeout_seconds / 2)
 
         async def attempt() -> T:
-            asking = self._answering(exchange.path, headers, content, seconds)
+            asking = self._response(exchange.path, headers, content, seconds)
             async with asking as response, aclosing(_chunks(response, most)) as chunks:
-                if listener is None:
-                    said: dict[str, Any] | bytes = b"".join([chunk async for chunk in chunks])
+                if stream is None:
+                    body: dict[str, Any] | bytes = b"".join([chunk async for chunk in chunks])
                 else:
-                    said = await folded(chunks, exchange.fold(), listener, patience, limits.max_response_bytes)
-            return exchange.read(_object(said, response) if isinstance(said, bytes) else said)
+                    body = await fold_stream(chunks, exchange.fold(), stream, patience, limits.max_response_bytes)
+            return exchange.read(_object(body, response) if isinstance(body, bytes) else body)
 
         def may_repeat(failure: ModelError) -> bool:
-            # A question that is not answered in time may be answered and paid for all the same, and would be again.
-            return not isinstance(failure, ModelTimeoutError) and (listener is None or not listener.told)
+            # A request that timed out may still be answered and paid for; a retry would be paid again.
+            return not isinstance(failure, ModelTimeoutError) and (stream is None or not stream.started)
 
         try:
             return await with_retries(attempt, limits, self._sleep, may_repeat)
-        except Unheard as unheard:
+        except ListenerFailed as unheard:
             problem = unheard.problem
-        raise problem  # here, where nothing of ours is its context
+        raise problem  # outside the handler, so that it has no context
 
     @asynccontextmanager
-    async def _answering(
+    async def _response(
         self, path: str, headers: Mapping[str, str], content: bytes, seconds: float
     ) -> AsyncIterator["httpx2.Response"]:
         import httpx2
@@ -114,27 +114,27 @@ class Wire:
         sent = {
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
-            "Accept-Encoding": "identity",  # a small answer must not become a large one here
+            "Accept-Encoding": "identity",  # a small answer must not expand to a large one
             "User-Agent": f"gert/{__version__}",
             **headers,
         }
-        client = self.connections.here()  # before the time runs: to set one up is not the server's fault
+        client = self.connections.client()  # before the timeout starts: creating a client is not the server's delay
         limit = asyncio.timeout(seconds)
-        # Causes are cut off: a library's error carries the request, and that carries the key.
+        # `from None`: a library's error carries the request, and that carries the key.
         try:
             async with limit, client.stream("POST", self.base_url + path, content=content, headers=sent) as r:
                 if not 200 <= r.status_code < 300:
                     raise errors.of_status(r.status_code, await _start_of(r, limit), r.headers, self.redactor)
                 yield r
         except httpx2.ConnectTimeout as problem:
-            raise unconnected(problem) from None
+            raise connection_error(problem) from None
         except (TimeoutError, httpx2.TimeoutException):
             within = seconds if limit.expired() else self.limits.timeout_seconds
             raise ModelTimeoutError(f"the model did not answer within {within:g}s", category="timeout") from None
         except (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol, httpx2.InvalidURL):
             raise ModelPermanentError("the request to the model cannot be sent", category="request") from None
         except (httpx2.TransportError, httpx2.StreamError, httpx2.DecodingError) as problem:
-            raise unconnected(problem) from None
+            raise connection_error(problem) from None
 
 
 async def _chunks(response: "httpx2.Response", most: int) -> AsyncGenerator[bytes, None]:
@@ -151,7 +151,7 @@ def _content_type(response: "httpx2.Response") -> str:
 
 
 def _object(data: bytes, response: "httpx2.Response") -> dict[str, Any]:
-    """An answer's JSON object; a page for people is a wrong address, and anything else may be an accident."""
+    """Decode an answer's JSON object; a web page means a wrong base URL, other content may be a glitch."""
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -166,18 +166,18 @@ def _object(data: bytes, response: "httpx2.Response") -> dict[str, Any]:
 
 
 async def _start_of(response: "httpx2.Response", limit: asyncio.Timeout) -> bytes:
-    """As much of an error's body as is worth reading; where it breaks off or stalls, the status says enough."""
+    """Read the beginning of an error's body; if it breaks off or stalls, the status is enough."""
     import httpx2
 
     data = bytearray()
     now = asyncio.get_running_loop().time()
     try:
-        # At most half of what is left, so that there is time to tell it.
-        async with asyncio.timeout_at(min(now + _SECONDS_FOR_AN_ERROR, (now + (limit.when() or now)) / 2)):
+        # At most half of the remaining time, so that the error can still be reported.
+        async with asyncio.timeout_at(min(now + _ERROR_SECONDS, (now + (limit.when() or now)) / 2)):
             async for chunk in response.aiter_bytes():
                 data += chunk
-                if len(data) >= _MOST_OF_AN_ERROR:
+                if len(data) >= _MAX_ERROR_BYTES:
                     break
     except (TimeoutError, httpx2.RequestError, httpx2.StreamError):
         pass
-    return bytes(data[:_MOST_OF_AN_ERROR])
+    return bytes(data[:_MAX_ERROR_BYTES])

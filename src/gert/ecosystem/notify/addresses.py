@@ -1,4 +1,4 @@
-"""Where a notice goes: `${NAME}` references filled in, the address checked, and a form of it that can be shown."""
+"""The address of a webhook: expand `${NAME}` references, check it, and make a form that may be shown."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import msgspec
 
 from gert.errors import InputError
 
-OURS: Final = "GERT_"
+GERT_PREFIX: Final = "GERT_"
 MAX_URL: Final = 4096
 
 _REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]{0,255})\}")
@@ -16,7 +16,7 @@ _AUTHORITY: Final = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*://)?([^/?#]*)([^?#]*
 
 
 class Expanded(msgspec.Struct, frozen=True):
-    """A text with its references filled in, and the values that were: they are secrets."""
+    """A text with its references expanded, and their values, which are secrets."""
 
     text: str
     secrets: tuple[str, ...] = ()
@@ -26,13 +26,13 @@ class Expanded(msgspec.Struct, frozen=True):
 
 
 def expand(text: str, environ: Mapping[str, str]) -> Expanded:
-    """Fill in `${NAME}` from the environment, once: a value that looks like a reference stays as it is."""
+    """Expand `${NAME}` from the environment, once: a value that looks like a reference stays unchanged."""
     pieces = _REFERENCE.split(text)
     if any("${" in literal for literal in pieces[::2]):
         raise InputError("`${` does not begin a reference", hint="write `${NAME}` with the name of a variable")
     for name in pieces[1::2]:
-        if name.startswith(OURS):
-            # Nor does a tool ever get these: our keys are nobody else's.
+        if name.startswith(GERT_PREFIX):
+            # No tool gets these either: gert's keys are never sent.
             raise InputError(f"the variable `{name}` is gert's own and is not sent")
         if not environ.get(name, "").strip():
             raise InputError(f"the environment variable `{name}` is not set")
@@ -42,53 +42,53 @@ def expand(text: str, environ: Mapping[str, str]) -> Expanded:
 
 
 def with_stand_ins(url: str) -> str:
-    """An address whose host can be read although variables are not set; empty where one is in the scheme or host."""
+    """Replace references by placeholders, so that the host can be read; empty if one is in the scheme or host."""
     scheme, authority, rest = _AUTHORITY.match(url).groups("")  # type: ignore[union-attr]  # it matches any text
     host = authority.rpartition("@")[2]
     return "" if not scheme or "${" in host else f"{scheme}{host}{_REFERENCE.sub('x', rest)}"
 
 
 def secret_references(text: str) -> list[str]:
-    """The variables whose values an address or a key keeps to itself: all but those that name a host."""
+    """Return the variables of an address or key whose values are secret: all but those in the host."""
     scheme, authority, _ = _AUTHORITY.match(text).groups("")  # type: ignore[union-attr]  # it matches any text
     host = authority.rpartition("@")[2] if scheme else ""
     return _REFERENCE.findall(text.replace(host, "", 1))
 
 
 def shown(url: str) -> str:
-    """An address before it is expanded, without user, query and fragment: what may be recorded."""
+    """Return an unexpanded address without user, query and fragment, which may be recorded."""
     scheme, authority, path = _AUTHORITY.match(url).groups("")  # type: ignore[union-attr]  # it matches any text
     return f"{scheme}{authority.rpartition('@')[2]}{path}"
 
 
 def objection(url: str) -> str | None:
-    """Why nothing is sent to an address, or None: `https` anywhere, `http` to this machine only.
+    """Return why an address is refused, or None: `https` anywhere, `http` to this machine only.
 
-    The address is read by whoever will connect to it: two readers may disagree about what is the host.
+    The HTTP library that connects also parses the address: two parsers may disagree about the host.
     """
     import httpx2
 
-    # (1) Nothing in it ends a header early, or is read differently by somebody else.
+    # (1) No character ends a header early, or is parsed differently by another library.
     if len(url) > MAX_URL:
         return "the URL is too long"
     if not url.isascii() or not url.isprintable() or any(character in ' \\"<>^`{|}' for character in url):
-        return "the URL holds a character that no URL has"
+        return "the URL contains an invalid character"
     try:
         address = httpx2.URL(url)
         port = address.port
     except (httpx2.InvalidURL, ValueError):
         return "the URL cannot be read"
-    # (2) It leads somewhere.
+    # (2) It has a host.
     if not address.host or (port is not None and not 0 < port <= 65535):
-        return "the URL names no host"
-    # (3) What is on the way cannot be read by others.
+        return "the URL has no host"
+    # (3) The connection is encrypted, or stays on this machine.
     if address.scheme == "https" or (address.scheme == "http" and is_loopback(address.host)):
         return None
-    return "only https is sent to, or http on this machine"
+    return "the URL must be https, or http on this machine"
 
 
 def destination(url: str) -> tuple[str, int]:
-    """The host and port of an address, as whoever connects to it reads them; InputError where nothing can be sent."""
+    """Return the host and port of an address, as the HTTP library parses them; InputError if it is refused."""
     import httpx2
 
     why = objection(url)
@@ -100,7 +100,7 @@ def destination(url: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, by its very name or by its address in the usual spelling."""
+    """Whether a host is this machine: `localhost` or a loopback address."""
     from ipaddress import ip_address
 
     try:

@@ -1,4 +1,4 @@
-"""What a webhook is told: the documented fields, a line for Slack, and an event for PagerDuty; bounded in size."""
+"""The payload of a webhook: the documented fields, a line for Slack, and an event for PagerDuty; bounded in size."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,10 +12,10 @@ from gert.kernel.foundation.text import printable
 
 PAGERDUTY: Final = "https://events.pagerduty.com/v2/enqueue"
 UNSAID_SEVERITY: Final = "error"
-"""Where a notice has a key for PagerDuty and says no more."""
+"""The default severity of a PagerDuty event."""
 
-MOST_BYTES: Final = 16 * 1024
-"""What the details of an outcome may take; PagerDuty takes half a megabyte, Slack far less."""
+MAX_BYTES: Final = 16 * 1024
+"""Bytes of the details of an outcome; PagerDuty accepts half a megabyte, Slack far less."""
 
 # Tried one after the other: the longest text, and the most entries of a list or map.
 _LIMITS: Final = ((4000, 200), (1000, 50), (200, 20))
@@ -38,11 +38,11 @@ def payload_of(
     moment: datetime,
     notify: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The fields every webhook gets; `notify` only where a rule on the outcome names people."""
+    """Return the fields of every webhook; `notify` only if a rule on the outcome names people."""
     code = _cut(outcome.code, _LONGEST_CODE)
     took = duration_of(duration)
     text = f"{runbook}: {outcome.category} ({code}) after {took}, run {run_id}"
-    told = f", for {', '.join(notify)}" if notify else ""
+    audience = f", for {', '.join(notify)}" if notify else ""
     return {
         **({"notify": list(notify)} if notify else {}),
         "runbook": runbook,
@@ -52,17 +52,17 @@ def payload_of(
         "waited": duration_of(waited),
         "trace": trace,
         "timestamp": moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "text": printable(text + told).translate(_SLACK),
+        "text": printable(text + audience).translate(_SLACK),
     }
 
 
 def pagerduty_event(payload: Mapping[str, Any], severity: str, host: str) -> dict[str, Any]:
-    """The fields of the Events API v2, from those every webhook gets; the key that routes it is not among them."""
+    """Return the fields of PagerDuty's Events API v2, without the routing key."""
     outcome, runbook = payload["outcome"], payload["runbook"]
     summary = f"{runbook}: {outcome['category']} ({outcome['code']})"
     return {
         "event_action": "trigger",
-        # One incident for each way a runbook ends, however often it ends that way.
+        # One incident for each outcome of a runbook, however often it occurs.
         "dedup_key": f"gert/{runbook}/{outcome['category']}/{outcome['code']}"[:_LONGEST_KEY],
         "payload": {
             "summary": _cut(printable(summary), _LONGEST_SUMMARY),
@@ -76,23 +76,23 @@ def pagerduty_event(payload: Mapping[str, Any], severity: str, host: str) -> dic
 
 
 def encoded(payload: Mapping[str, Any]) -> bytes:
-    """The body of the request."""
+    """Encode the body of the request."""
     return _ENCODER.encode(payload)
 
 
 def duration_of(seconds: float) -> str:
-    """`4.2s`; below a second, in milliseconds."""
+    """Format a duration: `4.2s`; below a second, in milliseconds."""
     digits = 1 if seconds >= 1 else 3
     return format_duration(timedelta(seconds=round(max(seconds, 0.0), digits)))
 
 
 def shortened(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """The details of an outcome, with long texts and lists cut until they fit."""
-    if len(_ENCODER.encode(meta)) <= MOST_BYTES:
+    """Cut long texts and lists in the details of an outcome until they fit."""
+    if len(_ENCODER.encode(meta)) <= MAX_BYTES:
         return dict(meta)
     for text, entries in _LIMITS:
         short: dict[str, Any] = _short(meta, text, entries, _MAX_DEPTH)
-        if len(_ENCODER.encode(short)) <= MOST_BYTES:
+        if len(_ENCODER.encode(short)) <= MAX_BYTES:
             return short
     return {"…": "left out: too large"}
 

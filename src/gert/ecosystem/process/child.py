@@ -1,8 +1,8 @@
-"""A child process, as the system gives it: started at once, its output read as it comes, its end told.
+"""A child process: start it, read its output as it arrives, and report its exit.
 
-On POSIX its descriptors are watched and nothing else, and where there is one the descriptor of the process itself.
-asyncio's own way takes several turns of the loop and before Python 3.12 a thread for every process, and it loses a
-process whose start is cancelled. On Windows, where pipes cannot be watched, it is asyncio's.
+On POSIX gert polls its pipes and, where available, its pidfd. asyncio's subprocesses take several turns of the loop,
+before Python 3.12 a thread for every process, and lose a process whose start is cancelled. On Windows, where pipes
+cannot be polled, asyncio is used.
 """
 
 import asyncio
@@ -17,19 +17,19 @@ from typing import Final, Protocol
 
 from gert.ecosystem.process.command import Command
 from gert.ecosystem.process.own_process import reap_orphans, reaped, started
-from gert.ecosystem.process.poller import watch_of
+from gert.ecosystem.process.poller import poller_of
 from gert.ecosystem.process.process_group import signal_group
 from gert.ecosystem.process.spawn import spawn
-from gert.ecosystem.process.stdin import Feed
+from gert.ecosystem.process.stdin import StdinPipe
 
 _CHUNK: Final = 256 * 1024
 
 
-class Listener(Protocol):
-    """Who is told."""
+class ChildListener(Protocol):
+    """Receives the output and the end of a child."""
 
     def printed(self, stream: int, data: bytes) -> None:
-        """Something came on standard output (1) or standard error (2)."""
+        """Data arrived on standard output (1) or standard error (2)."""
 
     def exited(self) -> None:
         """It has exited."""
@@ -39,59 +39,59 @@ class Listener(Protocol):
 
 
 class Child(Protocol):
-    """A process that was started."""
+    """A started process."""
 
     pid: int
     stdin: asyncio.WriteTransport | None
-    """Where its input goes, if the feed has no pipe of its own."""
+    """The transport of its input, if `StdinPipe` has no pipe of its own."""
     is_silent: bool
     """Its output has ended."""
 
     @property
     def status(self) -> int | None:
-        """Its exit status, below zero for a signal; None while it runs, or where somebody else has taken it."""
+        """Its exit status, negative for a signal; None while it runs, or if other code reaped it."""
 
     def signal(self, number: int) -> None:
         """Send it a signal."""
 
     def close(self) -> None:
-        """Let go of it; output that is still open is no longer read."""
+        """Release it; output that is still open is no longer read."""
 
 
 @cache
-def _nothing() -> int:
-    """An input that is empty: one for all children, instead of one opened and closed for each."""
+def _empty_input() -> int:
+    """Return a descriptor of an empty input, shared by all children."""
     return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
 
-async def start(command: Command, feed: Feed | None, listener: Listener) -> Child:
-    """Start a process; OSError and ValueError say why the system would not."""
+async def start(command: Command, stdin: StdinPipe | None, listener: ChildListener) -> Child:
+    """Start a process; OSError or ValueError if the system refuses."""
     if sys.platform == "win32":
-        return await _start_watched(command, feed, listener)
-    # Nothing is awaited here, so nobody can be cancelled between the start of a process and knowing of it.
-    return PosixChild(command, feed, listener)
+        return await _start_with_asyncio(command, stdin, listener)
+    # Nothing is awaited here, so a cancellation cannot lose a process that has started.
+    return PosixChild(command, stdin, listener)
 
 
 class PosixChild:
-    """A child on a system whose pipes can be watched."""
+    """A child on a system whose pipes can be polled."""
 
-    def __init__(self, command: Command, feed: Feed | None, listener: Listener) -> None:
+    def __init__(self, command: Command, stdin: StdinPipe | None, listener: ChildListener) -> None:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._watch = watch_of(self._loop)
+        self._poller = poller_of(self._loop)
         self.stdin: asyncio.WriteTransport | None = None
         self.status: int | None = None
         self.is_over = self.is_silent = False
         self._process: int | None = None
-        self.pid, self._outputs = _started(command, feed)
+        self.pid, self._outputs = _spawned(command, stdin)
         started(self.pid)
         try:
             for stream, descriptor in self._outputs.items():
                 os.set_blocking(descriptor, False)
-                self._watch.add(descriptor, self._read, stream)
-            self._process = self._watch_process()
+                self._poller.add(descriptor, self._read, stream)
+            self._process = self._poll_process()
         except BaseException:
-            # Too many files, or no thread to be had: what cannot be watched must not run.
+            # Too many open files, or no thread left: a process that cannot be monitored must not run.
             signal_group(self.pid, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self.pid, 0)
@@ -106,14 +106,14 @@ class PosixChild:
             os.kill(self.pid, number)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release it."""
         for stream in list(self._outputs):
             self._close(stream)
-        self._unwatch_process()
+        self._unpoll_process()
         if self.is_over:
             reap_orphans()
         else:
-            # One that was killed and is not gone hangs in the kernel, and nobody waits any more.
+            # A killed process may hang in the operating system's kernel; do not wait for it.
             self._reap()
 
     def _read(self, stream: int) -> None:
@@ -133,18 +133,18 @@ class PosixChild:
 
     def _close(self, stream: int) -> None:
         descriptor = self._outputs.pop(stream)
-        self._watch.remove(descriptor)
+        self._poller.remove(descriptor)
         os.close(descriptor)
 
-    def _watch_process(self) -> int | None:
-        """Have the loop told of its end: by a descriptor, or by a thread that waits for it."""
+    def _poll_process(self) -> int | None:
+        """Report its exit to the loop: by a pidfd, or by a thread that waits for it."""
         try:
             descriptor = int(os.pidfd_open(self.pid))  # type: ignore[attr-defined, unused-ignore]
         except (AttributeError, OSError):
             Thread(target=self._wait, name=f"gert-child-{self.pid}", daemon=True).start()
             return None
         try:
-            self._watch.add(descriptor, self._exited)
+            self._poller.add(descriptor, self._exited)
         except BaseException:
             os.close(descriptor)
             raise
@@ -153,11 +153,11 @@ class PosixChild:
     def _wait(self) -> None:
         with contextlib.suppress(ChildProcessError):
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._exited)
 
     def _reap(self) -> None:
-        """Take its exit status, if it has exited; one that somebody else has taken is not known."""
+        """Reap it if it has exited; its status is unknown if other code reaped it."""
         try:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
         except ChildProcessError:
@@ -173,28 +173,28 @@ class PosixChild:
             self._reap()
         if not self.is_over:
             return
-        self._unwatch_process()
+        self._unpoll_process()
         self._listener.exited()
         if not self._outputs:
             self._listener.ended()
 
-    def _unwatch_process(self) -> None:
+    def _unpoll_process(self) -> None:
         if self._process is not None:
-            self._watch.remove(self._process)
+            self._poller.remove(self._process)
             os.close(self._process)
             self._process = None
 
 
-def _started(command: Command, feed: Feed | None) -> tuple[int, dict[int, int]]:
-    """A process, and where its output is read.
+def _spawned(command: Command, stdin: StdinPipe | None) -> tuple[int, dict[int, int]]:
+    """Start a process and return its id with the descriptors of its output.
 
-    The pipes are ours: those of `Popen` come as files, which are looked at and closed as files.
+    gert opens the pipes itself: `Popen` would wrap them in file objects.
     """
     opened: list[int] = []
     try:
         opened += os.pipe()
         opened += os.pipe()
-        pid = spawn(command, feed.source if feed is not None else _nothing(), opened[1], opened[3])
+        pid = spawn(command, stdin.source if stdin is not None else _empty_input(), opened[1], opened[3])
     except BaseException:
         for descriptor in opened:
             os.close(descriptor)
@@ -204,32 +204,32 @@ def _started(command: Command, feed: Feed | None) -> tuple[int, dict[int, int]]:
     return pid, {1: opened[0], 2: opened[2]}
 
 
-async def _start_watched(command: Command, feed: Feed | None, listener: Listener) -> Child:
-    """Start a process with asyncio's own means."""
+async def _start_with_asyncio(command: Command, stdin: StdinPipe | None, listener: ChildListener) -> Child:
+    """Start a process with asyncio."""
     flags = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
     transport, _ = await asyncio.get_running_loop().subprocess_exec(
         lambda: _Protocol(listener),
         command.name,
         *command.arguments,
         executable=command.program,
-        stdin=feed.source if feed is not None else subprocess.DEVNULL,
+        stdin=stdin.source if stdin is not None else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=command.folder,
         env=command.environment,
         creationflags=flags,
     )
-    return _WatchedChild(transport)
+    return _AsyncioChild(transport)
 
 
 class _Protocol(asyncio.SubprocessProtocol):
-    """Hands on what asyncio tells."""
+    """Passes asyncio's callbacks on."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: ChildListener) -> None:
         self._listener = listener
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Something came."""
+        """Data arrived."""
         self._listener.printed(fd, data)
 
     def process_exited(self) -> None:
@@ -241,8 +241,8 @@ class _Protocol(asyncio.SubprocessProtocol):
         self._listener.ended()
 
 
-class _WatchedChild:
-    """A child that asyncio looks after."""
+class _AsyncioChild:
+    """A child that asyncio manages."""
 
     def __init__(self, transport: asyncio.SubprocessTransport) -> None:
         self._transport = transport
@@ -261,5 +261,5 @@ class _WatchedChild:
         self._transport.send_signal(number)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release it."""
         self._transport.close()

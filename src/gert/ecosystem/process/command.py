@@ -1,4 +1,4 @@
-"""A process to start, with everything the system needs to start it."""
+"""The command of a process to start."""
 
 from typing import TypeAlias
 
@@ -8,7 +8,7 @@ Encoded: TypeAlias = dict[bytes, bytes]
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """A process to be started; the values of secrets are in it, so it goes nowhere else.
+    """A process to start; it contains the values of secrets and must not be recorded.
 
     name: the program as the tool calls it
     program: the file that is run

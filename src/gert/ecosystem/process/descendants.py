@@ -1,7 +1,7 @@
-"""Finds every process a call started, also those that left its group: by a mark in their environment.
+"""Find every process that a call started, also those that left its group, by a mark in their environment.
 
-The mark is made of the run and the call, so `gert resume` finds what a killed gert left running, and nothing is
-recorded for it. gert started by a tool adds its own mark to the one it was given: both calls find what it starts.
+The mark is derived from the run and the call, so `gert resume` finds processes that a killed gert left running without
+any record of them. A gert that a tool started appends its own mark: both calls find its processes.
 
 A process is found by the mark, by the session the call was started in, or as a child of one that is found. One that
 cleared its environment, left the session and lost its parent is found only where no other call can have started it.
@@ -14,12 +14,12 @@ from typing import Final
 
 from gert.ecosystem.process.own_process import is_adopted
 from gert.ecosystem.process.process_table import (
-    Entry,
-    Table,
+    ProcessInfo,
+    ProcessTable,
     clock,
     command_line,
-    is_closed,
     is_running,
+    is_unreadable,
     listed_at,
     send,
     variable,
@@ -34,51 +34,51 @@ _INIT: Final = 1
 _SLACK: Final = 1.0
 """Seconds by which the clocks of gert and of the process table may differ."""
 _SHARED: Final = 0.05
-"""Seconds for which calls that are stopped together share one look at the process table."""
-_MOST_PASSES: Final = 20
-"""How often processes that start others while they are killed are looked for again."""
+"""Seconds for which calls that are stopped together share one process table."""
+_MAX_PASSES: Final = 20
+"""How often to look again for processes that were started while others were killed."""
 
 
 def mark_for(run_id: str, key: str) -> str:
-    """The mark of a call; it can be made again from the record of the run."""
+    """Return the mark of a call; it can be derived again from the record of the run."""
     return f"{run_id}/{sha256_hex(key.encode('utf-8', 'surrogatepass'))[:16]}"
 
 
 def marked(marks: Iterable[str]) -> list[tuple[str, int, str]]:
-    """The running processes that carry one of these marks: the mark, the process and its command.
+    """Return the running processes with one of these marks: the mark, the process id and the command line.
 
-    What such a process has started itself is not listed beside it.
+    The children of such a process are not listed.
     """
     wanted = {mark.encode(): mark for mark in marks}
     if not wanted:
         return []
-    entries = Table().entries
+    entries = ProcessTable().entries
     found = {pid: mark for pid in entries if pid != os.getpid() for mark in _marks(pid) & wanted.keys()}
     return [(wanted[found[pid]], pid, command_line(pid)) for pid in sorted(found) if entries[pid].parent not in found]
 
 
 def closed_orphans(since: float) -> list[tuple[int, str]]:
-    """Processes of this user that may be left of a killed gert, and cannot be asked for their mark: with the command.
+    """Return unreadable processes of this user that a killed gert may have left, with their command lines.
 
     They started after `since` (as `time.time` counts), their environment cannot be read, and they are what a tool of a
     killed gert is: outside the session of their parent, which is a process that adopts orphans.
     """
-    table = Table()
-    started = since - time.time() + table.taken - _SLACK
+    table = ProcessTable()
+    started = since - time.time() + table.taken_at - _SLACK
     own = table.ancestors(os.getpid())
     candidates = [each for each in table.entries.values() if each.pid not in own and each.started >= started]
     return [
         (each.pid, command_line(each.pid))
         for each in sorted(candidates, key=lambda entry: entry.pid)
-        if each.pid != os.getpid() and _is_orphan(each, table, own) and is_closed(each.pid)
+        if each.pid != os.getpid() and _is_orphan(each, table, own) and is_unreadable(each.pid)
     ]
 
 
-def _is_orphan(entry: Entry, table: Table, own: set[int]) -> bool:
+def _is_orphan(entry: ProcessInfo, table: ProcessTable, own: set[int]) -> bool:
     parent = table.entries.get(entry.parent)
     if parent is None or parent.session == entry.session:
         return parent is None
-    is_outer_gert = parent.pid in own and is_closed(parent.pid)
+    is_outer_gert = parent.pid in own and is_unreadable(parent.pid)
     return parent.pid == _INIT or is_outer_gert or _is_systemd(parent.pid)
 
 
@@ -92,12 +92,12 @@ def _marks(pid: int) -> set[bytes]:
 
 
 class Descendants:
-    """What one call started. Nothing is looked at before the call is stopped."""
+    """The processes that one call started; they are looked up only when the call is stopped."""
 
     _live: Final[set["Descendants"]] = set()
-    _last: Table | None = None
+    _last: ProcessTable | None = None
     _ended = 0.0
-    """When a call last ended that was not stopped; what it left running is to be left alone."""
+    """When a call last ended without being stopped; processes that it left running must not be killed."""
     _given: Final[set[bytes]] = set()
     """The marks of all calls of this gert, also of those that ended."""
 
@@ -107,7 +107,7 @@ class Descendants:
         self._outer = frozenset(outer)
         self._given.add(self._mark)
         self._began = began
-        self._known: list[Entry] = []
+        self._known: list[ProcessInfo] = []
         self._is_stopping = False
         self._live.add(self)
 
@@ -117,8 +117,8 @@ class Descendants:
         if not self._is_stopping:
             Descendants._ended = clock()
 
-    def find(self, since: float | None = None) -> list[Entry]:
-        """The processes of the call that still run; `since`: when at the earliest they were looked at."""
+    def find(self, since: float | None = None) -> list[ProcessInfo]:
+        """Return the running processes of the call, from a process table taken after `since`."""
         self._is_stopping = True
         table = self._table(clock() - _SHARED if since is None else since)
         mine = table.with_descendants({pid for pid, entry in table.entries.items() if self._is_mine(entry)})
@@ -126,15 +126,15 @@ class Descendants:
         return [table.entries[pid] for pid in sorted(mine - {os.getpid()})]
 
     def are_running(self) -> bool:
-        """Whether any of them still runs; the table is read again only when those that were known have ended."""
+        """Whether any of them still runs; the table is read again only when all known ones have ended."""
         self._known = [entry for entry in self._known if is_running(entry)] or self.find(clock())
         return bool(self._known)
 
     def signal(self, number: int) -> None:
         """Send a signal to all of them, and to those they start meanwhile."""
         since: float | None = None
-        sent: set[Entry] = set()
-        for _ in range(_MOST_PASSES):
+        sent: set[ProcessInfo] = set()
+        for _ in range(_MAX_PASSES):
             found = set(self.find(since)) - sent
             if not found:
                 return
@@ -143,22 +143,22 @@ class Descendants:
             sent |= found
             since = clock()
 
-    def _table(self, since: float) -> Table:
+    def _table(self, since: float) -> ProcessTable:
         last = Descendants._last
-        if last is None or last.taken < since:
-            last = Descendants._last = Table()
+        if last is None or last.taken_at < since:
+            last = Descendants._last = ProcessTable()
         return last
 
-    def _is_mine(self, entry: Entry) -> bool:
+    def _is_mine(self, entry: ProcessInfo) -> bool:
         if self._root in (entry.session, entry.group):
             return True
-        # What ran before the call is not its own, though a resumed run gives the same mark again.
+        # Earlier processes are not its own, although a resumed run uses the same mark again.
         return entry.started >= self._began - _SLACK and self._mark in _marks(entry.pid)
 
-    def _unmarked(self, table: Table, mine: set[int]) -> set[int]:
-        """Orphans that no mark tells apart, where only calls that are being stopped can have started them.
+    def _unmarked(self, table: ProcessTable, mine: set[int]) -> set[int]:
+        """Return orphans without a known mark, if only calls that are being stopped can have started them.
 
-        A mark counts only where a call has it: a tool can write anything into the environment of what it starts.
+        Only marks of gert's calls count: a tool can set any value in the environment of its children.
         """
         adopted = {pid for pid, each in table.entries.items() if each.parent == os.getpid() and is_adopted(pid)} - mine
         marks = {pid: _marks(pid) for pid in adopted}

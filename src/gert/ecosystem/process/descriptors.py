@@ -1,4 +1,4 @@
-"""Descriptors a process was started with, and whether children could inherit any of them."""
+"""The descriptors this process was started with, and whether children could inherit them."""
 
 import errno
 import os
@@ -10,10 +10,10 @@ _private: Final = Event()
 
 
 def keep_private() -> None:
-    """Let no child inherit what this process was started with; only for a process that is gert's alone.
+    """Keep children from inheriting the descriptors of this process; only for gert's own process.
 
-    What Python and the libraries here open later is not inherited by itself. Where the system does not list
-    descriptors, or does not let one be marked, nothing is promised.
+    Python does not let children inherit descriptors that it opens later. If the system does not list descriptors, or
+    refuses to change one, `are_private` stays False.
     """
     try:
         names = os.listdir(_FOLDER)
@@ -24,11 +24,11 @@ def keep_private() -> None:
             try:
                 os.set_inheritable(descriptor, False)
             except OSError as problem:
-                if problem.errno != errno.EBADF:  # the one the folder was read through is closed by now
+                if problem.errno != errno.EBADF:  # the descriptor of the listing itself is already closed
                     return
     _private.set()
 
 
 def are_private() -> bool:
-    """Whether a child gets none but those it is given, without closing the others one by one."""
+    """Whether a child inherits only the descriptors passed to it, without closing the others."""
     return _private.is_set()

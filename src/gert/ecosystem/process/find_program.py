@@ -1,4 +1,4 @@
-"""Finding the program a tool names (kernel-v0 §12.2)."""
+"""Find the program of a tool (kernel-v0 §12.2)."""
 
 import os
 import shutil
@@ -9,13 +9,13 @@ from gert.kernel.foundation.text import printable
 
 
 class Programs:
-    """Finds programs by name or path, and remembers where a name was found for as long as it is still there."""
+    """Finds programs by name or path, and caches where a name was found while the file exists."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], str] = {}
 
     def find(self, name: str, folder: str, environment: Mapping[str, str]) -> str | Failure:
-        """The file to run: a path is meant from the folder the process runs in, a name is looked up on its PATH."""
+        """Return the file to run: a path is relative to the process's folder, a name is looked up on its PATH."""
         if os.sep in name or (os.altsep is not None and os.altsep in name):
             return _at(os.path.join(folder, name), name)
         path = environment.get("PATH", os.defpath)
@@ -28,13 +28,13 @@ class Programs:
         try:
             self._found[path, name] = found = os.path.abspath(found)
         except OSError:
-            # Found from a folder that was removed: where that is, nobody can say.
+            # Found relative to a working folder that was removed.
             return Failure("not_found", f"{shown(name)} was not found on PATH: the working folder was removed")
         return found
 
 
 def shown(name: str) -> str:
-    """The name of a program in a message."""
+    """Format the name of a program for a message."""
     return f"`{printable(name)}`"
 
 

@@ -1,6 +1,6 @@
-"""What gert does to its own process, where the process is gert's alone: it adopts orphans and refuses inspection.
+"""Settings of gert's own process: adopt orphans and refuse inspection.
 
-A program that uses gert as a library is left as it is.
+A program that uses gert as a library is not changed.
 """
 
 import os
@@ -12,37 +12,37 @@ from typing import Final
 
 _SET_DUMPABLE: Final = 4
 _SET_CHILD_SUBREAPER: Final = 36
-_OURS: Final = "GERT_"
+_GERT_PREFIX: Final = "GERT_"
 
 _owned: Final = Event()
 _adopts: Final = Event()
 _direct: Final[set[int]] = set()
-"""Processes gert started itself and has not reaped."""
+"""Processes that gert started and has not reaped."""
 
 
 def take_over(names: Iterable[str]) -> None:
-    """Note that the process is gert's alone; `names` are the variables of its environment.
+    """Declare that this process runs only gert; `names` are the variables of its environment.
 
-    Where keys are among them, other processes of the same user cannot read them from now on.
+    If keys are among them, other processes of the same user cannot read them from now on.
     """
     _owned.set()
-    if any(name.startswith(_OURS) and "KEY" in name for name in names):
+    if any(name.startswith(_GERT_PREFIX) and "KEY" in name for name in names):
         refuse_inspection()
 
 
 def is_owned() -> bool:
-    """Whether the process is gert's alone."""
+    """Whether this process runs only gert."""
     return _owned.is_set()
 
 
 def hold_secrets() -> None:
-    """Before secrets are used that the settings name: keep other processes of the user from reading them."""
+    """Keep other processes of the user from reading secrets; call it before secrets of the settings are used."""
     if _owned.is_set():
         refuse_inspection()
 
 
 def prepare_for_tools() -> None:
-    """Before the first tool: adopt what tools leave behind, and keep tools from looking into this process."""
+    """Adopt orphans and refuse inspection by tools; call it before the first tool."""
     if _owned.is_set() and sys.platform == "linux":
         refuse_inspection()
         adopt_orphans()
@@ -50,9 +50,9 @@ def prepare_for_tools() -> None:
 
 @cache
 def refuse_inspection() -> bool:
-    """Let no process of the same user read the memory and the environment of this one, or trace it.
+    """Keep processes of the same user from reading this one's memory and environment, or tracing it.
 
-    What gert starts is not affected: a process that runs another program can be inspected again. There is no core dump.
+    Tools are not affected: a process that executes another program can be inspected again. There is no core dump.
     """
     return _prctl(_SET_DUMPABLE, 0)
 
@@ -66,17 +66,17 @@ def adopt_orphans() -> bool:
 
 
 def started(pid: int) -> None:
-    """Note a child that its own code waits for."""
+    """Record a child that gert waits for."""
     _direct.add(pid)
 
 
 def reaped(pid: int) -> None:
-    """Note that a child was waited for."""
+    """Record that a child was reaped."""
     _direct.discard(pid)
 
 
 def reap_orphans() -> None:
-    """Reap adopted processes that have ended, which nothing else waits for; no other child loses its exit status."""
+    """Reap adopted processes that have ended; no other child loses its exit status."""
     while _adopts.is_set() and sys.platform == "linux":
         try:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -88,7 +88,7 @@ def reap_orphans() -> None:
 
 
 def is_adopted(pid: int) -> bool:
-    """Whether a child of this process was started by a tool: tools run in sessions of their own, and gert does not."""
+    """Whether a tool started a child of this process: tools run in other sessions than gert."""
     if not _adopts.is_set() or pid in _direct or sys.platform == "win32":
         return False
     try:
@@ -100,6 +100,6 @@ def is_adopted(pid: int) -> bool:
 def _prctl(option: int, value: int) -> bool:
     if sys.platform != "linux":
         return False
-    import ctypes  # seldom needed, and not small
+    import ctypes  # rarely needed, and slow to import
 
     return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)

@@ -1,10 +1,10 @@
-"""One process: started in a group of its own, fed, listened to, and stopped together with what it started.
+"""One process in its own group: start it, write its input, capture its output, and stop it with its descendants.
 
-A signal reaches its group, and on Linux also what has left the group. On Windows, where there are no such groups, only
-the process itself is stopped.
+A signal reaches its group, and on Linux also descendants that left the group. On Windows, which has no such groups,
+only the process itself is stopped.
 
-A process is done when it has exited and its output has ended. Something it left running on purpose may hold
-its output open; then it is done when nothing more has come for a moment, and what was left runs on.
+A process is done when it has exited and its output has ended. A background process it left may hold its output open;
+then it is done when no more output arrives for a moment, and the background process runs on.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from gert.ecosystem.process.child import Child, start
 from gert.ecosystem.process.command import Command
 from gert.ecosystem.process.descendants import MARK, Descendants
 from gert.ecosystem.process.process_group import signal_group
-from gert.ecosystem.process.process_table import clock, is_listed
-from gert.ecosystem.process.stdin import Feed
+from gert.ecosystem.process.process_table import clock, is_available
+from gert.ecosystem.process.stdin import StdinPipe
 
 if sys.platform == "win32":
     _POLITE, _KILL = signal.CTRL_BREAK_EVENT, signal.SIGTERM  # the second ends a process there at once
@@ -27,15 +27,15 @@ else:
     _POLITE, _KILL = signal.SIGTERM, signal.SIGKILL
 
 _MAX_QUIET_WAITS: Final = 8
-"""How often output that is held open and still comes may put off the end."""
+"""How often further output on a stream that is held open may delay the end."""
 
 _FIRST_LOOK, _LONGEST_LOOK = 0.005, 0.05
 _REAP_WAIT: Final = 2.0
-"""Even a killed process may not go away, if it hangs in the kernel."""
+"""Even a killed process may stay if it hangs in the operating system's kernel."""
 
 
 class Process:
-    """A running process and what it prints."""
+    """A running process and its captured output."""
 
     def __init__(self, stdout: Capture, stderr: Capture, quiet: float) -> None:
         self._captures = {1: stdout, 2: stderr}
@@ -43,7 +43,7 @@ class Process:
         self._loop = asyncio.get_running_loop()
         self._child: Child | None = None
         self._descendants: Descendants | None = None
-        self._feed: Feed | None = None
+        self._stdin: StdinPipe | None = None
         self._exited = asyncio.Event()
         self._done: asyncio.Future[None] = self._loop.create_future()
         self._waits = 0
@@ -53,22 +53,22 @@ class Process:
         self._is_doomed = False
 
     async def start(self, command: Command) -> None:
-        """Start it; OSError and ValueError say why the system would not."""
-        self._feed = Feed(command.stdin) if command.stdin is not None else None
+        """Start it; OSError or ValueError if the system refuses."""
+        self._stdin = StdinPipe(command.stdin) if command.stdin is not None else None
         began = clock()
-        self._child = await start(command, self._feed, self)
+        self._child = await start(command, self._stdin, self)
         self._descendants = Descendants(self._child.pid, command.environment[MARK.encode()], began)
         if self._is_doomed:
             self.kill()
-        if self._feed is not None:
+        if self._stdin is not None:
             try:
-                await self._feed.begin(self._child.stdin)
+                await self._stdin.write(self._child.stdin)
             except Exception:
-                self.kill()  # what cannot be given its input must not run without
+                self.kill()  # it must not run without its input
                 raise
 
     async def done(self) -> int | None:
-        """Wait until it is done, and give its exit status: below zero for a signal, None if it is not known."""
+        """Wait until it is done and return its exit status: negative for a signal, None if unknown."""
         await self._done
         if self._problem is not None:
             raise self._problem
@@ -77,7 +77,7 @@ class Process:
         return self._child.status if self._child is not None else None
 
     async def stop(self, grace: float) -> None:
-        """End it and what it started: politely, then by force once the grace is over or nobody waits any longer."""
+        """Terminate it and its descendants, and kill them after the grace period or when this is cancelled."""
         if self._child is None:
             return
         try:
@@ -91,27 +91,27 @@ class Process:
                 await self._gone(_REAP_WAIT, _KILL)
 
     def kill(self) -> None:
-        """End it and what it started by force, at once, or as soon as it is started."""
+        """Kill it and its descendants, immediately or as soon as it is started."""
         self._is_doomed = True
         self._signal(_KILL)
 
     def close(self) -> None:
-        """Let go of it; output that is still open is no longer read."""
+        """Release it; output that is still open is no longer read."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._feed is not None:
-            self._feed.close()
-        # The two know each other: let go of, nothing of them waits for the collector, and no loop with them.
+        if self._stdin is not None:
+            self._stdin.close()
+        # Break the reference cycle, so that neither object nor the loop waits for the garbage collector.
         child, self._child = self._child, None
         if child is not None:
             child.close()
         if self._descendants is not None:
             self._descendants.close()
 
-    # What a child tells.
+    # Callbacks of the child.
 
     def printed(self, stream: int, data: bytes) -> None:
-        """Keep what it printed; a listener that fails ends the process, not only the listening."""
+        """Capture output; if the capture fails, the process is ended."""
         try:
             self._captures[stream].feed(data)
         except Exception as problem:
@@ -119,14 +119,14 @@ class Process:
             self.ended()
 
     def exited(self) -> None:
-        """Wait a moment for output to end, unless it has."""
+        """Wait a moment for the output to end, unless it has."""
         self._exited.set()
         if self._child is None or not self._child.is_silent:
             self._look()
 
     def ended(self) -> None:
         """It has exited and its output has ended."""
-        if not self._done.done():  # nobody waits any more for one that is being stopped
+        if not self._done.done():  # it may have been stopped meanwhile
             self._done.set_result(None)
 
     def _look(self) -> None:
@@ -139,7 +139,7 @@ class Process:
         self._timer = self._loop.call_later(self._quiet, self._look)
 
     async def _gone(self, grace: float, repeated: int | None = None) -> None:
-        """Wait until it and what it started have ended; `repeated` is sent at each look to what still runs."""
+        """Wait until it and its descendants have ended; send `repeated` to those still running at each check."""
         until = self._loop.time() + grace
         pause = _FIRST_LOOK
         while self._is_running() and (left := until - self._loop.time()) > 0:
@@ -151,7 +151,7 @@ class Process:
     def _is_running(self) -> bool:
         if self._child is None or self._descendants is None or sys.platform == "win32":
             return not self._exited.is_set()
-        return self._descendants.are_running() if is_listed() else signal_group(self._child.pid, 0)
+        return self._descendants.are_running() if is_available() else signal_group(self._child.pid, 0)
 
     def _signal(self, number: int) -> None:
         if self._child is None:

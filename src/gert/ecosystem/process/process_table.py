@@ -14,7 +14,7 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _LONGEST_COMMAND: Final = 200
 
 
-class Entry(msgspec.Struct, frozen=True):
+class ProcessInfo(msgspec.Struct, frozen=True):
     """A process that has not ended; `started` is in seconds since the machine started."""
 
     pid: int
@@ -24,11 +24,11 @@ class Entry(msgspec.Struct, frozen=True):
     started: float
 
 
-class Table:
+class ProcessTable:
     """All processes at one moment."""
 
     def __init__(self) -> None:
-        self.taken = clock()
+        self.taken_at = clock()
         self.entries = {entry.pid: entry for entry in map(_entry, _pids()) if entry is not None}
         self._children: dict[int, list[int]] = {}
         for entry in self.entries.values():
@@ -63,13 +63,13 @@ def listed_at(moment: float) -> float:
     return int(moment * _TICKS) / _TICKS
 
 
-def is_listed() -> bool:
+def is_available() -> bool:
     """Whether this system lists its processes."""
     return os.path.exists(f"{_PROC}/self/stat")
 
 
 def variable(pid: int, name: bytes) -> bytes | None:
-    """A variable of the environment a process was started with; None if it has none, or gert may not read it."""
+    """Return a variable from the environment of a process; None if it is not set or cannot be read."""
     try:
         with open(f"{_PROC}/{pid}/environ", "rb") as file:
             block = b"\0" + file.read()
@@ -79,8 +79,8 @@ def variable(pid: int, name: bytes) -> bytes | None:
     return rest.partition(b"\0")[0] if found else None
 
 
-def is_closed(pid: int) -> bool:
-    """Whether a process of this user does not let gert read its environment, as setuid programs and agents do."""
+def is_unreadable(pid: int) -> bool:
+    """Whether the environment of a process of this user cannot be read, as with setuid programs and agents."""
     try:
         with open(f"{_PROC}/{pid}/environ", "rb"):
             return False
@@ -91,7 +91,7 @@ def is_closed(pid: int) -> bool:
 
 
 def _users(pid: int) -> set[int]:
-    """The real, effective and saved user of a process; the files in /proc of one that is closed belong to root."""
+    """Return the real, effective and saved user of a process; its files in /proc may belong to root."""
     try:
         with open(f"{_PROC}/{pid}/status", "rb") as file:
             lines = [line.split()[1:4] for line in file if line.startswith(b"Uid:")]
@@ -101,7 +101,7 @@ def _users(pid: int) -> set[int]:
 
 
 def command_line(pid: int) -> str:
-    """The command of a process, for people."""
+    """Return the command line of a process, for display."""
     try:
         with open(f"{_PROC}/{pid}/cmdline", "rb") as file:
             words = file.read(_LONGEST_COMMAND + 1).rstrip(b"\0").split(b"\0")
@@ -111,14 +111,14 @@ def command_line(pid: int) -> str:
     return text if len(text) <= _LONGEST_COMMAND else f"{text[:_LONGEST_COMMAND]}…"
 
 
-def is_running(entry: Entry) -> bool:
+def is_running(entry: ProcessInfo) -> bool:
     """Whether the process of an entry still runs."""
     now = _entry(entry.pid)
     return now is not None and now.started == entry.started
 
 
-def send(entry: Entry, number: int) -> None:
-    """Send a signal to the process of an entry; another process that has its number by now does not get it."""
+def send(entry: ProcessInfo, number: int) -> None:
+    """Send a signal to a process; not to another process that has the same id by now."""
     if sys.platform != "linux":
         return
     with contextlib.suppress(OSError):  # it has ended, or it belongs to another user
@@ -143,14 +143,14 @@ def _pids() -> list[int]:
         return []
 
 
-def _entry(pid: int) -> Entry | None:
-    """What the system says of a process; None once it has ended, even if it was not reaped."""
+def _entry(pid: int) -> ProcessInfo | None:
+    """Read a process from /proc; None once it has ended, even if it was not reaped."""
     try:
         with open(f"{_PROC}/{pid}/stat", "rb") as file:
-            # pid (name) state parent group session …; the name may hold anything, so count from its last bracket.
+            # pid (name) state parent group session …; the name may contain brackets, so count from the last one.
             fields = file.read(4096).rpartition(b")")[2].split()
         if fields[0] in (b"Z", b"X"):
             return None
-        return Entry(pid, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]) / _TICKS)
+        return ProcessInfo(pid, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]) / _TICKS)
     except (OSError, ValueError, IndexError):
         return None

@@ -1,4 +1,4 @@
-"""Starts a process on POSIX: in a session of its own, with three descriptors and no others."""
+"""Start a process on POSIX in its own session, with only three descriptors."""
 
 import os
 import signal
@@ -10,15 +10,15 @@ from gert.ecosystem.process.command import Command
 from gert.ecosystem.process.descriptors import are_private
 
 _RESTORED: Final = tuple(getattr(signal, name) for name in ("SIGPIPE", "SIGXFZ", "SIGXFSZ") if hasattr(signal, name))
-"""Signals Python ignores and others do not expect to be ignored."""
+"""Signals that Python ignores and other programs expect not to be ignored."""
 
 
 def spawn(command: Command, stdin: int, stdout: int, stderr: int) -> int:
-    """Start a process and give its id; whoever calls waits for it.
+    """Start a process and return its id; the caller waits for it.
 
-    The system's own way takes two thirds of the time of `Popen`. It knows no folder to start in, it closes
-    nothing, and the descriptors it is given must not lie where it puts them. A process it starts ignores the two
-    signals the C library keeps for itself, as what shells and `make` start this way does; nobody else can send them.
+    `posix_spawn` takes two thirds of the time of `Popen`. It cannot set the folder, closes no descriptors, and the
+    descriptors passed to it must not be among 0, 1 and 2. A process started this way ignores the two signals that the C
+    library reserves, as with shells and `make`; other programs cannot send them.
     """
     if sys.platform == "linux" and are_private() and min(stdin, stdout, stderr) > 2 and _is_here(command.folder):
         actions: Any = [(os.POSIX_SPAWN_DUP2, each, to) for to, each in enumerate((stdin, stdout, stderr))]
@@ -30,7 +30,7 @@ def spawn(command: Command, stdin: int, stdout: int, stderr: int) -> int:
             setsid=True,
             setsigdef=_RESTORED,
         )
-    popen = subprocess.Popen(  # noqa: S603 - no shell, and the words are given one by one
+    popen = subprocess.Popen(  # noqa: S603 - no shell, and the arguments are a list
         [command.name, *command.arguments],
         executable=command.program,
         stdin=stdin,
@@ -40,13 +40,13 @@ def spawn(command: Command, stdin: int, stdout: int, stderr: int) -> int:
         env=command.environment,
         start_new_session=True,
     )
-    # We wait for it ourselves, and it must not.
+    # The caller waits for the process; `Popen` must not.
     popen.returncode = 0
     return popen.pid
 
 
 def _is_here(folder: str) -> bool:
-    """Whether this process is in a folder; one that was removed is nowhere, though another may be in its place."""
+    """Whether a folder is the working directory; False if that was removed."""
     try:
         return folder == os.getcwd()
     except OSError:

@@ -1,4 +1,4 @@
-"""Standard input for a process: written while it runs, so that neither waits for the other."""
+"""Standard input of a process, written while it runs so that neither blocks the other."""
 
 import asyncio
 import contextlib
@@ -10,11 +10,11 @@ from typing import Final
 _FIRST_PART: Final = 65536
 
 
-class Feed:
-    """Text for a process, on a pipe: asyncio's own would be a socket before Python 3.12, and /dev/stdin of a
-    process that has a socket there cannot be opened.
+class StdinPipe:
+    """The input of a process, on a pipe: before Python 3.12 asyncio would use a socket, and a process cannot open
+    /dev/stdin if that is a socket.
 
-    What fits into the pipe is there before the process is.
+    What fits into the pipe is written before the process starts.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -22,14 +22,14 @@ class Feed:
         self._open: list[int] = []
         self._writer: asyncio.WriteTransport | None = None
         self.source = subprocess.PIPE
-        """What the process is started with."""
+        """The descriptor that the process is started with."""
         if sys.platform != "win32":
             self.source, write_end = self._open = list(os.pipe())
             os.set_blocking(write_end, False)
             self._rest = data[os.write(write_end, data[:_FIRST_PART]) :]
 
-    async def begin(self, pipe: asyncio.WriteTransport | None) -> None:
-        """Write what is left, on Windows to the pipe of the process; one that stops reading is no error."""
+    async def write(self, pipe: asyncio.WriteTransport | None) -> None:
+        """Write the rest, on Windows to the pipe of the process; it is no error if the process stops reading."""
         if sys.platform == "win32":
             self._writer = pipe
         elif self._rest:
@@ -43,12 +43,12 @@ class Feed:
         self.close_ends()
 
     def close_ends(self) -> None:
-        """Close our copies of what the process has, and of what nobody needs."""
+        """Close gert's copies of the descriptors."""
         while self._open:
             os.close(self._open.pop())
 
     def close(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         self.close_ends()
         if self._writer is not None and self._writer.get_write_buffer_size() > 0:
             self._writer.abort()

@@ -1,4 +1,4 @@
-"""Arguments of a tool: from what was given to what fits, and to the one text they are recorded as."""
+"""Validate the arguments of a tool and convert them to the canonical JSON that is recorded."""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -13,18 +13,18 @@ from gert.kernel.foundation.canonical_v1 import canonicalize_json_object
 from gert.kernel.foundation.credentials import stranger_line
 from gert.kernel.foundation.text import one_line
 
-_MOST_OBJECTIONS: Final = 5
+_MAX_PROBLEMS: Final = 5
 _LONGEST: Final = 300
 _LONGEST_NAME: Final = 100
 
 
 def canonical_arguments(tool: RegisteredTool, arguments: BaseModel | Mapping[str, object] | str) -> str:
-    """Give the canonical JSON of arguments that fit a tool, with its defaults filled in, or refuse them."""
-    found = fitting(tool, _as_text(tool, arguments))
-    written = _written(tool, found)
-    # Some values change on their way through JSON, as a masked secret does: the tool would get another.
-    if fitting(tool, written) != found:
-        raise InputError(f"arguments of the tool `{tool.name}` are not the same once they are written as JSON")
+    """Validate arguments and return them as canonical JSON with defaults; InputError if they do not fit."""
+    found = validated(tool, _as_text(tool, arguments))
+    written = _serialized(tool, found)
+    # Some values change in JSON, as a masked secret does: the tool would get another value.
+    if validated(tool, written) != found:
+        raise InputError(f"arguments of the tool `{tool.name}` change when they are written as JSON")
     return written
 
 
@@ -34,8 +34,8 @@ def _as_text(tool: RegisteredTool, arguments: BaseModel | Mapping[str, object] |
     try:
         if isinstance(arguments, BaseModel):
             _check_numbers(arguments)
-            # The tool's own model is read by its aliases; any other has the names of the parameters. What a model
-            # computes from its fields is not given to anybody.
+            # The tool's own model is read by its aliases; any other model has the names of the parameters. Computed
+            # fields are left out.
             return arguments.model_dump_json(by_alias=isinstance(arguments, tool.arguments_model), round_trip=True)
         if isinstance(arguments, Mapping):
             return to_json(dict(arguments), inf_nan_mode="constants").decode()
@@ -47,7 +47,7 @@ def _as_text(tool: RegisteredTool, arguments: BaseModel | Mapping[str, object] |
 
 
 def _check_numbers(arguments: BaseModel) -> None:
-    """Refuse what is no number: a model writes it as null, and the tool would be called with nothing instead."""
+    """Refuse NaN and infinity: pydantic writes them as null, and the tool would get None."""
     left: list[object] = [arguments.model_dump(round_trip=True, warnings=False)]
     while left:
         found = left.pop()
@@ -59,24 +59,24 @@ def _check_numbers(arguments: BaseModel) -> None:
             left.extend(found)
 
 
-def fitting(tool: RegisteredTool, text: str) -> BaseModel:
-    """Read arguments as the tool takes them, or say what does not fit."""
+def validated(tool: RegisteredTool, text: str) -> BaseModel:
+    """Read arguments as the tool's model; InputError if they do not fit."""
     try:
         return tool.arguments_model.model_validate_json(canonicalize_json_object(text))
     except CanonicalError as error:
         raise InputError(f"arguments of the tool `{tool.name}`: {error.message}") from error
     except ValidationError as error:
         raise InputError(
-            f"arguments of the tool `{tool.name}` do not fit: {_objections(error)}",
+            f"arguments of the tool `{tool.name}` do not fit: {_problems(error)}",
             hint="see its arguments schema",
         ) from error
     except Exception as error:
-        # A validator of the user's own model.
+        # A validator of the caller's own model.
         why = stranger_line(f"{type(error).__name__}: {error}", _LONGEST)
         raise InputError(f"arguments of the tool `{tool.name}` could not be checked: {why}") from error
 
 
-def _written(tool: RegisteredTool, found: BaseModel) -> str:
+def _serialized(tool: RegisteredTool, found: BaseModel) -> str:
     try:
         return canonicalize_json_object(found.model_dump_json(by_alias=True, round_trip=True))
     except (CanonicalError, PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
@@ -85,14 +85,14 @@ def _written(tool: RegisteredTool, found: BaseModel) -> str:
         ) from error
 
 
-def _objections(error: ValidationError) -> str:
-    """What does not fit, in one line; what was given is not repeated."""
+def _problems(error: ValidationError) -> str:
+    """Describe what does not fit, in one line and without the values."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
-    more = f"; and {len(found) - _MOST_OBJECTIONS} more" if len(found) > _MOST_OBJECTIONS else ""
-    # Names and words are cut: both may be a model's, or a validator's that repeats them.
-    told = (
+    more = f"; and {len(found) - _MAX_PROBLEMS} more" if len(found) > _MAX_PROBLEMS else ""
+    # Names and messages are cut: both may come from a model, or from a validator that repeats its input.
+    described = (
         f"`{one_line('.'.join(map(str, each['loc'])), _LONGEST_NAME)}`: "
         f"{each['msg'][:1].lower()}{stranger_line(each['msg'][1:], _LONGEST)}"
-        for each in found[:_MOST_OBJECTIONS]
+        for each in found[:_MAX_PROBLEMS]
     )
-    return "; ".join(told) + more
+    return "; ".join(described) + more

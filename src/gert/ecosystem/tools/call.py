@@ -1,4 +1,4 @@
-"""Calling Python functions, plain or async, for a bounded time."""
+"""Call Python functions, plain or async, with a time limit."""
 
 import asyncio
 import inspect
@@ -12,25 +12,25 @@ from gert.errors import ToolError, ToolTransientError
 T = TypeVar("T")
 
 GRACE_SECONDS: Final = 1.0
-"""How long a function that was told to stop is waited for."""
+"""How long to wait for a cancelled function."""
 
 
 async def call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    """Call a function; one that is not async runs on a thread of its own, and keeps nobody waiting."""
+    """Call a function; one that is not async runs on its own thread, so that it does not block the loop."""
     try:
         if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
             return await function(**arguments)
         found = await _on_a_thread(function, arguments)
         return await found if inspect.isawaitable(found) else found
     except SystemExit as error:
-        # Let through, it would end the loop and everybody's calls with it.
-        raise RuntimeError(f"it wants to end the process with {error.code}") from error
+        # Passed on, it would end the loop and every other call.
+        raise RuntimeError(f"the tool called exit({error.code})") from error
 
 
 async def within(seconds: float | None, work: Coroutine[Any, Any, T]) -> T:
-    """Wait for work for so long; then it is told to stop, and TimeoutError is raised.
+    """Wait for work with a time limit; then cancel it and raise TimeoutError.
 
-    Work that ends nevertheless while it is told to stop has ended: its result counts.
+    If the work still returns while it is cancelled, its result counts.
     """
     if seconds is None:
         return await work
@@ -42,19 +42,19 @@ async def within(seconds: float | None, work: Coroutine[Any, Any, T]) -> T:
         raise
     if not task.done():
         await _stop(task)
-        _say_if_known(task, seconds)
+        _raise_timeout(task, seconds)
     return task.result()
 
 
 async def _stop(task: asyncio.Task[Any]) -> None:
-    # Whoever swallows its cancellation is left behind, and what it raises later is of no interest.
+    # A task that ignores its cancellation is abandoned, and its later exception is dropped.
     task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     task.cancel()
     await asyncio.wait({task}, timeout=GRACE_SECONDS)
 
 
-def _say_if_known(task: asyncio.Task[Any], seconds: float) -> None:
-    """Raise TimeoutError, unless the work returned after all or said itself what became of it."""
+def _raise_timeout(task: asyncio.Task[Any], seconds: float) -> None:
+    """Raise TimeoutError, unless the work returned or raised an error with an outcome."""
     if task.done() and not task.cancelled():
         error = task.exception()
         if error is None or isinstance(error, ToolError):
@@ -63,10 +63,10 @@ def _say_if_known(task: asyncio.Task[Any], seconds: float) -> None:
 
 
 async def _on_a_thread(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    """Call a plain function beside the loop.
+    """Call a plain function on a daemon thread.
 
-    Not in the loop's own pool: a function that never returns would take one of its few threads for good, and would
-    keep the process from ending. A function cannot be stopped; when nobody waits any more it runs on, unheard.
+    Not in the loop's thread pool: a function that never returns would occupy one of its few threads, and would keep the
+    process from exiting. A function cannot be stopped: after a timeout it runs on, and its result is dropped.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
@@ -93,8 +93,8 @@ async def _on_a_thread(function: Callable[..., Any], arguments: Mapping[str, Any
         raise ToolTransientError("no thread is left to run the tool") from full
     value, error = await ended
     if isinstance(error, KeyboardInterrupt):
-        # People interrupt the main thread only; let through, it would end the loop.
-        raise RuntimeError("it wants to interrupt the process") from error
+        # Ctrl-C reaches only the main thread; passed on, this would end the loop.
+        raise RuntimeError("the tool raised KeyboardInterrupt") from error
     if error is not None:
         raise error
     return value

@@ -1,4 +1,4 @@
-"""The command an action stands for, with its templates filled in and everything that can be checked, checked."""
+"""Build the command of an action: render its templates and check everything that can be checked."""
 
 import os
 import sys
@@ -19,22 +19,22 @@ from gert.kernel.runbook.documents.tool import ActionBlock, Tool
 from gert.kernel.template import Budget, Template, render
 
 _BUDGET: Final = Budget(max_output=64 * 1024 * 1024)
-"""What goes to standard input may be large; what the system does not take as an argument it refuses itself."""
+"""Standard input may be large; the system itself refuses arguments that are too long."""
 
 
 def encoded(environment: Mapping[str, str]) -> dict[bytes, bytes]:
-    """An environment as the system takes it."""
+    """Encode an environment for the system."""
     return {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """What commands are made in, for all calls of a run.
+class CommandContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What all commands of a run share.
 
     secrets: the values of secret inputs, by input
-    withheld: environment variables that hold secrets, of whichever tool
+    withheld: environment variables with secrets of any tool
     working: the folder tools run in
     platform: the running system by its GOOS name
-    run_id: the run, which the processes of its calls are marked with
+    run_id: the run, which marks the processes of its calls
     """
 
     environment: Mapping[str, str]
@@ -45,10 +45,10 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     platform: str | None = None
     programs: Programs = msgspec.field(default_factory=Programs)
     inherited: dict[int, tuple[dict[str, str], Encoded]] = msgspec.field(default_factory=dict)
-    """What each tool inherits, and the same as the system takes it: it is the same for every call."""
+    """The environment each tool inherits, as text and encoded; it is the same for every call."""
 
     def inherited_by(self, tool: Tool) -> tuple[dict[str, str], Encoded]:
-        """What a tool inherits."""
+        """Return the environment a tool inherits, as text and encoded."""
         known = self.inherited.get(id(tool))
         if known is None:
             texts = environment_for(tool, self.environment, self.withheld)
@@ -56,7 +56,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         return known
 
     def marks(self, key: str) -> Encoded:
-        """The mark of a call, after those of the calls that gert itself was started by."""
+        """Return the mark of a call, after the marks of the calls that started this gert."""
         outer = self.environment.get(MARK, "").split()
         return encoded({MARK: " ".join([*outer, mark_for(self.run_id, key)])})
 
@@ -65,31 +65,31 @@ def command_for(
     tool: Tool,
     action: ActionBlock,
     inputs: Mapping[str, Any],
-    here: Surroundings,
+    context: CommandContext,
     key: str,
     *,
     is_preview: bool = False,
 ) -> Command | Failure:
-    """Render the command of an action, or say why it cannot be started; `binary` does not apply to a preview.
+    """Render the command of an action, or return why it cannot be started; a preview ignores `binary`.
 
-    key: that of the call, which marks its processes
+    key: the key of the call, which marks its processes
     """
     try:
-        # Only what the step handed over: a tool file cannot help itself to other secrets of the run.
-        named = all_refs(inputs) if here.secrets else ()
-        handed = {name: here.secrets[name] for name in named if name in here.secrets}
+        # Only the secrets in the step's inputs: a tool file cannot use other secrets of the run.
+        named = all_refs(inputs) if context.secrets else ()
+        handed = {name: context.secrets[name] for name in named if name in context.secrets}
         for name in action.env:
             _require_variable(name)
-        line = command_line(action, None if is_preview else tool.meta.binary, _Filling(inputs, handed).text)
-        return _command(tool, line, here, here.marks(key))
+        line = command_line(action, None if is_preview else tool.meta.binary, _Renderer(inputs, handed).text)
+        return _command(tool, line, context, context.marks(key))
     except TemplateEvalError as problem:
         return Failure("evaluation", problem.message)
     except InputError as problem:
         return Failure("invalid_input", problem.message)
 
 
-def _command(tool: Tool, line: CommandLine, here: Surroundings, marks: Encoded) -> Command | Failure:
-    environment, as_bytes = here.inherited_by(tool)
+def _command(tool: Tool, line: CommandLine, context: CommandContext, marks: Encoded) -> Command | Failure:
+    environment, as_bytes = context.inherited_by(tool)
     if line.env:
         environment = {**environment, **line.env}
         as_bytes = encoded(environment)
@@ -99,10 +99,10 @@ def _command(tool: Tool, line: CommandLine, here: Surroundings, marks: Encoded) 
     _require_no_nul(line.program, "binary")
     if not line.program:
         raise InputError("the name of the program is empty")
-    folder = _folder(line.cwd, here.working)
-    program = here.programs.find(line.program, folder, environment)
+    folder = _folder(line.cwd, context.working)
+    program = context.programs.find(line.program, folder, environment)
     if isinstance(program, Failure):
-        return _elsewhere(program, tool, here.platform)
+        return _wrong_platform(program, tool, context.platform)
     return Command(
         name=line.program,
         program=program,
@@ -122,23 +122,23 @@ def _folder(cwd: str | None, working: str) -> str:
     return folder
 
 
-def _elsewhere(failure: Failure, tool: Tool, platform: str | None) -> Failure:
-    """Where a program is not found, that the tool is made for other systems may be why (kernel-v0 §12.1)."""
+def _wrong_platform(failure: Failure, tool: Tool, platform: str | None) -> Failure:
+    """Add to a failure that the tool is made for other systems, if it is (kernel-v0 §12.1)."""
     if platform is None or not tool.meta.platform or platform in tool.meta.platform:
         return failure
     made_for = ", ".join(f"`{name}`" for name in tool.meta.platform)
-    return Failure(failure.kind, f"{failure.message}; the tool is made for {made_for}, and this is `{platform}`")
+    return Failure(failure.kind, f"{failure.message}; the tool is made for {made_for}, but this is `{platform}`")
 
 
-class _Filling:
-    """Renders templates over the inputs and puts secrets in place of their references."""
+class _Renderer:
+    """Renders templates over the inputs and replaces references by the secrets."""
 
     def __init__(self, inputs: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
         self._inputs = inputs
         self._secrets = secrets
 
     def text(self, template: Template, place: str) -> str:
-        """Render a template; a message names the place it is at. Only standard input takes a NUL, and any encoding."""
+        """Render the template at `place`. Only standard input accepts NUL and any character."""
         try:
             text = reveal(render(template, self._inputs, _BUDGET), self._secrets)
         except TemplateEvalError as problem:
@@ -153,9 +153,9 @@ class _Filling:
 
 
 def _require_variable(name: str) -> None:
-    """Refuse a name that no variable can have, whichever way a process is started."""
+    """Refuse an invalid name of an environment variable."""
     if not is_name(name):
-        raise InputError(f"`env`: no variable can be called {shown(name)}")
+        raise InputError(f"`env`: {shown(name)} is not a valid variable name")
     _require_no_nul(name, "env")
     _require_encodable(name, "env")
 
@@ -164,18 +164,18 @@ def _require_characters(text: str, place: str) -> None:
     try:
         text.isascii() or text.encode()
     except UnicodeEncodeError:
-        raise InputError(f"`{place}` contains a lone surrogate, which is no character") from None
+        raise InputError(f"`{place}` contains a lone surrogate, which is not a character") from None
 
 
 def _require_no_nul(text: str, place: str) -> None:
     if "\0" in text:
-        raise InputError(f"`{place}` contains a NUL character, which no program can be given")
+        raise InputError(f"`{place}` contains a NUL character, which cannot be passed to a program")
 
 
 def _require_encodable(text: str, place: str) -> None:
-    """What the system takes is bytes, in the encoding this process was started with."""
+    """Refuse text that the encoding of this process cannot express."""
     try:
         text.isascii() or os.fsencode(text)
     except UnicodeEncodeError:
         encoding = sys.getfilesystemencoding()
-        raise InputError(f"`{place}` contains a character that is none in the encoding `{encoding}`") from None
+        raise InputError(f"`{place}` contains a character that the encoding `{encoding}` does not have") from None

@@ -1,4 +1,4 @@
-"""Python functions as tools: registered by their signature, called with what fits it, judged by how they end."""
+"""Python functions as tools: registered by their signature, called with validated arguments."""
 
 import asyncio
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from gert.ecosystem.tools.arguments import canonical_arguments, fitting
+from gert.ecosystem.tools.arguments import canonical_arguments, validated
 from gert.ecosystem.tools.call import call, within
 from gert.ecosystem.tools.results import MAX_MESSAGE, failed, raised, returned
 from gert.ecosystem.tools.signatures import CONTEXT, Signature, description_of, schema_of, signature_of
@@ -21,7 +21,7 @@ from gert.kernel.agent.ports.tool import (
     ToolReconciler,
     ToolRiskLevel,
 )
-from gert.kernel.agent.steps.error_text import named
+from gert.kernel.agent.steps.error_text import error_summary
 from gert.kernel.agent.types.api import ToolFingerprint
 from gert.kernel.foundation.arguments import checked
 from gert.kernel.foundation.canonical import sha256_hex
@@ -35,10 +35,10 @@ class _Tool(NamedTuple):
 
 
 class LocalToolRegistry:
-    """The tools of a program: its own functions.
+    """The functions of a program as tools.
 
-    Arguments are checked strictly, as JSON: a number is not taken from text, and a name nobody declared is refused.
-    What is checked is what is recorded, and what is recorded is what the function is called with, defaults included.
+    Arguments are validated strictly, as JSON: text is not converted to a number, and an undeclared name is refused.
+    The validated arguments, with defaults, are recorded, and the function is called with the recorded ones.
     """
 
     def __init__(self) -> None:
@@ -63,18 +63,18 @@ class LocalToolRegistry:
         backoff_seconds: float = 0.0,
         reconcile: ToolReconciler | None = None,
     ) -> None:
-        """Take a function as a tool, or say why it cannot be one.
+        """Register a function as a tool; InputError if it cannot be one.
 
-        name: what models call it; the function's own name otherwise
+        name: the name for models (default: the function's name)
         timeout_seconds: how long one attempt may take
-        max_attempts: how often a call is made that is known not to have happened; after a timeout, or an error a
-            tool did not foresee, that is known only of tools without side effects
-        backoff_seconds: the pause before the second attempt; it doubles before each one after
-        reconcile: looks, without changing anything, whether the call of an idempotency key happened
+        max_attempts: how often a call is attempted while it is known not to have happened; after a timeout or an
+            unexpected error, that is known only of tools without side effects
+        backoff_seconds: the pause before the second attempt; it doubles before each further one
+        reconcile: finds out, without changing anything, whether the call of an idempotency key happened
         """
         called = check_name(function, name)
         if called in self._tools:
-            raise InputError(f"a tool is called `{called}` already")
+            raise InputError(f"a tool `{called}` is already registered")
         check_versions(called, tool_version, schema_version, risk_level)
         check_limits(called, timeout_seconds, max_attempts, backoff_seconds)
         if reconcile is not None and not callable(reconcile):
@@ -83,7 +83,7 @@ class LocalToolRegistry:
         if side_effect and not signature.takes_context:
             raise InputError(
                 f"the tool `{called}` has side effects and needs the parameter `{CONTEXT}: ToolExecutionContext`",
-                hint="pass its `idempotency_key` on, so that a call that is repeated is done once",
+                hint="pass its `idempotency_key` to the target, so that a repeated call takes effect once",
             )
         schema = schema_of(signature.model, called)
         self._tools[called] = _Tool(
@@ -111,15 +111,15 @@ class LocalToolRegistry:
 
     @checked
     async def call(self, tool_name: str, arguments_json: str, *, context: ToolExecutionContext) -> ToolExecutionResult:
-        """Call a tool, and say how it ended; only cancellation is raised."""
+        """Call a tool and return how it ended; only cancellation is raised."""
         try:
             tool = self._find(tool_name)
-            fitting(tool.registered, arguments_json)
+            validated(tool.registered, arguments_json)
         except InputError as error:
             return failed("permanent_error", error.message)
         for attempt in range(1, tool.registered.max_attempts):
             result = await _attempt(tool, arguments_json, context)
-            # The one outcome that says: it did not happen, and may if it is tried again.
+            # Only this outcome means that the call did not happen and may succeed on a retry.
             if result.outcome != "transient_error":
                 return result
             await asyncio.sleep(min(tool.registered.backoff_seconds * 2 ** (attempt - 1), MAX_BACKOFF_SECONDS))
@@ -129,7 +129,7 @@ class LocalToolRegistry:
     async def reconcile(
         self, tool_name: str, arguments_json: str, *, context: ToolExecutionContext
     ) -> ToolExecutionResult | None:
-        """Look whether a call happened, without making it; None where the tool cannot tell."""
+        """Find out whether a call happened, without making it; None if the tool cannot tell."""
         registered = self._find(tool_name).registered
         if registered.reconcile is None:
             return None
@@ -138,27 +138,27 @@ class LocalToolRegistry:
                 registered.timeout_seconds, _look(registered.reconcile, context, loads(arguments_json))
             )
         except Exception as error:
-            # That nobody could look says nothing about the call.
-            return failed("unknown_outcome", f"it could not be found out: {named(error, MAX_MESSAGE)}")
+            # A failed reconciler says nothing about the call.
+            return failed("unknown_outcome", f"the reconciler failed: {error_summary(error, MAX_MESSAGE)}")
         return None if found is None else returned(found, side_effect=True, received_key=None)
 
     def validate(self, tool_name: str, arguments: BaseModel | Mapping[str, object] | str) -> str:
-        """Give the canonical JSON of arguments that fit a tool, with its defaults filled in, or refuse them."""
+        """Validate arguments and return them as canonical JSON with defaults; InputError if they do not fit."""
         return canonical_arguments(self._find(tool_name).registered, arguments)
 
     @checked
     def tool(self, tool_name: str) -> RegisteredTool:
-        """A tool by its name."""
+        """Return a tool by name."""
         return self._find(tool_name).registered
 
     @checked
     def arguments_model(self, tool_name: str) -> type[BaseModel]:
-        """The model a tool's arguments fit."""
+        """Return the pydantic model of a tool's arguments."""
         return self._find(tool_name).registered.arguments_model
 
     @checked
     def fingerprint(self, tool_name: str) -> ToolFingerprint:
-        """What identifies a tool, and how it is to be treated."""
+        """Return the identity, risk level and sandbox profile of a tool."""
         tool = self._find(tool_name).registered
         return ToolFingerprint(
             tool.name, tool.tool_version, tool.schema_version, tool.schema_hash, tool.risk_level, tool.sandbox_profile
@@ -166,7 +166,7 @@ class LocalToolRegistry:
 
     @checked
     def list_for_capabilities(self, capabilities: frozenset[str]) -> list[RegisteredTool]:
-        """The tools that whoever has these capabilities may use, by name."""
+        """Return the tools that a tenant with these capabilities may use, sorted by name."""
         return [
             tool
             for tool in self._by_name()
@@ -175,15 +175,15 @@ class LocalToolRegistry:
 
     @checked
     def to_tool_definitions(self, capabilities: frozenset[str]) -> list[ToolDefinition]:
-        """The same, as a model is told of them."""
+        """Return the same tools as they are described to a model."""
         return [_definition(tool) for tool in self.list_for_capabilities(capabilities)]
 
     def to_all_tool_definitions(self) -> list[ToolDefinition]:
-        """Every tool, as a model is told of it."""
+        """Return every tool as it is described to a model."""
         return [_definition(tool) for tool in self._by_name()]
 
     def capability_map(self) -> dict[str, str | None]:
-        """The capability each tool needs."""
+        """Return the capability each tool needs, by name."""
         return {tool.name: tool.requires_capability for tool in self._by_name()}
 
     def _by_name(self) -> list[RegisteredTool]:
@@ -196,22 +196,22 @@ class LocalToolRegistry:
         if tool is None:
             near = did_you_mean(tool_name, self._tools)
             raise InputError(
-                f"no tool is called `{tool_name[:64]}`", hint=f"did you mean `{near}`?" if near is not None else None
+                f"there is no tool `{tool_name[:64]}`", hint=f"did you mean `{near}`?" if near is not None else None
             )
         return tool
 
 
 async def _attempt(made: _Tool, arguments_json: str, context: ToolExecutionContext) -> ToolExecutionResult:
     tool = made.registered
-    # Read anew for each attempt: a function may change what it is given.
-    arguments = made.signature.arguments(fitting(tool, arguments_json), context)
+    # Read again for each attempt: a function may change its arguments.
+    arguments = made.signature.arguments(validated(tool, arguments_json), context)
     try:
         value = await within(tool.timeout_seconds, call(tool.function, arguments))
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        # Nobody cancelled the call: something inside the tool was cancelled, and it did not take care of that.
+        # The call was not cancelled: something inside the tool was, and the tool did not handle it.
         return raised(error, side_effect=tool.side_effect)
     except Exception as error:
         return raised(error, side_effect=tool.side_effect)

@@ -1,4 +1,4 @@
-"""From the signature of a Python function to the model its arguments fit, and the JSON Schema of that."""
+"""Derive the arguments model of a Python function, and its JSON Schema, from the signature."""
 
 import functools
 import inspect
@@ -17,7 +17,7 @@ from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 from gert.kernel.foundation.text import one_line
 
 CONTEXT: Final = "artana_context"
-"""The parameter that is filled in by the kernel, and that no model is told of."""
+"""The parameter that the kernel fills in; it is not part of the schema for models."""
 
 _LONGEST: Final = 300
 
@@ -30,11 +30,11 @@ _REFUSED: Final[Mapping[Any, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a function takes.
+    """The parameters of a function.
 
-    model: what its arguments fit
-    fields: the field of the model for each parameter; None where the one parameter is the model itself
-    takes_context: whether it wants to know about its call
+    model: the pydantic model of its arguments
+    fields: the field of the model for each parameter; None if the only parameter is the model itself
+    takes_context: whether it takes the context of its call
     """
 
     model: type[BaseModel]
@@ -43,7 +43,7 @@ class Signature:
     takes_context: bool
 
     def arguments(self, found: BaseModel, context: ToolExecutionContext) -> dict[str, Any]:
-        """What the function is called with."""
+        """Return the keyword arguments of a call."""
         if self.fields is None:
             given: dict[str, Any] = {str(self.parameter): found}
         else:
@@ -52,7 +52,7 @@ class Signature:
 
 
 def signature_of(function: Callable[..., Any], name: str) -> Signature:
-    """Read what a function takes, or say why it cannot be a tool."""
+    """Read the signature of a function; InputError if it cannot be a tool."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InputError(f"the tool `{name}` is a generator", hint="return one value")
     parameters, hints = _parameters(function, name)
@@ -62,36 +62,36 @@ def signature_of(function: Callable[..., Any], name: str) -> Signature:
         _check(each, parameter, hints, name)
     if len(taken) == 1 and (model := _only_model(next(iter(taken)), taken, hints)) is not None:
         return Signature(model, None, next(iter(taken)), takes_context)
-    return _made(name, taken, hints, takes_context)
+    return _from_parameters(name, taken, hints, takes_context)
 
 
 def schema_of(model: type[BaseModel], name: str) -> str:
-    """The JSON Schema of a tool's arguments, as canonical text."""
+    """Return the JSON Schema of a tool's arguments, as canonical text."""
     try:
         schema = model.model_json_schema(by_alias=True, schema_generator=_Untitled)
     except (PydanticInvalidForJsonSchema, PydanticUserError) as error:
         raise InputError(
-            f"the tool `{name}` takes something that has no JSON Schema: {one_line(str(error), _LONGEST)}"
+            f"the tool `{name}` has a parameter without a JSON Schema: {one_line(str(error), _LONGEST)}"
         ) from error
-    # How a model is called says nothing about it; whether its own fields are called so is another matter.
+    # Only the title of the whole schema is dropped; a field may be called `title`.
     schema.pop("title", None)
     _check_order(schema, name)
     return canonical_json_dumps(schema)
 
 
 def description_of(function: Callable[..., Any]) -> str:
-    """What a tool says of itself: the words of what is called, also where some of its parameters are filled in."""
+    """Return the docstring of a function, also behind `functools.partial` and callable objects."""
     if inspect.isroutine(function):
         return inspect.getdoc(function) or ""
-    # Not `getdoc`: of a method without words it gives those every object has.
-    said = _unwrapped(function)[0].__doc__
-    if said is None and not isinstance(function, functools.partial):
-        said = function.__doc__
-    return inspect.cleandoc(said or "")
+    # Not `getdoc`: for a method without a docstring it returns the one of `object`.
+    text = _unwrapped(function)[0].__doc__
+    if text is None and not isinstance(function, functools.partial):
+        text = function.__doc__
+    return inspect.cleandoc(text or "")
 
 
 class _Untitled(GenerateJsonSchema):
-    """Writes no titles: they repeat the names, and models pay for every word."""
+    """Writes no titles: they repeat the names and cost tokens."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -104,19 +104,19 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[Mapping[str, i
         hints = _hints(inner)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"the tool `{name}` has no signature that can be read: {one_line(str(error), _LONGEST)}"
+            f"the signature of the tool `{name}` cannot be read: {one_line(str(error), _LONGEST)}"
         ) from error
     except (NameError, AttributeError, SyntaxError) as error:
         raise InputError(
             f"an annotation of the tool `{name}` cannot be read: {one_line(str(error), _LONGEST)}",
-            hint="annotate with types of the module, not of a function",
+            hint="annotate with types that are defined at module level",
         ) from error
-    # What whoever registers has filled in is not for a model to choose.
+    # Parameters that `partial` has bound are not for a model to choose.
     return {each: parameter for each, parameter in signed.items() if each not in bound}, hints
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The types of what a function takes; what it returns is often imported for type checkers alone."""
+    """Return the types of the parameters; the return type is often imported only for type checkers."""
     annotated = getattr(function, "__annotations__", None) or {}
     taken = SimpleNamespace(
         __annotations__={name: kind for name, kind in annotated.items() if name != "return"},
@@ -126,7 +126,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _unwrapped(function: Any) -> tuple[Callable[..., Any], set[str]]:
-    """The function that has the annotations, and which of its parameters are filled in already."""
+    """Return the function that has the annotations, and its parameters that are already bound."""
     bound: set[str] = set()
     function = inspect.unwrap(function)
     while isinstance(function, functools.partial):
@@ -137,7 +137,7 @@ def _unwrapped(function: Any) -> tuple[Callable[..., Any], set[str]]:
 
 def _takes_context(parameters: Mapping[str, inspect.Parameter], hints: Mapping[str, Any], name: str) -> bool:
     for each in parameters:
-        # Otherwise a model could be asked to make one up.
+        # Otherwise the schema would ask a model for a context.
         if each != CONTEXT and hints.get(each) is ToolExecutionContext:
             raise InputError(f"the parameter `{each}` of the tool `{name}` must be called `{CONTEXT}`")
     if CONTEXT not in parameters:
@@ -145,15 +145,15 @@ def _takes_context(parameters: Mapping[str, inspect.Parameter], hints: Mapping[s
     if hints.get(CONTEXT) is not ToolExecutionContext:
         raise InputError(f"expected `{CONTEXT}` of the tool `{name}` to be annotated as `ToolExecutionContext`")
     if parameters[CONTEXT].kind in _REFUSED:
-        raise InputError(f"the parameter `{CONTEXT}` of the tool `{name}` must be taken by name")
+        raise InputError(f"the parameter `{CONTEXT}` of the tool `{name}` must accept a keyword argument")
     return True
 
 
 def _check(each: str, parameter: inspect.Parameter, hints: Mapping[str, Any], name: str) -> None:
     if (why := _REFUSED.get(parameter.kind)) is not None:
         raise InputError(
-            f"the parameter `{each}` of the tool `{name}` {why}, and arguments are given by name",
-            hint="list every parameter by name",
+            f"the parameter `{each}` of the tool `{name}` {why}, but arguments are passed by name",
+            hint="declare every parameter by name",
         )
     if each not in hints:
         raise InputError(f"the parameter `{each}` of the tool `{name}` has no annotation")
@@ -163,12 +163,12 @@ def _check(each: str, parameter: inspect.Parameter, hints: Mapping[str, Any], na
 
 def _only_model(only: str, taken: Mapping[str, inspect.Parameter], hints: Mapping[str, Any]) -> type[BaseModel] | None:
     kind = hints[only]
-    # With a default it may be left out, and a model cannot be.
+    # A parameter with a default may be left out; the whole model may not.
     if taken[only].default is not inspect.Parameter.empty:
         return None
     if not isinstance(kind, type) or not issubclass(kind, BaseModel):
         return None
-    # Arguments are an object, and a list is one of them.
+    # Arguments are an object; a list can only be one of them.
     return None if issubclass(kind, RootModel) and not _is_object(kind) else kind
 
 
@@ -179,13 +179,13 @@ def _is_object(kind: type[BaseModel]) -> bool:
         return False
 
 
-def _made(
+def _from_parameters(
     name: str, taken: Mapping[str, inspect.Parameter], hints: Mapping[str, Any], takes_context: bool
 ) -> Signature:
     fields: dict[str, str] = {}
     declared: dict[str, Any] = {}
     for each, parameter in taken.items():
-        field = _free(each, taken)
+        field = _field_name(each, taken)
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
         fields[each] = field
         kind = hints[each] if field == each else Annotated[hints[each], Field(alias=each)]
@@ -195,13 +195,13 @@ def _made(
         model = create_model(f"{name}_arguments", __config__=config, **declared)
     except (PydanticSchemaGenerationError, PydanticUserError, NameError, TypeError, ValueError) as error:
         raise InputError(
-            f"the tool `{name}` takes something that JSON cannot hold: {one_line(str(error), _LONGEST)}"
+            f"the tool `{name}` has a parameter without a JSON form: {one_line(str(error), _LONGEST)}"
         ) from error
     return Signature(model, fields, None, takes_context)
 
 
-def _free(parameter: str, taken: Mapping[str, inspect.Parameter]) -> str:
-    """What a parameter is called in the model: `json` and `copy` are methods of every model."""
+def _field_name(parameter: str, taken: Mapping[str, inspect.Parameter]) -> str:
+    """Return the field name of a parameter: `json` and `copy` are methods of every model."""
     field = parameter
     while hasattr(BaseModel, field) or field.startswith("model_") or (field != parameter and field in taken):
         field = f"given_{field}"
@@ -209,13 +209,13 @@ def _free(parameter: str, taken: Mapping[str, inspect.Parameter]) -> str:
 
 
 def _check_order(schema: object, name: str) -> None:
-    """Refuse sets: they have no order, so the same call would be written in two ways."""
+    """Refuse sets: they have no order, so the same call could be written in two ways."""
     left: list[object] = [schema]
     while left:
         found = left.pop()
         if isinstance(found, dict):
             if found.get("type") == "array" and found.get("uniqueItems") is True:
-                raise InputError(f"the tool `{name}` takes a set, which has no order", hint="take a list")
+                raise InputError(f"the tool `{name}` takes a set, which has no order", hint="use a list")
             left.extend(found.values())
         elif isinstance(found, list):
             left.extend(found)

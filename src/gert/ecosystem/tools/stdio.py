@@ -1,6 +1,6 @@
-"""The stdio transport: an action is a process, and its outputs are in what it prints.
+"""The stdio transport: an action is a process, and its outputs are extracted from what it prints.
 
-What it prints is without secrets from the moment it is read (DECISIONS 36).
+Secrets are masked as soon as output is read (DECISIONS 36).
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from gert.ecosystem.process.command import Command
 from gert.ecosystem.process.find_program import shown
 from gert.ecosystem.process.own_process import prepare_for_tools
 from gert.ecosystem.process.process import Process
-from gert.ecosystem.tools.command import Surroundings, command_for
+from gert.ecosystem.tools.command import CommandContext, command_for
 from gert.ecosystem.tools.outputs import Ended, answer_of, interrupted, reads_json, told
 from gert.kernel.engine.requests import ApprovalRequest, CallPreview, CallTool, ToolAnswer
 from gert.kernel.events.runbook.parts import Failure
@@ -26,19 +26,19 @@ from gert.kernel.foundation.redaction import Redactor, parts_of
 from gert.kernel.runbook.documents.tool import ActionBlock, Tool
 from gert.kernel.template import render_text
 
-Listener = Callable[[str, str, str], None]
-"""Hears path, stream and text: whole lines, or parts of long ones. Control characters are still in the text."""
+OutputListener = Callable[[str, str, str], None]
+"""Called with path, stream and text: whole lines, or parts of long ones, with control characters."""
 
 DEFAULT_LIMIT: Final = 10 * 1024 * 1024
 
 _LARGE: Final = 512 * 1024
-"""More output than this is searched in a thread, so that other lanes go on meanwhile."""
+"""More output than this is searched in a thread, so that other lanes are not blocked."""
 
-_PLACES: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES})
+_MISSING_FILE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES})
 
 
 class Place(NamedTuple):
-    """Where a command runs, with links resolved: the file of its program, and its folder."""
+    """The program file and the folder of a command, with links resolved."""
 
     program: str
     folder: str
@@ -48,13 +48,13 @@ class Stdio:
     """Calls actions as processes.
 
     secrets: the values of secret inputs, by input
-    redactor: knows every secret, those of the environment and those of inputs
-    withheld: environment variables that hold secrets declared anywhere in the program
-    limit: bytes kept of each stream; what comes after is read and dropped
+    redactor: masks every secret of the environment and of inputs
+    withheld: environment variables with secrets declared anywhere in the program
+    limit: bytes kept of each stream; the rest is read and dropped
     platform: the running system by its GOOS name
-    run_id: the run that calls; a name of its own where there is none
-    stop_grace: seconds between asking a process to end and making it
-    quiet: seconds without output after which a process that has exited is done, though its output is held open
+    run_id: the calling run; a random id without one
+    stop_grace: seconds between SIGTERM and SIGKILL
+    quiet: seconds without output after which a process that has exited is done, even if its output is held open
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Stdio:
         redactor: Redactor,
         withheld: frozenset[str],
         working: str,
-        on_output: Listener | None = None,
+        on_output: OutputListener | None = None,
         limit: int = DEFAULT_LIMIT,
         platform: str | None = None,
         run_id: str | None = None,
@@ -73,7 +73,7 @@ class Stdio:
         quiet: float = 0.25,
     ) -> None:
         prepare_for_tools()
-        self._here = Surroundings(
+        self._context = CommandContext(
             environment=environment,
             secrets=secrets,
             withheld=withheld,
@@ -89,30 +89,30 @@ class Stdio:
         self._live: set[Process] = set()
 
     async def call(self, tool: Tool, action_name: str, action: ActionBlock, ask: CallTool | CallPreview) -> ToolAnswer:
-        """Carry out an action; when cancelled, everything it started has ended before the caller goes on."""
+        """Execute an action; when cancelled, every process it started has ended before this returns."""
         started = time.monotonic()
         answer = await self._answer(tool, action, ask)
         return replace(answer, duration=round(time.monotonic() - started, 3))
 
     def kill_all(self) -> None:
-        """End every running process by force, at once; their calls then answer that they were killed."""
+        """Kill every running process; their calls then report that they were killed."""
         for process in self._live:
             process.kill()
 
     def locate(self, tool: Tool, action: ActionBlock, inputs: Mapping[str, Any]) -> Place | None:
-        """The file that an action would run, and where; None where there is none."""
-        command = command_for(tool, action, inputs, self._here, key="")
-        return None if isinstance(command, Failure) else place_of(command)
+        """Return the program and folder that an action would use; None if it cannot be started."""
+        command = command_for(tool, action, inputs, self._context, key="")
+        return None if isinstance(command, Failure) else location_of(command)
 
     async def _answer(self, tool: Tool, action: ActionBlock, ask: CallTool | CallPreview) -> ToolAnswer:
         redactor = self._redactor_for(ask)
         is_preview = isinstance(ask, CallPreview)
-        command = command_for(tool, action, ask.inputs, self._here, ask.key, is_preview=is_preview)
+        command = command_for(tool, action, ask.inputs, self._context, ask.key, is_preview=is_preview)
         if isinstance(command, Failure):
             return ToolAnswer(failure=told(command, redactor))
         if isinstance(ask, CallTool) and ask.approval is not None and ask.approval.program is not None:
-            # Compared on the very command that is started: what was approved is what runs.
-            reason = moved(ask.approval, place_of(command))
+            # Compared with the command that is started: what was approved is what runs.
+            reason = moved(ask.approval, location_of(command))
             if reason is not None:
                 return ToolAnswer(failure=Failure("approval_outdated", reason))
         stdout = Capture(redactor, self._limit, self._shown(ask, "stdout"), keeps_raw=reads_json(action))
@@ -127,13 +127,13 @@ class Stdio:
         return await asyncio.to_thread(read) if stdout.fed + stderr.fed > _LARGE else read()
 
     async def _run(self, command: Command, process: Process) -> int | Failure:
-        """Start a process and see it through; give its status, or why it was not started."""
+        """Start a process and wait for it; return its status, or why it was not started."""
         self._live.add(process)
         try:
             try:
                 await process.start(command)
             except (OSError, ValueError, RuntimeError) as problem:
-                await process.stop(0.0)  # one that was started, and could not be given its input
+                await process.stop(0.0)  # it may have started without its input
                 return _not_started(command, problem)
             status = await process.done()
             return status if status is not None else _unknown(command.name)
@@ -145,7 +145,7 @@ class Stdio:
             self._live.discard(process)
 
     def _redactor_for(self, ask: CallTool | CallPreview) -> Redactor:
-        """Who knows the secrets of the run, and what this contract calls secret among its inputs."""
+        """Return a redactor for the secrets of the run and the secret inputs of this contract."""
         own = [name for name, parameter in ask.contract.inputs.items() if parameter.secret and name in ask.inputs]
         if not own:
             return self._redactor
@@ -153,65 +153,67 @@ class Stdio:
         return self._redactor.also(part for value in values for part in (render_text(value), *parts_of(value)))
 
     def _shown(self, ask: CallTool | CallPreview, stream: str) -> Callable[[str], None] | None:
-        """Who is shown what comes on a stream."""
-        # What an action gives in secret is told apart only once it has ended, so nothing is shown before.
+        """Return the function that shows the output of a stream, if it may be shown."""
+        # Secret outputs are known only when the action has ended, so nothing is shown before.
         if self._on_output is None or any(parameter.secret for parameter in ask.contract.outputs.values()):
             return None
         return partial(self._on_output, ask.path, stream)
 
 
-def place_of(command: Command) -> Place:
-    """Where a command runs."""
+def location_of(command: Command) -> Place:
+    """Return the program and folder of a command, with links resolved."""
     return Place(os.path.realpath(command.program), os.path.realpath(command.folder))
 
 
 def moved(asked: ApprovalRequest, place: Place | None) -> str | None:
-    """That a program or its folder is not where it was when approval was asked for; None where both are."""
+    """Return how a program or its folder changed since approval was requested; None if they are the same."""
     name = (asked.command or {}).get("program") or asked.target
     program = place.program if place is not None else None
     if program != asked.program:
         before, now = (shown(each) if each is not None else "nowhere" for each in (asked.program, program))
-        return f"the program {shown(name)} was found at {before} when it was asked for, and is now found at {now}"
+        return f"the program {shown(name)} was found at {before} when approval was requested, and is now at {now}"
     if place is not None and asked.folder is not None and place.folder != asked.folder:
         before, now = shown(asked.folder), shown(place.folder)
-        return f"the folder of {shown(name)} was {before} when it was asked for, and is now {now}"
+        return f"the folder of {shown(name)} was {before} when approval was requested, and is now {now}"
     return None
 
 
 def _unknown(name: str) -> Failure:
-    """It ended, and how is lost: a signal handler, or whoever started us, has taken its exit status."""
-    return Failure("unknown_outcome", f"{shown(name)} has ended, and nobody knows how: its exit status was taken")
+    """It ended, but a signal handler or the parent process of gert took its exit status."""
+    return Failure(
+        "unknown_outcome", f"outcome of {shown(name)} is unknown: another part of the process took its status"
+    )
 
 
 def _not_started(command: Command, problem: OSError | ValueError | RuntimeError) -> Failure:
-    """Why the system would not start a program that is there."""
+    """Describe why the system did not start a program that exists."""
     name = shown(command.name)
     if isinstance(problem, RuntimeError):
-        return Failure("transport", f"{name} cannot be watched: {problem}")
+        return Failure("transport", f"{name} cannot be monitored: {problem}")
     if isinstance(problem, ValueError):
-        return Failure("invalid_input", f"{name} cannot be given its arguments: {problem}")
+        return Failure("invalid_input", f"the arguments of {name} cannot be passed: {problem}")
     if problem.errno == errno.E2BIG:
-        return Failure("invalid_input", f"the arguments of {name} are too long; large values go to `stdin`")
-    if problem.errno in _PLACES:
+        return Failure("invalid_input", f"the arguments of {name} are too long; pass large values on `stdin`")
+    if problem.errno in _MISSING_FILE:
         return _not_there(command, problem.errno)
     if problem.errno == errno.ENOEXEC:
         reason = "it is neither a program for this machine nor a script with `#!`"
         return Failure("transport", f"{name} cannot be started: {reason}")
-    return Failure("transport", f"{name} cannot be started: {_said(problem.errno)}")
+    return Failure("transport", f"{name} cannot be started: {_system_reason(problem.errno)}")
 
 
 def _not_there(command: Command, number: int) -> Failure:
-    """The system does not say which file it means: the folder to start in, the program, or its interpreter."""
+    """Find out which file is missing: the folder, the program, or its interpreter."""
     name, folder = shown(command.name), shown(command.folder)
     if number == errno.EACCES and not os.access(command.folder, os.X_OK):
-        return Failure("transport", f"{name} cannot be started: the folder {folder} may not be entered")
+        return Failure("transport", f"{name} cannot be started: no permission to enter the folder {folder}")
     if number != errno.EACCES and not os.path.isdir(command.folder):
-        return Failure("not_found", f"{name} cannot be started: the folder {folder} is not there")
+        return Failure("not_found", f"{name} cannot be started: the folder {folder} does not exist")
     if number != errno.ENOENT:
-        return Failure("transport", f"{name} cannot be started: {_said(number)}")
-    missing = "its interpreter was not found" if os.path.exists(command.program) else "it is gone"
+        return Failure("transport", f"{name} cannot be started: {_system_reason(number)}")
+    missing = "its interpreter was not found" if os.path.exists(command.program) else "it was removed"
     return Failure("not_found", f"{name} cannot be started: {missing}")
 
 
-def _said(number: int | None) -> str:
+def _system_reason(number: int | None) -> str:
     return os.strerror(number).lower() if number else "the system gives no reason"

@@ -1,1 +1,1 @@
-"""Durable agent runs: what is asked of a model or a tool, and what is taken from the record instead."""
+"""Durable agent runs: model and tool steps are recorded once and replayed from the ledger."""

@@ -196,7 +196,7 @@ def test_errors_of_callers_are_what_python_callers_expect() -> None:
             assert isinstance(missing.value, RunNotFound)
             assert str(missing.value) == "there is no run `r`"
             await kernel.start_run(tenant=TENANT, run_id="r")
-            with pytest.raises(ValueError, match="is there already"):
+            with pytest.raises(ValueError, match="already exists"):
                 await kernel.start_run(tenant=TENANT, run_id="r")
             with pytest.raises(KeyError, match="there is no tool `look`"):
                 await kernel.step_tool(run_id="r", tenant=TENANT, tool_name="look", arguments={})

@@ -97,7 +97,7 @@ class TestAgain:
         asyncio.run(scenario())
 
     def test_a_step_that_is_overtaken_for_ever_gives_up(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(step_lookup, "MOST_TURNS", 3)
+        monkeypatch.setattr(step_lookup, "MAX_ATTEMPTS", 3)
 
         async def scenario() -> None:
             model = Model()
@@ -165,7 +165,7 @@ class TestAgain:
         asyncio.run(scenario())
 
     def test_what_is_remembered_of_all_runs_is_bounded(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(call_cache, "MOST_CALLS", 3)
+        monkeypatch.setattr(call_cache, "MAX_CALLS", 3)
         monkeypatch.setattr(call_cache, "CHECK_EVERY", 1)
 
         async def scenario() -> None:

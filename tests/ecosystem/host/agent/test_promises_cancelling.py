@@ -18,7 +18,7 @@ from gert.agent import (
     ToolExecutionContext,
     ToolExecutionFailedError,
 )
-from gert.ecosystem.host.agent import listening
+from gert.ecosystem.host.agent import event_listener
 
 ROUNDS = 40 * SIZE
 
@@ -314,7 +314,7 @@ class TestPoint3Listening:
     def test_one_that_blocks_keeps_nobody_from_writing_or_closing(
         self, place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        monkeypatch.setattr(listening, "PATIENCE", 0.05)
+        monkeypatch.setattr(event_listener, "CLOSE_SECONDS", 0.05)
 
         async def scenario() -> None:
             async def hear(event: KernelEvent) -> None:
@@ -332,7 +332,7 @@ class TestPoint3Listening:
     def test_one_that_is_too_slow_is_told_so_and_costs_no_memory(
         self, place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        monkeypatch.setattr(listening, "MOST_WAITING", 3)
+        monkeypatch.setattr(event_listener, "MAX_WAITING", 3)
 
         async def scenario() -> None:
             gate = asyncio.Event()
@@ -348,7 +348,7 @@ class TestPoint3Listening:
                     await ask(kernel, "r", f"q{n}", f"k{n}")
                 gate.set()
             assert heard[-3:] == [14, 15, 16]
-            assert "passed over" in caplog.text
+            assert "were dropped" in caplog.text
 
         asyncio.run(scenario())
 

@@ -328,7 +328,7 @@ class TestWorkNobodyWaitsFor:
             async with place.kernel() as kernel:
                 kernel.tool(side_effect=side_effect)(pay)
                 await kernel.start_run(tenant=TENANT, run_id="r")
-                with pytest.raises(ToolExecutionFailedError, match="its work is not done") as refused:
+                with pytest.raises(ToolExecutionFailedError, match="which is not a result") as refused:
                     await call(kernel, "r", "pay", {}, "k")
                 assert refused.value.outcome == outcome
                 [end] = ends(await kernel.get_events(run_id="r"))

@@ -24,7 +24,7 @@ from gert.agent import (
     WorkflowContext,
     json_step_serde,
 )
-from gert.ecosystem.host.agent import listening
+from gert.ecosystem.host.agent import event_listener
 from gert.testing import memory_kernel
 
 EVIL = TenantContext(tenant_id="evil", budget_usd_limit=1)
@@ -208,7 +208,7 @@ class TestDoubtsInTwos:
                 for _ in range(2):
                     with pytest.raises(ToolExecutionFailedError):
                         await call(kernel, "r", "pay", {"amount": 5})
-                    with pytest.raises(ToolExecutionFailedError, match="failed for now"):
+                    with pytest.raises(ToolExecutionFailedError, match="failed temporarily"):
                         await reconcile(kernel, "r", "pay", {"amount": 5}, outcome="transient_error", by="ops")
                 settled = {end.request_seq for end in ends(await kernel.get_events(run_id="r")) if end.reconciled_by}
                 again = await call(kernel, "r", "pay", {"amount": 5})
@@ -430,7 +430,7 @@ class TestLeasesOfAStore:
 
 class TestListening:
     def test_events_that_wait_for_a_listener_are_bounded_in_size(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(listening, "MOST_BYTES", 20_000)
+        monkeypatch.setattr(event_listener, "MAX_BYTES", 20_000)
         told: list[int] = []
 
         async def run() -> None:

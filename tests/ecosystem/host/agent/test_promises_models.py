@@ -329,7 +329,7 @@ class TestPoint7:
             model = Model()
             async with place.kernel(model) as kernel:
                 await kernel.start_run(tenant=TENANT, run_id="r")
-                with pytest.raises(InputError, match="cannot be written down"):
+                with pytest.raises(InputError, match="has no JSON form"):
                     await ask(kernel, "r", prompt, key)
                 assert await kinds(kernel, "r") == ["run_started"]
                 assert model.asked == []

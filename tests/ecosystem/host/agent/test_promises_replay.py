@@ -387,9 +387,9 @@ class TestReplayPolicies:
 
 
 CHANGES = [
-    pytest.param(("a", "b"), "1.0.0", ("a", "b", "c"), "1.0.0", ("c",), "`c` is new", id="one more"),
-    pytest.param(("a", "b"), "1.0.0", ("a",), "1.0.0", ("b",), "`b` is not offered any more", id="one less"),
-    pytest.param(("a", "b"), "1.0.0", ("a", "b"), "2.0.0", ("a", "b"), "`a` has changed", id="other versions"),
+    pytest.param(("a", "b"), "1.0.0", ("a", "b", "c"), "1.0.0", ("c",), "`c` was added", id="one more"),
+    pytest.param(("a", "b"), "1.0.0", ("a",), "1.0.0", ("b",), "`b` was removed", id="one less"),
+    pytest.param(("a", "b"), "1.0.0", ("a", "b"), "2.0.0", ("a", "b"), "`a` changed", id="other versions"),
 ]
 
 

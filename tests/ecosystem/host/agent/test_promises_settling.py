@@ -148,7 +148,7 @@ asyncio.run(main())
                 with pytest.raises(ToolExecutionFailedError) as caught:
                     await call(kernel, "r", "pay", {}, "k")
                 assert caught.value.in_doubt
-                with pytest.raises(ToolExecutionFailedError, match="being made again by `op`"):
+                with pytest.raises(ToolExecutionFailedError, match="being rerun by `op`"):
                     await reconcile(kernel, "r", "pay", {}, "k", rerun=True)
                 assert bank.paid == []
                 assert await reconcile(kernel, "r", "pay", {}, "k", outcome="success", result="seen") == '"seen"'
@@ -250,7 +250,7 @@ class TestOneEndStands:
                 await kernel.start_run(tenant=TENANT, run_id="r")
                 await call(kernel, "r", "echo", {"n": 1}, "k")
                 for settings in ({}, {"rerun": True}, {"outcome": "success"}):
-                    with pytest.raises(ReplayConsistencyError, match="other arguments"):
+                    with pytest.raises(ReplayConsistencyError, match="different arguments"):
                         await reconcile(kernel, "r", "echo", {"n": 2}, "k", **settings)
                 assert await reconcile(kernel, "r", "echo", {"n": 1}, "k") == "1"
 
@@ -275,7 +275,10 @@ class TestOneEndStands:
                     await call(kernel, "r", "pay", {}, "k")
                 assert bank.paid == []
                 [end] = ends(await kernel.get_events(run_id="r"))
-                assert (end.outcome, "not called" in (end.error_message or "")) == ("transient_error", True)
+                assert (end.outcome, "before the tool was called" in (end.error_message or "")) == (
+                    "transient_error",
+                    True,
+                )
                 assert (await call(kernel, "r", "pay", {}, "k")).result_json == '"paid"'
 
         asyncio.run(scenario())

@@ -227,7 +227,7 @@ class TestPoint4Record:
 
                 await kernel.start_run(tenant=TENANT, run_id="r")
                 await call(kernel, "r", "charge", {"amount": 7}, "k")
-                with pytest.raises(ReplayConsistencyError, match="other arguments") as caught:
+                with pytest.raises(ReplayConsistencyError, match="different arguments") as caught:
                     await call(kernel, "r", "charge", {"amount": 8}, "k")
                 assert caught.value.drift_fields == ("arguments_json",)
                 with pytest.raises(ReplayConsistencyError, match="another tool, `charge`") as caught:
@@ -362,7 +362,7 @@ class TestPoint4Reconcile:
                 await kernel.start_run(tenant=TENANT, run_id="r")
                 with pytest.raises(ToolExecutionFailedError):
                     await call(kernel, "r", "charge", {"amount": 7}, "k")
-                with pytest.raises(ToolExecutionFailedError, match="failed for now"):
+                with pytest.raises(ToolExecutionFailedError, match="failed temporarily"):
                     await reconcile(kernel, "r", "charge", {"amount": 7}, "k", outcome="transient_error", by="ann")
                 assert (await call(kernel, "r", "charge", {"amount": 7}, "k")).result_json == '{"charged":7}'
                 assert len(till.made) == 2
@@ -462,9 +462,11 @@ class TestPoint4Reconcile:
         ("arguments", "key", "settings", "match"),
         [
             pytest.param({"amount": 8}, "other", {}, "has no such call", id="no call under this key"),
-            pytest.param({"amount": 8}, "k", {}, "other arguments", id="another call under this key"),
+            pytest.param({"amount": 8}, "k", {}, "different arguments", id="another call under this key"),
             pytest.param({"amount": 7}, None, {}, "has no such call", id="without the key it was made under"),
-            pytest.param({"amount": 7}, "k", {"outcome": "success", "rerun": True}, "either say", id="said and made"),
+            pytest.param(
+                {"amount": 7}, "k", {"outcome": "success", "rerun": True}, "either `outcome`", id="said and made"
+            ),
         ],
     )
     def test_what_cannot_be_settled(
@@ -500,7 +502,7 @@ class TestPoint4Reconcile:
                 step = asyncio.create_task(call(kernel, "r", "slow", {}, "k"))
                 await begun.wait()
                 for settings in ({"rerun": True}, {"outcome": "permanent_error"}, {}):
-                    with pytest.raises(ToolExecutionFailedError, match="under way"):
+                    with pytest.raises(ToolExecutionFailedError, match="in progress"):
                         await reconcile(kernel, "r", "slow", {}, "k", **settings)
                 gate.set()
                 assert (await step).result_json == '"done"'
@@ -644,8 +646,9 @@ class TestPoint5:
             async with shared.kernel(middleware=[semantic()]) as alive:
                 till.tool(alive)
                 await alive.start_run(tenant=TENANT, run_id="two")
-                for run_id, kind in (("two", PolicyViolationError), ("one", ToolExecutionFailedError)):
-                    with pytest.raises(kind, match="may have"):
+                refusals = (("two", PolicyViolationError, "may have"), ("one", ToolExecutionFailedError, "is unknown"))
+                for run_id, kind, why in refusals:
+                    with pytest.raises(kind, match=why):
                         await call(alive, run_id, "charge", {"amount": 7}, "k")
                 said = await alive.store.get_latest_tool_semantic_outcome(  # type: ignore[attr-defined]
                     tenant_id="acme", tool_name="charge", semantic_idempotency_key="order-1"

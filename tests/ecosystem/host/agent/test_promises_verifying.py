@@ -225,7 +225,7 @@ class TestSealedRuns:
                 assert await store.verify_run_chain("r")
                 with pytest.raises(RunError, match="another tenant"):
                     await store.adopt_unsealed_run(run_id="s", tenant_id="evil", reason="x")
-                with pytest.raises(RunError, match="has not begun"):
+                with pytest.raises(RunError, match="has not started"):
                     await store.adopt_unsealed_run(run_id="x", tenant_id="acme", reason="x")
 
         asyncio.run(scenario())

@@ -70,7 +70,7 @@ class TestBranches:
     def test_two_steps_of_one_name_at_once_are_refused(self, place: Place) -> None:
         async def scenario() -> None:
             async with place.kernel() as kernel:
-                with pytest.raises(InputError, match="another step `fetch` of the workflow is under way") as caught:
+                with pytest.raises(InputError, match="another step `fetch` of the workflow is running") as caught:
                     await run(kernel, branches(name=lambda *_: "fetch", key=lambda *_: None))
                 assert "step_key" in (caught.value.hint or "")
 
@@ -92,7 +92,7 @@ class TestBranches:
 
         async def scenario() -> None:
             async with place.kernel() as kernel:
-                with pytest.raises(InputError, match="`fetch` is taken in two branches"):
+                with pytest.raises(InputError, match="`fetch` is in two branches"):
                     await run(kernel, work)
 
         asyncio.run(scenario())

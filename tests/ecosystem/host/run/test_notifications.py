@@ -10,7 +10,7 @@ from tests.ecosystem.notify.servers import Server, serving, silence, status
 
 from gert.ecosystem.host.config.settings import Settings, notices_for
 from gert.ecosystem.host.run.notifications import tell_outcome
-from gert.ecosystem.notify.payloads import MOST_BYTES, duration_of, payload_of, shortened
+from gert.ecosystem.notify.payloads import MAX_BYTES, duration_of, payload_of, shortened
 from gert.kernel.engine.run import RunResult
 from gert.kernel.events.runbook import Outcome, WebhookSent
 from gert.kernel.foundation.redaction import Redactor
@@ -242,18 +242,18 @@ def test_secrets_of_the_run_and_of_addresses_are_told_nobody() -> None:
             id="our own key",
         ),
         pytest.param(
-            {"webhook": "${PLAIN}"}, "only https is sent to, or http on this machine", id="plain http by reference"
+            {"webhook": "${PLAIN}"}, "the URL must be https, or http on this machine", id="plain http by reference"
         ),
         pytest.param(
             {"webhook": "http://localhost${EVIL}/"},
-            "only https is sent to, or http on this machine",
+            "the URL must be https, or http on this machine",
             id="another host by reference",
         ),
         pytest.param(
-            {"webhook": "https://a.example/${LINES}"}, "the URL holds a character that no URL has", id="line breaks"
+            {"webhook": "https://a.example/${LINES}"}, "the URL contains an invalid character", id="line breaks"
         ),
         pytest.param(
-            {"webhook": "http://a.example/"}, "only https is sent to, or http on this machine", id="plain http"
+            {"webhook": "http://a.example/"}, "the URL must be https, or http on this machine", id="plain http"
         ),
     ],
 )
@@ -345,7 +345,7 @@ def deep(levels: int) -> Any:
 def test_large_details_are_shortened(meta: dict[str, Any]) -> None:
     short = shortened(meta)
     assert short
-    assert len(json.dumps(short, ensure_ascii=False).encode()) <= 2 * MOST_BYTES
+    assert len(json.dumps(short, ensure_ascii=False).encode()) <= 2 * MAX_BYTES
     payload = payload_of(
         runbook="a",
         run_id="r",

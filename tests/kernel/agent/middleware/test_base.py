@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gert.errors import InputError, UsageError
-from gert.kernel.agent.middleware.base import PreparedToolRequest
+from gert.kernel.agent.middleware.base import PassThroughMiddleware, PreparedToolRequest
 from gert.kernel.agent.middleware.capabilities import CapabilityGuardMiddleware
-from gert.kernel.agent.middleware.pass_through import PassingMiddleware
 from gert.kernel.agent.middleware.pii import PIIScrubberMiddleware
 from gert.kernel.agent.middleware.quota import QuotaMiddleware
 from gert.kernel.agent.middleware.stack import order_middleware, require_middleware
@@ -19,7 +18,7 @@ GUARDS = (PIIScrubberMiddleware, QuotaMiddleware, CapabilityGuardMiddleware)
 NAMES = tuple(guard.__name__ for guard in GUARDS)
 
 
-def named(name: str, base: type = PassingMiddleware) -> Any:
+def named(name: str, base: type = PassThroughMiddleware) -> Any:
     return type(name, (base,), {})()
 
 

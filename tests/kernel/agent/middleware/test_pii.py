@@ -40,9 +40,8 @@ from gert.agent import (
     order_middleware,
 )
 from gert.errors import InputError, UsageError
-from gert.kernel.agent.middleware.normalize import spelled_plainly
-from gert.kernel.agent.middleware.pii import MOST_TEXT
-from gert.kernel.agent.middleware.pii_patterns import find_personal
+from gert.kernel.agent.middleware.pii import MAX_TEXT
+from gert.kernel.agent.middleware.pii_patterns import find_personal_data, normalize
 from gert.kernel.agent.middleware.quota import root_of
 from gert.kernel.ledger.record import ANY_RUN, Head, RunFilter
 
@@ -130,7 +129,7 @@ class TestFinding:
         ],
     )
     def test_personal_data_is_found(self, text: str, kind: str, found: str) -> None:
-        assert [(each.kind, text[each.start : each.end]) for each in find_personal(text)] == [(kind, found)]
+        assert [(each.kind, text[each.start : each.end]) for each in find_personal_data(text)] == [(kind, found)]
 
     @pytest.mark.parametrize(
         "text",
@@ -153,7 +152,7 @@ class TestFinding:
         ],
     )
     def test_other_text_is_left_alone(self, text: str) -> None:
-        assert find_personal(text) == []
+        assert find_personal_data(text) == []
 
     @pytest.mark.parametrize("gap", [" ", ", ", "\n"])
     @pytest.mark.parametrize(
@@ -169,7 +168,7 @@ class TestFinding:
     )
     def test_each_of_several_is_found(self, one: str, gap: str) -> None:
         text = gap.join([one] * 5)
-        assert [text[each.start : each.end] for each in find_personal(text)] == [one] * 5
+        assert [text[each.start : each.end] for each in find_personal_data(text)] == [one] * 5
 
     @given(st.text(alphabet="0123456789+-() .@DEabc[]_", max_size=200))
     def test_scrubbing_twice_is_scrubbing_once(self, text: str) -> None:
@@ -178,19 +177,19 @@ class TestFinding:
 
     @given(st.text(max_size=300))
     def test_places_are_in_order_and_apart(self, text: str) -> None:
-        found = find_personal(text)
+        found = find_personal_data(text)
         assert all(each.start < each.end for each in found)
         assert all(a.end <= b.start for a, b in pairwise(found))
 
     @given(st.text(max_size=300))
     def test_each_character_is_spelled_where_it_stood(self, text: str) -> None:
-        plain = spelled_plainly(text)
+        plain = normalize(text)
         assert len(plain) == len(text)
-        assert spelled_plainly(plain) == plain
+        assert normalize(plain) == plain
 
     def test_a_number_above_the_line_belongs_to_no_number_before_it(self) -> None:
         text = "4111111111111111\N{SUPERSCRIPT TWO}"
-        assert [each.kind for each in find_personal(text)] == ["CARD"]
+        assert [each.kind for each in find_personal_data(text)] == ["CARD"]
 
 
 class TestScrubbing:
@@ -287,7 +286,7 @@ class TestScrubbing:
 
     def test_what_nobody_can_look_through_is_refused(self) -> None:
         with pytest.raises(InputError, match="characters"):
-            scrubbed(asked("x" * (MOST_TEXT + 1)))
+            scrubbed(asked("x" * (MAX_TEXT + 1)))
 
     def test_tools_have_the_real_thing(self) -> None:
         guard = PIIScrubberMiddleware()
@@ -355,7 +354,7 @@ class TestEnforced:
     def test_a_kernel_that_lacks_a_guard_does_not_start(self) -> None:
         without: tuple[dict[str, Any], ...] = ({"pii": False}, {"quota": False}, {"capabilities": False})
         for missing in without:
-            with pytest.raises(UsageError, match="needs"):
+            with pytest.raises(UsageError, match="requires"):
                 Seen(InMemoryStore(), middleware=ArtanaKernel.default_middleware_stack(**missing))
         with pytest.raises(UsageError, match="SafetyPolicyMiddleware"):
             Seen(InMemoryStore(), policy=KernelPolicy.enforced_v2())

@@ -97,9 +97,9 @@ def test_what_this_process_wrote_is_known_without_reading(sizes: tuple[int, ...]
     ledger, cache = opened()
     first, *rest = batches(*sizes)
     if sizes:
-        cache.begin(ledger.write(first))
+        cache.add_run(ledger.write(first))
         for batch in rest:
-            cache.take(ledger.write(batch))
+            cache.add(ledger.write(batch))
         assert known(calls(cache, "model:k")) == EXPECTED
         assert calls(cache, "model:none") == []
         assert ledger.asked == []
@@ -113,9 +113,9 @@ def test_what_this_process_wrote_is_known_without_reading(sizes: tuple[int, ...]
 def test_where_another_process_wrote_in_between_keys_are_read() -> None:
     ledger, cache = opened()
     first, second, third = batches(1, 2)
-    cache.begin(ledger.write(first))
+    cache.add_run(ledger.write(first))
     ledger.write(second)
-    cache.take(ledger.write(third))
+    cache.add(ledger.write(third))
     assert known(calls(cache, "model:k")) == EXPECTED
     assert known(calls(cache, "model:k")) == EXPECTED
     assert ledger.asked == ["model:k"]
@@ -124,11 +124,11 @@ def test_where_another_process_wrote_in_between_keys_are_read() -> None:
 def test_a_key_in_doubt_is_read_once() -> None:
     ledger, cache = opened()
     [batch] = batches()
-    cache.begin(ledger.write(batch))
+    cache.add_run(ledger.write(batch))
     other = msgspec.structs.replace(ledger.stored[4], seq=9, done_seq=10, last_seq=10)
     ledger.stored[9] = other
     assert known(calls(cache, "model:k")) == EXPECTED
-    cache.doubt("r", "model:k")
+    cache.invalidate("r", "model:k")
     assert calls(cache, "model:k")[0] == calls(cache, "model:k")[0] == other
     assert ledger.asked == ["model:k"]
     assert calls(cache, "read:c") != []
@@ -137,16 +137,16 @@ def test_a_key_in_doubt_is_read_once() -> None:
 def test_what_is_read_does_not_undo_what_was_written_since() -> None:
     ledger, cache = opened()
     first, rest = batches(4)
-    cache.begin(ledger.write(first))
+    cache.add_run(ledger.write(first))
     stale = dict(ledger.stored)
-    cache.take(ledger.write(rest))
+    cache.add(ledger.write(rest))
     ledger.stored = stale
     assert calls(cache, "model:k", fresh=True)[0].outcome == "open"
     assert known(calls(cache, "model:k")) == EXPECTED
 
 
 def test_a_long_run_is_read_one_key_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_cache, "LOADED_EVENTS", 3)
+    monkeypatch.setattr(call_cache, "MAX_PRELOADED_EVENTS", 3)
     ledger, cache = opened()
     ledger.write(batches()[0])
     assert known(calls(cache, "model:k")) == EXPECTED
@@ -155,18 +155,18 @@ def test_a_long_run_is_read_one_key_at_a_time(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_run_with_too_many_requests_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_cache, "MOST_CALLS", 2)
+    monkeypatch.setattr(call_cache, "MAX_CALLS", 2)
     ledger, cache = opened()
     first, rest = batches(1)
-    cache.begin(ledger.write(first))
-    cache.take(ledger.write(rest))
+    cache.add_run(ledger.write(first))
+    cache.add(ledger.write(rest))
     assert known(calls(cache, "model:k")) == EXPECTED
     assert ledger.asked == ["model:k"]
 
 
 def test_a_run_that_was_forgotten_is_read_again() -> None:
     ledger, cache = opened()
-    cache.begin(ledger.write(batches()[0]))
+    cache.add_run(ledger.write(batches()[0]))
     cache.forget("r")
     assert len(cache) == 0
     assert known(calls(cache, "model:k")) == EXPECTED

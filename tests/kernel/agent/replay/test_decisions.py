@@ -2,7 +2,7 @@
 
 import pytest
 
-from gert.kernel.agent.replay.decisions import Ask, Compare, Fail, InDoubt, Replay, Wait, decide_model, decide_tool
+from gert.kernel.agent.replay.decisions import Compare, Fail, InDoubt, Replay, Request, Wait, decide_model, decide_tool
 from gert.kernel.ledger.record import Call
 
 NONE: frozenset[int] = frozenset()
@@ -13,7 +13,7 @@ def call(seq: int, outcome: str = "success", hashed: str = "same", kind: str = "
 
 
 MODEL = [
-    pytest.param([], NONE, Ask(), id="never asked: ask"),
+    pytest.param([], NONE, Request(), id="never asked: ask"),
     pytest.param([call(2)], NONE, Replay(call(2)), id="answered: replay"),
     pytest.param(
         [call(5, done=6), call(2, done=9)], NONE, Replay(call(5, done=6)), id="answered twice: what came first"
@@ -33,10 +33,10 @@ MODEL = [
     ),
     pytest.param([call(5, "failed"), call(2)], NONE, Replay(call(2)), id="an answer stands whatever failed after it"),
     *(
-        pytest.param([call(2, word)], NONE, Ask(2, ()), id=f"{word}: ask again")
+        pytest.param([call(2, word)], NONE, Request(2, ()), id=f"{word}: ask again")
         for word in ("failed", "timeout", "cancelled", "abandoned")
     ),
-    pytest.param([call(2, "open")], NONE, Ask(2, (call(2, "open"),)), id="nobody waits: abandoned, ask again"),
+    pytest.param([call(2, "open")], NONE, Request(2, (call(2, "open"),)), id="nobody waits: abandoned, ask again"),
     pytest.param([call(2, "open")], frozenset({2}), Wait(call(2, "open")), id="under way: wait"),
     pytest.param(
         [call(4, "open"), call(2, "open")],
@@ -49,7 +49,7 @@ MODEL = [
 ]
 
 TOOL = [
-    pytest.param([], NONE, True, Ask(), id="never called: call"),
+    pytest.param([], NONE, True, Request(), id="never called: call"),
     pytest.param([call(2)], NONE, True, Replay(call(2)), id="succeeded: replay"),
     pytest.param(
         [call(5, done=6), call(2, done=9)], NONE, True, Replay(call(5, done=6)), id="succeeded twice: the first"
@@ -79,13 +79,13 @@ TOOL = [
         InDoubt(call(2, "unknown_outcome")),
         id="in doubt also without effects",
     ),
-    pytest.param([call(2, "transient_error")], NONE, True, Ask(2, ()), id="failed for now: again"),
+    pytest.param([call(2, "transient_error")], NONE, True, Request(2, ()), id="failed for now: again"),
     pytest.param([call(2, "open")], NONE, True, InDoubt(call(2, "open")), id="no end, with effects: in doubt"),
     pytest.param(
         [call(2, "open")],
         NONE,
         False,
-        Ask(2, (call(2, "open"),)),
+        Request(2, (call(2, "open"),)),
         id="no end, without effects: again",
     ),
     pytest.param([call(2, "open")], frozenset({2}), True, Wait(call(2, "open")), id="under way: wait"),
@@ -96,7 +96,7 @@ TOOL = [
         InDoubt(call(2, "unknown_outcome")),
         id="doubt about an earlier one is not forgotten",
     ),
-    pytest.param([call(4, "transient_error"), call(2, "transient_error")], NONE, True, Ask(4, ()), id="thrice"),
+    pytest.param([call(4, "transient_error"), call(2, "transient_error")], NONE, True, Request(4, ()), id="thrice"),
 ]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gert.errors import TraceError
-from gert.kernel.agent.steps.error_text import named, words_of
+from gert.kernel.agent.steps.error_text import error_summary, error_text
 from gert.kernel.events.agent import ToolCompleted
 from gert.kernel.events.envelope import MAX_LINE_BYTES
 from gert.kernel.ledger.compose import ROOM, check_writable
@@ -26,11 +26,11 @@ class Wordless(Exception):
     ],
 )
 def test_what_an_error_says(error: BaseException, words: str, name: str) -> None:
-    assert (words_of(error, 30), named(error, 30)) == (words, name)
+    assert (error_text(error, 30), error_summary(error, 30)) == (words, name)
 
 
 def test_an_error_does_not_repeat_a_credential() -> None:
-    assert "sk-abcdefghijklmnop" not in named(ValueError("bad key sk-abcdefghijklmnop"), 100)
+    assert "sk-abcdefghijklmnop" not in error_summary(ValueError("bad key sk-abcdefghijklmnop"), 100)
 
 
 def ended(result_json: str) -> ToolCompleted:

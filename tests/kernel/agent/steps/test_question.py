@@ -123,13 +123,13 @@ def signature(name: str, version: str = "1") -> ToolSignature:
     ("then", "now", "phrases"),
     [
         ([signature("a")], [signature("a")], ()),
-        ([signature("a")], [], ("`a` is not offered any more",)),
-        ([], [signature("a")], ("`a` is new",)),
-        ([signature("a")], [signature("a", "2")], ("`a` has changed",)),
+        ([signature("a")], [], ("`a` was removed",)),
+        ([], [signature("a")], ("`a` was added",)),
+        ([signature("a")], [signature("a", "2")], ("`a` changed",)),
         (
             [signature("c"), signature("a"), signature("d")],
             [signature("d", "2"), signature("b"), signature("a")],
-            ("`c` is not offered any more", "`b` is new", "`d` has changed"),
+            ("`c` was removed", "`b` was added", "`d` changed"),
         ),
     ],
 )

@@ -4,7 +4,7 @@ import pytest
 
 from gert.kernel.agent.ports.model import ToolDefinition
 from gert.kernel.agent.steps.question import signature_of
-from gert.kernel.agent.steps.tool_visibility import allowed, described, offer
+from gert.kernel.agent.steps.tool_visibility import allowed, visibility_of, visibility_report
 from gert.kernel.agent.types.api import TenantContext
 
 LOOK, PAY = ToolDefinition("look", "", "{}"), ToolDefinition("pay", "", "{}", schema_hash="h")
@@ -38,15 +38,15 @@ NEEDED = {"look": None, "pay": "money"}
 def test_why_a_tool_is_offered_or_not(
     held: set[str], visible: set[str] | None, pinned: set[object] | None, reasons: tuple[str, str]
 ) -> None:
-    found = offer((LOOK, PAY), NEEDED, held, visible, pinned)  # type: ignore[arg-type]
+    found = visibility_of((LOOK, PAY), NEEDED, held, visible, pinned)  # type: ignore[arg-type]
     assert tuple(each.reason for each in found) == reasons
     offered = [tool.name for tool in allowed(found)]
     assert offered == [each.tool.name for each in found if each.reason.startswith(("no_cap", "has_cap"))]
     tenant = TenantContext(tenant_id="t", capabilities=frozenset(held), budget_usd_limit=1)
-    said = described(found, tenant)
+    said = visibility_report(found, tenant)
     assert said["allowed_tools"] == offered
     assert sorted([*said["allowed_tools"], *said["filtered_tools"]]) == ["look", "pay"]  # type: ignore[misc]
 
 
 def test_tools_come_by_name_however_they_were_registered() -> None:
-    assert [tool.name for tool in allowed(offer((PAY, LOOK), NEEDED, {"money"}))] == ["look", "pay"]
+    assert [tool.name for tool in allowed(visibility_of((PAY, LOOK), NEEDED, {"money"}))] == ["look", "pay"]

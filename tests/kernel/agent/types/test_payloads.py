@@ -1,11 +1,10 @@
-"""Events as people read and write them: the same fields as the ledger's, and nothing lost on the way there and back."""
+"""The payloads callers read and write: generated from the ledger's events, and converted without loss."""
 
 import types
 import typing
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,20 +12,22 @@ from pydantic import BaseModel, ValidationError
 
 from gert.errors import TraceError
 from gert.kernel.agent.steps.messages import ChatMessage
-from gert.kernel.agent.types import payloads
-from gert.kernel.agent.types.payloads import (
-    PAYLOADS,
+from gert.kernel.agent.types.payload_models import (
     EventPayload,
     EventType,
     HarnessFailedPayload,
-    KernelEvent,
     ModelCompletedPayload,
     ModelRequestedPayload,
     PauseRequestedPayload,
+    ResumeRequestedPayload,
     RunStartedPayload,
     RunSummaryPayload,
     ToolCompletedPayload,
     ToolRequestedPayload,
+)
+from gert.kernel.agent.types.payloads import (
+    PAYLOADS,
+    KernelEvent,
     compute_allowed_tools_hash,
     event_from_line,
     payload_to_canonical_json,
@@ -112,24 +113,6 @@ def written(kind: str, data: dict[str, Any], **others: Any) -> bytes:
 def test_every_event_of_the_ledger_has_a_payload_and_a_type() -> None:
     assert set(PAYLOADS) == set(LEDGER) == {each.value for each in EventType}
     assert set(typing.get_args(EventPayload)) == set(PAYLOADS.values())
-    assert all(hasattr(payloads, name) for name in payloads.__all__)
-
-
-@pytest.mark.parametrize("kind", sorted(LEDGER))
-def test_the_fields_are_the_same_for(kind: str) -> None:
-    ledger = {field.name: field for field in msgspec.structs.fields(LEDGER[kind])}
-    people = {name: field for name, field in PAYLOADS[kind].model_fields.items() if name != "kind"}
-    assert set(people) == set(ledger)
-    for name, field in people.items():
-        # Only what the documented payload asks for may be asked for, and one thing the ledger cannot do without.
-        if ledger[name].required and name != "request_seq":
-            assert field.is_required(), name
-        if not field.is_required() and not ledger[name].required:
-            default = field.get_default(call_default_factory=True)
-            theirs = ledger[name].default
-            if theirs is msgspec.NODEFAULT:
-                theirs = ledger[name].default_factory()
-            assert default == (list(theirs) if isinstance(theirs, tuple) else theirs), name
 
 
 @pytest.mark.parametrize("kind", sorted(LEDGER))
@@ -165,7 +148,7 @@ def test_an_event_is_given_as_json_and_read_back() -> None:
 
 def test_a_field_this_version_does_not_know_is_passed_over() -> None:
     event = event_from_line(written("resume_requested", {"human_input_json": "1", "mood": "good"}))
-    assert event.payload == payloads.ResumeRequestedPayload(human_input_json="1")
+    assert event.payload == ResumeRequestedPayload(human_input_json="1")
 
 
 @pytest.mark.parametrize(
@@ -176,9 +159,9 @@ def test_a_field_this_version_does_not_know_is_passed_over() -> None:
             "expected an event of an agent run, found `step_start`, an event of a runbook run",
             id="an event of a runbook",
         ),
-        pytest.param(written("surprise", {}), "`surprise`, an event of a type this version", id="an unknown event"),
+        pytest.param(written("surprise", {}), "`surprise`, an event of an unknown type", id="an unknown event"),
         pytest.param(written("tool_completed", {"tool_name": 1}), "cannot be read", id="data that does not fit"),
-        pytest.param(written("run_started", {}, tenant=None), "belongs to no tenant", id="an event without a tenant"),
+        pytest.param(written("run_started", {}, tenant=None), "has no tenant", id="an event without a tenant"),
         pytest.param(
             written("model_requested", {"model": "m", "prompt": "p", "verbosity": "shouting"}),
             "`verbosity`: input should be",

@@ -1,8 +1,8 @@
-"""The time, for agents and for events they make by hand."""
+"""The clock of agents, and of events that callers make without a time."""
 
 from gert.ecosystem.ledger.ids import utc_now
-from gert.kernel.agent.types.payloads import KernelEvent, tell_time_by
+from gert.kernel.agent.types.payloads import KernelEvent, set_event_clock
 
 __all__ = ["KernelEvent", "utc_now"]
 
-tell_time_by(utc_now)
+set_event_clock(utc_now)

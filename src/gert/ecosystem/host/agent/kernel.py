@@ -1,8 +1,9 @@
-"""The kernel as callers make it: with a registry of its own where they bring none."""
+"""The documented kernel: `AgentKernel` on asyncio, with a tool registry by default."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
-from gert.ecosystem.host.agent.loop import AsyncioLoop
 from gert.ecosystem.tools.functions import LocalToolRegistry
 from gert.kernel.agent.api.kernel import AgentKernel
 from gert.kernel.agent.middleware.base import KernelMiddleware
@@ -15,10 +16,32 @@ from gert.kernel.agent.ports.tool import ToolPort
 from gert.kernel.agent.types.api import KernelPolicy
 from gert.kernel.foundation.arguments import checks_arguments
 
+T = TypeVar("T")
+
+
+class AsyncioLoop:
+    """The running asyncio event loop."""
+
+    async def begin(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        """Start a task, and return when it has ended or first waits."""
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.sleep(0)
+        except BaseException:
+            task.cancel()
+            raise
+        return task
+
+    async def until(self, subscribe: Callable[[Callable[[], None]], None]) -> None:
+        """Wait until the callback passed to `subscribe` is called."""
+        called = asyncio.get_running_loop().create_future()
+        subscribe(lambda: None if called.done() else called.set_result(None))
+        await called
+
 
 @checks_arguments
 class ArtanaKernel(AgentKernel):
-    """Durable agent runs: `AgentKernel`, with tools that are Python functions unless told otherwise."""
+    """Durable agent runs, with Python functions as tools unless `tool_port` is passed."""
 
     def __init__(
         self,
@@ -46,7 +69,7 @@ class ArtanaKernel(AgentKernel):
         capabilities: bool = True,
         safety: KernelMiddleware | None = None,
     ) -> tuple[KernelMiddleware, ...]:
-        """The middleware an enforced kernel needs, new each time; with `safety` also what `enforced_v2` needs."""
+        """Return new middleware for an enforced kernel; `safety` is added for `enforced_v2`."""
         stack: list[KernelMiddleware] = []
         if pii:
             stack.append(PIIScrubberMiddleware())

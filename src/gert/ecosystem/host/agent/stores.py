@@ -1,4 +1,4 @@
-"""The stores callers know: a ledger each, behind the documented methods, which are written once."""
+"""The documented stores: each is a ledger behind the same methods."""
 
 import os
 from collections.abc import AsyncIterator
@@ -9,18 +9,11 @@ from typing import Any, Self, cast
 
 import msgspec
 
-from gert.ecosystem.host.agent.listening import ListenedLedger, Listener, OnEvent
+from gert.ecosystem.host.agent.event_listener import EventListener, ObservedLedger, OnEvent
 from gert.ecosystem.host.config.trace_keys import signing_key
 from gert.errors import InputError, RunError, RunExists, RunNotFound
-from gert.kernel.agent.types.payloads import (
-    EventPayload,
-    EventType,
-    KernelEvent,
-    RunSummaryPayload,
-    event_from_line,
-    known_events,
-    to_entry_payload,
-)
+from gert.kernel.agent.types.payload_models import EventPayload, EventType, RunSummaryPayload
+from gert.kernel.agent.types.payloads import KernelEvent, event_from_line, known_events, to_entry_payload
 from gert.kernel.agent.types.store import (
     RunLeaseRecord,
     RunStateLifecycleStatus,
@@ -50,7 +43,7 @@ class LedgerStore:
     """A store over a ledger."""
 
     def __init__(self, ledger: Ledger, on_event: OnEvent | None = None, keys: Keys | None = None) -> None:
-        listened = ledger if on_event is None else ListenedLedger(ledger, Listener(on_event))
+        listened = ledger if on_event is None else ObservedLedger(ledger, EventListener(on_event))
         self.ledger = cast("Ledger", listened)
         self._keys = keys if keys is not None else Keys()
 
@@ -63,7 +56,7 @@ class LedgerStore:
         payload: EventPayload,
         parent_step_key: str | None = None,
     ) -> KernelEvent:
-        """Append one event; durable when this returns. A `tool_requested` is given the key of its own number."""
+        """Append one event; durable when this returns. A `tool_requested` gets the idempotency key of its number."""
         if payload.kind != event_type.value:
             raise InputError(f"expected the payload of `{event_type.value}`, found `{payload.kind}`")
         said = to_entry_payload(payload)
@@ -71,8 +64,8 @@ class LedgerStore:
         def write(head: Head, moment: str) -> Batch:
             if bool(head.count) == (event_type is EventType.RUN_STARTED):
                 if head.count:
-                    raise RunExists(f"run `{run_id}` has begun already")
-                raise RunNotFound(f"run `{run_id}` has not begun")
+                    raise RunExists(f"run `{run_id}` has already started")
+                raise RunNotFound(f"run `{run_id}` has not started")
             return compose(head, moment, tenant_id, (Entry(_keyed(said, run_id, head.count + 1), parent_step_key),))
 
         written = await self.ledger.append(run_id, write)
@@ -81,7 +74,7 @@ class LedgerStore:
         return event_from_line(written.batch.events[0].line)
 
     async def get_events_for_run(self, run_id: str) -> list[KernelEvent]:
-        """Every event of a run, of the types this version knows; none for a run that is not there."""
+        """Return every event of a run whose type this version knows; none if the run does not exist."""
         events: list[KernelEvent] = []
         read = 0
         while lines := await self.ledger.lines(run_id, read, PAGE):
@@ -90,7 +83,7 @@ class LedgerStore:
         return events
 
     async def get_latest_run_summary(self, run_id: str, summary_type: str) -> RunSummaryPayload | None:
-        """The newest summary of a type."""
+        """Return the newest summary of a type."""
         line = await self.ledger.summary(run_id, summary_type)
         said = None if line is None else decode(line).payload
         if not isinstance(said, RunSummary):
@@ -98,9 +91,9 @@ class LedgerStore:
         return RunSummaryPayload(summary_type=said.summary_type, summary_json=said.summary_json, step_key=said.step_key)
 
     async def verify_run_chain(self, run_id: str) -> bool:
-        """Whether the record of a run is whole and unchanged; an unknown run is an error.
+        """Verify the chain of a run; an unknown run is an error.
 
-        With a key to sign with, its end must be sealed, too.
+        With a signing key, its head must be sealed, too.
         """
         from gert.ecosystem.ledger.verify_run import verify_run
 
@@ -109,12 +102,12 @@ class LedgerStore:
     async def adopt_unsealed_run(self, *, run_id: str, tenant_id: str, reason: str, actor: str = "") -> KernelEvent:
         """Continue a run that is not sealed although this store seals runs, and record who did so and why.
 
-        What is on record by then is sealed as it is found; nothing proves where it came from.
+        The events recorded so far are sealed as they are found; nothing proves their origin.
         """
 
         def write(head: Head, moment: str) -> Batch:
             if not head.count:
-                raise RunNotFound(f"run `{run_id}` has not begun")
+                raise RunNotFound(f"run `{run_id}` has not started")
             facts = canonical_json_dumps(msgspec.to_builtins(adoption(head, actor, reason)))
             note = RunSummary(summary_type=ADOPTED, summary_json=facts)
             return compose(head, moment, tenant_id, (Entry(note),))
@@ -125,23 +118,23 @@ class LedgerStore:
         return event_from_line(written.batch.events[0].line)
 
     async def list_run_ids(self, *, tenant_id: str | None = None, since: datetime | None = None) -> list[str]:
-        """The ids of runs, the newest first."""
+        """Return the ids of runs, newest first."""
         return [head.run_id for head in await self.ledger.runs(RunFilter(tenant_id, "agent", since=since))]
 
     async def get_model_cost_sum_for_run(self, run_id: str) -> float:
-        """What the models of a run have cost."""
+        """Return the cost of a run's model calls."""
         head = await self.ledger.head(run_id)
         return head.agent.model_cost if head is not None and head.agent is not None else 0.0
 
     async def get_run_state_snapshot(self, *, run_id: str) -> RunStateSnapshotRecord | None:
-        """How a run stands."""
+        """Return the state of a run."""
         head = await self.ledger.head(run_id)
         return None if head is None else _snapshot(head)
 
     async def list_run_state_snapshots(
         self, *, tenant_id: str, since: datetime | None = None, status: RunStateLifecycleStatus | None = None
     ) -> list[RunStateSnapshotRecord]:
-        """How the runs of a tenant stand, the newest first."""
+        """Return the states of a tenant's runs, newest first."""
         heads = await self.ledger.runs(RunFilter(tenant_id, "agent", status, since))
         return [found for head in heads if (found := _snapshot(head)) is not None]
 
@@ -154,25 +147,25 @@ class LedgerStore:
         poll_interval_seconds: float = 0.5,
         idle_timeout_seconds: float | None = None,
     ) -> AsyncIterator[KernelEvent]:
-        """The events of a run; with `follow` also those to come. Whoever follows is woken, and polls nothing."""
+        """Yield the events of a run; with `follow` also new ones, without polling."""
         async for line in self.ledger.stream(run_id, since_seq, follow=follow, idle_timeout=idle_timeout_seconds):
             for event in known_events((line,)):
                 yield event
 
     async def acquire_run_lease(self, *, run_id: str, worker_id: str, ttl_seconds: int) -> bool:
-        """Take a run."""
+        """Acquire the lease of a run."""
         return await self.ledger.acquire(run_id, worker_id, ttl_seconds) is not None
 
     async def renew_run_lease(self, *, run_id: str, worker_id: str, ttl_seconds: int) -> bool:
-        """Keep a run."""
+        """Renew the lease of a run."""
         return await self.ledger.renew(run_id, worker_id, ttl_seconds) is not None
 
     async def release_run_lease(self, *, run_id: str, worker_id: str) -> bool:
-        """Give a run back."""
+        """Release the lease of a run."""
         return await self.ledger.release(run_id, worker_id)
 
     async def get_run_lease(self, *, run_id: str) -> RunLeaseRecord | None:
-        """Who has a run."""
+        """Return the current lease of a run."""
         held = await self.ledger.lease(run_id)
         if held is None or held.worker_id is None:
             return None
@@ -181,7 +174,7 @@ class LedgerStore:
     async def get_latest_tool_semantic_outcome(
         self, *, tenant_id: str, tool_name: str, semantic_idempotency_key: str
     ) -> ToolSemanticOutcomeRecord | None:
-        """What came of the newest call by its semantic key; one without an end counts as of unknown outcome."""
+        """Return the outcome of the newest call with a semantic key; an open call has an unknown outcome."""
         calls = await self.ledger.holders(tenant_id, tool_name, semantic_idempotency_key)
         if not calls:
             return None
@@ -196,20 +189,20 @@ class LedgerStore:
         )
 
     async def get_tool_request_count_for_run(self, *, run_id: str, tool_name: str) -> int:
-        """How often a run has called a tool."""
+        """Return how often a run has called a tool."""
         return await self.ledger.count_calls(tool_name, run_id=run_id)
 
     async def get_tool_request_count_for_tenant_since(self, *, tenant_id: str, tool_name: str, since: datetime) -> int:
-        """How often a tenant has called a tool lately."""
+        """Return how often a tenant has called a tool since a moment."""
         return await self.ledger.count_calls(tool_name, tenant=tenant_id, since=since)
 
     async def get_schema_info(self) -> StoreSchemaInfo:
-        """What the database says of itself."""
+        """Return the backend and its schema version."""
         info = await self.ledger.schema_info()
         return StoreSchemaInfo(cast("Any", info.backend), info.schema_version)
 
     async def close(self) -> None:
-        """Close the ledger, after what was begun."""
+        """Close the ledger after pending appends."""
         await self.ledger.close()
 
     async def __aenter__(self) -> Self:
@@ -223,7 +216,7 @@ class LedgerStore:
 
 @checks_arguments
 class InMemoryStore(LedgerStore):
-    """Runs that live as long as the store: a SQLite ledger in memory."""
+    """A store in memory: a SQLite ledger that lives as long as the store."""
 
     def __init__(self, *, on_event: OnEvent | None = None, **ledger: Any) -> None:
         from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
@@ -233,10 +226,10 @@ class InMemoryStore(LedgerStore):
 
 @checks_arguments
 class SQLiteStore(LedgerStore):
-    """Runs in a SQLite file: the embedded ledger, durable by default.
+    """A store in a SQLite file, durable by default.
 
-    busy_timeout_ms: how long to wait for other processes, each of `max_retry_attempts` times
-    retry_backoff_seconds: how long to rest after the first of these; twice as long after each further one
+    busy_timeout_ms: how long each of `max_retry_attempts` waits for other processes
+    retry_backoff_seconds: the pause after the first attempt; it doubles with each further one
     """
 
     def __init__(
@@ -266,7 +259,7 @@ class SQLiteStore(LedgerStore):
 
 @checks_arguments
 class PostgresStore(LedgerStore):
-    """Runs in Postgres: the ledger many machines share."""
+    """A store in Postgres, which several machines can share."""
 
     def __init__(
         self,
@@ -300,13 +293,13 @@ class PostgresStore(LedgerStore):
 
 
 def _patience(busy_timeout_ms: int, attempts: int, backoff_seconds: float) -> float:
-    """How long, in seconds, all attempts take together."""
+    """Return how long all attempts take together, in seconds."""
     attempts = max(1, attempts)
     return attempts * busy_timeout_ms / 1000 + backoff_seconds * (2.0 ** (attempts - 1) - 1)
 
 
 def _key(settings: dict[str, Any]) -> Key | None:
-    """The key the ends of runs are sealed with: the one that is given, or the one traces are signed with."""
+    """Return the key that seals the heads of runs: the one passed, or the one that signs traces."""
     if "key" in settings:
         return cast("Key | None", settings.pop("key"))
     return signing_key(os.environ)

@@ -1,7 +1,7 @@
 """Anthropic's Messages API: requests and answers.
 
-An output is asked for in one of two ways: `format` holds the text of the answer to a schema, and `tool` offers a tool
-that takes the output as its arguments and makes the model call that or another. The second takes any schema.
+An output is requested in one of two modes: `format` makes the server enforce a schema on the text, and `tool` offers a
+tool whose arguments are the output and requires a tool call. The second works with any schema.
 """
 
 import json
@@ -16,7 +16,7 @@ from gert.ecosystem.models.answers import (
     required_name,
     text_of,
 )
-from gert.ecosystem.models.conversation import answered_call, messages_of, parameters_of
+from gert.ecosystem.models.conversation import call_id_of, messages_of, parameters_of
 from gert.ecosystem.models.errors import malformed, of_event
 from gert.ecosystem.models.prices import Tokens, count
 from gert.ecosystem.models.schemas import output_format
@@ -27,7 +27,7 @@ from gert.kernel.foundation.canonical_v1 import canonicalize_json_object
 from gert.kernel.foundation.redaction import Redactor
 
 PATH = "/v1/messages"
-Way: TypeAlias = Literal["format", "tool"]
+OutputMode: TypeAlias = Literal["format", "tool"]
 _STOPPED = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
@@ -37,15 +37,15 @@ _STOPPED = {
 
 
 def answer_tool(request: ModelRequest[OutputT]) -> str:
-    """The name of the tool that takes the output; no tool of the run has it."""
+    """Return a name for the tool that takes the output, different from every tool of the run."""
     name, taken = "give_answer", {tool.name for tool in request.allowed_tools}
     while name in taken:
         name += "_"
     return name
 
 
-def body_of(request: ModelRequest[OutputT], way: Way, max_tokens: int) -> dict[str, Any]:
-    """The body of a request."""
+def body_of(request: ModelRequest[OutputT], mode: OutputMode, max_tokens: int) -> dict[str, Any]:
+    """Build the body of a request."""
     asked = output_format(request.output_schema)
     system, messages = _conversation(request)
     body: dict[str, Any] = {"model": request.model, "max_tokens": max_tokens, "messages": messages}
@@ -56,7 +56,7 @@ def body_of(request: ModelRequest[OutputT], way: Way, max_tokens: int) -> dict[s
         {"name": tool.name, "description": tool.description, "input_schema": parameters_of(tool)}
         for tool in request.allowed_tools
     ]
-    if way == "format":
+    if mode == "format":
         config["format"] = {"type": "json_schema", "schema": asked.schema}
     else:
         name = answer_tool(request)
@@ -72,7 +72,7 @@ def body_of(request: ModelRequest[OutputT], way: Way, max_tokens: int) -> dict[s
 
 
 def _conversation(request: ModelRequest[OutputT]) -> tuple[str, list[dict[str, Any]]]:
-    """What stands above the conversation, and its turns: one role's messages in a row are one turn."""
+    """Return the system prompt and the turns; consecutive messages of one role are one turn."""
     messages = messages_of(request)
     system = "\n\n".join(message.content for message in messages if message.role == "system" and message.content)
     turns: list[dict[str, Any]] = []
@@ -84,31 +84,31 @@ def _conversation(request: ModelRequest[OutputT]) -> tuple[str, list[dict[str, A
         elif blocks:
             turns.append({"role": role, "content": blocks})
     for turn in turns:
-        # Results stand before everything else in their turn, or they are refused.
+        # The API requires tool results first in their turn.
         turn["content"].sort(key=lambda block: block["type"] != "tool_result")
     if not turns:
         if not request.prompt.strip():
-            raise ModelPermanentError("there is nothing to ask the model: only instructions", category="request")
+            raise ModelPermanentError("the model request has only system messages", category="request")
         turns.append({"role": "user", "content": [{"type": "text", "text": request.prompt}]})
     return system, turns
 
 
 def _blocks(message: ChatMessage) -> list[dict[str, Any]]:
     if message.role == "tool":
-        return [{"type": "tool_result", "tool_use_id": answered_call(message), "content": message.content}]
-    # A text of nothing but white space is refused.
-    said: list[dict[str, Any]] = [{"type": "text", "text": message.content}] if message.content.strip() else []
+        return [{"type": "tool_result", "tool_use_id": call_id_of(message), "content": message.content}]
+    # The API refuses text that is only white space.
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": message.content}] if message.content.strip() else []
     calls = message.tool_calls or [] if message.role == "assistant" else []
-    return said + [
+    return blocks + [
         {"type": "tool_use", "id": call.id, "name": call.function.name, "input": _arguments(call.function.arguments)}
         for call in calls
     ]
 
 
 def _arguments(text: str) -> dict[str, Any]:
-    """A call's arguments as an object; what the model wrote wrongly is shown to it under a name of its own.
+    """Return a call's arguments as an object; invalid text is put under the key `arguments`.
 
-    So is what could be read and not be sent: one bad call would end the conversation.
+    So is text that cannot be sent: otherwise one bad call would end the conversation.
     """
     try:
         value: dict[str, Any] = json.loads(canonicalize_json_object(text or "{}"))
@@ -117,16 +117,16 @@ def _arguments(text: str) -> dict[str, Any]:
     return value
 
 
-def answer_of(body: dict[str, Any], redactor: Redactor, way: Way, answer_name: str) -> Answer:
-    """Read an answer: the call of the answer's own tool is the text, other calls are tool calls."""
+def answer_of(body: dict[str, Any], redactor: Redactor, mode: OutputMode, answer_name: str) -> Answer:
+    """Read an answer: the call of the answer tool is the text, other calls are tool calls."""
     if body.get("error"):
-        raise of_event(body, redactor)  # as gateways say it, with a status of success
+        raise of_event(body, redactor)  # gateways send this with a status of success
     if not isinstance(body.get("content"), list):
         raise malformed("the model's server answered without content")
     blocks = objects(body["content"])
     text = "".join(text_of(block.get("text")) for block in blocks if block.get("type") == "text")
     calls = [_call(block) for block in blocks if block.get("type") == "tool_use"]
-    given = next((call for call in calls if way == "tool" and call.tool_name == answer_name), None)
+    given = next((call for call in calls if mode == "tool" and call.tool_name == answer_name), None)
     stop = text_of(body.get("stop_reason"))
     return Answer(
         text=text if given is None else given.arguments_json,
@@ -146,20 +146,20 @@ def _call(block: dict[str, Any]) -> ToolCall:
 
 
 def _item(block: dict[str, Any]) -> dict[str, Any]:
-    """A block in the shape other vendors' items have; one without a counterpart stays as it is."""
+    """Convert a block to an output item; a block without a counterpart stays unchanged."""
     if block.get("type") == "text":
         return message_item(text_of(block.get("text")))
     return call_item(_call(block)) if block.get("type") == "tool_use" else block
 
 
 def tokens_in(usage: object) -> Tokens | None:
-    """The tokens in a usage; None where it does not tell both."""
+    """Return the tokens of a usage; None if it lacks one of the two counts."""
     if not isinstance(usage, dict):
         return None
-    sent, said = count(usage.get("input_tokens")), count(usage.get("output_tokens"))
-    if sent is None or said is None:
+    sent, received = count(usage.get("input_tokens")), count(usage.get("output_tokens"))
+    if sent is None or received is None:
         return None
     cached, kept = (
         count(usage.get(f"cache_{what}_input_tokens")) or 0 for what in ("read", "creation")
-    )  # which are not among those that were sent
-    return Tokens(sent + cached + kept, said, cached, kept)
+    )  # not counted in `input_tokens`
+    return Tokens(sent + cached + kept, received, cached, kept)

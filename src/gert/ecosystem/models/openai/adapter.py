@@ -1,4 +1,4 @@
-"""OpenAI's models, by the Responses API where it is there and by chat completions where it is not."""
+"""OpenAI's models, through the Responses API or chat completions."""
 
 from collections.abc import Mapping
 from typing import ClassVar, Unpack, get_args
@@ -7,9 +7,9 @@ from gert.ecosystem.models.adapter import VendorAdapter, VendorSettings
 from gert.ecosystem.models.answers import Answer
 from gert.ecosystem.models.conversation import StructuredOutput
 from gert.ecosystem.models.openai import chat, responses
-from gert.ecosystem.models.openai.api_choice import Modes
+from gert.ecosystem.models.openai.api_choice import ApiChoice
 from gert.ecosystem.models.openai.chat_fold import ChatFold
-from gert.ecosystem.models.text_stream import Listener
+from gert.ecosystem.models.text_stream import TokenStream
 from gert.ecosystem.models.wire import Exchange
 from gert.kernel.agent.ports.model import ModelAPIModeUsed, ModelRequest, ModelResult, OutputT
 
@@ -17,14 +17,15 @@ from gert.kernel.agent.ports.model import ModelAPIModeUsed, ModelRequest, ModelR
 class OpenAIAdapter(VendorAdapter):
     """A model port to OpenAI.
 
-    With `api_mode="auto"`, a model for which there is no Responses API is asked by chat completions, and that is
-    remembered for as long as the adapter lives.
+    With `api_mode="auto"`, a model without the Responses API is called through chat completions; the adapter remembers
+    which models those are.
 
-    structured_output: `schema` holds the model to the output's schema; `json` and `text` are for servers that cannot
+    structured_output: `schema` makes the server enforce the output's schema; `json` and `text` are for servers that
+        cannot
     """
 
     vendor = "OpenAI"
-    ways = get_args(StructuredOutput)
+    output_modes = get_args(StructuredOutput)
     default_url = "https://api.openai.com/v1"
     key_variable: ClassVar[str | None] = "OPENAI_API_KEY"
     url_variable: ClassVar[str | None] = "OPENAI_BASE_URL"
@@ -39,14 +40,14 @@ class OpenAIAdapter(VendorAdapter):
     ) -> None:
         super().__init__(structured_output=structured_output, max_output_tokens=max_output_tokens, **settings)
         self._structured: StructuredOutput = structured_output
-        self._modes = Modes()
+        self._api = ApiChoice()
 
-    async def _complete(self, request: ModelRequest[OutputT], listener: Listener | None) -> ModelResult[OutputT]:
+    async def _complete(self, request: ModelRequest[OutputT], stream: TokenStream | None) -> ModelResult[OutputT]:
         async def by(mode: ModelAPIModeUsed) -> ModelResult[OutputT]:
             exchange = self._chat(request) if mode == "chat" else self._responses(request)
-            return await self._result(request, exchange, mode, listener)
+            return await self._result(request, exchange, mode, stream)
 
-        return await self._modes.ask(request, by, may_fall_back=lambda: listener is None or not listener.told)
+        return await self._api.call(request, by, may_fall_back=lambda: stream is None or not stream.started)
 
     def _responses(self, request: ModelRequest[OutputT]) -> Exchange[Answer]:
         redactor, body = self._wire.redactor, responses.body_of(request, self._structured)
@@ -55,7 +56,7 @@ class OpenAIAdapter(VendorAdapter):
         return Exchange(
             path=responses.PATH,
             body=body,
-            read=lambda said: responses.answer_of(said, redactor),
+            read=lambda body: responses.answer_of(body, redactor),
             tokens=responses.tokens_in,
             fold=lambda: responses.ResponsesFold(redactor),
         )
@@ -67,7 +68,7 @@ class OpenAIAdapter(VendorAdapter):
         return Exchange(
             path=chat.PATH,
             body=body,
-            read=lambda said: chat.answer_of(said, redactor),
+            read=lambda body: chat.answer_of(body, redactor),
             tokens=chat.tokens_in,
             fold=lambda: ChatFold(redactor),
             streamed={"stream_options": {"include_usage": True}},

@@ -1,4 +1,4 @@
-"""Which of OpenAI's two APIs is asked: `auto` takes Responses where it is there, and chat completions otherwise."""
+"""The choice between OpenAI's two APIs: `auto` prefers Responses and falls back to chat completions."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -8,16 +8,16 @@ from gert.errors import ModelPermanentError
 from gert.kernel.agent.ports.model import ModelAPIModeUsed, ModelRequest, ModelResult, OutputT
 
 _ABSENT: Final = ("unsupported", "not_found")
-_MOST_REMEMBERED: Final = 1000
+_MAX_MODELS: Final = 1000
 
 
-class Modes:
-    """Asks by the API a request wants, and remembers for which models there is no Responses API."""
+class ApiChoice:
+    """Calls the API of a request, and remembers the models without the Responses API."""
 
     def __init__(self) -> None:
         self._only_chat: set[str] = set()
 
-    async def ask(
+    async def call(
         self,
         request: ModelRequest[OutputT],
         by: Callable[[ModelAPIModeUsed], Awaitable[ModelResult[OutputT]]],
@@ -25,15 +25,15 @@ class Modes:
         responses: bool = True,
         may_fall_back: Callable[[], bool] = lambda: True,
     ) -> ModelResult[OutputT]:
-        """Ask by one API, and by the other where the first is not there and need not be.
+        """Call one API, and the other if the first is missing and the request allows it.
 
-        responses: whether there may be a Responses API at all
-        may_fall_back: asked when there is none; an answer that was begun to be told is not begun again
+        responses: whether the vendor may have the Responses API
+        may_fall_back: checked when it is missing; an answer that has begun to stream is not started again
         """
         mode, option = request.model_options.api_mode, needs_responses(request.model_options)
         if mode == "chat" and option is not None:
             raise ModelPermanentError(
-                f"`{option}` needs the Responses API, and `chat` was asked for", category="request"
+                f"`{option}` requires the Responses API, but `api_mode` is `chat`", category="request"
             )
         may_chat = mode != "responses" and option is None
         if mode == "chat" or (may_chat and (not responses or request.model in self._only_chat)):
@@ -44,7 +44,7 @@ class Modes:
             if not may_chat or failure.category not in _ABSENT or not may_fall_back():
                 raise
         result = await by("chat")
-        # Only now is it known that it was the API that was missing, and not the model.
-        if len(self._only_chat) < _MOST_REMEMBERED:
+        # Only now it is known that the API was missing, not the model.
+        if len(self._only_chat) < _MAX_MODELS:
             self._only_chat.add(request.model)
         return result

@@ -11,7 +11,13 @@ from gert.ecosystem.models.answers import (
     required_name,
     text_of,
 )
-from gert.ecosystem.models.conversation import StructuredOutput, answered_call, in_words, messages_of, parameters_of
+from gert.ecosystem.models.conversation import (
+    StructuredOutput,
+    call_id_of,
+    messages_of,
+    parameters_of,
+    schema_instruction,
+)
 from gert.ecosystem.models.errors import malformed, of_event
 from gert.ecosystem.models.prices import Tokens, tokens_of
 from gert.ecosystem.models.schemas import OutputFormat, output_format
@@ -20,7 +26,7 @@ from gert.kernel.agent.steps.messages import ChatMessage
 from gert.kernel.foundation.redaction import Redactor
 
 PATH = "/chat/completions"
-# Beside OpenAI's own words those of servers that speak its protocol, in whichever case.
+# OpenAI's reasons and those of compatible servers, in lower case.
 _STOPPED = {
     "length": "length", "model_length": "length", "max_tokens": "length",
     "content_filter": "content_filter", "safety": "content_filter",
@@ -29,11 +35,11 @@ _BROKEN_OFF = frozenset({"error", "abort", "insufficient_system_resource"})
 
 
 def body_of(request: ModelRequest[OutputT], structured: StructuredOutput = "schema") -> dict[str, Any]:
-    """The body of a request."""
+    """Build the body of a request."""
     asked = output_format(request.output_schema)
     messages = [_message(message) for message in messages_of(request)]
     if structured != "schema":
-        messages.insert(0, {"role": "system", "content": in_words(asked.schema)})
+        messages.insert(0, {"role": "system", "content": schema_instruction(asked.schema)})
     body: dict[str, Any] = {"model": request.model, "messages": messages}
     if structured != "text":
         body["response_format"] = _response_format(asked, structured)
@@ -62,23 +68,23 @@ def _response_format(asked: OutputFormat, structured: StructuredOutput) -> dict[
 
 def _message(message: ChatMessage) -> dict[str, Any]:
     if message.role == "tool":
-        return {"role": "tool", "tool_call_id": answered_call(message), "content": message.content}
-    said: dict[str, Any] = {"role": message.role, "content": message.content}
+        return {"role": "tool", "tool_call_id": call_id_of(message), "content": message.content}
+    body: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.name is not None:
-        said["name"] = message.name
+        body["name"] = message.name
     if message.role == "assistant" and message.tool_calls:
-        said["content"] = message.content or None
-        said["tool_calls"] = [call.model_dump() for call in message.tool_calls]
-    return said
+        body["content"] = message.content or None
+        body["tool_calls"] = [call.model_dump() for call in message.tool_calls]
+    return body
 
 
 def answer_of(body: dict[str, Any], redactor: Redactor) -> Answer:
-    """Read an answer; its first choice is the one that was asked for."""
+    """Read an answer from its first choice."""
     choice = next(iter(objects(body.get("choices"))), {})
     finish = text_of(choice.get("finish_reason")).lower()
     failed = body if body.get("error") else choice
     if failed.get("error") or finish in _BROKEN_OFF:
-        raise of_event(failed, redactor)  # as gateways say it, with a status of success
+        raise of_event(failed, redactor)  # gateways send this with a status of success
     message = choice.get("message")
     if not isinstance(message, dict):
         raise malformed("the model's server answered without a message")
@@ -98,12 +104,12 @@ def answer_of(body: dict[str, Any], redactor: Redactor) -> Answer:
 
 
 def tokens_in(usage: object) -> Tokens | None:
-    """The tokens in a usage; None where it does not tell both."""
+    """Return the tokens of a usage; None if it lacks one of the two counts."""
     return tokens_of(usage, "prompt_tokens", "completion_tokens")
 
 
 def content_of(content: object) -> str:
-    """A message's text; some servers give it in parts."""
+    """Return a message's text; some servers send it in parts."""
     if isinstance(content, list):
         return "".join(text_of(part.get("text")) for part in objects(content))
     return text_of(content)

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, streamed: chunks put together to the completion they are pieces of."""
+"""OpenAI's chat completions, streamed: chunks folded into a completion."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from gert.kernel.foundation.redaction import Redactor
 
 
 class ChatFold:
-    """Puts chunks of a completion together; the chunk after the last choice may still bring the usage."""
+    """Folds the chunks of a completion; a chunk after the last choice may carry the usage."""
 
     def __init__(self, redactor: Redactor) -> None:
         self.done = False
@@ -23,13 +23,13 @@ class ChatFold:
         self._calls = _Calls()
         self._choice: object = None
         self._finish = ""
-        self._goes_on = False
+        self._continues = False
 
-    def take(self, event: Event) -> str:
-        """Take a chunk and give its text."""
+    def add(self, event: Event) -> str:
+        """Add a chunk and return its text."""
         if event.data.strip() == b"[DONE]":
             if not self._finish:
-                raise malformed("the model's answer ended without saying why")
+                raise malformed("the model's answer ended without a finish reason")
             self.done = True
             return ""
         chunk = event_object(event)
@@ -38,13 +38,13 @@ class ChatFold:
         for key in ("id", "model", "usage"):
             if chunk.get(key):
                 self._whole[key] = chunk[key]
-        return "".join([self._take_choice(choice) for choice in objects(chunk.get("choices"))])
+        return "".join([self._add_choice(choice) for choice in objects(chunk.get("choices"))])
 
-    def _take_choice(self, choice: dict[str, Any]) -> str:
+    def _add_choice(self, choice: dict[str, Any]) -> str:
         index = choice.get("index") or 0
         self._choice = index if self._choice is None else self._choice
         if index != self._choice:
-            return ""  # as of an answer that comes whole, only the first one is read
+            return ""  # as in a whole answer, only the first choice is read
         if choice.get("error"):
             raise of_event(choice, self._redactor)
         before, self._finish = self._finish, text_of(choice.get("finish_reason")) or self._finish
@@ -52,22 +52,22 @@ class ChatFold:
         if not isinstance(delta, dict):
             return ""
         text = content_of(delta.get("content"))
-        self._goes_on = self._goes_on or bool(before and (text or delta.get("tool_calls")))
+        self._continues = self._continues or bool(before and (text or delta.get("tool_calls")))
         self._content.append(text)
         self._refusal.append(text_of(delta.get("refusal")))
         for fragment in objects(delta.get("tool_calls")):
-            self._calls.take(fragment)
+            self._calls.add(fragment)
         return text
 
-    def is_whole(self) -> bool:
-        """Whether the completion has said how it ends; not every server says `[DONE]` after that.
+    def is_complete(self) -> bool:
+        """Whether a finish reason arrived; not every server sends `[DONE]` after it.
 
-        One that says so with every chunk says nothing by it.
+        A finish reason that is followed by more text does not count: some servers send one with every chunk.
         """
-        return bool(self._finish) and not self._goes_on
+        return bool(self._finish) and not self._continues
 
     def answer(self) -> dict[str, Any]:
-        """The completion as it would have come whole."""
+        """Return the completion as a whole answer."""
         message = {
             "content": "".join(self._content),
             "refusal": "".join(self._refusal),
@@ -77,29 +77,29 @@ class ChatFold:
 
 
 class _Call(msgspec.Struct):
-    place: int
+    index: int
     id: str = ""
     name: str = ""
     arguments: list[str] = []
     last: str = ""
 
     def add(self, piece: str) -> None:
-        """Add to the arguments."""
+        """Append to the arguments."""
         self.arguments.append(piece)
         self.last = piece.strip() or self.last
 
     def is_followed_by(self, name: str, piece: str) -> bool:
-        """Whether a fragment with a name begins another call: no object goes on with one after it has ended."""
+        """Whether a fragment with a name begins another call, since the arguments of this one are complete."""
         if not self.last.endswith("}"):
-            return False  # some servers tell the name of a call with every fragment of it
+            return False  # some servers repeat the name with every fragment of a call
         return piece.lstrip().startswith("{") or (name != self.name and not piece.strip())
 
 
 class _Calls:
-    """Puts tool calls together from fragments.
+    """Folds fragments of tool calls.
 
-    A fragment belongs to the call at its index. Some servers give every call the same index, or none; but each has an
-    id of its own, or at least begins with a name after the arguments of the one before were complete.
+    A fragment belongs to the call at its index. Some servers send the same index for every call, or none; then a call
+    has its own id, or begins with a name after the arguments of the previous call are complete.
     """
 
     def __init__(self) -> None:
@@ -107,13 +107,13 @@ class _Calls:
         self._latest: dict[int | None, _Call] = {}
         self._known: dict[tuple[int | None, str], _Call] = {}
 
-    def take(self, fragment: dict[str, Any]) -> None:
+    def add(self, fragment: dict[str, Any]) -> None:
         """Add a fragment to the call it belongs to."""
         given, function = fragment.get("index"), fragment.get("function")
         function = function if isinstance(function, dict) else {}
         index = given if isinstance(given, int) else None
         call_id, name, arguments = text_of(fragment.get("id")), text_of(function.get("name")), function.get("arguments")
-        # An object is one where it should be the text of one.
+        # Some servers send an object instead of its text.
         piece = json_text(arguments) if isinstance(arguments, dict) else text_of(arguments)
         call = self._call(index, call_id, name, piece)
         call.id, call.name = call_id or call.id, name or call.name
@@ -133,8 +133,8 @@ class _Calls:
         return known
 
     def whole(self) -> list[dict[str, Any]]:
-        """The calls as they would have come whole, in the order of their indexes."""
+        """Return the calls as in a whole answer, in the order of their indexes."""
         return [
             {"id": call.id, "function": {"name": call.name, "arguments": "".join(call.arguments)}}
-            for call in sorted(self._calls, key=lambda call: call.place)
+            for call in sorted(self._calls, key=lambda call: call.index)
         ]

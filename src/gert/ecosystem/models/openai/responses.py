@@ -1,4 +1,4 @@
-"""OpenAI's Responses API: requests, answers, and streamed answers put together."""
+"""OpenAI's Responses API: requests, answers and streamed answers."""
 
 from typing import Any
 
@@ -10,7 +10,13 @@ from gert.ecosystem.models.answers import (
     required_name,
     text_of,
 )
-from gert.ecosystem.models.conversation import StructuredOutput, answered_call, in_words, messages_of, parameters_of
+from gert.ecosystem.models.conversation import (
+    StructuredOutput,
+    call_id_of,
+    messages_of,
+    parameters_of,
+    schema_instruction,
+)
 from gert.ecosystem.models.errors import malformed, of_event
 from gert.ecosystem.models.prices import Tokens, tokens_of
 from gert.ecosystem.models.schemas import OutputFormat, output_format
@@ -25,13 +31,13 @@ _LAST = frozenset({"response.completed", "response.incomplete", "response.failed
 
 
 def body_of(request: ModelRequest[OutputT], structured: StructuredOutput = "schema") -> dict[str, Any]:
-    """The body of a request."""
+    """Build the body of a request."""
     options = request.model_options
     asked = output_format(request.output_schema)
     body: dict[str, Any] = {"model": request.model, "input": _input(request)}
     if structured != "schema":
-        # Not as `instructions`: whoever is asked for JSON wants to read of it in the input.
-        body["input"].insert(0, {"role": "system", "content": in_words(asked.schema)})
+        # Not as `instructions`: the JSON mode requires the word JSON in the input.
+        body["input"].insert(0, {"role": "system", "content": schema_instruction(asked.schema)})
     text: dict[str, Any] = {} if structured == "text" else {"format": _format(asked, structured)}
     if options.verbosity is not None:
         text["verbosity"] = options.verbosity
@@ -70,10 +76,10 @@ def _input(request: ModelRequest[OutputT]) -> list[dict[str, Any]]:
 
 def _items(message: ChatMessage) -> list[dict[str, Any]]:
     if message.role == "tool":
-        return [{"type": "function_call_output", "call_id": answered_call(message), "output": message.content}]
+        return [{"type": "function_call_output", "call_id": call_id_of(message), "output": message.content}]
     calls = message.tool_calls or [] if message.role == "assistant" else []
-    said = [{"role": message.role, "content": message.content}] if message.content or not calls else []
-    return said + [
+    items = [{"role": message.role, "content": message.content}] if message.content or not calls else []
+    return items + [
         {
             "type": "function_call",
             "call_id": call.id,
@@ -85,7 +91,7 @@ def _items(message: ChatMessage) -> list[dict[str, Any]]:
 
 
 def answer_of(body: dict[str, Any], redactor: Redactor) -> Answer:
-    """Read an answer: its messages are the text, its function calls the tool calls, and all items are kept."""
+    """Read an answer: messages are the text, function calls the tool calls; all items are kept."""
     status = body.get("status")
     if body.get("error") or status in ("failed", "cancelled"):
         raise of_event(body, redactor)
@@ -94,7 +100,7 @@ def answer_of(body: dict[str, Any], redactor: Redactor) -> Answer:
     if not isinstance(body.get("output"), list):
         raise malformed("the model's server answered without an output")
     items = objects(body["output"])
-    parts = [part for item in items if _is_said(item) for part in objects(item.get("content"))]
+    parts = [part for item in items if _is_answer(item) for part in objects(item.get("content"))]
     refusal = "".join(text_of(part.get("refusal")) for part in parts if part.get("type") == "refusal")
     stopped = _stopped(body) if status == "incomplete" else None
     return Answer(
@@ -110,12 +116,12 @@ def answer_of(body: dict[str, Any], redactor: Redactor) -> Answer:
 
 
 def tokens_in(usage: object) -> Tokens | None:
-    """The tokens in a usage; None where it does not tell both."""
+    """Return the tokens of a usage; None if it lacks one of the two counts."""
     return tokens_of(usage, "input_tokens", "output_tokens")
 
 
-def _is_said(item: dict[str, Any]) -> bool:
-    """Whether an item is part of the answer; what a model remarks on its way there is not, and kept with the items."""
+def _is_answer(item: dict[str, Any]) -> bool:
+    """Whether an item is part of the answer; commentary is not, and is kept with the items."""
     return item.get("type") == "message" and item.get("phase") != "commentary"
 
 
@@ -131,52 +137,54 @@ def _call(item: dict[str, Any]) -> ToolCall:
 
 
 class ResponsesFold:
-    """Waits for the event that holds the whole response, and tells text until then."""
+    """Waits for the event with the whole response, and returns text until then."""
 
     def __init__(self, redactor: Redactor) -> None:
         self.done = False
         self._redactor = redactor
         self._response: dict[str, Any] = {}
         self._items: dict[int, dict[str, Any]] = {}
-        self._commented: set[int] = set()
+        self._commentary: set[int] = set()
 
-    def take(self, event: Event) -> str:
-        """Take an event and give its text."""
+    def add(self, event: Event) -> str:
+        """Add an event and return its text."""
         if event.data.strip() == b"[DONE]":
             return ""
-        said = event_object(event)
-        kind = text_of(said.get("type")) or event.name
+        data = event_object(event)
+        kind = text_of(data.get("type")) or event.name
         if kind == "error":
-            # Its fields stand at the top, and with some servers below `error`; its type is only `error`.
-            error = said["error"] if isinstance(said.get("error"), dict) else {**said, "type": None}
+            # Its fields are at the top level, or with some servers below `error`; its type is only `error`.
+            error = data["error"] if isinstance(data.get("error"), dict) else {**data, "type": None}
             raise of_event(error, self._redactor)
         if kind in _LAST:
-            response = said.get("response")
+            response = data.get("response")
             if not isinstance(response, dict):
-                raise malformed("the model's server ended its answer without giving it")
-            # How it ended is in the event's name; not every server says it twice.
+                raise malformed("the last event of the model's answer has no response")
+            # The event's name tells the status; not every server repeats it in the response.
             self._response, self.done = {**response, "status": kind.removeprefix("response.")}, True
-        elif kind == "response.output_item.done" and isinstance(said.get("item"), dict):
-            place = said.get("output_index")
-            self._items[place if isinstance(place, int) else len(self._items)] = said["item"]
+        elif kind == "response.output_item.done" and isinstance(data.get("item"), dict):
+            index = data.get("output_index")
+            self._items[index if isinstance(index, int) else len(self._items)] = data["item"]
         elif kind == "response.output_item.added":
-            self._note_remark(said.get("output_index"), said.get("item"))
-        return text_of(said.get("delta")) if kind == "response.output_text.delta" and not self._remarks(said) else ""
+            self._note_commentary(data.get("output_index"), data.get("item"))
+        return (
+            text_of(data.get("delta")) if kind == "response.output_text.delta" and not self._is_commentary(data) else ""
+        )
 
-    def _note_remark(self, place: object, item: object) -> None:
-        if isinstance(place, int) and isinstance(item, dict) and item.get("phase") == "commentary":
-            self._commented.add(place)
+    def _note_commentary(self, index: object, item: object) -> None:
+        if isinstance(index, int) and isinstance(item, dict) and item.get("phase") == "commentary":
+            self._commentary.add(index)
 
-    def _remarks(self, said: dict[str, Any]) -> bool:
-        place = said.get("output_index")
-        return isinstance(place, int) and place in self._commented
+    def _is_commentary(self, data: dict[str, Any]) -> bool:
+        index = data.get("output_index")
+        return isinstance(index, int) and index in self._commentary
 
-    def is_whole(self) -> bool:
-        """A response without its last event is none."""
+    def is_complete(self) -> bool:
+        """Whether the last event arrived."""
         return self.done
 
     def answer(self) -> dict[str, Any]:
-        """The response; some servers leave out at the end what they have told before."""
+        """Return the response; some servers leave out the items they sent before."""
         if not self._response.get("output"):
             return {**self._response, "output": [item for _, item in sorted(self._items.items())]}
         return self._response

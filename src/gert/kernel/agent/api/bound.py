@@ -1,4 +1,4 @@
-"""A handle on one run, which spares repeating its id and its tenant."""
+"""A handle on one run that adds its id and tenant to every call."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @checks_arguments
 class BoundRun:
-    """One run of one tenant. What a method takes beyond what is named here, it takes as the kernel does."""
+    """One run of one tenant; further keywords are passed to the kernel's method."""
 
     def __init__(self, kernel: "AgentKernel", run_id: str, tenant: TenantContext) -> None:
         self.kernel = kernel
@@ -39,7 +39,7 @@ class BoundRun:
     async def model(
         self, model: str, asked: str | ModelInput | Sequence[ChatMessage], output_schema: type[OutputT], **more: Any
     ) -> StepModelResult[OutputT]:
-        """Ask a model: a prompt, or the messages of a conversation."""
+        """Call a model with a prompt or the messages of a conversation."""
         if isinstance(asked, str):
             given = ModelInput.from_prompt(asked)
         else:
@@ -55,27 +55,27 @@ class BoundRun:
         )
 
     async def reconcile(self, tool_name: str, arguments: Arguments, **more: Any) -> str:
-        """Settle a call that may have happened."""
+        """Reconcile a tool call of unknown outcome."""
         return await self.kernel.reconcile_tool(
             run_id=self.run_id, tenant=self.tenant, tool_name=tool_name, arguments=arguments, **more
         )
 
     async def read(self, source: str, step_key: str, look: Callable[[], Awaitable[str]]) -> str:
-        """Read something from outside the run, once."""
+        """Read from outside the run, once."""
         return await self.kernel.read_context(
             run_id=self.run_id, tenant=self.tenant, source=source, step_key=step_key, look=look
         )
 
     async def checkpoint(self, name: str, payload: object, **more: Any) -> int:
-        """Note a checkpoint."""
+        """Record a checkpoint."""
         return await self.kernel.checkpoint(run_id=self.run_id, tenant=self.tenant, name=name, payload=payload, **more)
 
     async def set_artifact(self, key: str, value: object, **more: Any) -> int:
-        """Keep a value."""
+        """Record a value under a key."""
         return await self.kernel.set_artifact(run_id=self.run_id, tenant=self.tenant, key=key, value=value, **more)
 
     async def get_artifact(self, key: str) -> object | None:
-        """The newest value under a key."""
+        """Return the newest value under a key."""
         return await self.kernel.get_artifact(run_id=self.run_id, key=key, tenant=self.tenant)
 
     async def pause(self, reason: str, context: BaseModel | None = None) -> PauseTicket:
@@ -83,7 +83,7 @@ class BoundRun:
         return await self.kernel.pause(run_id=self.run_id, tenant=self.tenant, reason=reason, context=context)
 
     async def resume(self, human_input: BaseModel | None = None) -> RunRef:
-        """Let it go on."""
+        """Resume the run."""
         return await self.kernel.resume(run_id=self.run_id, tenant=self.tenant, human_input=human_input)
 
     async def block(
@@ -95,41 +95,41 @@ class BoundRun:
         )
 
     async def unblock(self, unblock_key: str | None = None) -> RunRef:
-        """End a block."""
+        """End the blocks with this key."""
         return await self.kernel.unblock_run(run_id=self.run_id, tenant=self.tenant, unblock_key=unblock_key)
 
     async def status(self) -> RunStatus:
-        """Where it stands."""
+        """Return the status of the run."""
         return await self.kernel.get_run_status(run_id=self.run_id, tenant=self.tenant)
 
     async def progress(self) -> RunProgress:
-        """How far it has come."""
+        """Return the progress of the run."""
         return await self.kernel.get_run_progress(run_id=self.run_id, tenant=self.tenant)
 
     async def resume_point(self) -> ResumePoint:
-        """Where it goes on."""
+        """Return where the run resumes."""
         return await self.kernel.resume_point(run_id=self.run_id, tenant=self.tenant)
 
     async def events(self) -> tuple[KernelEvent, ...]:
-        """Every event of the run."""
+        """Return every event of the run."""
         return await self.kernel.get_events(run_id=self.run_id, tenant=self.tenant)
 
     async def acquire_lease(self, worker_id: str, ttl_seconds: int) -> bool:
-        """Take the lease of the run."""
+        """Acquire the lease of the run."""
         return await self.kernel.acquire_run_lease(
             run_id=self.run_id, worker_id=worker_id, ttl_seconds=ttl_seconds, tenant=self.tenant
         )
 
     async def renew_lease(self, worker_id: str, ttl_seconds: int) -> bool:
-        """Keep the lease for longer."""
+        """Renew the lease of the run."""
         return await self.kernel.renew_run_lease(
             run_id=self.run_id, worker_id=worker_id, ttl_seconds=ttl_seconds, tenant=self.tenant
         )
 
     async def release_lease(self, worker_id: str) -> bool:
-        """Give the lease back."""
+        """Release the lease of the run."""
         return await self.kernel.release_run_lease(run_id=self.run_id, worker_id=worker_id, tenant=self.tenant)
 
     async def lease(self) -> RunLease | None:
-        """The worker that holds the run now."""
+        """Return the current lease of the run."""
         return await self.kernel.get_run_lease(run_id=self.run_id, tenant=self.tenant)

@@ -1,4 +1,4 @@
-"""A model client over a kernel: one prompt, one typed answer, and a step key even where the caller names none."""
+"""A model client over a kernel: one prompt, one typed answer, and a derived step key if the caller passes none."""
 
 import inspect
 import re
@@ -28,14 +28,14 @@ _DEFAULTS: dict[str, object] = {
     "tool_drift": "refuse",
     "on_token": None,
 }
-"""What a kernel of another version may not know, with what it need not be told."""
+"""Arguments that a kernel of another version may not accept, with their defaults."""
 
 
 class TakesModelSteps(Protocol):
-    """A kernel, of this version or another."""
+    """A kernel of this or another version."""
 
     async def step_model(self, **request: Any) -> StepModelResult[Any]:
-        """Take a model step."""
+        """Run a model step."""
         ...
 
     async def start_run(self, **request: Any) -> Any:
@@ -45,7 +45,7 @@ class TakesModelSteps(Protocol):
 
 @checks_arguments
 class KernelModelClient:
-    """Asks models through a kernel."""
+    """Calls models through a kernel."""
 
     def __init__(self, kernel: Any) -> None:
         if not callable(getattr(kernel, "step_model", None)):
@@ -53,7 +53,7 @@ class KernelModelClient:
         self._kernel: TakesModelSteps = kernel
 
     def capabilities(self) -> ModelClientCapabilities:
-        """What the kernel understands."""
+        """Return which arguments the kernel accepts."""
         return ModelClientCapabilities(self._knows("replay_policy"), self._knows("context_version"))
 
     async def step(
@@ -71,7 +71,7 @@ class KernelModelClient:
         tool_drift: ToolDrift = "refuse",
         on_token: OnToken | None = None,
     ) -> StepModelResult[OutputT]:
-        """Ask once; the same question in the same run has the same answer. A run that is not there is started."""
+        """Run a model step; the same question in the same run has the same answer. A missing run is started."""
         check_output_schema(output_schema)
         optional = {
             "replay_policy": replay_policy,
@@ -100,7 +100,7 @@ class KernelModelClient:
                 started = True
                 await self._start(run_id, tenant)
             except TypeError as error:
-                # A kernel may take any keyword by its signature and still refuse it.
+                # A kernel may declare any keyword and still refuse it.
                 refused = _refused(error)
                 if refused is None or known.pop(refused, _DEFAULTS) is _DEFAULTS:
                     raise
@@ -110,7 +110,7 @@ class KernelModelClient:
         try:
             await self._kernel.start_run(tenant=tenant, run_id=run_id)
         except RunExists:
-            # Another caller was faster, and the step is taken in their run.
+            # Another caller started the run first.
             return
 
     def _knows(self, name: str) -> bool:
@@ -119,21 +119,21 @@ class KernelModelClient:
 
 
 class SingleStepModelClient(KernelModelClient):
-    """The same under the name single steps know it by."""
+    """`KernelModelClient` under its name for single steps."""
 
 
 def derived_step_key(model: str, output_schema: type[OutputT], prompt: str) -> str:
-    """A step key that is the same for the same question: model, output schema and prompt."""
+    """Derive a step key from model, output schema and prompt."""
     schema = canonical_json_dumps(output_schema.model_json_schema())
     hashed = sha256_hex(canonical_json_dumps([model, output_schema.__name__, schema, prompt]).encode())
     return f"model_step_{hashed[:24]}"
 
 
 def _refused(error: TypeError) -> str | None:
-    """The keyword a kernel does not take, if nothing was asked yet.
+    """Return the keyword that a kernel refused, if no model was called yet.
 
-    That is so where the call of `step_model` itself failed: here, or where a `step_model` hands its keywords on. An
-    error from anywhere deeper may say the same, and come from a model that was asked.
+    That is so if the call of `step_model` itself failed, here or in a `step_model` that passes its keywords on. The
+    same error from a deeper frame may come from a model that was called.
     """
     trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
     while trace is not None:
@@ -147,7 +147,7 @@ def _refused(error: TypeError) -> str | None:
 def _warn(names: list[str]) -> None:
     if names:
         warnings.warn(
-            f"the kernel does not know {', '.join(f'`{name}`' for name in names)}; asked without",
+            f"the kernel does not accept {', '.join(f'`{name}`' for name in names)}; called without",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -1,4 +1,4 @@
-"""The agent kernel: every syscall of the contract, each handed to the room that does it."""
+"""The agent kernel: every syscall of the contract, delegated to the module that implements it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -12,8 +12,8 @@ from gert.errors import InputError
 from gert.kernel.agent.api.bound import BoundRun
 from gert.kernel.agent.api.lifecycle import Lifecycle
 from gert.kernel.agent.api.notes import ARTIFACT, CHECKPOINT, Notes, artifact_json, as_json
-from gert.kernel.agent.api.open_calls import Work
-from gert.kernel.agent.api.queries import Watching
+from gert.kernel.agent.api.open_calls import OpenCalls
+from gert.kernel.agent.api.queries import RunQueries
 from gert.kernel.agent.api.workflow import WorkflowContext, run_workflow
 from gert.kernel.agent.middleware.base import KernelMiddleware, ModelInvocation
 from gert.kernel.agent.middleware.stack import order_middleware, require_middleware
@@ -24,8 +24,8 @@ from gert.kernel.agent.ports.tool import ToolCallable, ToolPort, ToolRiskLevel
 from gert.kernel.agent.replay.run_log import RunLog
 from gert.kernel.agent.steps.messages import ChatMessage
 from gert.kernel.agent.steps.model_steps import ModelStep, ModelSteps
-from gert.kernel.agent.steps.tool_steps import Settling, ToolStep, ToolSteps
-from gert.kernel.agent.steps.tool_visibility import after_middleware, allowed, described, offer
+from gert.kernel.agent.steps.tool_steps import Reconciliation, ToolStep, ToolSteps
+from gert.kernel.agent.steps.tool_visibility import after_middleware, allowed, visibility_of, visibility_report
 from gert.kernel.agent.steps.tools import Arguments, Tools
 from gert.kernel.agent.types.api import (
     ContextVersion,
@@ -47,14 +47,8 @@ from gert.kernel.agent.types.api import (
     WorkflowOutputT,
     WorkflowRunResult,
 )
-from gert.kernel.agent.types.payloads import (
-    EventPayload,
-    EventType,
-    KernelEvent,
-    RunSummaryPayload,
-    event_from_line,
-    to_entry_payload,
-)
+from gert.kernel.agent.types.payload_models import EventPayload, EventType, RunSummaryPayload
+from gert.kernel.agent.types.payloads import KernelEvent, event_from_line, to_entry_payload
 from gert.kernel.events.agent.parts import ToolOutcome
 from gert.kernel.foundation.arguments import checks_arguments
 from gert.kernel.foundation.canonical import sha256_hex
@@ -63,10 +57,10 @@ from gert.kernel.ledger.compose import Entry
 
 @checks_arguments
 class AgentKernel:
-    """Takes model and tool steps once, records them, and answers from the record ever after.
+    """Runs model and tool steps once, records them, and replays them from the ledger afterwards.
 
-    It belongs to the event loop it is first used in. Close it once, when everything begun has ended, or use it as
-    an asynchronous context manager.
+    It belongs to the event loop it is first used in. Close it when all work is done, or use it as an asynchronous
+    context manager.
     """
 
     def __init__(
@@ -87,7 +81,7 @@ class AgentKernel:
         self.store = store
         self.ledger = ledger_of(store)
         self._loop = loop
-        self._work = Work()
+        self._open_calls = OpenCalls()
         self._middleware = ordered
         self._tools = Tools(tool_port)
         for each in ordered:
@@ -98,12 +92,12 @@ class AgentKernel:
         self._tool_steps = ToolSteps(self._log, self._tools, ordered, loop)
         self._lifecycle = Lifecycle(self._log)
         self._notes = Notes(self._log)
-        self._watching = Watching(self._log)
+        self._queries = RunQueries(self._log)
 
     async def close(self) -> None:
-        """Wait for the calls under way, begin no others, and close the store; closing twice is closing once."""
-        self._work.close()
-        await self._loop.until(self._work.when_idle)
+        """Refuse new calls, wait for open ones, and close the store; closing twice has no effect."""
+        self._open_calls.close()
+        await self._loop.until(self._open_calls.when_idle)
         await self.store.close()
 
     async def __aenter__(self) -> Self:
@@ -117,23 +111,23 @@ class AgentKernel:
     # Runs
 
     async def start_run(self, *, tenant: TenantContext, run_id: str | None = None) -> RunRef:
-        """Begin a run; of many who begin the same one, one succeeds."""
+        """Start a run; of several concurrent starts with one id, one succeeds and the others raise RunExists."""
         return await self._lifecycle.start(tenant, run_id, self._tools.signatures())
 
     async def load_run(self, *, run_id: str, tenant: TenantContext | None = None) -> RunRef:
-        """Find a run."""
+        """Return a run that has started."""
         return await self._lifecycle.load(run_id, tenant)
 
     def bind(self, *, run_id: str, tenant: TenantContext) -> BoundRun:
-        """A handle on a run that spares repeating its id and tenant."""
+        """Return a handle on a run that adds its id and tenant to every call."""
         return BoundRun(self, run_id, tenant)
 
     @asynccontextmanager
     async def run(self, *, tenant: TenantContext, run_id: str | None = None) -> AsyncIterator[BoundRun]:
-        """Start a run, or resume it, and use it through a handle; the run ends when the block is left.
+        """Start or resume a run and use it through a handle; the run ends when the block is left.
 
-        It is completed, or failed where an exception leaves the block. It goes on where it is paused or blocked, and
-        where the block is cancelled. Entered again, it replays what is on record; a new step reopens it.
+        It is completed, or failed if an exception leaves the block. It does not end if it is paused or blocked, or if
+        the block is cancelled. Entered again, it replays recorded steps; a new step reopens it.
         """
         ref = await self._lifecycle.begin(tenant, run_id, self._tools.signatures())
         async with self._lifecycle.entered(ref.run_id, tenant):
@@ -158,10 +152,10 @@ class AgentKernel:
         tool_drift: ToolDrift = "refuse",
         on_token: OnToken | None = None,
     ) -> StepModelResult[OutputT]:
-        """Ask a model, or answer from the record.
+        """Call a model, or replay the recorded answer.
 
-        tool_drift: `pin` offers the run the tools it began with, whatever is registered since
-        on_token: told the answer piece by piece while it arrives; a replay tells nothing
+        tool_drift: `pin` offers the tools the run started with, even if others are registered now
+        on_token: called with each piece of the answer as it arrives; not called by a replay
         """
         step = ModelStep(
             run_id,
@@ -178,8 +172,8 @@ class AgentKernel:
             parent_step_key,
             on_token,
         )
-        with self._work.call():
-            return await self._models.take(step)
+        with self._open_calls.call():
+            return await self._models.run(step)
 
     async def step_model_with_visible_tools(
         self,
@@ -196,7 +190,7 @@ class AgentKernel:
         context_version: ContextVersion | None = None,
         parent_step_key: str | None = None,
     ) -> StepModelResult[OutputT]:
-        """`step_model`, with the tools said."""
+        """`step_model` with a required `visible_tool_names`."""
         return await self.step_model(
             run_id=run_id,
             tenant=tenant,
@@ -221,11 +215,9 @@ class AgentKernel:
         step_key: str | None = None,
         parent_step_key: str | None = None,
     ) -> StepToolResult:
-        """Call a tool, or give what it came to when it was called."""
-        with self._work.call():
-            return await self._tool_steps.take(
-                ToolStep(run_id, tenant, tool_name, arguments, step_key, parent_step_key)
-            )
+        """Call a tool, or replay the recorded result."""
+        with self._open_calls.call():
+            return await self._tool_steps.run(ToolStep(run_id, tenant, tool_name, arguments, step_key, parent_step_key))
 
     async def reconcile_tool(
         self,
@@ -242,17 +234,17 @@ class AgentKernel:
         by: str | None = None,
         reason: str | None = None,
     ) -> str:
-        """Settle a call that may have happened, and give its result; it is never made again unless `rerun` asks.
+        """Reconcile a call of unknown outcome and return its result; the tool is called again only with `rerun`.
 
-        outcome: what came of it, as whoever `by` names found out; with `result`, what it returned
-        rerun: make the call again under the same idempotency key
+        outcome: the outcome that `by` found out; `result` is what the tool returned
+        rerun: repeat the call under the same idempotency key
         """
         if outcome is not None and rerun:
-            raise InputError("either say the outcome, or have the call made again")
-        settling = Settling(outcome, "" if outcome is None else as_json(result), rerun, by, reason)
+            raise InputError("expected either `outcome` or `rerun`, found both")
+        reconciliation = Reconciliation(outcome, "" if outcome is None else as_json(result), rerun, by, reason)
         step = ToolStep(run_id, tenant, tool_name, arguments, step_key, parent_step_key)
-        with self._work.call():
-            return await self._tool_steps.settle(step, settling)
+        with self._open_calls.call():
+            return await self._tool_steps.reconcile(step, reconciliation)
 
     async def read_context(
         self,
@@ -264,8 +256,8 @@ class AgentKernel:
         look: Callable[[], Awaitable[str]],
         parent_step_key: str | None = None,
     ) -> str:
-        """Read something from outside the run, such as a memory or a file, once; a replay reads what was read then."""
-        with self._work.call():
+        """Read from outside the run, such as a memory or a file, once; a replay returns the recorded content."""
+        with self._open_calls.call():
             return await self._notes.read(run_id, tenant, source, step_key, look, parent_step_key)
 
     async def run_workflow(
@@ -275,12 +267,12 @@ class AgentKernel:
         tenant: TenantContext,
         workflow: Callable[[WorkflowContext], Awaitable[WorkflowOutputT]],
     ) -> WorkflowRunResult[WorkflowOutputT]:
-        """Run a workflow, or go on with it: steps on record are not taken again."""
+        """Run or resume a workflow: recorded steps are replayed."""
         async with self.run(tenant=tenant, run_id=run_id) as run:
             context = WorkflowContext(
                 run_id=run.run_id, tenant=tenant, store=self.store, pause_api=self, events=(), log=self._log
             )
-            with self._work.call():
+            with self._open_calls.call():
                 return await run_workflow(context, workflow)
 
     # Pauses and leases
@@ -295,7 +287,7 @@ class AgentKernel:
         step_key: str | None = None,
         parent_step_key: str | None = None,
     ) -> PauseTicket:
-        """Pause a run: it takes no steps until it is resumed."""
+        """Pause a run: it runs no steps until it is resumed."""
         return await self._lifecycle.pause(run_id, tenant, reason, context, step_key, parent_step_key)
 
     async def resume(
@@ -306,7 +298,7 @@ class AgentKernel:
         human_input: BaseModel | None = None,
         parent_step_key: str | None = None,
     ) -> RunRef:
-        """Let a paused run go on."""
+        """Resume a paused run."""
         return await self._lifecycle.resume(run_id, tenant, human_input, parent_step_key)
 
     async def block_run(
@@ -320,7 +312,7 @@ class AgentKernel:
         step_key: str | None = None,
         parent_step_key: str | None = None,
     ) -> PauseTicket:
-        """Block a run: it takes no steps until it is unblocked by this key."""
+        """Block a run: it runs no steps until it is unblocked by this key."""
         return await self._lifecycle.block(run_id, tenant, reason, unblock_key, metadata, step_key, parent_step_key)
 
     async def unblock_run(
@@ -332,52 +324,52 @@ class AgentKernel:
         metadata: Mapping[str, object] | None = None,
         parent_step_key: str | None = None,
     ) -> RunRef:
-        """End the blocks of a key."""
+        """End the blocks with this key."""
         return await self._lifecycle.unblock(run_id, tenant, unblock_key, metadata, parent_step_key)
 
     async def acquire_run_lease(
         self, *, run_id: str, worker_id: str, ttl_seconds: int, tenant: TenantContext | None = None
     ) -> bool:
-        """Take a run; from then on nobody else can append to it."""
+        """Acquire the lease of a run; from then on no other worker can append to it."""
         return await self._lifecycle.acquire(run_id, worker_id, ttl_seconds, tenant)
 
     async def renew_run_lease(
         self, *, run_id: str, worker_id: str, ttl_seconds: int, tenant: TenantContext | None = None
     ) -> bool:
-        """Keep a run for longer."""
+        """Renew the lease of a run."""
         return await self._lifecycle.renew(run_id, worker_id, ttl_seconds, tenant)
 
     async def release_run_lease(self, *, run_id: str, worker_id: str, tenant: TenantContext | None = None) -> bool:
-        """Give a run back."""
+        """Release the lease of a run."""
         return await self._lifecycle.release(run_id, worker_id, tenant)
 
     async def get_run_lease(self, *, run_id: str, tenant: TenantContext | None = None) -> RunLease | None:
-        """Who has a run."""
+        """Return the current lease of a run."""
         return await self._lifecycle.lease(run_id, tenant)
 
-    # How runs stand
+    # Queries
 
     async def get_run_status(self, *, run_id: str, tenant: TenantContext | None = None) -> RunStatus:
-        """Where a run stands in its life."""
-        return await self._watching.status(run_id, tenant)
+        """Return the status of a run."""
+        return await self._queries.status(run_id, tenant)
 
     async def get_run_progress(self, *, run_id: str, tenant: TenantContext | None = None) -> RunProgress:
-        """How far a run has come."""
-        return await self._watching.progress(run_id, tenant)
+        """Return the progress of a run."""
+        return await self._queries.progress(run_id, tenant)
 
     async def list_active_runs(
         self, *, tenant_id: str, status: RunLifecycleStatus | None = None, since: datetime | None = None
     ) -> tuple[RunStatus, ...]:
-        """The runs of a tenant that have not ended, or those of a status, the newest first."""
-        return await self._watching.runs(tenant_id, status, since)
+        """Return the runs of a tenant that have not ended, or those with a status, newest first."""
+        return await self._queries.runs(tenant_id, status, since)
 
     async def resume_point(self, *, run_id: str, tenant: TenantContext | None = None) -> ResumePoint:
-        """Where a run goes on."""
-        return await self._watching.resume_point(run_id, tenant)
+        """Return where a run resumes."""
+        return await self._queries.resume_point(run_id, tenant)
 
     async def explain_run(self, run_id: str, *, tenant: TenantContext | None = None) -> dict[str, object]:
-        """How a run stands and why, with the calls that have no end yet."""
-        return await self._watching.explanation(run_id, tenant)
+        """Return the state of a run and its reasons, with its open calls."""
+        return await self._queries.explanation(run_id, tenant)
 
     def stream_events(
         self,
@@ -389,8 +381,8 @@ class AgentKernel:
         idle_timeout_seconds: float | None = None,
         tenant: TenantContext | None = None,
     ) -> AsyncIterator[KernelEvent]:
-        """The events of a run; with `follow` also those to come, until none came for `idle_timeout_seconds`."""
-        return self._watching.stream(run_id, since_seq, tenant, follow=follow, idle_timeout=idle_timeout_seconds)
+        """Yield the events of a run; with `follow` also new ones, until none arrived for `idle_timeout_seconds`."""
+        return self._queries.stream(run_id, since_seq, tenant, follow=follow, idle_timeout=idle_timeout_seconds)
 
     def stream_run_progress(
         self,
@@ -402,14 +394,14 @@ class AgentKernel:
         idle_timeout_seconds: float | None = None,
         tenant: TenantContext | None = None,
     ) -> AsyncIterator[RunProgress]:
-        """How far a run has come now, and again whenever that changes, until the run has ended."""
-        return self._watching.stream_progress(
+        """Yield the progress of a run now and whenever it changes, until the run has ended."""
+        return self._queries.stream_progress(
             run_id, since_seq, tenant, follow=follow, idle_timeout=idle_timeout_seconds
         )
 
     async def get_events(self, *, run_id: str, tenant: TenantContext | None = None) -> tuple[KernelEvent, ...]:
-        """Every event of a run, of the types this version knows."""
-        return await self._watching.events(run_id, tenant)
+        """Return every event of a run whose type this version knows."""
+        return await self._queries.events(run_id, tenant)
 
     # Notes
 
@@ -423,19 +415,19 @@ class AgentKernel:
         step_key: str | None = None,
         parent_step_key: str | None = None,
     ) -> int:
-        """Note a summary; the number of its event."""
+        """Record a summary and return the number of its event."""
         return await self._notes.summarize(run_id, tenant, summary_type, summary_json, step_key, parent_step_key)
 
     async def get_latest_run_summary(
         self, *, run_id: str, summary_type: str, tenant: TenantContext | None = None
     ) -> RunSummaryPayload | None:
-        """The newest summary of a type."""
+        """Return the newest summary of a type."""
         return await self._notes.latest(run_id, summary_type, tenant)
 
     async def get_latest_summary(
         self, *, run_id: str, summary_type: str, tenant: TenantContext | None = None
     ) -> RunSummaryPayload | None:
-        """The newest summary of a type."""
+        """Return the newest summary of a type."""
         return await self._notes.latest(run_id, summary_type, tenant)
 
     async def checkpoint(
@@ -448,7 +440,7 @@ class AgentKernel:
         step_key: str | None = None,
         parent_step_key: str | None = None,
     ) -> int:
-        """Note a checkpoint; the number of its event."""
+        """Record a checkpoint and return the number of its event."""
         return await self._notes.summarize(
             run_id, tenant, CHECKPOINT + _named("checkpoint", name), as_json(payload), step_key, parent_step_key
         )
@@ -464,18 +456,18 @@ class AgentKernel:
         step_key: str | None = None,
         parent_step_key: str | None = None,
     ) -> int:
-        """Keep a value under a key; the number of its event."""
+        """Record a value under a key and return the number of its event."""
         held = artifact_json(value, schema_version)
         return await self._notes.summarize(
             run_id, tenant, ARTIFACT + _named("artifact", key), held, step_key, parent_step_key
         )
 
     async def get_artifact(self, *, run_id: str, key: str, tenant: TenantContext | None = None) -> object | None:
-        """The newest value under a key."""
+        """Return the newest value under a key."""
         return await self._notes.artifact(run_id, key, tenant)
 
     async def list_artifacts(self, *, run_id: str, tenant: TenantContext | None = None) -> dict[str, object]:
-        """The newest value under every key."""
+        """Return the newest value under every key."""
         return await self._notes.artifacts(run_id, tenant)
 
     async def append_harness_event(
@@ -487,11 +479,11 @@ class AgentKernel:
         payload: EventPayload,
         parent_step_key: str | None = None,
     ) -> KernelEvent:
-        """Append an event of a harness."""
+        """Append a harness event."""
         if not str(event_type.value).startswith("harness_") or payload.kind != event_type.value:
-            raise InputError(f"expected an event of a harness, found `{event_type.value}` with `{payload.kind}`")
+            raise InputError(f"expected a harness event, found `{event_type.value}` with `{payload.kind}`")
         entry = Entry(to_entry_payload(payload), parent_step_key)
-        written = await self._log.note(run_id, tenant.tenant_id, (entry,))
+        written = await self._log.append(run_id, tenant.tenant_id, (entry,))
         return event_from_line(written.batch.events[-1].line)
 
     # Tools
@@ -507,7 +499,7 @@ class AgentKernel:
         sandbox_profile: str | None = None,
         **more: object,
     ) -> Callable[[ToolCallable], ToolCallable]:
-        """Register a function as a tool; more than the documented settings goes to the tool port as it is."""
+        """Register a function as a tool; further settings are passed to the tool port."""
 
         def register(function: ToolCallable) -> ToolCallable:
             self._tools.port.register(
@@ -525,32 +517,32 @@ class AgentKernel:
         return register
 
     def list_registered_tools(self) -> tuple[ToolDefinition, ...]:
-        """Every tool, by name."""
+        """Return every tool, sorted by name."""
         return self._tools.definitions()
 
     def list_tools(
         self, *, tenant_capabilities: frozenset[str], visible_tool_names: set[str] | None = None
     ) -> tuple[ToolDefinition, ...]:
-        """The tools whoever has these capabilities may use, by name."""
+        """Return the tools that a tenant with these capabilities may use, sorted by name."""
         tools, needed = self._tools.definitions(), self._tools.capabilities()
-        return allowed(offer(tools, needed, tenant_capabilities, visible_tool_names))
+        return allowed(visibility_of(tools, needed, tenant_capabilities, visible_tool_names))
 
     def list_tools_for_tenant(
         self, *, tenant: TenantContext, visible_tool_names: set[str] | None = None
     ) -> tuple[ToolDefinition, ...]:
-        """The tools a tenant may use, by name."""
+        """Return the tools a tenant may use, sorted by name."""
         return self.list_tools(tenant_capabilities=tenant.capabilities, visible_tool_names=visible_tool_names)
 
     def tool_capability_map(self) -> dict[str, str | None]:
-        """The capability each tool needs."""
+        """Return the capability each tool needs, by name."""
         return self._tools.capabilities()
 
     def tool_fingerprint(self, *, tool_name: str) -> ToolFingerprint:
-        """What identifies a tool, and how it is to be treated."""
+        """Return the identity, risk level and sandbox profile of a tool."""
         return self._tools.fingerprint(tool_name)
 
     def canonicalize_tool_args(self, *, tool_name: str, arguments: Arguments) -> tuple[str, str]:
-        """The canonical JSON of arguments that fit a tool, and its SHA-256."""
+        """Validate arguments; return them as canonical JSON, with its SHA-256."""
         self._tools.definition(tool_name)
         text = self._tools.canonical(tool_name, arguments)
         return text, sha256_hex(text.encode())
@@ -558,9 +550,9 @@ class AgentKernel:
     async def describe_capabilities(
         self, *, tenant: TenantContext, visible_tool_names: set[str] | None = None
     ) -> dict[str, object]:
-        """Which tools a tenant may use, and why not the others."""
+        """Return which tools a tenant may use, and why not the others."""
         tools, needed = self._tools.definitions(), self._tools.capabilities()
-        return described(offer(tools, needed, tenant.capabilities, visible_tool_names), tenant)
+        return visibility_report(visibility_of(tools, needed, tenant.capabilities, visible_tool_names), tenant)
 
     async def explain_tool_allowlist(
         self,
@@ -572,16 +564,18 @@ class AgentKernel:
         prompt: str = "Explain tool allowlist for this tenant.",
         messages: Sequence[ChatMessage] | None = None,
     ) -> dict[str, object]:
-        """Which tools a model step would offer, after middleware; nothing is asked and nothing recorded."""
+        """Return which tools a model step would offer after middleware; no model is called, no event recorded."""
         tools, needed = self._tools.definitions(), self._tools.capabilities()
-        offered = offer(tools, needed, tenant.capabilities, visible_tool_names)
+        visibility = visibility_of(tools, needed, tenant.capabilities, visible_tool_names)
         shown = tuple(messages) if messages else (ChatMessage(role="user", content=prompt),)
-        invocation = ModelInvocation(run_id, tenant, model, prompt, shown, ModelCallOptions(), allowed(offered), needed)
+        invocation = ModelInvocation(
+            run_id, tenant, model, prompt, shown, ModelCallOptions(), allowed(visibility), needed
+        )
         for middleware in self._middleware:
             invocation = await middleware.prepare_model(invocation)
         final = sorted(tool.name for tool in invocation.allowed_tools)
-        judged = after_middleware(offered, invocation.allowed_tools)
-        return described(judged, tenant) | {"model": model, "final_allowed_tools": final}
+        decided = after_middleware(visibility, invocation.allowed_tools)
+        return visibility_report(decided, tenant) | {"model": model, "final_allowed_tools": final}
 
 
 def _named(what: str, name: str) -> str:

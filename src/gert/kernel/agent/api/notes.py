@@ -1,4 +1,4 @@
-"""What a run notes to find it again: summaries, checkpoints, artifacts, and what its agent read."""
+"""Summaries, checkpoints and artifacts of a run, and the context its agent read."""
 
 from collections.abc import Awaitable, Callable
 
@@ -7,7 +7,7 @@ import msgspec
 from gert.errors import InputError, ReplayConsistencyError
 from gert.kernel.agent.replay.run_log import RunLog
 from gert.kernel.agent.types.api import TenantContext
-from gert.kernel.agent.types.payloads import RunSummaryPayload
+from gert.kernel.agent.types.payload_models import RunSummaryPayload
 from gert.kernel.agent.types.serde import plain_value
 from gert.kernel.events.agent import ContextRead, RunSummary
 from gert.kernel.events.envelope import decode
@@ -22,7 +22,7 @@ CHECKPOINT = "checkpoint::"
 
 
 class Notes:
-    """Writes and finds what runs note."""
+    """Records and finds the notes of runs."""
 
     def __init__(self, log: RunLog) -> None:
         self._log = log
@@ -36,41 +36,43 @@ class Notes:
         step_key: str | None,
         parent_step_key: str | None,
     ) -> int:
-        """Note a summary; the number of its event."""
+        """Record a summary and return the number of its event."""
         if not summary_type.strip():
             raise InputError("a summary needs a type")
         _checked(summary_json, summary_type)
         if summary_type == TASK_PROGRESS and read_units(summary_json) is None:
             raise InputError('expected tasks such as {"units":[{"id":"deploy","state":"pending"}]}')
-        said = RunSummary(summary_type=summary_type, summary_json=summary_json, step_key=step_key)
-        written = await self._log.note(run_id, tenant.tenant_id, (Entry(said, parent_step_key),))
+        payload = RunSummary(summary_type=summary_type, summary_json=summary_json, step_key=step_key)
+        written = await self._log.append(run_id, tenant.tenant_id, (Entry(payload, parent_step_key),))
         return written.last
 
     async def latest(
         self, run_id: str, summary_type: str, tenant: TenantContext | None = None
     ) -> RunSummaryPayload | None:
-        """The newest summary of a type."""
+        """Return the newest summary of a type."""
         if tenant is not None:
             await self._log.head(run_id, tenant)
         line = await self._log.ledger.summary(run_id, summary_type)
         if line is None:
-            # An unknown run is an error, a run without such a summary is not.
+            # An unknown run is an error; a run without such a summary is not.
             await self._log.head(run_id)
             return None
-        said = _summary(line)
-        return RunSummaryPayload(summary_type=said.summary_type, summary_json=said.summary_json, step_key=said.step_key)
+        payload = _summary(line)
+        return RunSummaryPayload(
+            summary_type=payload.summary_type, summary_json=payload.summary_json, step_key=payload.step_key
+        )
 
     async def artifact(self, run_id: str, key: str, tenant: TenantContext | None = None) -> object | None:
-        """The newest value of an artifact."""
+        """Return the newest value of an artifact."""
         found = await self.latest(run_id, ARTIFACT + key, tenant)
         return None if found is None else _value(found.summary_json)
 
     async def artifacts(self, run_id: str, tenant: TenantContext | None = None) -> dict[str, object]:
-        """The newest value of every artifact, by key."""
+        """Return the newest value of every artifact, by key."""
         await self._log.head(run_id, tenant)
         lines = await self._log.ledger.latest_summaries(run_id, ARTIFACT)
-        said = [_summary(line) for line in lines]
-        return {each.summary_type.removeprefix(ARTIFACT): _value(each.summary_json) for each in said}
+        payloads = [_summary(line) for line in lines]
+        return {each.summary_type.removeprefix(ARTIFACT): _value(each.summary_json) for each in payloads}
 
     async def read(
         self,
@@ -81,7 +83,7 @@ class Notes:
         look: Callable[[], Awaitable[str]],
         parent_step_key: str | None,
     ) -> str:
-        """Read something from outside the run once; a replay reads what was read then."""
+        """Read from outside the run once; a replay returns the recorded content."""
         while True:
             calls = await self._log.calls(run_id, tenant.tenant_id, "read", step_key, "")
             if calls and calls[0].name != source:
@@ -91,23 +93,23 @@ class Notes:
                     hint="use another step key",
                 )
             if calls:
-                return (await self._log.said(run_id, calls[0].seq, ContextRead)).content
+                return (await self._log.payload(run_id, calls[0].seq, ContextRead)).content
             content = await look()
-            said = ContextRead(source=source, step_key=step_key, content=content)
+            payload = ContextRead(source=source, step_key=step_key, content=content)
             expect = Expect(key_of("read", step_key, ""), 0)
-            entry = Entry(said, parent_step_key)
+            entry = Entry(payload, parent_step_key)
             written = await self._log.write(run_id, tenant.tenant_id, (entry,), expect=expect, step=True)
             if isinstance(written, Written):
                 return content
 
 
 def as_json(value: object) -> str:
-    """A value as the JSON it is noted as; InputError where it has none."""
+    """Return a value as canonical JSON; InputError if it has no JSON form."""
     return canonical_json_dumps(plain_value(value))
 
 
 def artifact_json(value: object, schema_version: str | None) -> str:
-    """The envelope an artifact is noted in."""
+    """Return the JSON envelope of an artifact."""
     held: dict[str, object] = {"value": plain_value(value)}
     if schema_version is not None:
         held["schema_version"] = schema_version

@@ -1,4 +1,4 @@
-"""How runs stand and what becomes of them: read from the ledger, at once or as it grows."""
+"""Queries about runs: status, progress and events, once or as a stream."""
 
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -13,7 +13,7 @@ from gert.kernel.ledger.agent_fold import TASK_PROGRESS, Unit, units_of
 from gert.kernel.ledger.record import RunFilter
 
 PAGE = 1000
-MOVES_PROGRESS = frozenset(
+PROGRESS_EVENTS = frozenset(
     {
         "harness_sleep",
         "harness_failed",
@@ -25,44 +25,44 @@ MOVES_PROGRESS = frozenset(
         "run_reopened",
     }
 )
-"""Types of events after which progress may read otherwise."""
+"""Types of events that may change the progress of a run."""
 
 
-class Watching:
-    """Looks at runs; nothing here writes to them."""
+class RunQueries:
+    """Reads runs; it never appends."""
 
     def __init__(self, log: RunLog) -> None:
         self._log = log
 
     async def status(self, run_id: str, tenant: TenantContext | None = None) -> RunStatus:
-        """Where a run stands in its life."""
+        """Return the status of a run."""
         return status_of(await self._log.head(run_id, tenant))
 
     async def resume_point(self, run_id: str, tenant: TenantContext | None = None) -> ResumePoint:
-        """Where a run goes on."""
+        """Return where a run resumes."""
         return resume_point_of(await self._log.head(run_id, tenant))
 
     async def progress(self, run_id: str, tenant: TenantContext | None = None) -> RunProgress:
-        """How far a run has come."""
+        """Return the progress of a run."""
         while True:
             head = await self._log.head(run_id, tenant)
             if head.agent is None or not head.agent.tasks_total:
                 return progress_of(head, ())
             seq, units = await self._units(run_id)
-            # Tasks that were noted after the head was read belong to the next one.
+            # Tasks recorded after the head was read belong to the next head.
             if seq <= head.count:
                 return progress_of(head, units)
 
     async def runs(
         self, tenant_id: str, status: RunLifecycleStatus | None, since: datetime | None
     ) -> tuple[RunStatus, ...]:
-        """The runs of a tenant that have not ended, or those of a status, the newest first."""
+        """Return the runs of a tenant that have not ended, or those with a status, newest first."""
         heads = await self._log.ledger.runs(RunFilter(tenant_id, "agent", status, since))
         found = map(status_of, heads)
         return tuple(each for each in found if status is not None or each.status in ("active", "paused"))
 
     async def explanation(self, run_id: str, tenant: TenantContext | None = None) -> dict[str, object]:
-        """How a run stands and why, with the calls that have no end yet."""
+        """Return the state of a run and its reasons, with its open calls."""
         head = await self._log.head(run_id, tenant)
         unfinished = await self._log.ledger.open_calls(run_id)
         return explanation_of(head) | {
@@ -72,7 +72,7 @@ class Watching:
         }
 
     async def events(self, run_id: str, tenant: TenantContext | None = None) -> tuple[KernelEvent, ...]:
-        """Every event of a run, of the types this version knows."""
+        """Return every event of a run whose type this version knows."""
         head, read = await self._log.head(run_id, tenant), 0
         events: list[KernelEvent] = []
         while read < head.count and (lines := await self._log.ledger.lines(run_id, read, PAGE)):
@@ -83,7 +83,7 @@ class Watching:
     async def stream(
         self, run_id: str, since: int, tenant: TenantContext | None = None, *, follow: bool, idle_timeout: float | None
     ) -> AsyncIterator[KernelEvent]:
-        """The events of a run; with `follow` also those to come, until none came for `idle_timeout` seconds."""
+        """Yield the events of a run; with `follow` also new ones, until none arrived for `idle_timeout` seconds."""
         await self._log.head(run_id, tenant)
         async for line in self._log.ledger.stream(run_id, since, follow=follow, idle_timeout=idle_timeout):
             for event in known_events((line,)):
@@ -92,15 +92,15 @@ class Watching:
     async def stream_progress(
         self, run_id: str, since: int, tenant: TenantContext | None = None, *, follow: bool, idle_timeout: float | None
     ) -> AsyncIterator[RunProgress]:
-        """How far a run has come now, and again whenever that changes, until the run has ended."""
-        # What is on record by now is told at once; only what comes after it can change that.
+        """Yield the progress of a run now and whenever it changes, until the run has ended."""
+        # The first progress covers every event so far; only later events can change it.
         seen = max(since, (await self._log.head(run_id, tenant)).count)
         last = await self.progress(run_id)
         yield last
         if last.status != "running":
             return
         async for line in self._log.ledger.stream(run_id, seen, follow=follow, idle_timeout=idle_timeout):
-            if decode(line).type not in MOVES_PROGRESS:
+            if decode(line).type not in PROGRESS_EVENTS:
                 continue
             found = await self.progress(run_id)
             if found != last:
@@ -110,10 +110,10 @@ class Watching:
                     return
 
     async def _units(self, run_id: str) -> tuple[int, tuple[Unit, ...]]:
-        """The newest tasks, and the number of the event that says so."""
+        """Return the number of the newest `task_progress`, and its tasks."""
         line = await self._log.ledger.summary(run_id, TASK_PROGRESS)
         if line is None:
             return 0, ()
         event = decode(line)
-        said = event.payload
-        return event.seq, units_of(said.summary_json) if isinstance(said, RunSummary) else ()
+        payload = event.payload
+        return event.seq, units_of(payload.summary_json) if isinstance(payload, RunSummary) else ()

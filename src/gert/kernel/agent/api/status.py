@@ -1,4 +1,4 @@
-"""How a run stands, how far it has come, and why: read from one snapshot, so that no two answers disagree."""
+"""Status, progress and explanation of a run, all derived from one snapshot so that they agree."""
 
 from datetime import datetime
 
@@ -12,7 +12,7 @@ ALL = 100
 
 
 def status_of(head: Head) -> RunStatus:
-    """Where a run stands in its life."""
+    """Return the status of a run."""
     snapshot = _snapshot(head)
     return RunStatus(
         run_id=head.run_id,
@@ -27,7 +27,7 @@ def status_of(head: Head) -> RunStatus:
 
 
 def progress_of(head: Head, units: tuple[Unit, ...]) -> RunProgress:
-    """How far a run has come; `units` are those of its newest `task_progress`."""
+    """Return the progress of a run; `units` are those of its newest `task_progress`."""
     snapshot = _snapshot(head)
     status = _progress_status(snapshot)
     started, updated = parse_timestamp(head.started_at), parse_timestamp(head.updated_at)
@@ -44,20 +44,20 @@ def progress_of(head: Head, units: tuple[Unit, ...]) -> RunProgress:
 
 
 def percent_of(snapshot: Snapshot) -> int:
-    """How much of the known tasks is done; without tasks, all or nothing."""
+    """Return the percentage of tasks that are done; without tasks, 0 or 100."""
     if snapshot.tasks_total:
         return ALL * snapshot.tasks_done // snapshot.tasks_total
     return ALL if snapshot.status == "completed" else 0
 
 
 def resume_point_of(head: Head) -> ResumePoint:
-    """Where a run goes on."""
+    """Return where a run resumes."""
     snapshot = _snapshot(head)
     return ResumePoint(head.run_id, head.count, snapshot.last_step_key, snapshot.blocked_on)
 
 
 def explanation_of(head: Head) -> dict[str, object]:
-    """Everything the snapshot knows, as plain data."""
+    """Return the whole snapshot as plain data."""
     snapshot = _snapshot(head)
     failed = snapshot.status == "failed"
     return {
@@ -95,7 +95,7 @@ def _progress_status(snapshot: Snapshot) -> RunProgressStatus:
 
 
 def _eta(snapshot: Snapshot, started: datetime, updated: datetime) -> int | None:
-    """As long as the tasks before took; unknown before the first is done, or where the clock was set back."""
+    """Estimate from the tasks done so far; None before the first is done, or if the clock was set back."""
     if not snapshot.tasks_done or not snapshot.tasks_left:
         return None
     elapsed = (updated - started).total_seconds()

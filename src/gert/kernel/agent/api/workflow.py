@@ -1,4 +1,4 @@
-"""Workflows: a function whose steps are taken once, whatever becomes of the process that runs it."""
+"""Workflows: a function whose steps complete once, even if the process that runs it stops."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Protocol
@@ -6,11 +6,17 @@ from typing import Protocol
 from pydantic import BaseModel
 
 from gert.errors import ReplayConsistencyError, RunBlocked
-from gert.kernel.agent.api.workflow_position import Keys, Place, Places, own_branches, recorded_order
+from gert.kernel.agent.api.workflow_position import (
+    NumberedKeys,
+    StepPosition,
+    StepPositions,
+    recorded_order,
+    separate_branches,
+)
 from gert.kernel.agent.ports.store import EventStore, ledger_of
 from gert.kernel.agent.replay.run_log import RunLog
 from gert.kernel.agent.replay.step_lookup import StepLookup
-from gert.kernel.agent.steps.error_text import words_of
+from gert.kernel.agent.steps.error_text import error_text
 from gert.kernel.agent.types.api import PauseTicket, StepSerde, StepT, TenantContext, WorkflowOutputT, WorkflowRunResult
 from gert.kernel.agent.types.payloads import KernelEvent
 from gert.kernel.events.agent import (
@@ -30,7 +36,7 @@ LONGEST_MESSAGE = 500
 
 
 class WorkflowPaused(BaseException):
-    """Unwinds a workflow that waits for somebody; no `except Exception` on the way may stop it."""
+    """Unwinds a workflow that reached a pause; `except Exception` does not catch it."""
 
     def __init__(self, ticket: PauseTicket) -> None:
         super().__init__(ticket.reason)
@@ -38,7 +44,7 @@ class WorkflowPaused(BaseException):
 
 
 class PauseAPI(Protocol):
-    """Whoever pauses runs: a kernel."""
+    """The part of a kernel that pauses runs."""
 
     async def pause(
         self,
@@ -56,7 +62,7 @@ class PauseAPI(Protocol):
 
 @checks_arguments
 class WorkflowContext:
-    """What a workflow is handed: its steps and its pauses, counted as it takes them."""
+    """Runs the steps and pauses of a workflow."""
 
     def __init__(
         self,
@@ -68,16 +74,16 @@ class WorkflowContext:
         events: Sequence[KernelEvent],
         log: RunLog | None = None,
     ) -> None:
-        """events: what the caller knows of the run; what counts is what the store has when a step is taken
-        log: that of the kernel, so that a step which is in flight there is waited for
+        """events: events that the caller has read; steps read the store instead
+        log: the kernel's, so that a step in flight there is waited for
         """
         self.run_id = run_id
         self.tenant = tenant
         self._log = log if log is not None else RunLog(ledger_of(store))
         self._pause_api = pause_api
-        self._places = Places()
-        self._recorded: Sequence[Place] | None = None
-        self._pause_keys = Keys()
+        self._positions = StepPositions()
+        self._recorded: Sequence[StepPosition] | None = None
+        self._pause_keys = NumberedKeys()
         self._pauses = 0
 
     async def step(
@@ -88,31 +94,30 @@ class WorkflowContext:
         serde: StepSerde[StepT],
         step_key: str | None = None,
     ) -> StepT:
-        """Take a step, or give what it came to when it was taken.
+        """Run a step, or replay its recorded result.
 
-        A step is found again by its key, or by its name without one, as the n-th of that: in which order steps begin
-        does not matter to those that are taken at the same time. For them to be told apart, a name that is used in
-        several branches needs a key in each; InputError where it has none.
+        A step is found again as the n-th of its key, or of its name without one, so concurrent steps may begin in any
+        order. A name that is used in several branches needs a key in each; InputError if it has none.
 
-        A workflow that takes its steps one after the other must take them in the same order each time, and may take
-        more at the end: ReplayConsistencyError where the record has another step at this place. Once steps were taken
-        at the same time, or went on after one that failed, only a key that has changed its name is.
+        A workflow whose steps run one after the other must run them in the same order each time, and may add steps at
+        the end: ReplayConsistencyError if another step is recorded at this position. Once steps were concurrent, or
+        followed one that failed, only a key whose step has another name is refused.
 
-        An action whose end is not on record is taken again: what must not happen twice belongs in a tool step. The
-        same step in another execution of the workflow, in this process, is waited for.
+        An action whose end is not recorded runs again: put what must not happen twice into a tool step. The same step
+        in another execution of the workflow in this process is waited for.
         """
-        with self._places.taking(name, step_key) as place:
-            return await self._step(place, action, serde)
+        with self._positions.begin(name, step_key) as position:
+            return await self._step(position, action, serde)
 
     async def pause(self, reason: str, *, context: BaseModel | None = None, step_key: str | None = None) -> PauseTicket:
-        """Wait here until the run is resumed: the workflow ends, and passes this place when it is run again.
+        """Pause here until the run is resumed: the workflow stops, and passes this pause when it runs again.
 
-        Each pause waits for itself, also one that has the key of another before it. `resume` ends all that were
-        reached by then; where two people must agree at the same time, block the run with a key for each.
+        Each pause waits on its own, even if it has the key of an earlier one. `resume` ends every pause reached so
+        far; if two people must approve independently, block the run with one key for each.
         """
         key = self._pause_keys.next(step_key if step_key is not None else f"workflow_pause_{self._pauses}")
         self._pauses += step_key is None
-        pause = await self._paused_before(key)
+        pause = await self._recorded_pause(key)
         if pause is None:
             raise WorkflowPaused(
                 await self._pause_api.pause(
@@ -120,11 +125,11 @@ class WorkflowContext:
                 )
             )
         if step_key is None and pause.name != reason:
-            # What somebody has agreed to is not what they would agree to now.
+            # The recorded approval was for another reason.
             raise ReplayConsistencyError(
                 f"pause {self._pauses - 1} of the workflow was `{pause.name}`, and is `{reason}` now",
                 drift_fields=("reason",),
-                hint="give pauses a `step_key` where their number or their words may change",
+                hint="give pauses a `step_key` if their number or their reasons may change",
             )
         ticket = PauseTicket(self.run_id, event_id(self.run_id, pause.seq), pause.seq, pause.name)
         if pause.outcome != "success":
@@ -132,143 +137,147 @@ class WorkflowContext:
         return ticket
 
     async def human_input(self, ticket: PauseTicket) -> str | None:
-        """What whoever ended a pause had to say, as JSON."""
+        """Return the human input that ended a pause, as JSON."""
         event = await self._log.event(self.run_id, ticket.seq)
         key = str(event.data.get("step_key", ""))
         calls = await self._log.calls(self.run_id, self.tenant.tenant_id, "pause", key, "", fresh=True)
         ended = next((call.done_seq for call in calls if call.seq == ticket.seq), None)
         if ended is None:
             return None
-        return (await self._log.said(self.run_id, ended, ResumeRequested)).human_input_json
+        return (await self._log.payload(self.run_id, ended, ResumeRequested)).human_input_json
 
     async def open_pause(self) -> PauseTicket | None:
-        """The newest pause of a workflow the run waits at; None where it waits for something else."""
+        """Return the newest pause of a workflow that the run waits at; None if it waits for something else."""
         snapshot = (await self._log.head(self.run_id)).agent
         if snapshot is None or not snapshot.pauses or any(pause.blocked for pause in snapshot.pauses):
             return None
         pause = snapshot.pauses[-1]
-        said = await self._log.said(self.run_id, pause.seq, PauseRequested)
-        # A workflow's pauses have keys; others were made by somebody who wants the run to stand still.
-        if said.step_key is None:
+        payload = await self._log.payload(self.run_id, pause.seq, PauseRequested)
+        # Pauses of a workflow have keys; one without a key was requested from outside.
+        if payload.step_key is None:
             return None
         return PauseTicket(self.run_id, event_id(self.run_id, pause.seq), pause.seq, pause.reason)
 
-    async def _paused_before(self, key: str) -> Call | None:
-        """The newest pause under a key; blocks are none, and end in another way."""
+    async def _recorded_pause(self, key: str) -> Call | None:
+        """Return the newest pause under a key, leaving out blocks."""
         for call in await self._log.calls(self.run_id, self.tenant.tenant_id, "pause", key, "", fresh=True):
-            if not (await self._log.said(self.run_id, call.seq, PauseRequested)).blocked:
+            if not (await self._log.payload(self.run_id, call.seq, PauseRequested)).blocked:
                 return call
         return None
 
-    async def _step(self, place: Place, action: Callable[[], Awaitable[StepT]], serde: StepSerde[StepT]) -> StepT:
-        lookup = StepLookup(self._log, self.run_id, self.tenant.tenant_id, "workflow", place.key, "")
+    async def _step(
+        self, position: StepPosition, action: Callable[[], Awaitable[StepT]], serde: StepSerde[StepT]
+    ) -> StepT:
+        lookup = StepLookup(self._log, self.run_id, self.tenant.tenant_id, "workflow", position.key, "")
         while True:
-            calls, under_way = await lookup.look()
-            if calls and calls[0].name != place.name:
-                raise _other_step(place, calls[0].name)
+            calls, under_way = await lookup.find()
+            if calls and calls[0].name != position.name:
+                raise _other_step(position, calls[0].name)
             if (done := first_success(calls)) is not None:
-                return await self._replayed(place, done, serde)
+                return await self._replay(position, done, serde)
             if any(call.seq in under_way for call in calls):
                 await lookup.wait()
             else:
                 if not calls:
-                    await self._check_order(place)
-                with self._log.in_flight.take(self.run_id, lookup.key):
-                    seq = await self._asked(place, lookup, calls)
-                    taken = None if seq is None else await self._taken(place, seq, action, serde)
-                if taken is not None and await self._stands(place, taken[0]):
+                    await self._check_order(position)
+                with self._log.in_flight.enter(self.run_id, lookup.key):
+                    seq = await self._request(position, lookup, calls)
+                    taken = None if seq is None else await self._execute(position, seq, action, serde)
+                if taken is not None and await self._is_recorded_first(position, taken[0]):
                     return taken[1]
-                lookup.overtaken()
+                lookup.retry()
 
-    async def _asked(self, place: Place, lookup: StepLookup, calls: Sequence[Call]) -> int | None:
-        """Say that the step is about to be taken; None where somebody else has said so meanwhile."""
+    async def _request(self, position: StepPosition, lookup: StepLookup, calls: Sequence[Call]) -> int | None:
+        """Record that the step starts; None if another task or process recorded it first."""
         entries = [
-            Entry(_failed(place, call.seq, "abandoned", "", "whoever took the step is gone"))
+            Entry(_failed(position, call.seq, "abandoned", "", "the process that ran the step stopped"))
             for call in calls
             if call.outcome == "open"
         ]
-        request = WorkflowStepRequested(step_index=place.index, step_name=place.name, step_key=place.key)
+        request = WorkflowStepRequested(step_index=position.index, step_name=position.name, step_key=position.key)
         entries.append(Entry(request))
         expect = lookup.expect(last_seq_of(calls))
         asked = await self._log.write(self.run_id, self.tenant.tenant_id, entries, expect=expect, step=True)
         return asked.last if isinstance(asked, Written) else None
 
-    async def _taken(
-        self, place: Place, seq: int, action: Callable[[], Awaitable[StepT]], serde: StepSerde[StepT]
+    async def _execute(
+        self, position: StepPosition, seq: int, action: Callable[[], Awaitable[StepT]], serde: StepSerde[StepT]
     ) -> tuple[int, StepT]:
-        """Take the step: the number of the event that says so, and the result as the record has it."""
+        """Run the action and record its result; return the number of the event, and the result as recorded."""
         try:
             result_json = serde.dump(await action())
-            said = WorkflowStepCompleted(
-                request_seq=seq, step_index=place.index, step_name=place.name, result_json=result_json
+            payload = WorkflowStepCompleted(
+                request_seq=seq, step_index=position.index, step_name=position.name, result_json=result_json
             )
-            # What could not be read again is not written: nobody would get past it.
-            check_writable(said)
+            # A result that cannot be read back is not recorded: no replay could pass it.
+            check_writable(payload)
             result = serde.load(result_json)
         except GeneratorExit:
-            raise  # whoever is closed waits for nothing
+            raise  # a coroutine that is closed must not await
         except BaseException as error:
-            await self._note_failure(place, seq, error)
+            await self._record_failure(position, seq, error)
             raise
-        written = await self._log.note(self.run_id, self.tenant.tenant_id, (Entry(said),))
+        written = await self._log.append(self.run_id, self.tenant.tenant_id, (Entry(payload),))
         return written.last, result
 
-    async def _note_failure(self, place: Place, seq: int, error: BaseException) -> None:
+    async def _record_failure(self, position: StepPosition, seq: int, error: BaseException) -> None:
         reason: WorkflowStepFailure = "failed" if isinstance(error, Exception) else "cancelled"
-        message = words_of(error, LONGEST_MESSAGE)
-        failed = _failed(place, seq, reason, type(error).__name__, message)
+        message = error_text(error, LONGEST_MESSAGE)
+        failed = _failed(position, seq, reason, type(error).__name__, message)
         try:
-            await self._log.note(self.run_id, self.tenant.tenant_id, (Entry(failed),))
+            await self._log.append(self.run_id, self.tenant.tenant_id, (Entry(failed),))
         except Exception as unwritten:
-            # What went wrong with the step is the news; that it could not be written is said beside it.
+            # The caller needs the step's error; that it was not recorded is added as a note.
             error.add_note(f"the failure could not be recorded: {unwritten}")
 
-    async def _stands(self, place: Place, seq: int) -> bool:
-        """Whether the event of this number is what a replay finds; another process may have been faster."""
-        calls = await self._log.calls(self.run_id, self.tenant.tenant_id, "workflow", place.key, "")
+    async def _is_recorded_first(self, position: StepPosition, seq: int) -> bool:
+        """Whether a replay finds this event; another process may have recorded a result first."""
+        calls = await self._log.calls(self.run_id, self.tenant.tenant_id, "workflow", position.key, "")
         first = first_success(calls)
         return first is not None and first.done_seq == seq
 
-    async def _replayed(self, place: Place, done: Call, serde: StepSerde[StepT]) -> StepT:
-        said = await self._log.said(self.run_id, done.done_seq, WorkflowStepCompleted)
-        if said.step_index != place.index:
-            await self._check_order(place)
-        return serde.load(said.result_json)
+    async def _replay(self, position: StepPosition, done: Call, serde: StepSerde[StepT]) -> StepT:
+        payload = await self._log.payload(self.run_id, done.done_seq, WorkflowStepCompleted)
+        if payload.step_index != position.index:
+            await self._check_order(position)
+        return serde.load(payload.result_json)
 
-    async def _check_order(self, place: Place) -> None:
-        """Refuse a step where the record has another, if steps were taken one after the other, then and now."""
-        if self._recorded is None and self._places.orderly:
+    async def _check_order(self, position: StepPosition) -> None:
+        """Refuse a step if another is recorded at its position and steps were sequential, then and now."""
+        if self._recorded is None and self._positions.sequential:
             self._recorded = await recorded_order(self._log.ledger, self.run_id)
-        # Others may have begun meanwhile, and are on record before this one.
-        if self._recorded is None or not self._places.orderly or place.index >= len(self._recorded):
+        # Other steps may have begun meanwhile and are recorded before this one.
+        if self._recorded is None or not self._positions.sequential or position.index >= len(self._recorded):
             return
-        then = self._recorded[place.index]
-        if then.key != place.key:
-            raise _other_step(place, then.name)
+        then = self._recorded[position.index]
+        if then.key != position.key:
+            raise _other_step(position, then.name)
 
 
 def first_success(calls: Sequence[Call]) -> Call | None:
-    """The request whose answer stands: that which was answered first, and so for whoever looked at any time."""
+    """Return the request that was answered first, which every replay returns."""
     done = [call for call in calls if call.outcome == "success" and call.done_seq is not None]
     return min(done, key=lambda call: call.done_seq or 0, default=None)
 
 
-def _failed(place: Place, seq: int, reason: WorkflowStepFailure, error_type: str, message: str) -> WorkflowStepFailed:
+def _failed(
+    position: StepPosition, seq: int, reason: WorkflowStepFailure, error_type: str, message: str
+) -> WorkflowStepFailed:
     return WorkflowStepFailed(
         request_seq=seq,
-        step_index=place.index,
-        step_name=place.name,
+        step_index=position.index,
+        step_name=position.name,
         reason=reason,
         error_type=error_type,
         message=message,
     )
 
 
-def _other_step(place: Place, name: str) -> ReplayConsistencyError:
+def _other_step(position: StepPosition, name: str) -> ReplayConsistencyError:
     return ReplayConsistencyError(
-        f"step {place.index} of the workflow was `{name}`, and is `{place.name}` now",
+        f"step {position.index} of the workflow was `{name}`, and is `{position.name}` now",
         drift_fields=("step_name",),
-        hint="a workflow takes the same steps in the same order each time",
+        hint="a workflow must run the same steps in the same order each time",
     )
 
 
@@ -277,28 +286,28 @@ async def run_workflow(
 ) -> WorkflowRunResult[WorkflowOutputT]:
     """Run a workflow to its end or to its next pause."""
     try:
-        with own_branches():
+        with separate_branches():
             output = await workflow(context)
     except (WorkflowPaused, RunBlocked, BaseExceptionGroup) as error:
-        # Raised in a group of tasks, it may be one of several, which may have failed in other ways too.
-        if (ticket := await _waits_for(context, error)) is None:
+        # In a task group it may be one of several errors, and others may be failures.
+        if (ticket := await _pause_behind(context, error)) is None:
             raise
         return WorkflowRunResult(context.run_id, "paused", None, ticket)
     return WorkflowRunResult(context.run_id, "complete", output, None)
 
 
-async def _waits_for(context: WorkflowContext, error: BaseException) -> PauseTicket | None:
-    """The pause that ended a workflow, if nothing else did; None where it failed, or the run is blocked."""
+async def _pause_behind(context: WorkflowContext, error: BaseException) -> PauseTicket | None:
+    """Return the pause that stopped a workflow; None if it failed, or if the run is blocked."""
     ends = list(_leaves(error))
     if not all(isinstance(each, WorkflowPaused | RunBlocked) for each in ends):
         return None
     reached = next((each.ticket for each in ends if isinstance(each, WorkflowPaused)), None)
-    # A step is refused beside a pause, or before it is reached again: the run waits for somebody as it did before.
+    # A step beside a pause, or before it is reached again, is refused: the run still waits at that pause.
     return reached if reached is not None else await context.open_pause()
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """What a group of errors consists of, the first one first."""
+    """Yield the errors of a group, first to last."""
     left = [error]
     while left:
         found = left.pop()

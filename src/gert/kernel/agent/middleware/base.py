@@ -1,4 +1,4 @@
-"""The places where policy takes part in model and tool steps."""
+"""The hooks of middleware in model and tool steps."""
 
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class ModelInvocation:
-    """A model call on its way to the model."""
+    """A model call before it reaches the model."""
 
     run_id: str
     tenant: TenantContext
@@ -31,7 +31,7 @@ class ModelInvocation:
         model_options: ModelCallOptions | None = None,
         allowed_tools: tuple[ToolDefinition, ...] | None = None,
     ) -> "ModelInvocation":
-        """The same call with other parts."""
+        """Return a copy with these parts replaced."""
         return replace(
             self,
             prompt=self.prompt if prompt is None else prompt,
@@ -43,7 +43,7 @@ class ModelInvocation:
 
 @dataclass(frozen=True, slots=True)
 class PreparedToolRequest:
-    """A tool call on its way to the tool, with what policy found out about it."""
+    """A tool call before it reaches the tool, with what middleware derived from it."""
 
     arguments_json: str
     semantic_idempotency_key: str | None = None
@@ -51,7 +51,7 @@ class PreparedToolRequest:
     amount_usd: float | None = None
 
     def merge(self, other: "PreparedToolRequest") -> "PreparedToolRequest":
-        """What two middlewares found out; the later one's word stands."""
+        """Merge with the result of a later middleware, whose values take precedence."""
         return PreparedToolRequest(
             other.arguments_json,
             _later(self.semantic_idempotency_key, other.semantic_idempotency_key),
@@ -60,19 +60,19 @@ class PreparedToolRequest:
         )
 
     def with_arguments_json(self, arguments_json: str) -> "PreparedToolRequest":
-        """The same with other arguments."""
+        """Return a copy with other arguments."""
         return replace(self, arguments_json=arguments_json)
 
 
 class KernelMiddleware(Protocol):
-    """Takes part in every step, in order.
+    """Hooks that run in every step, in order.
 
-    `prepare_model` is also called for steps that are replayed, since the question must be known to find its answer:
-    it changes nothing but the invocation. The other hooks are called for live steps alone.
+    `prepare_model` also runs for replayed steps, since it is part of the question that finds the answer: it must change
+    only the invocation. The other hooks run for live steps only.
     """
 
     async def prepare_model(self, invocation: ModelInvocation) -> ModelInvocation:
-        """Change what a model is shown."""
+        """Change what the model sees."""
         ...
 
     async def before_model(self, *, run_id: str, tenant: TenantContext) -> None:
@@ -80,18 +80,42 @@ class KernelMiddleware(Protocol):
         ...
 
     async def after_model(self, *, run_id: str, tenant: TenantContext, usage: ModelUsage) -> None:
-        """Account for a model call; its answer is on record already."""
+        """Account for a model call; its answer is already recorded."""
         ...
 
     async def prepare_tool_request(
         self, *, run_id: str, tenant: TenantContext, tool_name: str, arguments_json: str
     ) -> str | PreparedToolRequest:
-        """Change what a tool is given, or refuse the call by raising."""
+        """Change the arguments of a tool call, or refuse the call by raising."""
         ...
 
     async def prepare_tool_result(self, *, run_id: str, tenant: TenantContext, tool_name: str, result_json: str) -> str:
-        """Change what the caller sees of a result; what the tool did is on record already."""
+        """Change the result that the caller sees; the tool's own result is already recorded."""
         ...
+
+
+class PassThroughMiddleware:
+    """Middleware that changes nothing; a guard overrides the hooks it needs."""
+
+    async def prepare_model(self, invocation: ModelInvocation) -> ModelInvocation:
+        """Change what the model sees."""
+        return invocation
+
+    async def before_model(self, *, run_id: str, tenant: TenantContext) -> None:
+        """Refuse a model call by raising."""
+
+    async def after_model(self, *, run_id: str, tenant: TenantContext, usage: ModelUsage) -> None:
+        """Account for a model call; its answer is already recorded."""
+
+    async def prepare_tool_request(
+        self, *, run_id: str, tenant: TenantContext, tool_name: str, arguments_json: str
+    ) -> str | PreparedToolRequest:
+        """Change the arguments of a tool call, or refuse the call by raising."""
+        return arguments_json
+
+    async def prepare_tool_result(self, *, run_id: str, tenant: TenantContext, tool_name: str, result_json: str) -> str:
+        """Change the result that the caller sees."""
+        return result_json
 
 
 def _later(earlier: _T | None, later: _T | None) -> _T | None:

@@ -1,4 +1,4 @@
-"""Keeps personal data from models: what a model is shown has placeholders in place of it."""
+"""Replaces personal data with placeholders before a model sees it."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -6,58 +6,57 @@ from typing import Any, Final
 import msgspec
 
 from gert.errors import InputError
-from gert.kernel.agent.middleware.base import ModelInvocation
-from gert.kernel.agent.middleware.pass_through import PassingMiddleware
-from gert.kernel.agent.middleware.pii_patterns import find_personal
+from gert.kernel.agent.middleware.base import ModelInvocation, PassThroughMiddleware
+from gert.kernel.agent.middleware.pii_patterns import find_personal_data
 from gert.kernel.agent.ports.model import ModelCallOptions
 from gert.kernel.agent.steps.messages import ChatMessage, ToolCallMessage
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 
-MOST_TEXT: Final = 16 << 20
-"""Characters of one invocation that are looked through; no model takes as many."""
+MAX_TEXT: Final = 16 << 20
+"""Characters of one invocation that are searched; no model accepts as many."""
 
 _MAX_DEPTH: Final = 100
 
 
-class PIIScrubberMiddleware(PassingMiddleware):
+class PIIScrubberMiddleware(PassThroughMiddleware):
     """Replaces email addresses, phone numbers, payment cards, IBANs and US social security numbers.
 
-    The same value has the same placeholder within an invocation, `[EMAIL_1]`; the first that is met has the number 1.
-    Prompt and messages are changed, with the calls that stand in them: all a model sees. What a tool is given and
-    what it returns stay as they are; a result is scrubbed once it is shown to a model. The ledger keeps what the model
-    saw, so a question with another address in its place is the same question.
+    Within an invocation the same value has the same placeholder, `[EMAIL_1]`, numbered from 1 in order of occurrence.
+    The prompt and the messages with their tool calls are changed: all that a model sees. The arguments and results of
+    tools stay unchanged; a result is scrubbed when a model sees it. The ledger records what the model saw, so a
+    question with another address in the same position is the same question.
     """
 
     async def prepare_model(self, invocation: ModelInvocation) -> ModelInvocation:
         """Replace personal data in everything the model will see."""
-        scrubbing = _Scrubbing()
-        prompt = scrubbing.text(invocation.prompt)
+        scrubber = _Scrubber()
+        prompt = scrubber.text(invocation.prompt)
         return invocation.with_updates(
             prompt=prompt,
-            messages=tuple(scrubbing.message(message) for message in invocation.messages),
-            model_options=scrubbing.options(invocation.model_options),
+            messages=tuple(scrubber.message(message) for message in invocation.messages),
+            model_options=scrubber.options(invocation.model_options),
         )
 
 
-class _Scrubbing:
-    """One invocation: which placeholder stands for which value."""
+class _Scrubber:
+    """The placeholders of one invocation."""
 
     def __init__(self) -> None:
         self._placeholders: dict[tuple[str, str], str] = {}
         self._counts: dict[str, int] = {}
-        self._left = MOST_TEXT
+        self._left = MAX_TEXT
 
     def text(self, text: str, depth: int = 0) -> str:
-        # A model reads what JSON escapes as well as it reads the rest.
+        # A model can read text behind JSON escapes.
         return self._json(text, depth) if "\\u" in text else self._scrubbed(text)
 
     def _scrubbed(self, text: str) -> str:
         self._left -= len(text)
         if self._left < 0:
-            raise InputError(f"a model is asked more than {MOST_TEXT} characters, and nobody looks through as many")
+            raise InputError(f"the model input is too long to search: expected at most {MAX_TEXT} characters")
         pieces: list[str] = []
         at = 0
-        for found in find_personal(text):
+        for found in find_personal_data(text):
             pieces += (text[at : found.start], self._placeholder(found.kind, found.value))
             at = found.end
         return "".join(pieces) + text[at:] if pieces else text
@@ -76,7 +75,7 @@ class _Scrubbing:
         return replace(options, responses_input_items=tuple(self.value(i, 0) for i in options.responses_input_items))
 
     def value(self, value: Any, depth: int) -> Any:
-        """Personal data in a nested value; what is too deep is not let through."""
+        """Scrub a nested value; what is nested too deep is dropped."""
         if depth > _MAX_DEPTH:
             return None
         if isinstance(value, str):
@@ -90,7 +89,7 @@ class _Scrubbing:
         return value
 
     def _number(self, value: float) -> float | str:
-        """A number, unless it is one of a card: those have no more than 19 digits, and are whole."""
+        """Scrub a number that may be a card number: whole, with at most 19 digits."""
         if not abs(value) < 10**20 or value != int(value):
             return value
         written = str(int(value))
@@ -98,7 +97,7 @@ class _Scrubbing:
         return value if shown == written else shown
 
     def _call(self, call: ToolCallMessage) -> ToolCallMessage:
-        """A call as a model sees it again: its arguments stay JSON."""
+        """Scrub the arguments of a call; they stay JSON."""
         arguments = call.function.arguments
         scrubbed = self._json(arguments)
         if scrubbed == arguments:
@@ -106,13 +105,13 @@ class _Scrubbing:
         return call.model_copy(update={"function": call.function.model_copy(update={"arguments": scrubbed})})
 
     def _json(self, text: str, depth: int = 0) -> str:
-        """JSON that stays JSON; anything else as the text it is."""
+        """Scrub text that is JSON as JSON, and other text as text."""
         try:
             given = msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             return self._scrubbed(text)
         shown = self.value(given, depth + 1)
-        # Of a field that is there twice only one was read.
+        # Decoding keeps only one of two equal keys, so the text is searched as well.
         return text if shown == given and self._scrubbed(text) == text else canonical_json_dumps(shown)
 
     def _placeholder(self, kind: str, value: str) -> str:

@@ -1,20 +1,20 @@
-"""Finding personal data in a text: email addresses, phone numbers, payment cards, IBANs, US social security numbers.
+"""Find personal data in text: email addresses, phone numbers, payment cards, IBANs, US social security numbers.
 
-A number is personal data only where its check digits or its form say so: an order number must stay readable. What no
-rule knows, such as a name or a postal address, is not found.
+A number is personal data only if its check digits or its form match: an order number must stay readable. Data without
+a rule, such as names and postal addresses, is not found.
 """
 
 import re
+import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from gert.kernel.agent.middleware.normalize import spelled_plainly
 from gert.kernel.foundation.patterns import compile_pattern
 
 
 class Found(NamedTuple):
-    """Personal data in a text: where, of which kind, and written as one writes it to compare."""
+    """Personal data in a text: its position, its kind, and its normalized value."""
 
     start: int
     end: int
@@ -22,26 +22,26 @@ class Found(NamedTuple):
     value: str
 
 
-_Looked = Iterator[tuple[int, int, str]]
+_Spans = Iterator[tuple[int, int, str]]
 
 
 class _Rule(NamedTuple):
     """How one kind is found.
 
-    needs: a character without which there is none of it
-    look: what is really there, given a text and where a match begins and ends: places and values, in order. A match
-        is never looked at again: what may stand in it beside something else, or begin in it, is for this to find
+    needs: a character that every value of this kind contains; empty for a digit
+    look: yields the positions and values inside a match of the pattern, in order. A match is not searched again, so
+        `look` must find every value that begins in it
     """
 
     kind: str
     needs: str
     pattern: str
-    look: Callable[[str, int, int], _Looked]
+    look: Callable[[str, int, int], _Spans]
 
 
-def find_personal(text: str) -> list[Found]:
-    """All personal data in a text, in order; where two kinds overlap, the first of the table stands."""
-    text = spelled_plainly(text)
+def find_personal_data(text: str) -> list[Found]:
+    """Return all personal data in a text, in order; where two kinds overlap, the first rule wins."""
+    text = normalize(text)
     found: list[Found] = []
     has_digit = any(digit in text for digit in _DIGITS)
     for rule in _RULES:
@@ -66,14 +66,46 @@ def _overlaps(found: list[Found], other: Found) -> bool:
     return before or (place < len(found) and found[place].start < other.end)
 
 
-def _email(text: str, start: int, end: int) -> _Looked:
-    """An address with a domain; a dash behind it is not part of it."""
+def normalize(text: str) -> str:
+    """Replace digits, spaces, dashes and wide characters of every script by ASCII, each at its position."""
+    return text if text.isascii() else text.translate(_PLAIN)
+
+
+def _plain(char: str) -> str:
+    category = unicodedata.category(char)
+    if category == "Pd" or char == "\N{MINUS SIGN}":
+        return "-"
+    if category == "Zs":
+        return " "
+    # A superscript digit does not belong to the number before it.
+    wide = unicodedata.normalize("NFKC", char) if category != "No" else char
+    digit = unicodedata.decimal(wide, None) if len(wide) == 1 else None
+    if digit is not None:
+        return str(digit)
+    return wide if len(wide) == 1 and wide.isascii() else char
+
+
+class _Plain(dict[int, str]):
+    """Normalized characters, computed when first used and cached unless they are rare."""
+
+    def __missing__(self, code: int) -> str:
+        plain = _plain(chr(code))
+        if code < _MAX_CACHED:
+            self[code] = plain
+        return plain
+
+
+_PLAIN: Final = _Plain((code, chr(code)) for code in range(128))
+
+
+def _email(text: str, start: int, end: int) -> _Spans:
+    """Yield an email address without trailing dashes."""
     address = text[start:end].rstrip("-")
     yield start, start + len(address), address.lower()
 
 
-def _cards(text: str, start: int, end: int) -> _Looked:
-    """Numbers of payment cards among groups of digits, by their first digit and their check digit."""
+def _cards(text: str, start: int, end: int) -> _Spans:
+    """Yield the card numbers among groups of digits, by first digit and check digit."""
     groups = [found.span() for found in _GROUP.finditer(text, start, end)]
     sizes = [last - first for first, last in groups]
     at = 0
@@ -91,8 +123,8 @@ def _is_card(text: str, groups: list[tuple[int, int]], sizes: list[int], at: int
     return _luhn(_digits(text[groups[at][0] : groups[at + len(shape) - 1][1]]))
 
 
-def _iban(text: str, start: int, end: int) -> _Looked:
-    """As many characters as IBANs of the country have, if their check digits hold; words may stand behind them."""
+def _iban(text: str, start: int, end: int) -> _Spans:
+    """Yield an IBAN of the length of its country, if its check digits match; text may follow it."""
     length = _IBAN_LENGTHS.get(text[start : start + 2].upper())
     if length is None:
         return
@@ -108,15 +140,15 @@ def _iban(text: str, start: int, end: int) -> _Looked:
         yield start, stop, value
 
 
-def _ssn(text: str, start: int, end: int) -> _Looked:
+def _ssn(text: str, start: int, end: int) -> _Spans:
     digits = _digits(text[start:end])
     area, group, serial = digits[:3], digits[3:5], digits[5:]
     if area not in ("000", "666") and area[0] != "9" and group != "00" and serial != "0000":
         yield start, end, digits
 
 
-def _phone(text: str, start: int, end: int) -> _Looked:
-    """A number one can call; groups behind it that make it too long are something else."""
+def _phone(text: str, start: int, end: int) -> _Spans:
+    """Yield a phone number without trailing groups that make it too long."""
     while len(digits := _digits(text[start:end])) > _LONGEST_PHONE:
         end = max(text.rfind(gap, start, end) for gap in " ./-")
         if end < start:
@@ -138,6 +170,7 @@ def _mod97(value: str) -> bool:
     return int((value[4:] + value[:4]).translate(_AS_NUMBERS)) % 97 == 1
 
 
+_MAX_CACHED: Final = 0x10000
 _DIGITS: Final = "0123456789"
 _SHORTEST_PHONE: Final = 8
 _LONGEST_PHONE: Final = 15
@@ -147,13 +180,13 @@ _AS_NUMBERS: Final = {ord("A") + place: str(10 + place) for place in range(26)}
 
 _GROUP: Final = re.compile("[0-9]+")
 
-# By the size of the first group; the longest first, as what stands behind a card may be something else.
+# By the size of the first group; the longest first, since digits after a card number may be something else.
 _SHAPES: Final[Mapping[int, tuple[tuple[int, ...], ...]]] = {
     4: ((4, 4, 4, 4, 3), (4, 4, 4, 4, 2), (4, 4, 4, 4, 1), (4, 4, 4, 4), (4, 6, 5), (4, 6, 4)),
     **{size: ((size,),) for size in range(13, 20)},
 }
 
-# The first that fits stands: an IBAN may look like a card, and a card like a phone number.
+# The first match wins: an IBAN may look like a card, and a card like a phone number.
 _RULES: Final = (
     _Rule("EMAIL", "@", r"[\pL\pN\pM._%+'-]+@(?:[\pL\pN\pM-]+\.)+[\pL\pN\pM-]{2,}", _email),
     _Rule("IBAN", "", r"(?i)\b[A-Z]{2}\d{2}", _iban),

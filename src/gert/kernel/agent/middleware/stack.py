@@ -1,4 +1,4 @@
-"""Which middleware a kernel has: in which order it takes part, and what a policy mode requires."""
+"""The order of middleware, and what a policy mode requires."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ from gert.kernel.agent.types.api import KernelPolicy
 from gert.kernel.foundation.arguments import checked
 
 GUARDS: tuple[type, ...] = (PIIScrubberMiddleware, QuotaMiddleware, CapabilityGuardMiddleware)
-"""Comes first, in this order; the rest follows as it was given."""
+"""These run first, in this order; the rest follows in the order given."""
 
 _ENFORCED = tuple(guard.__name__ for guard in GUARDS)
 REQUIRED: Mapping[str, tuple[str, ...]] = {
@@ -19,23 +19,23 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
     "enforced": _ENFORCED,
     "enforced_v2": (*_ENFORCED, "SafetyPolicyMiddleware"),
 }
-"""What each policy mode requires. This version has no `SafetyPolicyMiddleware`, so it refuses `enforced_v2`."""
+"""The middleware each policy mode requires. This version has no `SafetyPolicyMiddleware`: it refuses `enforced_v2`."""
 
 
 @checked
 def order_middleware(middleware: Sequence[KernelMiddleware]) -> tuple[KernelMiddleware, ...]:
-    """Middleware in the order it takes part."""
+    """Return middleware in the order in which it runs."""
     return tuple(sorted(middleware, key=_rank))
 
 
 def require_middleware(policy: KernelPolicy, middleware: Sequence[KernelMiddleware]) -> None:
-    """Refuse a kernel that lacks what its policy requires; a class of the same name does not count."""
+    """Refuse a kernel without the middleware its policy requires; it is checked by type, not by name."""
     present = {guard.__name__ for guard in GUARDS if any(isinstance(each, guard) for each in middleware)}
     missing = [name for name in REQUIRED[policy.mode] if name not in present]
     if missing:
         absent = [name for name in missing if name not in _ENFORCED]
         hint = f"this version has no `{absent[0]}`: use `KernelPolicy.enforced()`" if absent else None
-        raise UsageError(f"policy `{policy.mode}` needs {', '.join(f'`{name}`' for name in missing)}", hint=hint)
+        raise UsageError(f"policy `{policy.mode}` requires {', '.join(f'`{name}`' for name in missing)}", hint=hint)
 
 
 def _rank(middleware: KernelMiddleware) -> int:

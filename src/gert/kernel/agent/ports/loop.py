@@ -1,4 +1,4 @@
-"""The port to the event loop, which the kernel itself does not know."""
+"""The port to the event loop, which the kernel does not import."""
 
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Protocol, TypeVar
@@ -8,14 +8,14 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Started(Protocol[T_co]):
-    """Work that was begun; awaiting it gives its result."""
+    """A started task; awaiting it returns its result."""
 
     def done(self) -> bool:
         """Whether it has ended."""
         ...
 
     def cancel(self) -> object:
-        """Give it up."""
+        """Cancel it."""
         ...
 
     def __await__(self) -> Generator[Any, None, T_co]: ...
@@ -25,9 +25,9 @@ class Loop(Protocol):
     """The event loop a kernel runs in."""
 
     async def begin(self, work: Coroutine[Any, Any, T]) -> Started[T]:
-        """Begin work, and return when it has ended or first waits for something."""
+        """Start a task, and return when it has ended or first waits."""
         ...
 
     async def until(self, subscribe: Callable[[Callable[[], None]], None]) -> None:
-        """Wait until what `subscribe` is given is called."""
+        """Wait until the callback passed to `subscribe` is called."""
         ...

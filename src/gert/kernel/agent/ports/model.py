@@ -1,4 +1,4 @@
-"""The port to models: what is asked, what comes back, and the protocols an adapter fulfils."""
+"""The port to models: requests, results, and the protocols an adapter implements."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -42,14 +42,14 @@ VerbosityLevel: TypeAlias = Literal["low", "medium", "high"]
 OutputT = TypeVar("OutputT", bound=BaseModel)
 
 OnToken: TypeAlias = Callable[[str], Awaitable[None] | None]
-"""Told each piece of the answer's text as it arrives."""
+"""Called with each piece of the answer's text as it arrives."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCallOptions:
-    """How a model is to be called; all of it is part of a request's identity.
+    """How to call a model; all of it is part of a request's identity.
 
-    api_mode: `auto` takes the Responses API where there is one, and chat completions otherwise
+    api_mode: `auto` uses the Responses API if the vendor has it, and chat completions otherwise
     responses_input_items: input items of the Responses API, sent in place of the messages
     """
 
@@ -62,7 +62,7 @@ class ModelCallOptions:
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """A tool as a model is told of it, with what identifies its version."""
+    """A tool as it is described to a model, with the identity of its version."""
 
     name: str
     description: str
@@ -76,9 +76,9 @@ class ToolDefinition:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call a model asks for.
+    """A tool call of a model.
 
-    arguments_json: a JSON object, sorted and compact; where the model wrote something else, exactly that
+    arguments_json: a JSON object, sorted and compact; text that is not a JSON object is kept unchanged
     """
 
     tool_name: str
@@ -88,17 +88,17 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ModelUsage:
-    """What a call used, and what that costs where the price is known (otherwise 0.0)."""
+    """The tokens a call used, and their cost (0.0 if the price is unknown)."""
 
     prompt_tokens: int
     completion_tokens: int
     cost_usd: float
 
 
-# The two below have no slots: a generic, frozen dataclass with slots cannot be made as `ModelRequest[X](…)`.
+# The two below have no slots: a generic, frozen dataclass with slots cannot be created as `ModelRequest[X](…)`.
 @dataclass(frozen=True)
 class ModelRequest(Generic[OutputT]):
-    """One question to a model. Where there are messages they are sent, and the prompt is not; it names the step."""
+    """One request to a model. If it has messages, they are sent, and the prompt only names the step."""
 
     run_id: str
     model: str
@@ -111,13 +111,12 @@ class ModelRequest(Generic[OutputT]):
 
 @dataclass(frozen=True)
 class ModelResult(Generic[OutputT]):
-    """What a model answered.
+    """The answer of a model.
 
-    output: always an instance of the schema that was asked for. A model that asks for tools has often nothing else
-        to say yet: then it is the schema's own defaults, or, where a field has none, an instance with the required
-        fields left out. Read `tool_calls` first: with tool calls, `output` is the answer only if `raw_output` is not
-        empty.
-    raw_output: the text `output` was read from; empty where the model gave none
+    output: always an instance of the requested schema. An answer that calls tools often has no output yet: then it
+        holds the schema's defaults, or, where a field has none, it is an instance without the required fields. Read
+        `tool_calls` first: with tool calls, `output` is the answer only if `raw_output` is not empty.
+    raw_output: the text `output` was read from; empty if the model returned none
     response_output_items: every item of the answer, as plain data
     """
 
@@ -131,47 +130,47 @@ class ModelResult(Generic[OutputT]):
 
 
 class ModelPort(Protocol):
-    """Whoever answers questions to models.
+    """Calls models.
 
-    It raises `ModelTimeoutError`, `ModelTransientError` or `ModelPermanentError`. An answer that is neither tool
-    calls nor an instance of the output schema is a permanent error, never a result.
+    It raises `ModelTimeoutError`, `ModelTransientError` or `ModelPermanentError`. An answer that neither calls tools
+    nor fits the output schema is a permanent error, never a result.
     """
 
     async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
-        """Ask a model and wait for all of its answer."""
+        """Call a model and wait for its whole answer."""
         ...
 
 
 @runtime_checkable
 class StreamingModelPort(Protocol):
-    """A model port that also tells an answer's text piece by piece, while it arrives.
+    """A model port that also streams the answer's text.
 
-    The pieces are for showing. The result is what counts, and is the same as that of `complete`. When an attempt
-    broke after pieces were told, it is not tried again: nothing told is ever taken back.
+    The pieces are for display; the result is the same as that of `complete`. An attempt that fails after it streamed a
+    piece is not retried: a piece is never taken back.
     """
 
     async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
-        """Ask a model and wait for all of its answer."""
+        """Call a model and wait for its whole answer."""
         ...
 
     async def complete_streaming(self, request: ModelRequest[OutputT], on_token: OnToken) -> ModelResult[OutputT]:
-        """Ask a model, telling each piece of text as it arrives; what `on_token` raises ends the call."""
+        """Call a model and pass each piece of text to `on_token`; an exception it raises ends the call."""
         ...
 
 
 class SupportsModelDump(Protocol):
-    """A vendor's object that gives itself as plain data."""
+    """A vendor's object that converts itself to plain data."""
 
     def model_dump(self) -> dict[str, object]:
-        """Give it as plain data."""
+        """Return it as plain data."""
         ...
 
 
 class SupportsModelDumpJSON(Protocol):
-    """A vendor's object that gives itself as JSON text."""
+    """A vendor's object that converts itself to JSON text."""
 
     def model_dump_json(self) -> str:
-        """Give it as JSON text."""
+        """Return it as JSON text."""
         ...
 
 
@@ -179,7 +178,7 @@ class LiteLLMCompletionFn(Protocol):
     """A function with the signature of `litellm.acompletion`."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Ask by chat completions."""
+        """Call the chat completions API."""
         ...
 
 
@@ -187,5 +186,5 @@ class LiteLLMResponsesFn(Protocol):
     """A function with the signature of `litellm.aresponses`."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Ask by the Responses API."""
+        """Call the Responses API."""
         ...

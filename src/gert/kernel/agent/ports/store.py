@@ -1,11 +1,12 @@
-"""The stores callers know: events by run, with what a store may support beyond that."""
+"""The protocols of stores: events by run, and what a store may support beyond that."""
 
 from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from gert.errors import UsageError
-from gert.kernel.agent.types.payloads import EventPayload, EventType, KernelEvent, RunSummaryPayload
+from gert.kernel.agent.types.payload_models import EventPayload, EventType, RunSummaryPayload
+from gert.kernel.agent.types.payloads import KernelEvent
 from gert.kernel.agent.types.store import (
     RunLeaseRecord,
     RunStateLifecycleStatus,
@@ -32,25 +33,25 @@ class EventStore(Protocol):
         ...
 
     async def get_events_for_run(self, run_id: str) -> list[KernelEvent]:
-        """Every event of a run."""
+        """Return every event of a run."""
         ...
 
     async def get_latest_run_summary(self, run_id: str, summary_type: str) -> RunSummaryPayload | None:
-        """The newest summary of a type."""
+        """Return the newest summary of a type."""
         ...
 
     async def verify_run_chain(self, run_id: str) -> bool:
-        """Whether the record of a run is whole and unchanged; an unknown run is an error."""
+        """Verify the chain of a run; an unknown run is an error."""
         ...
 
     async def close(self) -> None:
-        """Let go of what the store holds."""
+        """Release the resources of the store."""
         ...
 
 
 @runtime_checkable
 class SupportsEventStreaming(Protocol):
-    """A store that tells of events as they come."""
+    """A store that streams events."""
 
     def stream_events(
         self,
@@ -61,16 +62,16 @@ class SupportsEventStreaming(Protocol):
         poll_interval_seconds: float = 0.5,
         idle_timeout_seconds: float | None = None,
     ) -> AsyncIterator[KernelEvent]:
-        """The events of a run, and those to come."""
+        """Yield the events of a run, and with `follow` also new ones."""
         ...
 
 
 @runtime_checkable
 class SupportsModelCostAggregation(Protocol):
-    """A store that knows what a run has cost."""
+    """A store that sums the cost of a run."""
 
     async def get_model_cost_sum_for_run(self, run_id: str) -> float:
-        """What the models of a run have cost."""
+        """Return the cost of a run's model calls."""
         ...
 
 
@@ -79,7 +80,7 @@ class SupportsRunIndexing(Protocol):
     """A store that lists its runs."""
 
     async def list_run_ids(self, *, tenant_id: str | None = None, since: datetime | None = None) -> list[str]:
-        """The ids of runs, the newest first."""
+        """Return the ids of runs, newest first."""
         ...
 
 
@@ -88,76 +89,76 @@ class SupportsRunLeasing(Protocol):
     """A store that lets one worker at a time drive a run."""
 
     async def acquire_run_lease(self, *, run_id: str, worker_id: str, ttl_seconds: int) -> bool:
-        """Take a run."""
+        """Acquire the lease of a run."""
         ...
 
     async def renew_run_lease(self, *, run_id: str, worker_id: str, ttl_seconds: int) -> bool:
-        """Keep a run."""
+        """Renew the lease of a run."""
         ...
 
     async def release_run_lease(self, *, run_id: str, worker_id: str) -> bool:
-        """Give a run back."""
+        """Release the lease of a run."""
         ...
 
     async def get_run_lease(self, *, run_id: str) -> RunLeaseRecord | None:
-        """Who has a run."""
+        """Return the current lease of a run."""
         ...
 
 
 @runtime_checkable
 class SupportsRunStateSnapshots(Protocol):
-    """A store that knows how its runs stand."""
+    """A store that keeps the state of its runs."""
 
     async def get_run_state_snapshot(self, *, run_id: str) -> RunStateSnapshotRecord | None:
-        """How a run stands."""
+        """Return the state of a run."""
         ...
 
     async def list_run_state_snapshots(
         self, *, tenant_id: str, since: datetime | None = None, status: RunStateLifecycleStatus | None = None
     ) -> list[RunStateSnapshotRecord]:
-        """How the runs of a tenant stand."""
+        """Return the states of a tenant's runs."""
         ...
 
 
 @runtime_checkable
 class SupportsStoreSchemaInfo(Protocol):
-    """A store that says what it is."""
+    """A store that reports its schema version."""
 
     async def get_schema_info(self) -> StoreSchemaInfo:
-        """What the database says of itself."""
+        """Return the backend and its schema version."""
         ...
 
 
 @runtime_checkable
 class SupportsToolPolicyAggregation(Protocol):
-    """A store that counts tool calls, and knows what calls meant the same."""
+    """A store that counts tool calls and finds them by semantic key."""
 
     async def get_latest_tool_semantic_outcome(
         self, *, tenant_id: str, tool_name: str, semantic_idempotency_key: str
     ) -> ToolSemanticOutcomeRecord | None:
-        """What came of the newest call by its semantic key."""
+        """Return the outcome of the newest call with a semantic key."""
         ...
 
     async def get_tool_request_count_for_run(self, *, run_id: str, tool_name: str) -> int:
-        """How often a run has called a tool."""
+        """Return how often a run has called a tool."""
         ...
 
     async def get_tool_request_count_for_tenant_since(self, *, tenant_id: str, tool_name: str, since: datetime) -> int:
-        """How often a tenant has called a tool lately."""
+        """Return how often a tenant has called a tool since a moment."""
         ...
 
 
 class HasLedger(Protocol):
-    """A store over a ledger, which is what the kernel works with."""
+    """A store over a ledger, which the kernel appends to."""
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger itself."""
+        """Return the ledger."""
         ...
 
 
 def ledger_of(store: EventStore | HasLedger) -> Ledger:
-    """The ledger of a store; UsageError for one that has none."""
+    """Return the ledger of a store; UsageError if it has none."""
     ledger = getattr(store, "ledger", None)
     if ledger is None:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""The port to tools: what is called, what a call is told about itself, and how it can end."""
+"""The port to tools: definitions, the context of a call, and its outcome."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -27,18 +27,18 @@ __all__ = [
 
 ToolRiskLevel: TypeAlias = Literal["low", "medium", "high", "critical"]
 ToolExecutionOutcome: TypeAlias = Literal["success", "transient_error", "permanent_error", "unknown_outcome"]
-"""How a call ended; nobody knows whether a call of unknown outcome happened, and the two errors say it did not."""
+"""How a call ended. The two errors mean that it did not happen; with `unknown_outcome` it may have happened."""
 
 ToolCallable: TypeAlias = Callable[..., Any]
-"""A Python function, plain or async, whose signature says what it takes."""
+"""A Python function, plain or async, whose signature declares its arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolExecutionContext:
-    """What a call is told about itself.
+    """The context that a tool receives with a call.
 
     idempotency_key: the same for every attempt of one call, and for no other call
-    request_event_id: the `tool_requested` that announced it
+    request_event_id: the id of its `tool_requested` event
     """
 
     run_id: str
@@ -55,9 +55,9 @@ class ToolExecutionContext:
 class ToolExecutionResult:
     """How a call ended.
 
-    result_json: what the tool returned, as JSON text
-    received_idempotency_key: the key the other side says it was called with
-    effect_id: what the other side calls what was done
+    result_json: the result of the tool, as JSON text
+    received_idempotency_key: the key that the target reports it was called with
+    effect_id: the target's id of the effect
     """
 
     outcome: ToolExecutionOutcome
@@ -69,17 +69,17 @@ class ToolExecutionResult:
 
 
 ToolReconciler: TypeAlias = Callable[[ToolExecutionContext, dict[str, Any]], Awaitable[ToolExecutionResult | None]]
-"""Looks, without changing anything, whether the call of an idempotency key happened; None where it cannot tell."""
+"""Finds out, without changing anything, whether the call of an idempotency key happened; None if it cannot tell."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredTool:
-    """A tool as it was registered.
+    """A registered tool.
 
     timeout_seconds: how long one attempt may take
-    max_attempts: how often a call is tried that is known not to have happened
-    backoff_seconds: how long it waits before the second attempt; twice as long before each one after
-    reconcile: looks whether a call happened
+    max_attempts: how often a call is attempted while it is known not to have happened
+    backoff_seconds: the wait before the second attempt; it doubles with each further one
+    reconcile: finds out whether a call happened
     """
 
     name: str
@@ -102,9 +102,9 @@ class RegisteredTool:
 
 
 class ToolPort(Protocol):
-    """Whoever has tools and calls them.
+    """Holds tools and calls them.
 
-    A call never raises for what a tool does: how it ended is the result. Only cancellation passes through.
+    A call never raises because of the tool: its outcome is the result. Only cancellation passes through.
     """
 
     def register(
@@ -117,51 +117,51 @@ class ToolPort(Protocol):
         risk_level: ToolRiskLevel = "medium",
         sandbox_profile: str | None = None,
     ) -> None:
-        """Take a function as a tool; its name and its signature are the tool's."""
+        """Register a function as a tool under its name, with its signature."""
         ...
 
     async def call(self, tool_name: str, arguments_json: str, *, context: ToolExecutionContext) -> ToolExecutionResult:
-        """Call a tool, and say how it ended."""
+        """Call a tool and return how it ended."""
         ...
 
     def list_for_capabilities(self, capabilities: frozenset[str]) -> list[RegisteredTool]:
-        """The tools that whoever has these capabilities may use, by name."""
+        """Return the tools that a tenant with these capabilities may use, sorted by name."""
         ...
 
     def to_tool_definitions(self, capabilities: frozenset[str]) -> list[ToolDefinition]:
-        """The same, as a model is told of them."""
+        """Return the same tools as they are described to a model."""
         ...
 
     def to_all_tool_definitions(self) -> list[ToolDefinition]:
-        """Every tool, as a model is told of it."""
+        """Return every tool as it is described to a model."""
         ...
 
     def capability_map(self) -> dict[str, str | None]:
-        """The capability each tool needs."""
+        """Return the capability each tool needs, by name."""
         ...
 
 
 class CheckingToolPort(ToolPort, Protocol):
-    """A tool port that also checks arguments before anything is called, and knows its tools apart."""
+    """A tool port that also validates arguments, and knows the version and side effects of its tools."""
 
     def validate(self, tool_name: str, arguments: BaseModel | Mapping[str, object] | str) -> str:
-        """Give the canonical JSON of arguments that fit the tool, or refuse them."""
+        """Validate arguments and return them as canonical JSON; InputError if they do not fit the tool."""
         ...
 
     def fingerprint(self, tool_name: str) -> ToolFingerprint:
-        """What identifies a tool."""
+        """Return the identity of a tool."""
         ...
 
     def arguments_model(self, tool_name: str) -> type[BaseModel]:
-        """The model a tool's arguments fit."""
+        """Return the pydantic model of a tool's arguments."""
         ...
 
     def tool(self, tool_name: str) -> RegisteredTool:
-        """A tool by its name."""
+        """Return a tool by name."""
         ...
 
     async def reconcile(
         self, tool_name: str, arguments_json: str, *, context: ToolExecutionContext
     ) -> ToolExecutionResult | None:
-        """Look whether a call happened, without making it; None where nobody can tell."""
+        """Find out whether a call happened, without making it; None if the tool cannot tell."""
         ...

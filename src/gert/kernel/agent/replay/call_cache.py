@@ -1,7 +1,7 @@
-"""The requests of runs as this process knows them, so that it need not read the ledger before every append.
+"""A cache of the requests of runs, so that a step need not read the ledger before every append.
 
-It is a hint and never the truth: an append says what it expects of a key, and is refused where another process was
-faster. An answer that is known stays the answer, since nothing on record ever changes.
+It may be stale: an append states what it expects of a key, and is refused if another process was faster. A cached
+answer stays valid, since recorded events never change.
 """
 
 from collections import OrderedDict
@@ -10,27 +10,27 @@ from collections.abc import Iterable
 from gert.kernel.ledger.port import Ledger
 from gert.kernel.ledger.record import Batch, Call, ended
 
-MOST_RUNS = 256
-"""Runs a process remembers."""
+MAX_RUNS = 256
+"""Runs in the cache."""
 
-MOST_CALLS = 50_000
-"""Requests it remembers of all of them, and of one."""
+MAX_CALLS = 50_000
+"""Requests in the cache, of all runs together and of one run."""
 
 CHECK_EVERY = 64
-"""How many requests of a run are taken until all are counted again."""
+"""Requests added to a run until the size of the cache is checked again."""
 
-LOADED = 1000
-"""A run with fewer requests is read at once when it is first looked up; of a longer one, one key at a time."""
+MAX_PRELOADED = 1000
+"""A run with fewer requests is loaded whole when it is first looked up; a longer one key by key."""
 
-LOADED_EVENTS = 4 * LOADED
+MAX_PRELOADED_EVENTS = 4 * MAX_PRELOADED
 
 
 class _Run:
-    """What is known of one run.
+    """The cached requests of one run.
 
-    count: how many events this process knows of
-    complete: a key that is not here has no requests
-    calls: requests by key and number; None where the ledger is known to have others
+    count: the number of events that this process knows of
+    complete: a key that is not cached has no requests
+    calls: requests by key and number; None for a key that must be read from the ledger
     """
 
     __slots__ = ("calls", "complete", "count", "keys")
@@ -44,21 +44,21 @@ class _Run:
             self.add(call)
 
     def add(self, call: Call) -> None:
-        """Take a request; of two versions of it the later one counts."""
+        """Add a request, or replace an older version of it."""
         known = self.calls.setdefault(call.key, {})
         if known is not None and (call.seq not in known or known[call.seq].last_seq < call.last_seq):
             known[call.seq] = call
             self.keys[call.seq] = call.key
 
     def clear(self) -> None:
-        """Know nothing any more."""
+        """Forget every request."""
         self.complete = False
         self.calls.clear()
         self.keys.clear()
 
 
 class CallCache:
-    """The requests of the runs a kernel works on."""
+    """Caches the requests of the runs of a kernel."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -68,10 +68,10 @@ class CallCache:
         return len(self._runs)
 
     async def calls(self, run_id: str, key: str, *, fresh: bool = False) -> list[Call]:
-        """The requests under a key, the newest first; read from the ledger where they are not known."""
+        """Return the requests under a key, newest first; read from the ledger if they are not cached."""
         run = self._runs.get(run_id)
         if run is None and not fresh:
-            run = self._keep(run_id, await self._loaded(run_id))
+            run = self._keep(run_id, await self._load(run_id))
         if run is None:
             return await self._ledger.calls(run_id, key)
         self._runs.move_to_end(run_id)
@@ -86,18 +86,18 @@ class CallCache:
             return found
         return sorted((known or {}).values(), key=lambda call: call.seq, reverse=True)
 
-    def begin(self, batch: Batch) -> None:
-        """Know a run from its first event on."""
+    def add_run(self, batch: Batch) -> None:
+        """Add a run with its first batch."""
         self._keep(batch.head.run_id, _Run(0, complete=True))
-        self.take(batch)
+        self.add(batch)
 
-    def take(self, batch: Batch) -> None:
-        """Take what this process has appended to a run that is known."""
+    def add(self, batch: Batch) -> None:
+        """Add a batch that this process appended to a cached run."""
         run = self._runs.get(batch.head.run_id)
         if run is None:
             return
         if batch.head.count != run.count + len(batch.events):
-            # Another process has written in between, to any key.
+            # Another process appended in between, under any key.
             run.clear()
         run.count = max(run.count, batch.head.count)
         for call in batch.calls:
@@ -109,40 +109,40 @@ class CallCache:
                 run.add(ended(known[end.seq], end))
         self._shrink(run)
 
-    def doubt(self, run_id: str, key: str) -> None:
-        """Read a key from the ledger next time."""
+    def invalidate(self, run_id: str, key: str) -> None:
+        """Read a key from the ledger at its next lookup."""
         if (run := self._runs.get(run_id)) is not None:
             for seq in run.calls.get(key) or ():
                 del run.keys[seq]
             run.calls[key] = None
 
     def forget(self, run_id: str) -> None:
-        """Read everything of a run again."""
+        """Drop a run from the cache."""
         self._runs.pop(run_id, None)
 
-    async def _loaded(self, run_id: str) -> _Run:
-        """A run as the ledger has it, if it is short."""
+    async def _load(self, run_id: str) -> _Run:
+        """Load a run from the ledger if it is short."""
         head = await self._ledger.head(run_id)
         count = 0 if head is None else head.count
-        if count > LOADED_EVENTS:
+        if count > MAX_PRELOADED_EVENTS:
             return _Run(count, complete=False)
-        calls = await self._ledger.all_calls(run_id, 0, LOADED) if count else []
-        return _Run(count, complete=len(calls) < LOADED, calls=calls)
+        calls = await self._ledger.all_calls(run_id, 0, MAX_PRELOADED) if count else []
+        return _Run(count, complete=len(calls) < MAX_PRELOADED, calls=calls)
 
     def _keep(self, run_id: str, run: _Run) -> _Run:
-        # Another task may have been faster, and its run has taken appends since.
+        # Another task may have cached the run and added batches since.
         kept = self._runs.setdefault(run_id, run)
         self._runs.move_to_end(run_id)
         self._shrink(kept)
         return kept
 
     def _shrink(self, run: _Run) -> None:
-        """Forget the runs that were not used for longest, and the requests of a run that has too many."""
+        """Drop the least recently used runs, and the requests of a run that has too many."""
         size = len(run.keys)
-        if size > MOST_CALLS:
+        if size > MAX_CALLS:
             run.clear()
-        while len(self._runs) > MOST_RUNS or (not size % CHECK_EVERY and len(self._runs) > 1 and self._is_full()):
+        while len(self._runs) > MAX_RUNS or (not size % CHECK_EVERY and len(self._runs) > 1 and self._is_full()):
             self._runs.popitem(last=False)
 
     def _is_full(self) -> bool:
-        return sum(len(run.keys) for run in self._runs.values()) > MOST_CALLS
+        return sum(len(run.keys) for run in self._runs.values()) > MAX_CALLS

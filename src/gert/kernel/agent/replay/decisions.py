@@ -1,4 +1,4 @@
-"""What is done with a step that may have been taken before: the decisions, without any of the doing."""
+"""Decide what a step does, given the recorded requests under its key."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -10,81 +10,81 @@ ANSWERED = "success"
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The recorded answer stands."""
+    """Replay the recorded answer."""
 
     call: Call
 
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """There is an answer under this key, to something else: what differs decides."""
+    """Compare with a recorded answer to a different request under the same key."""
 
     call: Call
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The recorded failure stands."""
+    """Replay the recorded failure."""
 
     call: Call
 
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """The call may have happened; only reconciling can go on."""
+    """The outcome of the call is unknown; it must be reconciled."""
 
     call: Call
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The same step is being taken right now; its answer is ours."""
+    """Wait for the same step, which is in flight in this process."""
 
     call: Call
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """Nothing on record answers this.
+class Request:
+    """Request an answer, since none is recorded.
 
-    last: the number of the last event about the requests under the key
-    abandoned: requests of whoever died or gave up, which get an end first
+    last: the number of the last event under the key
+    abandoned: open requests without a caller, which are ended first
     """
 
     last: int = 0
     abandoned: tuple[Call, ...] = ()
 
 
-ModelDecision = Replay | Compare | Wait | Ask
-ToolDecision = Replay | Compare | Fail | InDoubt | Wait | Ask
+ModelDecision = Replay | Compare | Wait | Request
+ToolDecision = Replay | Compare | Fail | InDoubt | Wait | Request
 
 
 def decide_model(calls: Sequence[Call], input_hash: str, in_flight: frozenset[int]) -> ModelDecision:
-    """What a model step does, from the requests under its key, the newest first.
+    """Decide what a model step does, from the requests under its key, newest first.
 
-    1. An answer to exactly this question is taken; of several the one that was recorded first, for ever.
-    2. An answer to another question under the same step key is compared; who asked decides about drift.
-    3. The same question under way in this process is waited for.
-    4. Otherwise the model is asked, and requests nobody waits for any more are given an end.
+    1. Replay an answer to the same question; of several, the one that was recorded first.
+    2. Compare with an answer to another question under the same step key; the caller's policy decides about drift.
+    3. Wait for the same question in flight in this process.
+    4. Otherwise call the model, and end the abandoned requests.
     """
     if (same := first_answer(calls, (input_hash,))) is not None:
         return Replay(same)
     if (other := first_answer(calls)) is not None:
         return Compare(other)
-    return _ask(calls, in_flight)
+    return _wait_or_request(calls, in_flight)
 
 
 def decide_tool(
     calls: Sequence[Call], hashes: Collection[str], in_flight: frozenset[int], *, side_effect: bool
 ) -> ToolDecision:
-    """What a tool step does, from the requests under its key, the newest first.
+    """Decide what a tool step does, from the requests under its key, newest first.
 
-    1. Another call under the same step key is refused.
-    2. A call that succeeded is taken as recorded; of several the one that was recorded first, for ever.
-    3. A call that will never succeed is taken as recorded.
-    4. A call that may have happened is left to reconciling; so is one that changes something and has no end.
-    5. The same call under way in this process is waited for.
-    6. Otherwise the tool is called: it never was, or is known not to have happened, or changes nothing.
+    1. Refuse another call under the same step key.
+    2. Replay a call that succeeded; of several, the one that was recorded first.
+    3. Replay a permanent failure.
+    4. Require a reconciliation if the outcome is unknown, or if a call with side effects has no recorded end.
+    5. Wait for the same call in flight in this process.
+    6. Otherwise call the tool: it was not called, is known not to have happened, or has no side effects.
     """
     for call in calls:
         if call.input_hash not in hashes:
@@ -98,11 +98,11 @@ def decide_tool(
             return InDoubt(call)
         if call.outcome == "open" and call.seq not in in_flight and side_effect:
             return InDoubt(call)
-    return _ask(calls, in_flight)
+    return _wait_or_request(calls, in_flight)
 
 
 def first_answer(calls: Sequence[Call], hashes: Collection[str] | None = None) -> Call | None:
-    """The call whose success was recorded first, of those that asked one of these questions."""
+    """Return the call whose success was recorded first, of those with one of these hashes."""
     found: Call | None = None
     for call in calls:
         if call.outcome != ANSWERED or (hashes is not None and call.input_hash not in hashes):
@@ -112,9 +112,9 @@ def first_answer(calls: Sequence[Call], hashes: Collection[str] | None = None) -
     return found
 
 
-def _ask(calls: Sequence[Call], in_flight: frozenset[int]) -> Wait | Ask:
+def _wait_or_request(calls: Sequence[Call], in_flight: frozenset[int]) -> Wait | Request:
     unfinished = tuple(call for call in calls if call.outcome == "open")
     for call in unfinished:
         if call.seq in in_flight:
             return Wait(call)
-    return Ask(last_seq_of(calls), unfinished)
+    return Request(last_seq_of(calls), unfinished)

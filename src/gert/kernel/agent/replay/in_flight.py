@@ -1,4 +1,4 @@
-"""Which steps this process is taking now, which of them the current task is inside of, and which waits for which."""
+"""The steps that this process is running now, which task runs inside which, and which waits for which."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -8,13 +8,13 @@ from types import TracebackType
 from gert.errors import RunError
 
 Step = tuple[int, str, str]
-"""A step that is under way: whose, in which run, under which key."""
+"""A step in flight: the id of its `InFlight`, its run and its key."""
 
 _INSIDE: ContextVar[frozenset[Step]] = ContextVar("gert_steps_in_flight", default=frozenset())
 
 
 class InFlight:
-    """The steps that are under way, by run and key."""
+    """The steps in flight, by run and key."""
 
     __slots__ = ("_counts", "_waits")
 
@@ -23,29 +23,29 @@ class InFlight:
         self._waits: dict[Step, list[Step]] = {}
 
     def has(self, run_id: str, key: str) -> bool:
-        """Whether this process is about to make a request under a key, or waits for its answer."""
+        """Whether this process is about to append a request under a key, or waits for its answer."""
         return (run_id, key) in self._counts
 
-    def take(self, run_id: str, key: str) -> "_InFlight":
-        """Make a request under a key and wait for its answer; no other task takes it for abandoned meanwhile.
+    def enter(self, run_id: str, key: str) -> "_InFlight":
+        """Mark a step as in flight while this is entered, so that no other task considers it abandoned.
 
-        It is entered before the request is written: other tasks may read it before its writer is told.
+        Enter it before the request is appended: other tasks may read the request before the append returns.
         """
         return _InFlight(self._counts, (id(self), run_id, key))
 
     @contextmanager
     def waiting(self, run_id: str, key: str) -> Iterator[None]:
-        """Wait for a step of another task; RunError where that step waits, directly or not, for this one."""
+        """Wait for a step of another task; RunError if that step waits, directly or indirectly, for this one."""
         awaited, inside = (id(self), run_id, key), _INSIDE.get()
         if awaited in inside:
             raise RunError(
-                f"a step of run `{run_id}` waits for itself: `{_named(key)}` is taken from within",
-                hint="give the step inside another step key",
+                f"a step of run `{run_id}` waits for itself: `{_named(key)}` runs inside itself",
+                hint="give the inner step a different step key",
             )
-        if inside and self._comes_to(awaited, inside):
+        if inside and self._waits_for(awaited, inside):
             raise RunError(
-                f"steps of run `{run_id}` wait for each other: `{_named(key)}` waits for a step it is taken in",
-                hint="take steps that need each other one after the other",
+                f"steps of run `{run_id}` wait for each other: `{_named(key)}` waits for a step that it runs inside",
+                hint="run steps that need each other one after the other",
             )
         for step in inside:
             self._waits.setdefault(step, []).append(awaited)
@@ -57,8 +57,8 @@ class InFlight:
                 if not self._waits[step]:
                     del self._waits[step]
 
-    def _comes_to(self, step: Step, others: Collection[Step]) -> bool:
-        """Whether a step waits for one of these, or for one that does."""
+    def _waits_for(self, step: Step, others: Collection[Step]) -> bool:
+        """Whether a step waits, directly or indirectly, for one of these."""
         left, seen = [step], {step}
         while left:
             for awaited in self._waits.get(left.pop(), ()):
@@ -71,7 +71,7 @@ class InFlight:
 
 
 class _InFlight:
-    """A step that is under way as long as this is entered."""
+    """Keeps a step in flight while it is entered."""
 
     __slots__ = ("_counts", "_step", "_token")
 
@@ -95,7 +95,7 @@ class _InFlight:
         else:
             del self._counts[name]
         if self._token is not None:
-            # A task that is discarded is closed in another context than its own.
+            # A task that is garbage-collected is closed in another context than its own.
             with suppress(ValueError):
                 _INSIDE.reset(self._token)
 

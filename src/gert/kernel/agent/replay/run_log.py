@@ -1,7 +1,6 @@
-"""The record of agent runs as steps use it: look up what was requested before, append what happens now.
+"""The record of agent runs as steps use it: look up earlier requests and append events.
 
-Everything here awaits the ledger and nothing else. What may be written is decided where it is written: by functions
-that the ledger calls while no other process can append to the run.
+Everything here awaits only the ledger. Guards run inside the append, while no other process can append to the run.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,13 +27,13 @@ PayloadT = TypeVar("PayloadT", bound=Payload)
 
 
 class _NotDue(Exception):
-    """Nothing is to be appended after all."""
+    """Cancels an append."""
 
 
 class RunLog:
-    """The runs a kernel works on.
+    """Reads and appends the runs of a kernel.
 
-    in_flight: the steps that this process is taking now
+    in_flight: the steps that this process is running now
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -45,26 +44,26 @@ class RunLog:
     # --- appending
 
     async def start(self, run_id: str, tenant: str, entry: Entry) -> Written:
-        """Begin a run; RunExists where it has begun."""
+        """Start a run; RunExists if it has started."""
 
         def write(head: Head, moment: str) -> Batch:
             if head.count:
-                raise RunExists(f"run `{run_id}` is there already", hint="load it, or choose another id")
+                raise RunExists(f"run `{run_id}` already exists", hint="load it, or choose another id")
             return compose(head, moment, tenant, (entry,))
 
         written = _written(await self.ledger.append(run_id, write))
-        self.cache.begin(written.batch)
+        self.cache.add_run(written.batch)
         return written
 
-    async def begin(self, run_id: str, tenant: str, entry: Entry) -> None:
-        """Begin a run unless it has begun."""
+    async def ensure_started(self, run_id: str, tenant: str, entry: Entry) -> None:
+        """Start a run unless it has started."""
         try:
             await self.start(run_id, tenant, entry)
         except RunExists:
             return
 
-    async def note(self, run_id: str, tenant: str, entries: Entries, *, guard: Guard | None = None) -> Written:
-        """Append to a run that has begun; what `guard` raises refuses it."""
+    async def append(self, run_id: str, tenant: str, entries: Entries, *, guard: Guard | None = None) -> Written:
+        """Append to a run that has started; `guard` refuses the append by raising."""
         return _written(await self._append(run_id, _writer(run_id, tenant, entries, guard)))
 
     async def write(
@@ -77,19 +76,19 @@ class RunLog:
         step: bool = False,
         tried: list[Batch] | None = None,
     ) -> Written | Overtaken | Held:
-        """Append if nothing has happened under a key since it was looked up.
+        """Append if no event was added under a key since it was looked up.
 
-        step: the entries begin a step: refuse them where the run takes none, and reopen a run that has ended
-        tried: is given what may have been written, also when this does not return
+        step: the entries begin a step: refuse them if the run is paused or blocked, and reopen a run that has ended
+        tried: receives the batches that may have been committed, even if this raises
         """
         made, guard = (reopening(entries), refuse_if_blocked) if step else (entries, None)
         answer = await self._append(run_id, _writer(run_id, tenant, made, guard, tried), (expect,))
         if isinstance(answer, Overtaken):
-            self.cache.doubt(run_id, answer.key)
+            self.cache.invalidate(run_id, answer.key)
         return answer
 
     async def end_run(self, run_id: str, tenant: str, ended: RunEnded, is_due: Callable[[Head], bool]) -> None:
-        """End a run, if that is still due when it is written."""
+        """End a run if `is_due` still holds inside the append."""
 
         def guard(head: Head) -> None:
             if not is_due(head):
@@ -98,16 +97,16 @@ class RunLog:
         if not is_due(await self.head(run_id)):
             return
         try:
-            await self.note(run_id, tenant, (Entry(ended),), guard=guard)
+            await self.append(run_id, tenant, (Entry(ended),), guard=guard)
         except _NotDue:
             return
 
     async def check_step(self, run_id: str) -> None:
-        """Refuse a step of a run that is paused or blocked, or that another worker holds."""
+        """Refuse a step of a run that is paused or blocked, or whose lease another worker holds."""
         await self._append_nothing(run_id, refuse_if_blocked)
 
-    async def settle_appends(self, run_id: str) -> None:
-        """Wait until everything this process began to append to a run is written or never will be."""
+    async def wait_for_appends(self, run_id: str) -> None:
+        """Wait until every append that this process began is committed or has failed."""
         await self._append_nothing(run_id, lambda _: None)
 
     async def _append_nothing(self, run_id: str, guard: Guard) -> None:
@@ -128,11 +127,11 @@ class RunLog:
         except (RunError, RunBlocked, InputError, _NotDue):
             raise
         except BaseException:
-            # It may have been written all the same; or another worker has the run, and writes to it.
+            # It may have been committed; or another worker holds the lease and appends to the run.
             self.cache.forget(run_id)
             raise
         if isinstance(answer, Written):
-            self.cache.take(answer.batch)
+            self.cache.add(answer.batch)
         return answer
 
     # --- looking up
@@ -140,9 +139,9 @@ class RunLog:
     async def calls(
         self, run_id: str, tenant: str, kind: CallKind, step_key: str | None, input_hash: str, *, fresh: bool = False
     ) -> list[Call]:
-        """What was requested before under a step key, or in the same words, the newest first.
+        """Return earlier requests under a step key, or of the same input without one, newest first.
 
-        fresh: read the ledger, whatever the cache has
+        fresh: read the ledger instead of the cache
         """
         key = key_of(kind, step_key, input_hash)
         check_name("step key", key)
@@ -151,8 +150,8 @@ class RunLog:
             raise RunError(f"run `{run_id}` belongs to another tenant")
         return found
 
-    async def said(self, run_id: str, seq: int | None, kind: type[PayloadT]) -> PayloadT:
-        """What the event of a number says; TraceError where it is not there or of another type."""
+    async def payload(self, run_id: str, seq: int | None, kind: type[PayloadT]) -> PayloadT:
+        """Return the payload of an event; TraceError if it is missing or of another type."""
         event = await self.event(run_id, seq)
         payload = event.payload
         if not isinstance(payload, kind):
@@ -160,14 +159,14 @@ class RunLog:
         return payload
 
     async def event(self, run_id: str, seq: int | None) -> Envelope:
-        """The event of a number."""
+        """Return an event by its number; TraceError if it is missing."""
         line = None if seq is None else (await self.ledger.lines_at(run_id, (seq,))).get(seq)
         if line is None:
             raise TraceError(f"event {seq} of run `{run_id}` is not in the ledger")
         return decode(line)
 
     async def head(self, run_id: str, tenant: TenantContext | None = None) -> Head:
-        """The head of a run; RunError where there is no such run, or it is of another tenant than the one given."""
+        """Return the head of a run; RunError if it does not exist or belongs to another tenant."""
         head = await self.ledger.head(run_id)
         if head is None:
             raise no_run(run_id)
@@ -177,7 +176,7 @@ class RunLog:
 
 
 def _writer(run_id: str, tenant: str, entries: Entries, guard: Guard | None, tried: list[Batch] | None = None) -> Write:
-    """Writes entries at the end of a run that has begun, unless `guard` raises."""
+    """Return a write that appends entries to a run that has started, unless `guard` raises."""
 
     def write(head: Head, moment: str) -> Batch:
         if not head.count:
@@ -193,12 +192,12 @@ def _writer(run_id: str, tenant: str, entries: Entries, guard: Guard | None, tri
 
 
 def reopening(entries: Entries) -> Entries:
-    """The entries of a new step: where the run has ended, the event that reopens it comes first."""
+    """Return the entries of a new step, preceded by `run_reopened` if the run has ended."""
 
     def after(head: Head) -> Sequence[Entry]:
         has_ended = head.agent is not None and head.agent.asleep is not None
         before = (Entry(RunReopened()),) if has_ended else ()
-        # Entries that are made from their numbers are numbered after it.
+        # Entries that contain their own number are numbered after it.
         head = msgspec.structs.replace(head, count=head.count + len(before))
         return (*before, *(entries(head) if callable(entries) else entries))
 
@@ -206,7 +205,7 @@ def reopening(entries: Entries) -> Entries:
 
 
 def refuse_if_blocked(head: Head) -> None:
-    """A run that is paused or blocked takes no steps."""
+    """Refuse steps of a run that is paused or blocked: RunBlocked."""
     snapshot = head.agent
     if snapshot is None or not snapshot.pauses:
         return
@@ -218,12 +217,12 @@ def refuse_if_blocked(head: Head) -> None:
 
 
 def no_run(run_id: str) -> RunNotFound:
-    """There is no run of this id."""
+    """The run does not exist."""
     return RunNotFound(f"there is no run `{run_id}`", hint="start it first")
 
 
 def _written(answer: Written | Overtaken | Held) -> Written:
-    """An append that expects nothing and holds nothing is written, or raises."""
+    """Return the result of an append without expectations, which is always written."""
     if not isinstance(answer, Written):
-        raise TraceError("the ledger refused what it had nothing to refuse by")
+        raise TraceError("the ledger refused an append that expects nothing")
     return answer

@@ -1,4 +1,4 @@
-"""Keys of steps: the same workflow gives its steps the same keys each time it runs."""
+"""Step keys that are the same each time the same workflow runs."""
 
 import re
 from collections import Counter
@@ -11,7 +11,7 @@ _OTHER = re.compile(r"[^a-z0-9_]+")
 
 @checks_arguments
 class StepKey:
-    """Gives the keys of one namespace: `{namespace}_{label}_{n}`, with n from 1 for each label."""
+    """Makes the keys of one namespace: `{namespace}_{label}_{n}`, with n from 1 for each label."""
 
     __slots__ = ("_given", "_namespace")
 
@@ -24,19 +24,19 @@ class StepKey:
 
     @property
     def namespace(self) -> str:
-        """The namespace as it stands in the keys."""
+        """Return the namespace as it is written in the keys."""
         return self._namespace
 
     def next(self, label: str) -> str:
-        """Give the next key of a label."""
-        # Counted as it is written: two labels that are written alike never get the same key.
+        """Return the next key of a label."""
+        # Counted after normalization: two labels that normalize alike never get the same key.
         name = normalized(label)
         self._given[name] += 1
         return f"{self._namespace}_{name}_{self._given[name]}"
 
 
 def normalized(text: str) -> str:
-    """The text in lower-case letters, digits and underscores; whatever stands between them becomes one underscore."""
+    """Return the text in lower-case letters, digits and underscores; other characters become one underscore."""
     name = _OTHER.sub("_", text.lower()).strip("_")
     if not name:
         raise InputError(f"expected a name with at least one letter or digit, found `{text}`")

@@ -1,18 +1,18 @@
-"""Errors of others as a record may hold them."""
+"""The text of foreign exceptions, safe to record."""
 
 from gert.kernel.foundation.credentials import stranger_line
 
 
-def words_of(error: BaseException, longest: int) -> str:
-    """What an error says, as a record may hold it; nothing where it cannot say it."""
+def error_text(error: BaseException, longest: int) -> str:
+    """Return the message of an exception, cleaned and cut; empty if its `__str__` fails."""
     try:
-        said = str(error)
+        text = str(error)
     except Exception:
         return ""
-    return stranger_line(said, longest)
+    return stranger_line(text, longest)
 
 
-def named(error: BaseException, longest: int) -> str:
-    """An error by its class and its words."""
-    said = words_of(error, longest)
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+def error_summary(error: BaseException, longest: int) -> str:
+    """Return the class and the message of an exception."""
+    text = error_text(error, longest)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

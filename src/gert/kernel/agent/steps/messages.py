@@ -1,4 +1,4 @@
-"""Messages of a conversation with a model, in the shape every vendor's messages are made from."""
+"""Messages of a conversation with a model, independent of the vendor."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class ToolFunctionCall(BaseModel):
-    """The function a model asks for, and its arguments as JSON text."""
+    """The function a model calls, and its arguments as JSON text."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -15,7 +15,7 @@ class ToolFunctionCall(BaseModel):
 
 
 class ToolCallMessage(BaseModel):
-    """One tool call an assistant's message asks for."""
+    """One tool call of an assistant's message."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -25,10 +25,10 @@ class ToolCallMessage(BaseModel):
 
 
 class ChatMessage(BaseModel):
-    """One message: an instruction, what a person or the model said, or what a tool returned.
+    """One message: an instruction, the text of a user or the model, or the result of a tool.
 
     tool_call_id: in a `tool` message, which call it answers
-    tool_calls: in an `assistant` message, what the model asked for
+    tool_calls: in an `assistant` message, the tools the model called
     """
 
     model_config = ConfigDict(frozen=True)

@@ -1,4 +1,4 @@
-"""What is said about a model step: the events that ask and answer it, its result, and the errors that refuse it."""
+"""The events, the result and the errors of a model step."""
 
 from typing import Generic
 
@@ -8,10 +8,10 @@ from pydantic import ValidationError
 from gert.errors import GertError, ModelPermanentError, ModelTimeoutError, ReplayConsistencyError
 from gert.kernel.agent.middleware.base import ModelInvocation
 from gert.kernel.agent.ports.model import ModelCallOptions, ModelResult, ModelUsage, OnToken, OutputT, ToolCall
-from gert.kernel.agent.steps.error_text import words_of
+from gert.kernel.agent.steps.error_text import error_text
 from gert.kernel.agent.steps.outputs import checked_output_json, output_of_json
 from gert.kernel.agent.steps.question import Question, changed_tools, plain_items
-from gert.kernel.agent.steps.tool_visibility import Offered
+from gert.kernel.agent.steps.tool_visibility import ToolVisibility
 from gert.kernel.agent.types.api import (
     ContextVersion,
     ModelInput,
@@ -33,9 +33,9 @@ _SORTED = msgspec.json.Encoder(order="sorted")
 
 
 class ModelStep(msgspec.Struct, Generic[OutputT], frozen=True):
-    """One model step as it was asked for.
+    """One model step as the caller requested it.
 
-    forked_from: the run whose step it is, where that could not take it itself
+    forked_from: the run that was forked to run this step
     """
 
     run_id: str
@@ -54,43 +54,43 @@ class ModelStep(msgspec.Struct, Generic[OutputT], frozen=True):
     forked_from: str | None = None
 
 
-class Asking(msgspec.Struct, frozen=True):
-    """A step with what middleware made of it, ready to be compared."""
+class PreparedStep(msgspec.Struct, frozen=True):
+    """A step after middleware, ready to be compared with the record."""
 
     invocation: ModelInvocation
-    offered: tuple[Offered, ...]
+    visibility: tuple[ToolVisibility, ...]
     question: Question
     hash: str
 
     @property
     def tools_hash(self) -> str:
-        """The hash of the tools that are offered."""
+        """Return the hash of the offered tools."""
         return self.question.tools_hash
 
 
-def requested(step: ModelStep[OutputT], asking: Asking) -> ModelRequested:
-    """What a model is asked."""
-    question = asking.question
+def requested(step: ModelStep[OutputT], prepared: PreparedStep) -> ModelRequested:
+    """Build the request event."""
+    question = prepared.question
     return ModelRequested(
         model=question.model,
         prompt=question.prompt,
         messages=question.messages,
-        api_mode=asking.invocation.model_options.api_mode,
+        api_mode=prepared.invocation.model_options.api_mode,
         reasoning_effort=question.reasoning_effort,
         verbosity=question.verbosity,
         previous_response_id=question.previous_response_id,
         responses_input_items=question.responses_input_items,
         allowed_tools=[tool.name for tool in question.tools],
         allowed_tool_signatures=list(question.tools),
-        allowed_tools_hash=asking.tools_hash,
+        allowed_tools_hash=prepared.tools_hash,
         step_key=step.step_key,
         context_version=_version(step.context_version or ContextVersion(), question),
-        input_hash=asking.hash,
+        input_hash=prepared.hash,
     )
 
 
 def _version(given: ContextVersion, question: Question) -> ContextVersionOf:
-    """How the context was made, as far as it is known; the hash of the system prompt is known where there is one."""
+    """Complete the caller's context version with the hash of the system prompt."""
     hashed = given.system_prompt_hash
     if hashed is None:
         prompts = [message.content for message in question.messages if message.role == "system"]
@@ -98,12 +98,14 @@ def _version(given: ContextVersion, question: Question) -> ContextVersionOf:
     return ContextVersionOf(hashed, given.context_builder_version, given.compaction_version)
 
 
-def completed(output_schema: type[OutputT], asking: Asking, seq: int, result: ModelResult[OutputT]) -> ModelCompleted:
-    """What is recorded of an answer; ModelPermanentError where it cannot be, or could not be read again."""
+def completed(
+    output_schema: type[OutputT], prepared: PreparedStep, seq: int, result: ModelResult[OutputT]
+) -> ModelCompleted:
+    """Build the event of an answer; ModelPermanentError if it cannot be recorded and read back."""
     try:
         completed = ModelCompleted(
             request_seq=seq,
-            model=asking.question.model,
+            model=prepared.question.model,
             output_json=checked_output_json(output_schema, result.output, asked_for_tools=bool(result.tool_calls)),
             prompt_tokens=result.usage.prompt_tokens,
             completion_tokens=result.usage.completion_tokens,
@@ -118,9 +120,9 @@ def completed(output_schema: type[OutputT], asking: Asking, seq: int, result: Mo
         )
         check_writable(completed)
         if min(completed.prompt_tokens, completed.completion_tokens, completed.cost_usd) < 0:
-            raise ValueError("it used less than nothing")  # and would give its tenant money back
+            raise ValueError("its usage is negative")  # which would refund the tenant
     except (AttributeError, TypeError, ValueError, GertError) as error:
-        why = words_of(error, LONGEST_MESSAGE)
+        why = error_text(error, LONGEST_MESSAGE)
         raise ModelPermanentError(
             f"the model port's answer cannot be recorded: {why}", category="invalid_output"
         ) from error
@@ -128,30 +130,30 @@ def completed(output_schema: type[OutputT], asking: Asking, seq: int, result: Mo
 
 
 def _canonical(arguments_json: str) -> str:
-    """The arguments a model wrote, sorted and compact; where they are no JSON object, exactly what it wrote."""
+    """Return a model's arguments sorted and compact; unchanged if they are not a JSON object."""
     try:
         return canonicalize_json_object(arguments_json)
     except GertError:
         return arguments_json
 
 
-def decided(step: ModelStep[OutputT], asking: Asking) -> RunSummary:
-    """Which tools the model was offered, and why."""
+def capability_decision(step: ModelStep[OutputT], prepared: PreparedStep) -> RunSummary:
+    """Build the event that says which tools the step offered, and why."""
     why = _SORTED.encode(
         {
-            "model": asking.question.model,
+            "model": prepared.question.model,
             "step_key": step.step_key,
-            "allowed_tools_hash": asking.tools_hash,
-            "tools": [each.as_data() for each in asking.offered],
+            "allowed_tools_hash": prepared.tools_hash,
+            "tools": [each.as_data() for each in prepared.visibility],
         }
     ).decode()
     return RunSummary(summary_type=CAPABILITY_DECISION, summary_json=why, step_key=step.step_key)
 
 
 def failed(model: str, seq: int, error: BaseException, elapsed: float, usage: ModelUsage | None) -> ModelFailed:
-    """A model did not answer, or not in a way that can be recorded; what it cost all the same.
+    """Build the event of a failed model call, with its cost.
 
-    usage: what an answer cost that came; otherwise the error may know
+    usage: the usage of an answer that arrived; otherwise the error may carry it
     """
     paid = _paid(usage) or _paid(getattr(error, "usage", None)) or ModelUsage(0, 0, 0.0)
     return ModelFailed(
@@ -160,7 +162,7 @@ def failed(model: str, seq: int, error: BaseException, elapsed: float, usage: Mo
         reason=_reason(error),
         category=str(getattr(error, "category", "") or ""),
         error_type=type(error).__name__,
-        message=words_of(error, LONGEST_MESSAGE),
+        message=error_text(error, LONGEST_MESSAGE),
         status=getattr(error, "status", None),
         elapsed_seconds=elapsed,
         prompt_tokens=paid.prompt_tokens,
@@ -170,7 +172,7 @@ def failed(model: str, seq: int, error: BaseException, elapsed: float, usage: Mo
 
 
 def _paid(usage: object) -> ModelUsage | None:
-    """What was used, if that can be written down: it comes from ports."""
+    """Return a usage that can be recorded; a port may report anything."""
     if not isinstance(usage, ModelUsage):
         return None
     whole = all(type(count) is int and 0 <= count < 2**63 for count in (usage.prompt_tokens, usage.completion_tokens))
@@ -179,9 +181,12 @@ def _paid(usage: object) -> ModelUsage | None:
 
 
 def abandoned(call: Call) -> ModelFailed:
-    """Nobody waits for an answer any more."""
+    """Build the end of a request whose caller is gone."""
     return ModelFailed(
-        request_seq=call.seq, model=call.name, reason="abandoned", message="whoever asked did not wait for the answer"
+        request_seq=call.seq,
+        model=call.name,
+        reason="abandoned",
+        message="the caller stopped before the model answered",
     )
 
 
@@ -194,13 +199,13 @@ def _reason(error: BaseException) -> ModelFailure:
 def result(
     step: ModelStep[OutputT], completed: ModelCompleted, seq: int, *, replayed: bool
 ) -> StepModelResult[OutputT]:
-    """The result as the record has it, also right after it was recorded: live and replayed are equal."""
+    """Build the result from the recorded answer, so that live and replayed results are equal."""
     try:
         output = output_of_json(step.output_schema, completed.output_json, asked_for_tools=bool(completed.tool_calls))
     except ValidationError as error:
         raise ReplayConsistencyError(
             f"the recorded answer of {_named(step)} is not a `{step.output_schema.__name__}`",
-            hint=f"{error.error_count()} of its fields do not fit",
+            hint=f"{error.error_count()} of its fields do not match the schema",
         ) from error
     return StepModelResult(
         run_id=step.run_id,
@@ -219,24 +224,24 @@ def _named(step: ModelStep[OutputT]) -> str:
     return f"step `{step.step_key}`" if step.step_key is not None else "this step"
 
 
-def other_tools(step: ModelStep[OutputT], then: Question, now: Question) -> ReplayConsistencyError:
-    """The step was recorded with other tools."""
+def tools_changed(step: ModelStep[OutputT], then: Question, now: Question) -> ReplayConsistencyError:
+    """The step was recorded with different tools."""
     changes = changed_tools(then.tools, now.tools)
     names = {tool.name for tool in then.tools} ^ {tool.name for tool in now.tools}
     same = {tool.name: tool for tool in now.tools}
     names |= {tool.name for tool in then.tools if tool.name in same and same[tool.name] != tool}
     return ReplayConsistencyError(
-        f"{_named(step)} was recorded with other tools: {', '.join(changes)}",
+        f"{_named(step)} was recorded with different tools: {', '.join(changes)}",
         drift_fields=("allowed_tool_signatures",),
         tools=tuple(sorted(names)),
-        hint='pass tool_drift="pin" to keep the run on the tools it began with',
+        hint='pass tool_drift="pin" to keep the run on the tools it started with',
     )
 
 
-def other_question(step: ModelStep[OutputT], fields: tuple[str, ...]) -> ReplayConsistencyError:
-    """The step was recorded with another question."""
+def question_changed(step: ModelStep[OutputT], fields: tuple[str, ...]) -> ReplayConsistencyError:
+    """The step was recorded with a different request."""
     return ReplayConsistencyError(
-        f"{_named(step)} was recorded with another {', '.join(f'`{field}`' for field in fields)}",
+        f"{_named(step)} was recorded with a different {', '.join(f'`{field}`' for field in fields)}",
         drift_fields=fields,
         hint='use another step key, or replay_policy="allow_prompt_drift" or "fork_on_drift"',
     )

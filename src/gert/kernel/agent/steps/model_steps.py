@@ -1,4 +1,4 @@
-"""Model steps: asked once, answered from the record ever after."""
+"""Model steps: the model is called once; later runs of the step replay the recorded answer."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,28 +17,27 @@ from gert.kernel.agent.ports.model import (
     OutputT,
     StreamingModelPort,
 )
-from gert.kernel.agent.replay.decisions import Ask, Compare, Replay, Wait, decide_model, first_answer
-from gert.kernel.agent.replay.model_drift import Drifts
+from gert.kernel.agent.replay.decisions import Compare, Replay, Request, Wait, decide_model, first_answer
 from gert.kernel.agent.replay.run_log import RunLog
 from gert.kernel.agent.replay.step_lookup import StepLookup
+from gert.kernel.agent.steps.drift import DriftNotes, ToolPins
 from gert.kernel.agent.steps.messages import ChatMessage
 from gert.kernel.agent.steps.model_events import (
     CAPABILITY_DECISION,
-    Asking,
     ModelStep,
+    PreparedStep,
     abandoned,
+    capability_decision,
     completed,
-    decided,
     failed,
-    other_question,
-    other_tools,
+    question_changed,
     requested,
     result,
+    tools_changed,
 )
 from gert.kernel.agent.steps.outputs import check_output_schema
 from gert.kernel.agent.steps.question import Question, drift, question_of, recorded_question
-from gert.kernel.agent.steps.tool_pins import Pins
-from gert.kernel.agent.steps.tool_visibility import after_middleware, allowed, offer
+from gert.kernel.agent.steps.tool_visibility import after_middleware, allowed, visibility_of
 from gert.kernel.agent.steps.tools import Tools
 from gert.kernel.agent.types.api import ModelInput, StepModelResult
 from gert.kernel.events.agent import ModelCompleted, ModelRequested, RunStarted
@@ -52,7 +51,7 @@ __all__ = ["CAPABILITY_DECISION", "ModelStep", "ModelSteps"]
 
 
 class ModelSteps:
-    """Takes model steps."""
+    """Runs model steps."""
 
     def __init__(
         self, log: RunLog, model_port: ModelPort, tools: Tools, middleware: Sequence[KernelMiddleware]
@@ -61,38 +60,38 @@ class ModelSteps:
         self._models = model_port
         self._tools = tools
         self._middleware = tuple(middleware)
-        self._pins = Pins(log)
-        self._drifts = Drifts(log)
+        self._pins = ToolPins(log)
+        self._drifts = DriftNotes(log)
 
-    async def take(self, step: ModelStep[OutputT]) -> StepModelResult[OutputT]:
-        """Replay a step, or ask the model."""
+    async def run(self, step: ModelStep[OutputT]) -> StepModelResult[OutputT]:
+        """Replay a step, or call the model."""
         check_output_schema(step.output_schema)
         pinned = await self._pins.of(step.run_id) if step.tool_drift == "pin" else None
-        asking = await self._prepared(step, pinned)
-        lookup = StepLookup(self._log, step.run_id, step.tenant.tenant_id, "model", step.step_key, asking.hash)
+        prepared = await self._prepare(step, pinned)
+        lookup = StepLookup(self._log, step.run_id, step.tenant.tenant_id, "model", step.step_key, prepared.hash)
         admitted = False
         while True:
-            calls, in_flight = await lookup.look()
-            match decide_model(calls, asking.hash, in_flight):
+            calls, in_flight = await lookup.find()
+            match decide_model(calls, prepared.hash, in_flight):
                 case Replay(call):
-                    return await self._replayed(step, call)
+                    return await self._replay(step, call)
                 case Compare(call):
-                    return await self._compared(step, asking, call)
+                    return await self._compare(step, prepared, call)
                 case Wait():
                     await lookup.wait()
-                case Ask() as decision:
-                    with self._log.in_flight.take(step.run_id, lookup.key):
+                case Request() as decision:
+                    with self._log.in_flight.enter(step.run_id, lookup.key):
                         if not admitted and (self._middleware or step.forked_from is not None):
                             await self._admit(step)
                         admitted = True
-                        answer = await self._asked(step, asking, lookup, decision)
+                        answer = await self._request(step, prepared, lookup, decision)
                     if answer is not None:
                         return answer
-                    lookup.overtaken()
+                    lookup.retry()
 
-    async def _prepared(self, step: ModelStep[OutputT], pinned: frozenset[ToolSignature] | None) -> Asking:
+    async def _prepare(self, step: ModelStep[OutputT], pinned: frozenset[ToolSignature] | None) -> PreparedStep:
         capabilities = self._tools.capabilities()
-        offered = offer(
+        visibility = visibility_of(
             self._tools.definitions(),
             capabilities,
             step.tenant.capabilities,
@@ -106,7 +105,7 @@ class ModelSteps:
             step.input.prompt or "",
             _messages(step.input),
             step.options or ModelCallOptions(),
-            allowed(offered),
+            allowed(visibility),
             capabilities,
         )
         for middleware in self._middleware:
@@ -119,35 +118,37 @@ class ModelSteps:
             invocation.allowed_tools,
             step.step_key,
         )
-        judged = after_middleware(offered, invocation.allowed_tools) if self._middleware else offered
-        return Asking(invocation, judged, question, question.hash)
+        decided = after_middleware(visibility, invocation.allowed_tools) if self._middleware else visibility
+        return PreparedStep(invocation, decided, question, question.hash)
 
     async def _admit(self, step: ModelStep[OutputT]) -> None:
-        """Let policy refuse a question that is about to be put, once."""
+        """Let middleware refuse the call before the model is called."""
         if step.forked_from is not None:
             await self._log.check_step(step.forked_from)
         for middleware in self._middleware:
             await middleware.before_model(run_id=step.run_id, tenant=step.tenant)
 
-    async def _asked(
-        self, step: ModelStep[OutputT], asking: Asking, lookup: StepLookup, decision: Ask
+    async def _request(
+        self, step: ModelStep[OutputT], prepared: PreparedStep, lookup: StepLookup, decision: Request
     ) -> StepModelResult[OutputT] | None:
-        """Ask the model; None where somebody else has asked the same meanwhile."""
+        """Record the request and call the model; None if another task or process recorded the request first."""
         entries = [Entry(abandoned(call), step.parent_step_key) for call in decision.abandoned]
-        entries.append(Entry(requested(step, asking), step.parent_step_key))
+        entries.append(Entry(requested(step, prepared), step.parent_step_key))
         expect = lookup.expect(decision.last)
         written = await self._log.write(step.run_id, step.tenant.tenant_id, entries, expect=expect, step=True)
         if not isinstance(written, Written):
             return None
         seq = written.last
-        answer, usage = await self._called(step, asking, seq)
-        found = await self._recorded(step, asking, lookup, answer)
+        answer, usage = await self._call(step, prepared, seq)
+        found = await self._record(step, prepared, lookup, answer)
         for middleware in self._middleware:
             await middleware.after_model(run_id=step.run_id, tenant=step.tenant, usage=usage)
         return found
 
-    async def _called(self, step: ModelStep[OutputT], asking: Asking, seq: int) -> tuple[ModelCompleted, ModelUsage]:
-        invocation = asking.invocation
+    async def _call(
+        self, step: ModelStep[OutputT], prepared: PreparedStep, seq: int
+    ) -> tuple[ModelCompleted, ModelUsage]:
+        invocation = prepared.invocation
         request = ModelRequest(
             step.run_id,
             invocation.model,
@@ -163,90 +164,95 @@ class ModelSteps:
             if step.on_token is None:
                 answer = await self._models.complete(request)
             else:
-                answer = await self._streamed(request, step.on_token)
-            return completed(step.output_schema, asking, seq, answer), answer.usage
+                answer = await self._stream(request, step.on_token)
+            return completed(step.output_schema, prepared, seq, answer), answer.usage
         except GeneratorExit:
-            raise  # whoever is closed waits for nothing
+            raise  # a coroutine that is closed must not await
         except BaseException as error:
-            # Clocks are set back; nothing takes less than no time.
+            # The clock may have been set back.
             elapsed = max(0.0, (self._log.ledger.now() - began).total_seconds())
-            await self._note_failure(step, seq, error, elapsed, getattr(answer, "usage", None))
+            await self._record_failure(step, seq, error, elapsed, getattr(answer, "usage", None))
             raise
 
-    async def _streamed(self, request: ModelRequest[OutputT], on_token: OnToken) -> ModelResult[OutputT]:
+    async def _stream(self, request: ModelRequest[OutputT], on_token: OnToken) -> ModelResult[OutputT]:
         if not isinstance(self._models, StreamingModelPort):
             raise UsageError("the model port does not stream tokens", hint="leave `on_token` out")
         return await self._models.complete_streaming(request, on_token)
 
-    async def _note_failure(
+    async def _record_failure(
         self, step: ModelStep[OutputT], seq: int, error: BaseException, elapsed: float, usage: ModelUsage | None
     ) -> None:
-        said = failed(step.model, seq, error, elapsed, usage)
+        payload = failed(step.model, seq, error, elapsed, usage)
         try:
-            await self._log.note(step.run_id, step.tenant.tenant_id, (Entry(said, step.parent_step_key),))
+            await self._log.append(step.run_id, step.tenant.tenant_id, (Entry(payload, step.parent_step_key),))
         except Exception as unwritten:
-            # What went wrong with the model is the news; that it could not be written is said beside it.
+            # The caller needs the model's error; that it was not recorded is added as a note.
             error.add_note(f"the failure could not be recorded: {unwritten}")
 
-    async def _recorded(
-        self, step: ModelStep[OutputT], asking: Asking, lookup: StepLookup, answer: ModelCompleted
+    async def _record(
+        self, step: ModelStep[OutputT], prepared: PreparedStep, lookup: StepLookup, answer: ModelCompleted
     ) -> StepModelResult[OutputT]:
-        """Record an answer, and give what every replay gives: this one, unless another was recorded before it."""
-        entries = (Entry(answer, step.parent_step_key), Entry(decided(step, asking), step.parent_step_key))
+        """Record an answer and return the one that every replay returns: the answer that was recorded first."""
+        entries = (
+            Entry(answer, step.parent_step_key),
+            Entry(capability_decision(step, prepared), step.parent_step_key),
+        )
         seq = answer.request_seq
         done = await lookup.end(entries, seq, seq, ("open", None), wins=True)
-        if lookup.moved:
-            first = first_answer(await lookup.look_anew(), (asking.hash,))
+        if lookup.changed:
+            first = first_answer(await lookup.find_in_ledger(), (prepared.hash,))
             if first is not None and first.seq != seq:
-                return await self._replayed(step, first)
+                return await self._replay(step, first)
         return result(step, answer, done.first if done is not None else 0, replayed=False)
 
-    async def _replayed(self, step: ModelStep[OutputT], call: Call) -> StepModelResult[OutputT]:
-        answer = await self._log.said(step.run_id, call.done_seq, ModelCompleted)
+    async def _replay(self, step: ModelStep[OutputT], call: Call) -> StepModelResult[OutputT]:
+        answer = await self._log.payload(step.run_id, call.done_seq, ModelCompleted)
         return result(step, answer, call.done_seq or 0, replayed=True)
 
-    async def _compared(self, step: ModelStep[OutputT], asking: Asking, call: Call) -> StepModelResult[OutputT]:
-        """An answer is on record for this key, to a question that was not quite this one."""
-        then = recorded_question(await self._log.said(step.run_id, call.seq, ModelRequested))
-        now = asking.question
+    async def _compare(self, step: ModelStep[OutputT], prepared: PreparedStep, call: Call) -> StepModelResult[OutputT]:
+        """Decide what to do with a recorded answer to a different question under the same key."""
+        then = recorded_question(await self._log.payload(step.run_id, call.seq, ModelRequested))
+        now = prepared.question
         if then.tools != now.tools:
             if step.tool_drift == "pin" and set(then.tools) <= set(self._tools.signatures()):
-                return await self._with_tools_of(step, then, call)
-            raise other_tools(step, then, now)
+                return await self._with_recorded_tools(step, then, call)
+            raise tools_changed(step, then, now)
         fields = drift(then, now)
         if step.replay_policy == "strict" or "model" in fields:
-            raise other_question(step, fields)
+            raise question_changed(step, fields)
         if step.replay_policy == "fork_on_drift":
-            return await self._forked(step, asking, call, fields)
-        await self._drifts.note(step, asking, call, fields, None)
-        found = await self._replayed(step, call)
+            return await self._fork(step, prepared, call, fields)
+        await self._drifts.note(step, prepared, call, fields, None)
+        found = await self._replay(step, call)
         return replace(found, replayed_with_drift=True, drift_fields=fields)
 
-    async def _with_tools_of(self, step: ModelStep[OutputT], then: Question, call: Call) -> StepModelResult[OutputT]:
-        """The same step, offered the tools it was offered then."""
-        asking = await self._prepared(step, frozenset(then.tools))
-        if asking.hash == call.input_hash:
-            return await self._replayed(step, call)
-        if asking.question.tools != then.tools:
-            raise other_tools(step, then, asking.question)
-        return await self._compared(step, asking, call)
-
-    async def _forked(
-        self, step: ModelStep[OutputT], asking: Asking, call: Call, fields: tuple[str, ...]
+    async def _with_recorded_tools(
+        self, step: ModelStep[OutputT], then: Question, call: Call
     ) -> StepModelResult[OutputT]:
-        fork = f"{step.run_id}::fork::{sha256_hex(f'{step.step_key}:{asking.hash}'.encode())[:16]}"
+        """Prepare the step again with the tools that it was recorded with."""
+        prepared = await self._prepare(step, frozenset(then.tools))
+        if prepared.hash == call.input_hash:
+            return await self._replay(step, call)
+        if prepared.question.tools != then.tools:
+            raise tools_changed(step, then, prepared.question)
+        return await self._compare(step, prepared, call)
+
+    async def _fork(
+        self, step: ModelStep[OutputT], prepared: PreparedStep, call: Call, fields: tuple[str, ...]
+    ) -> StepModelResult[OutputT]:
+        fork = f"{step.run_id}::fork::{sha256_hex(f'{step.step_key}:{prepared.hash}'.encode())[:16]}"
         if not is_run_id(fork):
-            raise RunError(f"`{fork}` is too long to be a run id", hint="begin another run instead of forking this one")
+            raise RunError(f"`{fork}` is too long to be a run id", hint="start a new run instead of forking this one")
         if await self._log.ledger.head(fork) is None:
-            # A run that takes no steps now takes none elsewhere either.
+            # A paused or blocked run runs no steps in a fork either.
             await self._log.check_step(step.run_id)
-            await self._drifts.note(step, asking, call, fields, fork)
-            # A run that is pinned is so wherever it goes on.
+            await self._drifts.note(step, prepared, call, fields, fork)
+            # The fork of a pinned run is pinned to the same tools.
             pinned = await self._pins.of(step.run_id) if step.tool_drift == "pin" else None
             tools = self._tools.signatures() if pinned is None else tuple(sorted(pinned))
             started = RunStarted(tool_signatures=tools, forked_from=step.run_id)
-            await self._log.begin(fork, step.tenant.tenant_id, Entry(started))
-        found = await self.take(structs.replace(step, run_id=fork, replay_policy="strict", forked_from=step.run_id))
+            await self._log.ensure_started(fork, step.tenant.tenant_id, Entry(started))
+        found = await self.run(structs.replace(step, run_id=fork, replay_policy="strict", forked_from=step.run_id))
         return replace(found, forked_from_run_id=step.run_id, drift_fields=fields)
 
 

@@ -1,4 +1,4 @@
-"""What a model's output is when it has only asked for tools, live and from the record alike."""
+"""Model outputs as JSON and back, including the blank output of an answer that only calls tools."""
 
 from functools import lru_cache
 from inspect import isabstract
@@ -16,9 +16,9 @@ _LONGEST = 200
 
 @lru_cache(maxsize=256)
 def check_output_schema(output_schema: type[BaseModel]) -> None:
-    """Refuse a class no model's answer can be read as, before a model is asked and paid: InputError.
+    """Refuse an output class that no answer can be read as, before a model is called: InputError.
 
-    It must be possible to make instances of it, and to tell a model its JSON Schema.
+    It must be instantiable and have a JSON Schema.
     """
     name = output_schema.__name__
     if isabstract(output_schema):
@@ -27,15 +27,15 @@ def check_output_schema(output_schema: type[BaseModel]) -> None:
         output_schema.model_rebuild()
         msgspec.json.encode(output_schema.model_json_schema())
     except Exception as error:
-        # Pydantic's own errors, or whatever the class itself raises when it describes its fields.
+        # Pydantic's own errors, or any exception the class raises while it describes its fields.
         why = printable(" ".join(str(error).split("\n", 1)[0].split()))[:_LONGEST]
         raise InputError(
-            f"the output schema `{name}` has no JSON Schema: {why}", hint="use field types that JSON can hold"
+            f"the output schema `{name}` has no JSON Schema: {why}", hint="use field types that JSON supports"
         ) from error
 
 
 def blank_output(output_schema: type[OutputT]) -> OutputT:
-    """An instance that holds the schema's defaults alone; a required field is not there at all."""
+    """Return an instance with only the schema's defaults; required fields are missing."""
     try:
         return output_schema()
     except ValidationError:
@@ -43,17 +43,17 @@ def blank_output(output_schema: type[OutputT]) -> OutputT:
 
 
 def output_json_of(output: BaseModel) -> str:
-    """An output as it is recorded; a blank one too.
+    """Return an output as it is recorded; a blank output is allowed.
 
-    Raises ModelPermanentError where its own JSON does not give it back.
+    Raises ModelPermanentError if reading its JSON does not restore it.
     """
     return checked_output_json(type(output), output, asked_for_tools=True)
 
 
 def checked_output_json(output_schema: type[BaseModel], output: BaseModel, *, asked_for_tools: bool = False) -> str:
-    """An output as it is recorded, if reading it as `output_schema` gives it back; ModelPermanentError otherwise.
+    """Return an output as it is recorded; ModelPermanentError if reading it as `output_schema` does not restore it.
 
-    asked_for_tools: the answer holds tool calls, so that a blank output is one
+    asked_for_tools: the answer holds tool calls, so a blank output is allowed
     """
     try:
         return model_json(output_schema, output)
@@ -61,23 +61,23 @@ def checked_output_json(output_schema: type[BaseModel], output: BaseModel, *, as
         if asked_for_tools and isinstance(output, output_schema) and _is_blank(output):
             return output.model_dump_json(by_alias=True, round_trip=True)
         raise ModelPermanentError(
-            f"the model's output cannot be kept: {error.message}", category="invalid_output"
+            f"the model's output cannot be recorded: {error.message}", category="invalid_output"
         ) from error
 
 
 def _is_blank(output: object) -> bool:
-    """Whether nothing was said: nothing was set, and what is required is not there."""
+    """Whether no field was set and a required field is missing."""
     if not isinstance(output, BaseModel):
-        return False  # a port may give anything
+        return False  # a port may return any object
     fields = type(output).model_fields.items()
     missing = any(field.is_required() and name not in output.__dict__ for name, field in fields)
     return missing and not output.model_fields_set
 
 
 def output_of_json(output_schema: type[OutputT], output_json: str, *, asked_for_tools: bool) -> OutputT:
-    """The output a record holds, equal to the one that was recorded.
+    """Read a recorded output.
 
-    Raises what pydantic raises where the record does not fit the schema and no tools were asked for.
+    Raises pydantic's ValidationError if it does not fit the schema and the answer called no tools.
     """
     try:
         return output_schema.model_validate_json(output_json)

@@ -1,4 +1,4 @@
-"""What a model is asked, as far as replay compares it, and how two questions differ."""
+"""What replay compares of a model request, and how two requests differ."""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -25,11 +25,11 @@ COMPARED = (
     "previous_response_id",
     "responses_input_items",
 )
-"""What may drift while model, step key and tools stay."""
+"""Fields that may drift while model, step key and tools stay the same."""
 
 
 class Question(msgspec.Struct, frozen=True):
-    """Everything a recorded answer must have been asked with to be replayed."""
+    """The parts of a model request that must match for its recorded answer to be replayed."""
 
     model: str
     prompt: str
@@ -44,15 +44,15 @@ class Question(msgspec.Struct, frozen=True):
 
     @property
     def hash(self) -> str:
-        """One hash over all of it; InputError where it cannot be written down."""
+        """Return the hash of all fields; InputError if they have no JSON form."""
         try:
             return sha256_hex(_ENCODER.encode(self))
         except (TypeError, ValueError) as error:
-            raise InputError(f"what the model is asked cannot be written down: {said(error)}") from None
+            raise InputError(f"the model input has no JSON form: {said(error)}") from None
 
     @property
     def tools_hash(self) -> str:
-        """The hash of the tools' signatures."""
+        """Return the hash of the tools' signatures."""
         return tools_hash(self.tools)
 
 
@@ -64,7 +64,7 @@ def question_of(
     tools: Sequence[ToolDefinition],
     step_key: str | None,
 ) -> Question:
-    """The question a step puts now."""
+    """Build the question of a step."""
     return Question(
         model,
         prompt,
@@ -79,55 +79,55 @@ def question_of(
     )
 
 
-def recorded_question(said: ModelRequested) -> Question:
-    """The question that was put then."""
+def recorded_question(request: ModelRequested) -> Question:
+    """Rebuild the question of a recorded request."""
     return Question(
-        said.model,
-        said.prompt,
-        said.messages,
-        said.api_mode,
-        said.reasoning_effort,
-        said.verbosity,
-        said.previous_response_id,
-        said.responses_input_items,
-        tuple(said.allowed_tool_signatures),
-        said.step_key,
+        request.model,
+        request.prompt,
+        request.messages,
+        request.api_mode,
+        request.reasoning_effort,
+        request.verbosity,
+        request.previous_response_id,
+        request.responses_input_items,
+        tuple(request.allowed_tool_signatures),
+        request.step_key,
     )
 
 
 def drift(then: Question, now: Question) -> tuple[str, ...]:
-    """The names of what differs, in the order of `COMPARED`; the model first, if it is another."""
+    """Return the names of the fields that differ, `model` first, then in the order of `COMPARED`."""
     model = () if then.model == now.model else ("model",)
     return (*model, *(name for name in COMPARED if getattr(then, name) != getattr(now, name)))
 
 
 def changed_tools(then: Sequence[ToolSignature], now: Sequence[ToolSignature]) -> tuple[str, ...]:
-    """What became of the tools a model was offered, one phrase each."""
+    """Describe how the offered tools changed, one phrase per tool."""
     before, after = {tool.name: tool for tool in then}, {tool.name: tool for tool in now}
-    gone = [f"`{name}` is not offered any more" for name in sorted(before.keys() - after.keys())]
-    new = [f"`{name}` is new" for name in sorted(after.keys() - before.keys())]
-    other = [f"`{name}` has changed" for name in sorted(before.keys() & after.keys()) if before[name] != after[name]]
+    gone = [f"`{name}` was removed" for name in sorted(before.keys() - after.keys())]
+    new = [f"`{name}` was added" for name in sorted(after.keys() - before.keys())]
+    other = [f"`{name}` changed" for name in sorted(before.keys() & after.keys()) if before[name] != after[name]]
     return (*gone, *new, *other)
 
 
 def signature_of(tool: ToolDefinition) -> ToolSignature:
-    """What identifies a tool."""
+    """Return the signature of a tool."""
     return ToolSignature(tool.name, tool.tool_version, tool.schema_version, tool.schema_hash)
 
 
 @lru_cache(maxsize=64)
 def tools_hash(tools: tuple[ToolSignature, ...]) -> str:
-    """The hash of tools: of their signatures, not only of their names."""
+    """Hash the signatures of tools."""
     return joined_hash("|".join(msgspec.structs.astuple(tool)) for tool in tools)
 
 
 def joined_hash(signatures: Iterable[str]) -> str:
-    """The hash the contract defines: of the sorted signatures, joined by commas."""
+    """Hash sorted signatures joined by commas, as the contract defines."""
     return sha256_hex(",".join(sorted(signatures)).encode())
 
 
 def message_of(message: ChatMessage) -> Message:
-    """A message as it is recorded."""
+    """Convert a message to the form that is recorded."""
     calls = message.tool_calls
     return Message(
         message.role,
@@ -145,9 +145,9 @@ def _plain_items(items: Sequence[dict[str, object]] | None) -> Items | None:
 
 
 def plain_items(items: Sequence[dict[str, object]]) -> Items:
-    """Items as plain data that is read back as it was written; InputError where JSON cannot hold them."""
+    """Convert items to plain data; InputError if they have no JSON form."""
     try:
         found: Items = msgspec.json.decode(canonical_json_dumps(list(items)), type=Items)
     except msgspec.MsgspecError as error:
-        raise InputError(f"expected items to be objects: {error}") from None
+        raise InputError(f"expected every item to be an object: {error}") from None
     return found

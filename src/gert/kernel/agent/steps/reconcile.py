@@ -1,4 +1,4 @@
-"""Settling calls of which nobody knows whether they happened."""
+"""Reconcile tool calls of unknown outcome."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from gert.kernel.agent.ports.tool import ToolExecutionResult
 from gert.kernel.agent.replay.decisions import first_answer
 from gert.kernel.agent.replay.run_log import RunLog
-from gert.kernel.agent.replay.step_lookup import StepLookup, Stood
-from gert.kernel.agent.steps.tool_calls import Announced, ToolCalls, ToolStep
+from gert.kernel.agent.replay.step_lookup import CallState, StepLookup
+from gert.kernel.agent.steps.tool_calls import RequestedCall, ToolCalls, ToolStep
 from gert.kernel.agent.steps.tool_events import (
-    MADE_AGAIN,
-    another_call,
+    RERUN_STARTED,
+    call_changed,
+    call_in_progress,
+    call_not_found,
     completed,
-    doubt,
-    held,
-    is_made_again,
-    made_again,
-    no_call,
-    under_way,
+    duplicate_call,
+    outcome_unknown,
+    rerun_in_progress,
+    rerun_started,
 )
 from gert.kernel.agent.steps.tools import Tools
 from gert.kernel.events.agent import ToolCompleted, ToolRequested
@@ -26,16 +26,16 @@ from gert.kernel.events.envelope import parse_timestamp
 from gert.kernel.ledger.compose import Entry
 from gert.kernel.ledger.record import Call, last_seq_of
 
-MADE_AGAIN_SECONDS = 60.0
-"""How long whoever makes a call again is waited for; after that, they may have died."""
+RERUN_SECONDS = 60.0
+"""How long a rerun by another process is assumed to be alive."""
 
 
 @dataclass(frozen=True)
-class Settling:
-    """How a call in doubt is to be settled.
+class Reconciliation:
+    """How to reconcile a call.
 
-    outcome: what somebody says came of it
-    rerun: make the call again, under the same idempotency key
+    outcome: the outcome that the caller found out
+    rerun: repeat the call under the same idempotency key
     """
 
     outcome: ToolOutcome | None = None
@@ -45,126 +45,133 @@ class Settling:
     reason: str | None = None
 
 
-class ToolSettling:
-    """Settles calls, each as it stood when it was looked at: whoever is slower hears what stands instead."""
+class Reconciler:
+    """Reconciles calls; where another process was faster, its recorded result is returned."""
 
     def __init__(self, log: RunLog, tools: Tools, calls: ToolCalls) -> None:
         self._log = log
         self._tools = tools
         self._calls = calls
 
-    async def settle(
-        self, step: ToolStep, lookup: StepLookup, calls: Sequence[Call], hashes: Collection[str], settling: Settling
+    async def reconcile(
+        self,
+        step: ToolStep,
+        lookup: StepLookup,
+        calls: Sequence[Call],
+        hashes: Collection[str],
+        asked: Reconciliation,
     ) -> str:
-        """Settle a call that may have happened, and give its result.
+        """Reconcile a call of unknown outcome and return its result.
 
         1. Another call under the step key is refused.
-        2. A call that succeeded has its result.
-        3. What somebody says came of it is recorded with their name.
-        4. Whoever asks for it has it made again, under the same idempotency key.
-        5. Otherwise the tool is asked whether it happened, where it can tell.
+        2. The recorded result of a call that succeeded is returned.
+        3. An outcome that the caller passes is recorded with the caller's name.
+        4. With `rerun`, the call is repeated under the same idempotency key.
+        5. Otherwise the tool's reconciler decides whether the call happened.
         """
         if not calls:
-            raise no_call(step.run_id, step.tool_name)
+            raise call_not_found(step.run_id, step.tool_name)
         for call in calls:
             if call.input_hash not in hashes:
-                raise another_call(step.step_key, step.tool_name, call)
+                raise call_changed(step.step_key, step.tool_name, call)
         if first_answer(calls) is not None:
-            return (await self._calls.standing(step, lookup, calls[0].seq)).result_json
+            return (await self._calls.recorded_result(step, lookup, calls[0].seq)).result_json
         if self._log.in_flight.has(step.run_id, lookup.key):
-            raise under_way(step.tool_name)
-        with self._log.in_flight.take(step.run_id, lookup.key):
-            # Of equal calls that were made at the same time, each may be in doubt.
+            raise call_in_progress(step.tool_name)
+        with self._log.in_flight.enter(step.run_id, lookup.key):
+            # Each of several equal calls may be of unknown outcome.
             call = next((each for each in calls if each.outcome in ("open", "unknown_outcome")), calls[0])
-            request = await self._log.said(step.run_id, call.seq, ToolRequested)
-            found = Announced(call.seq, request, last_seq_of(calls), (call.outcome, call.done_seq))
-            if settling.rerun:
-                return await self._made_again(step, lookup, call, found, settling)
-            said = await self._said(step, call, request, settling)
-            await self._record(step, lookup, found, said)
-            # Written or not, what stands is the answer: somebody else may have settled it meanwhile.
-            return await self._stands(step, lookup, call)
+            request = await self._log.payload(step.run_id, call.seq, ToolRequested)
+            found = RequestedCall(call.seq, request, last_seq_of(calls), (call.outcome, call.done_seq))
+            if asked.rerun:
+                return await self._rerun(step, lookup, call, found, asked)
+            end = await self._outcome(step, call, request, asked)
+            await self._record(step, lookup, found, end)
+            # Another process may have reconciled it meanwhile: the recorded result counts.
+            return await self._result(step, lookup, call)
 
-    async def _said(self, step: ToolStep, call: Call, request: ToolRequested, settling: Settling) -> ToolCompleted:
-        """What came of a call, by whoever knows."""
-        if settling.outcome is not None:
-            told = ToolExecutionResult(settling.outcome, settling.result_json or "null")
-            return completed(call.seq, step.tool_name, told, by=settling.by, reason=settling.reason)
+    async def _outcome(
+        self, step: ToolStep, call: Call, request: ToolRequested, asked: Reconciliation
+    ) -> ToolCompleted:
+        """Return the outcome that the caller passed or the tool found out."""
+        if asked.outcome is not None:
+            given = ToolExecutionResult(asked.outcome, asked.result_json or "null")
+            return completed(call.seq, step.tool_name, given, by=asked.by, reason=asked.reason)
         self._tools.definition(step.tool_name)
         context = self._calls.context(step, request, call.seq)
         looked = await self._tools.reconcile(step.tool_name, request.arguments_json, context)
         if looked is None:
-            raise doubt(call)
-        reason = settling.reason or "the tool was asked"
-        return completed(call.seq, step.tool_name, looked, by=settling.by, reason=reason)
+            raise outcome_unknown(call)
+        reason = asked.reason or "reconciled by the tool"
+        return completed(call.seq, step.tool_name, looked, by=asked.by, reason=reason)
 
-    async def _record(self, step: ToolStep, lookup: StepLookup, call: Announced, said: ToolCompleted) -> None:
-        entries = (Entry(self._calls.withheld(said), step.parent_step_key),)
-        await lookup.end(entries, call.seq, call.last_seq, call.stood, wins=False)
+    async def _record(self, step: ToolStep, lookup: StepLookup, call: RequestedCall, end: ToolCompleted) -> None:
+        entries = (Entry(self._calls.withhold(end), step.parent_step_key),)
+        await lookup.end(entries, call.seq, call.last_seq, call.state, wins=False)
 
-    async def _made_again(
-        self, step: ToolStep, lookup: StepLookup, call: Call, found: Announced, settling: Settling
+    async def _rerun(
+        self, step: ToolStep, lookup: StepLookup, call: Call, found: RequestedCall, asked: Reconciliation
     ) -> str:
-        """Make a call again; of several who want to, one does.
+        """Repeat a call; of several processes that try, one does.
 
-        That it is made again is on record before it is made, and whoever dies meanwhile leaves a doubt.
+        The rerun is recorded before the tool is called; if gert stops meanwhile, the outcome stays unknown.
         """
         self._tools.definition(step.tool_name)
         self._calls.permit(step)
-        await self._refuse_if_made_again(step, call)
-        await self._refuse_if_held(step, call)
-        entries = (Entry(made_again(call, settling.by), step.parent_step_key),)
-        written = await lookup.end(entries, call.seq, found.last_seq, found.stood, wins=False, step=True)
+        await self._refuse_if_rerunning(step, call)
+        await self._refuse_duplicate(step, call)
+        entries = (Entry(rerun_started(call, asked.by), step.parent_step_key),)
+        written = await lookup.end(entries, call.seq, found.last_seq, found.state, wins=False, step=True)
         if written is None:
-            return await self._stands(step, lookup, call)
-        stood: Stood = ("unknown_outcome", written.last)
+            return await self._result(step, lookup, call)
+        state: CallState = ("unknown_outcome", written.last)
         try:
-            # Whoever announced it holds its semantic key again, unless another has it by now.
-            await self._refuse_if_held(step, call)
+            # The rerun holds the semantic key again, unless another call took it meanwhile.
+            await self._refuse_duplicate(step, call)
         except BaseException as error:
-            await self._take_back(step, lookup, call, stood, error)
+            await self._cancel_rerun(step, lookup, call, state, error)
             raise
-        again = Announced(
+        again = RequestedCall(
             call.seq,
             found.request,
             written.last,
-            stood,
-            by=settling.by,
-            reason=settling.reason or "made again",
-            doubted=call.outcome == "unknown_outcome"
-            or (call.outcome == "open" and self._calls.changes(found.request)),
+            state,
+            by=asked.by,
+            reason=asked.reason or "rerun",
+            in_doubt=call.outcome == "unknown_outcome"
+            or (call.outcome == "open" and self._calls.has_side_effect(found.request)),
         )
-        return (await self._calls.make(step, lookup, again)).result_json
+        return (await self._calls.call(step, lookup, again)).result_json
 
-    async def _take_back(
-        self, step: ToolStep, lookup: StepLookup, call: Call, stood: Stood, error: BaseException
+    async def _cancel_rerun(
+        self, step: ToolStep, lookup: StepLookup, call: Call, state: CallState, error: BaseException
     ) -> None:
-        """It is not made again after all: it stands as it did."""
+        """Record the previous end again, since the rerun did not start."""
         try:
-            before = await self._log.said(step.run_id, call.done_seq, ToolCompleted)
+            before = await self._log.payload(step.run_id, call.done_seq, ToolCompleted)
             entries = (Entry(before, step.parent_step_key),)
-            await lookup.end(entries, call.seq, stood[1] or 0, stood, wins=False)
+            await lookup.end(entries, call.seq, state[1] or 0, state, wins=False)
         except Exception as unwritten:
-            error.add_note(f"that the call was not made again could not be recorded: {unwritten}")
+            error.add_note(f"the cancelled rerun could not be recorded: {unwritten}")
 
-    async def _refuse_if_made_again(self, step: ToolStep, call: Call) -> None:
+    async def _refuse_if_rerunning(self, step: ToolStep, call: Call) -> None:
         if call.outcome != "unknown_outcome":
             return
         event = await self._log.event(step.run_id, call.done_seq)
-        said = event.payload
-        if not isinstance(said, ToolCompleted) or said.reason != MADE_AGAIN:
+        end = event.payload
+        if not isinstance(end, ToolCompleted) or end.reason != RERUN_STARTED:
             return
         age = (self._log.ledger.now() - parse_timestamp(event.timestamp)).total_seconds()
-        if age < MADE_AGAIN_SECONDS:
-            raise is_made_again(call, said)
+        if age < RERUN_SECONDS:
+            raise rerun_in_progress(call, end)
 
-    async def _refuse_if_held(self, step: ToolStep, call: Call) -> None:
+    async def _refuse_duplicate(self, step: ToolStep, call: Call) -> None:
         if call.semantic_key is None or call.held:
             return
         for other in await self._log.ledger.holders(call.tenant, call.name, call.semantic_key):
             if other.held and (other.run_id, other.seq) != (call.run_id, call.seq):
-                raise held(step.tool_name, other)
+                raise duplicate_call(step.tool_name, other)
 
-    async def _stands(self, step: ToolStep, lookup: StepLookup, call: Call) -> str:
-        """What the record says of a call now."""
-        return (await self._calls.standing(step, lookup, call.seq)).result_json
+    async def _result(self, step: ToolStep, lookup: StepLookup, call: Call) -> str:
+        """Return the recorded result of a call."""
+        return (await self._calls.recorded_result(step, lookup, call.seq)).result_json

@@ -1,4 +1,4 @@
-"""What is said about a tool call: the events that end it, and the errors that tell the caller."""
+"""The events that end a tool call, and the errors that its caller gets."""
 
 from dataclasses import replace
 
@@ -16,14 +16,14 @@ from gert.kernel.foundation.credentials import stranger_line
 from gert.kernel.ledger.record import Call
 
 LONGEST_MESSAGE = 2000
-RECONCILE = "settle it with `reconcile_tool`"
-MADE_AGAIN = "it is made again"
+RECONCILE = "check the target, then call `reconcile_tool`"
+RERUN_STARTED = "rerun started"
 
 
 def completed(
     seq: int, tool_name: str, found: ToolExecutionResult, *, by: str | None = None, reason: str | None = None
 ) -> ToolCompleted:
-    """How a call ended."""
+    """Build the completion event of a call."""
     return ToolCompleted(
         request_seq=seq,
         tool_name=tool_name,
@@ -39,41 +39,42 @@ def completed(
 
 
 def abandoned(call: Call) -> ToolCompleted:
-    """Nobody waits for the end of a call that changes nothing."""
-    why = "whoever called did not wait for the end; the tool changes nothing"
+    """Build the end of a call without side effects whose caller is gone."""
+    why = "the caller stopped before the call ended; the tool has no side effects"
     return completed(call.seq, call.name, ToolExecutionResult("transient_error", "null", error_message=why))
 
 
-def never_called(seq: int, tool_name: str) -> ToolCompleted:
-    """A call was announced, and whoever did that gave up before making it."""
-    found = ToolExecutionResult("transient_error", "null", error_message="the step was cancelled; it was not called")
+def not_called(seq: int, tool_name: str) -> ToolCompleted:
+    """Build the end of a call that was recorded but never made, because the step was cancelled."""
+    why = "the step was cancelled before the tool was called"
+    found = ToolExecutionResult("transient_error", "null", error_message=why)
     return completed(seq, tool_name, found)
 
 
-def made_again(call: Call, by: str | None) -> ToolCompleted:
-    """Somebody is about to make a call again: until it ends, nobody knows whether it happened."""
-    return completed(call.seq, call.name, ToolExecutionResult("unknown_outcome", "null"), by=by, reason=MADE_AGAIN)
+def rerun_started(call: Call, by: str | None) -> ToolCompleted:
+    """Build the event that a rerun starts; the outcome is unknown until the rerun ends."""
+    return completed(call.seq, call.name, ToolExecutionResult("unknown_outcome", "null"), by=by, reason=RERUN_STARTED)
 
 
-def still_in_doubt(found: ToolExecutionResult) -> ToolExecutionResult:
-    """A call that was made again and failed: that it did not happen this time says nothing about the time before."""
-    why = f"made again, it ended as `{found.outcome}`"
-    told = why if found.error_message is None else f"{why}: {found.error_message}"
-    return replace(found, outcome="unknown_outcome", error_message=told)
+def still_unknown(found: ToolExecutionResult) -> ToolExecutionResult:
+    """Return the result of a failed rerun: the outcome of the first attempt stays unknown."""
+    why = f"the rerun ended as `{found.outcome}`"
+    message = why if found.error_message is None else f"{why}: {found.error_message}"
+    return replace(found, outcome="unknown_outcome", error_message=message)
 
 
-def is_made_again(call: Call, ended: ToolCompleted) -> ToolExecutionFailedError:
-    """Somebody else makes the call again right now."""
+def rerun_in_progress(call: Call, ended: ToolCompleted) -> ToolExecutionFailedError:
+    """Another process is rerunning the call."""
     by = f" by `{ended.reconciled_by}`" if ended.reconciled_by else ""
     return ToolExecutionFailedError(
-        f"the call of `{call.name}` in event {call.seq} of run `{call.run_id}` is being made again{by}",
+        f"the call of `{call.name}` in event {call.seq} of run `{call.run_id}` is being rerun{by}",
         outcome="unknown_outcome",
-        hint="wait for its end, or say its outcome",
+        hint="wait until the rerun ends, or pass `outcome`",
     )
 
 
 def outcome_of(error: Exception, *, side_effect: bool) -> ToolExecutionOutcome:
-    """What an exception says about whether a call happened."""
+    """Return the outcome that an exception of a tool stands for."""
     if isinstance(error, ToolTransientError):
         return "transient_error"
     if isinstance(error, ToolPermanentError):
@@ -87,39 +88,39 @@ def failure(ended: ToolCompleted) -> ToolExecutionFailedError:
     """The call did not succeed."""
     why = f": {ended.error_message}" if ended.error_message else ""
     how = {
-        "transient_error": "failed for now",
+        "transient_error": "failed temporarily",
         "permanent_error": "failed",
-        "unknown_outcome": "ended, and nobody knows whether it happened",
+        "unknown_outcome": "ended with an unknown outcome",
     }[ended.outcome]
     hint = RECONCILE if ended.outcome == "unknown_outcome" else None
     return ToolExecutionFailedError(f"`{ended.tool_name}` {how}{why}", outcome=ended.outcome, hint=hint)
 
 
-def doubt(call: Call) -> ToolExecutionFailedError:
-    """The call may have happened."""
+def outcome_unknown(call: Call) -> ToolExecutionFailedError:
+    """The outcome of the call is unknown."""
     return ToolExecutionFailedError(
-        f"the call of `{call.name}` in event {call.seq} of run `{call.run_id}` may have happened",
+        f"outcome of the call of `{call.name}` in event {call.seq} of run `{call.run_id}` is unknown",
         outcome="unknown_outcome",
-        hint=f"{RECONCILE}: say its outcome, or pass rerun=True",
+        hint=f"{RECONCILE} with `outcome` or rerun=True",
     )
 
 
-def no_call(run_id: str, tool_name: str) -> ToolExecutionFailedError:
-    """There is nothing to settle."""
+def call_not_found(run_id: str, tool_name: str) -> ToolExecutionFailedError:
+    """No such call is recorded."""
     return ToolExecutionFailedError(
-        f"run `{run_id}` has no such call of `{tool_name}`", hint="give the arguments and step key of it"
+        f"run `{run_id}` has no such call of `{tool_name}`", hint="pass the arguments and the step key of the call"
     )
 
 
-def under_way(tool_name: str) -> ToolExecutionFailedError:
-    """The call is being made right now."""
-    return ToolExecutionFailedError(f"the call of `{tool_name}` is under way", outcome="unknown_outcome")
+def call_in_progress(tool_name: str) -> ToolExecutionFailedError:
+    """The call is in progress."""
+    return ToolExecutionFailedError(f"the call of `{tool_name}` is in progress", outcome="unknown_outcome")
 
 
-def another_call(step_key: str | None, tool_name: str, call: Call) -> ReplayConsistencyError:
-    """Something else was called under the step key."""
+def call_changed(step_key: str | None, tool_name: str, call: Call) -> ReplayConsistencyError:
+    """Another call is recorded under the step key."""
     same_tool = call.name == tool_name
-    other = "other arguments" if same_tool else f"another tool, `{call.name}`"
+    other = "different arguments" if same_tool else f"another tool, `{call.name}`"
     return ReplayConsistencyError(
         f"step `{step_key}` was recorded with {other}",
         drift_fields=("arguments_json",) if same_tool else ("tool_name",),
@@ -127,14 +128,14 @@ def another_call(step_key: str | None, tool_name: str, call: Call) -> ReplayCons
     )
 
 
-def held(tool_name: str, call: Call) -> PolicyViolationError:
-    """Another call means the same."""
+def duplicate_call(tool_name: str, call: Call) -> PolicyViolationError:
+    """Another call holds the same semantic idempotency key."""
     done = call.outcome == "success"
     where = f"event {call.seq} of run `{call.run_id}`"
     return PolicyViolationError(
         code="semantic_duplicate" if done else "semantic_requires_reconciliation",
-        message=f"`{tool_name}` was called for the same already, in {where}"
+        message=f"`{tool_name}` was already called with the same semantic key, in {where}"
         if done
-        else f"`{tool_name}` may have been called for the same, in {where}, which must be reconciled first",
+        else f"`{tool_name}` may have been called with the same semantic key, in {where}; reconcile that call first",
         tool_name=tool_name,
     )

@@ -1,4 +1,4 @@
-"""Tool steps: announced before they happen, recorded as they ended, and never made twice by guessing."""
+"""Tool steps: recorded before the tool is called, and never repeated while the outcome is unknown."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -6,12 +6,19 @@ from dataclasses import replace
 from gert.errors import GertError
 from gert.kernel.agent.middleware.base import KernelMiddleware, PreparedToolRequest
 from gert.kernel.agent.ports.loop import Loop
-from gert.kernel.agent.replay.decisions import Ask, Compare, Fail, InDoubt, Replay, Wait, decide_tool
+from gert.kernel.agent.replay.decisions import Compare, Fail, InDoubt, Replay, Request, Wait, decide_tool
 from gert.kernel.agent.replay.run_log import RunLog
 from gert.kernel.agent.replay.step_lookup import StepLookup
-from gert.kernel.agent.steps.reconcile import Settling, ToolSettling
-from gert.kernel.agent.steps.tool_calls import Announced, ToolCalls, ToolStep
-from gert.kernel.agent.steps.tool_events import abandoned, another_call, doubt, failure, held, never_called
+from gert.kernel.agent.steps.reconcile import Reconciler, Reconciliation
+from gert.kernel.agent.steps.tool_calls import RequestedCall, ToolCalls, ToolStep
+from gert.kernel.agent.steps.tool_events import (
+    abandoned,
+    call_changed,
+    duplicate_call,
+    failure,
+    not_called,
+    outcome_unknown,
+)
 from gert.kernel.agent.steps.tools import Tools
 from gert.kernel.agent.types.api import StepToolResult
 from gert.kernel.events.agent import ToolCompleted, ToolRequested
@@ -19,116 +26,119 @@ from gert.kernel.ledger.compose import Entry
 from gert.kernel.ledger.projection import idempotency_key, tool_hash
 from gert.kernel.ledger.record import Batch, Call, Head, Held, Overtaken, last_seq_of
 
-__all__ = ["Settling", "ToolStep", "ToolSteps"]
+__all__ = ["Reconciliation", "ToolStep", "ToolSteps"]
 
 
 class ToolSteps:
-    """Takes tool steps."""
+    """Runs tool steps."""
 
     def __init__(self, log: RunLog, tools: Tools, middleware: Sequence[KernelMiddleware], loop: Loop) -> None:
         self._log = log
         self._tools = tools
         self._calls = ToolCalls(log, tools, middleware, loop)
-        self._settling = ToolSettling(log, tools, self._calls)
+        self._reconciler = Reconciler(log, tools, self._calls)
 
-    async def take(self, step: ToolStep) -> StepToolResult:
+    async def run(self, step: ToolStep) -> StepToolResult:
         """Replay a step, or call the tool."""
-        step = self._kept(step)
+        step = self._copied(step)
         lookup = await self._lookup(step)
         prepared: PreparedToolRequest | None = None
         while True:
-            calls, in_flight = await lookup.look()
-            hashes = await self._alike(step, lookup.hashed, calls)
-            changes = await self._changes(step, calls)
+            calls, in_flight = await lookup.find()
+            hashes = await self._equal_hashes(step, lookup.input_hash, calls)
+            changes = await self._has_side_effect(step, calls)
             match decide_tool(calls, hashes, in_flight, side_effect=changes):
                 case Replay(call):
-                    found = await self._calls.given(step, lookup, call)
+                    found = await self._calls.result_of(step, lookup, call)
                     if found is not None:
                         return found
                 case Compare(call):
-                    raise another_call(step.step_key, step.tool_name, call)
+                    raise call_changed(step.step_key, step.tool_name, call)
                 case Wait():
                     await lookup.wait()
                 case Fail() | InDoubt() if lookup.count is None:
-                    # Somebody may have settled it since.
-                    await lookup.turn()
+                    # Another process may have reconciled it since.
+                    await lookup.refresh()
                 case Fail(call):
-                    raise failure(await self._log.said(step.run_id, call.done_seq, ToolCompleted))
+                    raise failure(await self._log.payload(step.run_id, call.done_seq, ToolCompleted))
                 case InDoubt(call):
-                    raise doubt(call)
-                case Ask() as decided:
-                    with self._log.in_flight.take(step.run_id, lookup.key):
+                    raise outcome_unknown(call)
+                case Request() as decided:
+                    with self._log.in_flight.enter(step.run_id, lookup.key):
                         if prepared is None:
                             prepared = await self._calls.prepare(step)
-                        result = await self._made(step, lookup, prepared, decided)
+                        result = await self._call(step, lookup, prepared, decided)
                     if result is not None:
                         return result
-                    lookup.overtaken()
+                    lookup.retry()
 
-    async def settle(self, step: ToolStep, settling: Settling) -> str:
-        """Settle a call that may have happened, and give its result."""
-        step = self._kept(step)
+    async def reconcile(self, step: ToolStep, reconciliation: Reconciliation) -> str:
+        """Reconcile a call of unknown outcome and return its result."""
+        step = self._copied(step)
         lookup = await self._lookup(step)
-        calls = await lookup.look_anew()
-        hashes = await self._alike(step, lookup.hashed, calls)
-        return await self._settling.settle(step, lookup, calls, hashes, settling)
+        calls = await lookup.find_in_ledger()
+        hashes = await self._equal_hashes(step, lookup.input_hash, calls)
+        return await self._reconciler.reconcile(step, lookup, calls, hashes, reconciliation)
 
-    def _kept(self, step: ToolStep) -> ToolStep:
-        """The step with arguments nobody else holds: what is looked up, recorded and called with is the same."""
+    def _copied(self, step: ToolStep) -> ToolStep:
+        """Copy the arguments, so that lookup, record and call use the same values."""
         return replace(step, arguments=self._tools.kept(step.tool_name, step.arguments))
 
     async def _lookup(self, step: ToolStep) -> StepLookup:
-        """Where to look: under the step key, or under the arguments as they were given."""
-        hashed = tool_hash(step.tool_name, self._tools.given(step.tool_name, step.arguments))
+        """Return the lookup of the step: under its step key, or under the hash of its arguments."""
+        input_hash = tool_hash(step.tool_name, self._tools.given(step.tool_name, step.arguments))
         if step.step_key is None:
-            filled = self._filled(step)
-            if filled is not None and filled != hashed and not await self._found(step, hashed):
+            filled = self._hash_with_defaults(step)
+            if filled is not None and filled != input_hash and not await self._recorded(step, input_hash):
                 # As earlier versions recorded it: with the tool's defaults filled in.
-                hashed = filled if await self._found(step, filled) else hashed
-        return StepLookup(self._log, step.run_id, step.tenant.tenant_id, "tool", step.step_key, hashed)
+                input_hash = filled if await self._recorded(step, filled) else input_hash
+        return StepLookup(self._log, step.run_id, step.tenant.tenant_id, "tool", step.step_key, input_hash)
 
-    async def _found(self, step: ToolStep, hashed: str) -> list[Call]:
-        return await self._log.calls(step.run_id, step.tenant.tenant_id, "tool", None, hashed)
+    async def _recorded(self, step: ToolStep, input_hash: str) -> list[Call]:
+        return await self._log.calls(step.run_id, step.tenant.tenant_id, "tool", None, input_hash)
 
-    def _filled(self, step: ToolStep) -> str | None:
-        """The hash of the arguments with the tool's defaults; None where it is not there or they do not fit."""
+    def _hash_with_defaults(self, step: ToolStep) -> str | None:
+        """Hash the arguments with the tool's defaults; None if it is not registered or they do not fit."""
         try:
             return tool_hash(step.tool_name, self._tools.canonical(step.tool_name, step.arguments))
         except GertError:
             return None
 
-    async def _alike(self, step: ToolStep, hashed: str, calls: Sequence[Call]) -> Collection[str]:
-        """The hashes of calls that are this one: arguments are the same with or without defaults filled in."""
-        hashes = {hashed}
+    async def _equal_hashes(self, step: ToolStep, input_hash: str, calls: Sequence[Call]) -> Collection[str]:
+        """Return the hashes of equal calls: arguments are equal with or without defaults filled in."""
+        hashes = {input_hash}
         for call in calls:
             if call.input_hash in hashes or call.name != step.tool_name:
                 continue
-            filled = self._filled(step)
+            filled = self._hash_with_defaults(step)
             if filled is None:
                 continue
-            request = await self._log.said(step.run_id, call.seq, ToolRequested)
+            request = await self._log.payload(step.run_id, call.seq, ToolRequested)
             if filled in (call.input_hash, tool_hash(call.name, request.arguments_json)):
                 hashes.add(call.input_hash)
         return hashes
 
-    async def _changes(self, step: ToolStep, calls: Sequence[Call]) -> bool:
-        """Whether the tool changes something, now or when it was called."""
+    async def _has_side_effect(self, step: ToolStep, calls: Sequence[Call]) -> bool:
+        """Whether the tool has side effects, now or when it was called."""
         if self._tools.has(step.tool_name) and self._tools.side_effect(step.tool_name):
             return True
         unfinished = [call for call in calls if call.outcome == "open"]
-        return bool(unfinished) and (await self._log.said(step.run_id, unfinished[0].seq, ToolRequested)).side_effect
+        return bool(unfinished) and (await self._log.payload(step.run_id, unfinished[0].seq, ToolRequested)).side_effect
 
-    async def _made(
-        self, step: ToolStep, lookup: StepLookup, prepared: PreparedToolRequest, decided: Ask
+    async def _call(
+        self, step: ToolStep, lookup: StepLookup, prepared: PreparedToolRequest, decided: Request
     ) -> StepToolResult | None:
-        """Call the tool; None where somebody else has made the same request meanwhile."""
+        """Record the request and call the tool; None if another task or process recorded the request first."""
         side_effect = self._tools.side_effect(step.tool_name)
         ends = [Entry(abandoned(call), step.parent_step_key) for call in decided.abandoned]
 
         def entries(head: Head) -> Sequence[Entry]:
-            # The key is made from the number of the request itself, and so inside the append.
+            # The idempotency key contains the number of the request, which is known only inside the append.
             seq = head.count + len(ends) + 1
-            return (*ends, Entry(self._request(step, prepared, lookup.hashed, seq, side_effect), step.parent_step_key))
+            return (
+                *ends,
+                Entry(self._request(step, prepared, lookup.input_hash, seq, side_effect), step.parent_step_key),
+            )
 
         tried: list[Batch] = []
         try:
@@ -141,21 +151,21 @@ class ToolSteps:
                 tried=tried,
             )
         except GeneratorExit:
-            raise  # whoever is closed waits for nothing
+            raise  # a coroutine that is closed must not await
         except BaseException as error:
             if tried or not isinstance(error, Exception):
-                await self._give_up(step, lookup, tried, error)
+                await self._record_not_called(step, lookup, tried, error)
             raise
         if isinstance(written, Overtaken):
             return None
         if isinstance(written, Held):
-            raise held(step.tool_name, written.call)
+            raise duplicate_call(step.tool_name, written.call)
         seq = written.last
-        request = self._request(step, prepared, lookup.hashed, seq, side_effect)
-        return await self._calls.make(step, lookup, Announced(seq, request, seq))
+        request = self._request(step, prepared, lookup.input_hash, seq, side_effect)
+        return await self._calls.call(step, lookup, RequestedCall(seq, request, seq))
 
     def _request(
-        self, step: ToolStep, prepared: PreparedToolRequest, hashed: str, seq: int, side_effect: bool
+        self, step: ToolStep, prepared: PreparedToolRequest, input_hash: str, seq: int, side_effect: bool
     ) -> ToolRequested:
         tool = self._tools.definition(step.tool_name)
         return ToolRequested(
@@ -169,21 +179,23 @@ class ToolSteps:
             intent_id=prepared.intent_id,
             amount_usd=prepared.amount_usd,
             side_effect=side_effect,
-            input_hash=hashed,
+            input_hash=input_hash,
         )
 
-    async def _give_up(self, step: ToolStep, lookup: StepLookup, tried: list[Batch], error: BaseException) -> None:
-        """A request that was written and whose tool nobody will call is no doubt: say so."""
+    async def _record_not_called(
+        self, step: ToolStep, lookup: StepLookup, tried: list[Batch], error: BaseException
+    ) -> None:
+        """Record that a requested tool was not called, so that its outcome is known."""
         try:
-            # What was begun is written all the same, perhaps only now.
-            await self._log.settle_appends(step.run_id)
+            # An append that has begun may be committed only now.
+            await self._log.wait_for_appends(step.run_id)
             if not tried:
                 return
             row = tried[-1].events[-1]
             if (await self._log.ledger.lines_at(step.run_id, (row.seq,))).get(row.seq) != row.line:
                 return
-            calls = await lookup.look_anew()
-            entries = (Entry(never_called(row.seq, step.tool_name), step.parent_step_key),)
+            calls = await lookup.find_in_ledger()
+            entries = (Entry(not_called(row.seq, step.tool_name), step.parent_step_key),)
             await lookup.end(entries, row.seq, last_seq_of(calls), ("open", None), wins=False)
         except Exception as unwritten:
             error.add_note(f"that the tool was not called could not be recorded: {unwritten}")

@@ -1,4 +1,4 @@
-"""The tools of a kernel, whichever port has them: what they are, what they take, and whether they change anything."""
+"""The tools of a kernel: their definitions, arguments and side effects, whatever the tool port supports."""
 
 from collections.abc import Mapping
 
@@ -19,7 +19,7 @@ _CHECKING = ("validate", "fingerprint", "tool", "reconcile")
 
 
 class Tools:
-    """One face for every tool port; of what a port cannot say, the careful answer is taken."""
+    """One interface to every tool port; what a port does not declare is assumed to be unsafe."""
 
     def __init__(self, port: ToolPort) -> None:
         self.port = port
@@ -30,37 +30,37 @@ class Tools:
             self._checking = port  # type: ignore[assignment]
 
     def definitions(self) -> tuple[ToolDefinition, ...]:
-        """Every tool, by name."""
-        # A port may hand out its own list, and change it.
+        """Return every tool, sorted by name."""
+        # A port may return its own list and change it later.
         known = list(self.port.to_all_tool_definitions())
         if known != self._known:
             self._known, self._sorted = known, tuple(sorted(known, key=lambda tool: tool.name))
         return self._sorted
 
     def signatures(self) -> tuple[ToolSignature, ...]:
-        """What identifies each of them."""
+        """Return the signature of every tool."""
         return tuple(signature_of(tool) for tool in self.definitions())
 
     def capabilities(self) -> dict[str, str | None]:
-        """The capability each tool needs."""
+        """Return the capability each tool needs, by name."""
         return self.port.capability_map()
 
     def definition(self, name: str) -> ToolDefinition:
-        """The tool of a name."""
+        """Return a tool by name; ToolNotFound if it is not registered."""
         known = {tool.name: tool for tool in self.port.to_all_tool_definitions()}
         if name not in known:
             meant = did_you_mean(name, known)
             hint = f"did you mean `{meant}`?" if meant else f"registered: {', '.join(sorted(known)) or 'none'}"
-            # Models make up names of any length.
+            # Models invent names of any length.
             raise ToolNotFound(f"there is no tool `{name[:64]}`", hint=hint)
         return known[name]
 
     def has(self, name: str) -> bool:
-        """Whether there is a tool of a name."""
+        """Whether a tool of this name is registered."""
         return any(tool.name == name for tool in self.port.to_all_tool_definitions())
 
     def given(self, name: str, arguments: Arguments) -> str:
-        """The canonical JSON of arguments as they were given, whether they fit or the tool is there or not."""
+        """Return arguments as canonical JSON without validating them; the tool need not be registered."""
         try:
             if isinstance(arguments, str):
                 return canonicalize_json_object(arguments)
@@ -69,26 +69,26 @@ class Tools:
             if isinstance(arguments, Mapping):
                 return canonical_json_dumps(dict(arguments))
         except (GertError, TypeError, ValueError):
-            # Values only the tool knows how to write down.
+            # Only the tool can serialize these values.
             pass
         return self.canonical(name, arguments)
 
     def kept(self, name: str, arguments: Arguments) -> Arguments:
-        """Arguments as they are now, whatever whoever gave them does to them while a step is taken."""
+        """Copy arguments, so that the caller cannot change them while the step runs."""
         if not isinstance(arguments, BaseModel):
             return self.given(name, arguments)
         try:
             return arguments.model_copy(deep=True)
         except Exception:
-            # It holds something that has no copy, such as a lock.
+            # It holds something that cannot be copied, such as a lock.
             return arguments
 
     def side_effect(self, name: str) -> bool:
-        """Whether a tool changes something; one that does not say so may."""
+        """Whether a tool has side effects; assumed where the port does not declare it."""
         return True if self._checking is None else self._checking.tool(name).side_effect
 
     def canonical(self, name: str, arguments: Arguments) -> str:
-        """The canonical JSON of arguments that fit a tool; InputError where they do not."""
+        """Validate arguments and return them as canonical JSON; InputError if they do not fit the tool."""
         if self._checking is not None:
             return self._checking.validate(name, arguments)
         if isinstance(arguments, str):
@@ -100,7 +100,7 @@ class Tools:
         raise InputError(f"expected the arguments of `{name}` to be an object, found `{type(arguments).__name__}`")
 
     def fingerprint(self, name: str) -> ToolFingerprint:
-        """What identifies a tool, and how it is to be treated."""
+        """Return the identity, risk level and sandbox profile of a tool."""
         tool = self.definition(name)
         if self._checking is not None:
             return self._checking.fingerprint(name)
@@ -120,7 +120,7 @@ class Tools:
     async def reconcile(
         self, name: str, arguments_json: str, context: ToolExecutionContext
     ) -> ToolExecutionResult | None:
-        """Look whether a call happened; None where nobody can tell."""
+        """Ask the tool whether a call happened; None if it cannot tell."""
         if self._checking is None:
             return None
         return await self._checking.reconcile(name, arguments_json, context=context)

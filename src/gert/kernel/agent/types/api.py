@@ -1,4 +1,4 @@
-"""What goes into the agent kernel and comes out of it, under the documented names."""
+"""Arguments and results of the agent kernel, under their documented names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,10 +57,10 @@ __all__ = [
 ]
 
 ReplayPolicy: TypeAlias = Literal["strict", "allow_prompt_drift", "fork_on_drift"]
-"""What happens where a step is asked something else than was recorded for it."""
+"""What happens if a step differs from its recorded question."""
 
 ToolDrift: TypeAlias = Literal["refuse", "pin"]
-"""What happens where other tools are registered than were recorded: refuse, or offer those the run began with."""
+"""What happens if other tools are registered than were recorded: refuse, or offer those the run started with."""
 
 RunLifecycleStatus: TypeAlias = LifecycleStatus
 RunProgressStatus: TypeAlias = Literal["queued", "running", "completed", "failed", "cancelled"]
@@ -70,7 +70,7 @@ WorkflowOutputT = TypeVar("WorkflowOutputT")
 
 
 class TenantContext(BaseModel):
-    """For whom a run is made: what they may use, and what it may cost."""
+    """The tenant of a run: its capabilities and its budget."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -81,7 +81,7 @@ class TenantContext(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class RunHandle:
-    """Names a run."""
+    """The id of a run and of its tenant."""
 
     run_id: str
     tenant_id: str
@@ -92,7 +92,7 @@ RunRef: TypeAlias = RunHandle
 
 @dataclass(frozen=True, slots=True)
 class PauseTicket:
-    """Says that a run was paused, and by which event."""
+    """A pause of a run, and the event that recorded it."""
 
     run_id: str
     ticket_id: str
@@ -102,7 +102,7 @@ class PauseTicket:
 
 @dataclass(frozen=True, slots=True)
 class ResumePoint:
-    """Where a run goes on."""
+    """Where a run resumes."""
 
     run_id: str
     last_event_seq: int
@@ -121,7 +121,7 @@ class RunLease:
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """How a run stands."""
+    """The status of a run."""
 
     run_id: str
     tenant_id: str
@@ -135,7 +135,7 @@ class RunStatus:
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """How far a run has come."""
+    """The progress of a run."""
 
     run_id: str
     status: RunProgressStatus
@@ -149,7 +149,7 @@ class RunProgress:
 
 @dataclass(frozen=True, slots=True)
 class ContextVersion:
-    """With which builder the context of a model step was made."""
+    """The version of the builder that made the context of a model step."""
 
     system_prompt_hash: str | None = None
     context_builder_version: str | None = None
@@ -159,7 +159,7 @@ class ContextVersion:
 @checks_arguments
 @dataclass(frozen=True, slots=True)
 class ModelInput:
-    """What a model is asked: a prompt, or a conversation."""
+    """The input of a model: a prompt, or a conversation."""
 
     kind: Literal["prompt", "messages"]
     prompt: str | None = None
@@ -175,22 +175,22 @@ class ModelInput:
 
     @classmethod
     def from_prompt(cls, prompt: str) -> "ModelInput":
-        """Ask one thing."""
+        """Make an input from a prompt."""
         return cls("prompt", prompt)
 
     @classmethod
     def from_messages(cls, messages: Sequence[ChatMessage], *, prompt: str | None = None) -> "ModelInput":
-        """Continue a conversation; the prompt is not shown to the model, it names the step in the record."""
+        """Make an input from messages; the model does not see the prompt, which names the step in the record."""
         return cls("messages", prompt, tuple(messages))
 
 
-# The results below have no slots: a generic, frozen dataclass with slots cannot be made as `StepModelResult[X](…)`.
+# The results below have no slots: a generic, frozen dataclass with slots cannot be created as `StepModelResult[X](…)`.
 @dataclass(frozen=True)
 class StepModelResult(Generic[OutputT]):
-    """What a model step came to, whether a model was asked now or the answer stands in the record.
+    """The result of a model step, live or replayed.
 
-    seq: the number of the `model_completed`
-    drift_fields: what is asked now and was not then
+    seq: the number of the `model_completed` event
+    drift_fields: the fields that differ from the recorded question
     """
 
     run_id: str
@@ -209,7 +209,7 @@ class StepModelResult(Generic[OutputT]):
 
 @dataclass(frozen=True)
 class WorkflowRunResult(Generic[WorkflowOutputT]):
-    """What a workflow came to: an output, or a pause somebody has to end."""
+    """The result of a workflow: an output, or the pause that it waits at."""
 
     run_id: str
     status: Literal["complete", "paused"]
@@ -219,7 +219,7 @@ class WorkflowRunResult(Generic[WorkflowOutputT]):
 
 @dataclass(frozen=True, slots=True)
 class StepToolResult:
-    """What a tool step came to."""
+    """The result of a tool step, live or replayed."""
 
     run_id: str
     seq: int
@@ -230,7 +230,7 @@ class StepToolResult:
 
 @dataclass(frozen=True, slots=True)
 class ToolFingerprint:
-    """What identifies a tool, and how it is to be treated."""
+    """The identity, risk level and sandbox profile of a tool."""
 
     tool_name: str
     tool_version: str
@@ -242,7 +242,7 @@ class ToolFingerprint:
 
 @dataclass(frozen=True, slots=True)
 class ModelClientCapabilities:
-    """What the kernel behind a model client understands."""
+    """Which arguments the kernel behind a model client accepts."""
 
     supports_replay_policy: bool
     supports_context_version: bool
@@ -250,7 +250,7 @@ class ModelClientCapabilities:
 
 @dataclass(frozen=True, slots=True)
 class KernelPolicy:
-    """Which middleware a kernel must have."""
+    """The middleware a kernel must have."""
 
     mode: PolicyMode = "permissive"
 
@@ -261,10 +261,10 @@ class KernelPolicy:
 
     @classmethod
     def enforced(cls) -> "KernelPolicy":
-        """Personal data, quota and capabilities are guarded."""
+        """Require the guards for personal data, quota and capabilities."""
         return cls("enforced")
 
     @classmethod
     def enforced_v2(cls) -> "KernelPolicy":
-        """As `enforced`, and tools have safety policies."""
+        """Require the guards of `enforced` and a safety policy for tools."""
         return cls("enforced_v2")

@@ -1,43 +1,15 @@
-"""Events of agent runs as people read and write them, and the way between these models and the ledger's lines."""
+"""Convert events of agent runs between their documented models and the ledger's lines."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from enum import StrEnum
-from typing import Annotated, Any, TypeAlias, get_args
+from typing import Annotated, Any, get_args
 
 import msgspec
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gert.errors import InputError, TraceError
 from gert.kernel.agent.steps.question import joined_hash
-from gert.kernel.agent.types.run_payloads import (
-    ContextReadPayload,
-    HarnessFailedPayload,
-    HarnessInitializedPayload,
-    HarnessSleepPayload,
-    HarnessStagePayload,
-    HarnessWakePayload,
-    PauseRequestedPayload,
-    ResumeRequestedPayload,
-    RunEndedPayload,
-    RunReopenedPayload,
-    RunStartedPayload,
-    RunSummaryPayload,
-    ToolSignatureRecord,
-)
-from gert.kernel.agent.types.step_payloads import (
-    ContextVersionRecord,
-    ModelCompletedPayload,
-    ModelFailedPayload,
-    ModelRequestedPayload,
-    ReplayedWithDriftPayload,
-    ToolCallRecord,
-    ToolCompletedPayload,
-    ToolRequestedPayload,
-    WorkflowStepCompletedPayload,
-    WorkflowStepFailedPayload,
-    WorkflowStepRequestedPayload,
-)
+from gert.kernel.agent.types.payload_models import EventPayload, EventType
 from gert.kernel.events.catalogue import catalogue
 from gert.kernel.events.chain import GENESIS_FORMS
 from gert.kernel.events.envelope import Envelope, decode, parse_timestamp
@@ -47,102 +19,16 @@ from gert.kernel.foundation.canonical import sha256_hex
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps
 from gert.kernel.ledger.projection import event_id
 
-__all__ = [
-    "ContextReadPayload",
-    "ContextVersionRecord",
-    "EventPayload",
-    "EventType",
-    "HarnessFailedPayload",
-    "HarnessInitializedPayload",
-    "HarnessSleepPayload",
-    "HarnessStagePayload",
-    "HarnessWakePayload",
-    "KernelEvent",
-    "ModelCompletedPayload",
-    "ModelFailedPayload",
-    "ModelRequestedPayload",
-    "PauseRequestedPayload",
-    "ReplayedWithDriftPayload",
-    "ResumeRequestedPayload",
-    "RunEndedPayload",
-    "RunReopenedPayload",
-    "RunStartedPayload",
-    "RunSummaryPayload",
-    "ToolCallRecord",
-    "ToolCompletedPayload",
-    "ToolRequestedPayload",
-    "ToolSignatureRecord",
-    "WorkflowStepCompletedPayload",
-    "WorkflowStepFailedPayload",
-    "WorkflowStepRequestedPayload",
-    "compute_allowed_tools_hash",
-    "event_from_line",
-    "known_events",
-    "payload_to_canonical_json",
-    "to_entry_payload",
-]
-
-
-class EventType(StrEnum):
-    """The types of events of an agent run."""
-
-    RUN_STARTED = "run_started"
-    RUN_ENDED = "run_ended"
-    RUN_REOPENED = "run_reopened"
-    RESUME_REQUESTED = "resume_requested"
-    HARNESS_INITIALIZED = "harness_initialized"
-    HARNESS_WAKE = "harness_wake"
-    HARNESS_SLEEP = "harness_sleep"
-    HARNESS_FAILED = "harness_failed"
-    HARNESS_STAGE = "harness_stage"
-    MODEL_REQUESTED = "model_requested"
-    MODEL_COMPLETED = "model_completed"
-    MODEL_FAILED = "model_failed"
-    REPLAYED_WITH_DRIFT = "replayed_with_drift"
-    TOOL_REQUESTED = "tool_requested"
-    TOOL_COMPLETED = "tool_completed"
-    PAUSE_REQUESTED = "pause_requested"
-    RUN_SUMMARY = "run_summary"
-    CONTEXT_READ = "context_read"
-    WORKFLOW_STEP_REQUESTED = "workflow_step_requested"
-    WORKFLOW_STEP_COMPLETED = "workflow_step_completed"
-    WORKFLOW_STEP_FAILED = "workflow_step_failed"
-
-
-EventPayload: TypeAlias = (
-    RunStartedPayload
-    | RunEndedPayload
-    | RunReopenedPayload
-    | ResumeRequestedPayload
-    | HarnessInitializedPayload
-    | HarnessWakePayload
-    | HarnessSleepPayload
-    | HarnessFailedPayload
-    | HarnessStagePayload
-    | ModelRequestedPayload
-    | ModelCompletedPayload
-    | ModelFailedPayload
-    | ReplayedWithDriftPayload
-    | ToolRequestedPayload
-    | ToolCompletedPayload
-    | PauseRequestedPayload
-    | RunSummaryPayload
-    | ContextReadPayload
-    | WorkflowStepRequestedPayload
-    | WorkflowStepCompletedPayload
-    | WorkflowStepFailedPayload
-)
-
 PAYLOADS: Mapping[str, type[BaseModel]] = {kind.model_fields["kind"].default: kind for kind in get_args(EventPayload)}
-"""The model of each type of event."""
+"""The documented model of each type of event."""
 
 
 _CLOCKS: list[Callable[[], datetime]] = []
-"""What tells the time of an event that is made by hand. The kernel has no clock, and reads its events from lines."""
+"""The clock for events that a caller makes without a time. The kernel has none: it reads events from lines."""
 
 
-def tell_time_by(clock: Callable[[], datetime]) -> None:
-    """Give events that are made by hand, and without a time, the time of this clock."""
+def set_event_clock(clock: Callable[[], datetime]) -> None:
+    """Set the clock for events that a caller makes without a time."""
     _CLOCKS[:] = [clock]
 
 
@@ -153,12 +39,12 @@ def _moment() -> datetime:
 
 
 class KernelEvent(BaseModel):
-    """One event of an agent run, as it stands in the ledger.
+    """One event of an agent run.
 
-    prev_event_hash: the hash of the line before; None for the first event of a run
+    prev_event_hash: the hash of the previous line; None for the first event of a run
     event_hash: the hash of its own line, as it is stored
     parent_step_key: the step it belongs to
-    timestamp: when it was appended; the time now for one that is made by hand
+    timestamp: when it was appended; the current time for an event that a caller makes
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -176,20 +62,20 @@ class KernelEvent(BaseModel):
 
     @model_validator(mode="after")
     def payload_matches_event_type(self) -> "KernelEvent":
-        """Refuse a payload of another type than the event's."""
+        """Refuse a payload whose type is not the event's."""
         if self.payload.kind != self.event_type.value:
             raise ValueError(f"expected a payload of `{self.event_type.value}`, found `{self.payload.kind}`")
         return self
 
 
 def event_from_line(line: bytes) -> KernelEvent:
-    """Read an event of an agent run from its line in a ledger; other events are refused."""
+    """Read an event of an agent run from its line; TraceError for other events."""
     stored = line.removesuffix(b"\n")
     return _event(stored, decode(stored))
 
 
 def known_events(lines: Iterable[bytes]) -> Iterator[KernelEvent]:
-    """Read events of an agent run, and pass over those of types only a later version knows."""
+    """Read events of an agent run; skip types that only a later version knows."""
     for line in lines:
         stored = line.removesuffix(b"\n")
         envelope = decode(stored)
@@ -200,7 +86,7 @@ def known_events(lines: Iterable[bytes]) -> Iterator[KernelEvent]:
 def _event(stored: bytes, envelope: Envelope) -> KernelEvent:
     kind = _kind_of(envelope)
     if envelope.tenant is None:
-        raise TraceError(f"the event `{envelope.type}` belongs to no tenant, as every event of an agent run does")
+        raise TraceError(f"the event `{envelope.type}` has no tenant; every event of an agent run has one")
     try:
         return KernelEvent(
             event_id=event_id(envelope.run_id, envelope.seq),
@@ -219,7 +105,7 @@ def _event(stored: bytes, envelope: Envelope) -> KernelEvent:
 
 
 def to_entry_payload(payload: EventPayload) -> Payload:
-    """Give what the ledger writes for a payload, or say why it cannot be written."""
+    """Convert a payload to the form that the ledger writes; TraceError if it cannot be written."""
     kind = getattr(payload, "kind", None)
     if not isinstance(kind, str) or type(payload) is not PAYLOADS.get(kind):
         raise TraceError(f"expected a payload of an agent event, found a `{type(payload).__name__}`")
@@ -233,20 +119,20 @@ def to_entry_payload(payload: EventPayload) -> Payload:
 
 @checked
 def payload_to_canonical_json(payload: EventPayload) -> str:
-    """Give a payload as canonical JSON of the profile "v1", every field written."""
+    """Return a payload as canonical JSON of the profile "v1", with every field."""
     return canonical_json_dumps(payload.model_dump())
 
 
 @checked
 def compute_allowed_tools_hash(tool_names: Sequence[str]) -> str:
-    """Hash a set of tools; each is given as `name|tool_version|schema_version|schema_hash`, or by its name alone."""
+    """Hash a set of tools, each given as `name|tool_version|schema_version|schema_hash` or by its name alone."""
     return joined_hash(tool_names)
 
 
 def _kind_of(envelope: Envelope) -> type[BaseModel]:
     kind = PAYLOADS.get(envelope.type)
     if kind is None:
-        whose = "a runbook run" if envelope.type in catalogue() else "a type this version does not know"
+        whose = "a runbook run" if envelope.type in catalogue() else "an unknown type"
         raise TraceError(f"expected an event of an agent run, found `{envelope.type}`, an event of {whose}")
     return kind
 
@@ -260,12 +146,12 @@ def _read(envelope: Envelope, kind: type[BaseModel]) -> Any:
 
 def _hint(payload: EventPayload) -> str | None:
     if getattr(payload, "request_seq", 0) is None:
-        return "set `request_seq` to the number of the request it ends"
+        return "set `request_seq` to the number of the request that it ends"
     return None
 
 
 def _first(error: ValidationError) -> str:
-    """The first thing that does not fit, in one line."""
+    """Describe the first problem in one line."""
     found = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in found["loc"])
     return f"`{where}`: {said(ValueError(found['msg']))}" if where else said(ValueError(found["msg"]))

@@ -1,4 +1,4 @@
-"""Results as text and back: of workflow steps, and of whatever else is an instance of a pydantic model."""
+"""Serialize results to text and back: those of workflow steps, and any pydantic model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,23 +19,23 @@ _MOST_PLACES = 3
 _LONGEST = 200
 
 
-# Without slots: a generic, frozen dataclass with slots cannot be made as `StepSerde[X](…)`.
+# Without slots: a generic, frozen dataclass with slots cannot be created as `StepSerde[X](…)`.
 @dataclass(frozen=True)
 class StepSerde(Generic[StepT]):
-    """How the result of a workflow step is written into the ledger, and read back when the step is replayed."""
+    """How the result of a workflow step is written to the ledger, and read back when the step is replayed."""
 
     dump: Callable[[StepT], str]
     load: Callable[[str], StepT]
 
 
 def json_step_serde() -> StepSerde[JsonValue]:
-    """For steps that return plain data."""
+    """Return the serde of steps that return plain data."""
     return StepSerde(dump=canonical_json_dumps, load=loads)
 
 
 @checked
 def pydantic_step_serde(model: type[WorkflowModelT]) -> StepSerde[WorkflowModelT]:
-    """For steps that return instances of a pydantic model; one that its JSON does not give back is an InputError."""
+    """Return the serde of steps that return a pydantic model; InputError if JSON does not restore an instance."""
 
     def load(text: str) -> WorkflowModelT:
         try:
@@ -47,10 +47,10 @@ def pydantic_step_serde(model: type[WorkflowModelT]) -> StepSerde[WorkflowModelT
 
 
 def model_json(model: type[BaseModel], value: BaseModel) -> str:
-    """An instance as JSON that gives it back when it is read as `model`; InputError where none does.
+    """Return JSON that restores an instance when it is read as `model`; InputError if there is none.
 
-    Private attributes and fields that are left out of dumps are not part of it. An instance of another model is
-    written as what `model` reads in it.
+    Private attributes and fields excluded from dumps are left out. An instance of another model is first read as
+    `model`.
     """
     if not isinstance(value, BaseModel):
         raise InputError(f"expected a `{model.__name__}`, found a `{type(value).__name__}`")
@@ -59,7 +59,7 @@ def model_json(model: type[BaseModel], value: BaseModel) -> str:
     try:
         return _given_back(model, value, by_alias=True)
     except InputError:
-        # Fields may be read by one name and written by another; some models take both.
+        # Fields may be read by one name and written by another; some models accept both.
         try:
             return _given_back(model, value, by_alias=False)
         except InputError:
@@ -68,7 +68,7 @@ def model_json(model: type[BaseModel], value: BaseModel) -> str:
 
 
 def plain_model(value: BaseModel) -> object:
-    """An instance as plain data; InputError where it holds what JSON cannot."""
+    """Return an instance as plain data; InputError if it has no JSON form."""
     try:
         return value.model_dump(mode="json", warnings=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -76,10 +76,10 @@ def plain_model(value: BaseModel) -> object:
 
 
 def plain_value(value: object) -> object:
-    """A value of any type that has a JSON form, as plain data; InputError where it has none.
+    """Return a value of any type as plain data; InputError if it has no JSON form.
 
-    Tool results, artifacts and checkpoints are kept so: models, dataclasses, dates, sets and bytes among them. NaN,
-    infinity, half characters and two keys that are written alike have no JSON form.
+    Tool results, artifacts and checkpoints are recorded this way: models, dataclasses, dates, sets and bytes among
+    them. NaN, infinity, lone surrogates and two keys with the same text have no JSON form.
     """
     if isinstance(value, BaseModel):
         return plain_model(value)
@@ -94,13 +94,13 @@ def plain_value(value: object) -> object:
 def _given_back(model: type[BaseModel], value: BaseModel, *, by_alias: bool) -> str:
     text = _dumped(value, by_alias=by_alias)
     again = _read(model, text)
-    # Nearly all are the same field by field; where they are not, what counts is what is written down.
+    # Nearly all are equal field by field; otherwise the dumped values decide.
     if again.__dict__ == value.__dict__ and again.__pydantic_extra__ == value.__pydantic_extra__:
         return text
     then, now = (each.model_dump(round_trip=True, warnings=False) for each in (again, value))
     if then != now:
         names = ", ".join(f"`{name}`" for name in now if name not in then or then[name] != now[name])
-        raise InputError(f"a `{model.__name__}` is not read back from JSON as it was: {_cut(names)} would differ")
+        raise InputError(f"JSON does not restore a `{model.__name__}`: {_cut(names)} would differ")
     return text
 
 
@@ -115,16 +115,16 @@ def _read(model: type[BaseModel], text: str) -> BaseModel:
     try:
         return model.model_validate_json(text)
     except (ValidationError, UnicodeEncodeError, RecursionError) as error:
-        raise InputError(f"a `{model.__name__}` is not read back from JSON: {_problem(error)}") from error
+        raise InputError(f"JSON does not restore a `{model.__name__}`: {_problem(error)}") from error
 
 
 def _problem(error: Exception) -> str:
-    """What does not fit, by place; without the values, which may be anything."""
+    """Describe what does not fit, without the values, which may be secret."""
     if not isinstance(error, ValidationError):
         return _cut(str(error))
     problems = error.errors(include_url=False, include_context=False, include_input=False)[:_MOST_PLACES]
-    told = (f"`{'.'.join(map(str, each['loc']))}` {each['msg']}".removeprefix("`` ") for each in problems)
-    return _cut("; ".join(told))
+    described = (f"`{'.'.join(map(str, each['loc']))}` {each['msg']}".removeprefix("`` ") for each in problems)
+    return _cut("; ".join(described))
 
 
 def _cut(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a store says about runs: their state, leases and tool calls, and about itself."""
+"""What a store returns about runs, leases, tool calls and itself."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +12,7 @@ StoreBackend: TypeAlias = Literal["sqlite", "postgres"]
 
 @dataclass(frozen=True, slots=True)
 class StoreSchemaInfo:
-    """Which store it is, and in which version its tables are."""
+    """The backend of a store, and the version of its tables."""
 
     backend: StoreBackend
     schema_version: str
@@ -20,7 +20,7 @@ class StoreSchemaInfo:
 
 @dataclass(frozen=True, slots=True)
 class RunLeaseRecord:
-    """Who holds a run, and until when."""
+    """The worker that holds the lease of a run, and when it expires."""
 
     run_id: str
     worker_id: str
@@ -29,9 +29,9 @@ class RunLeaseRecord:
 
 @dataclass(frozen=True, slots=True)
 class RunStateSnapshotRecord:
-    """How a run stands, as it is folded with each append.
+    """The state of a run, folded with each append.
 
-    explain_status: `failed` where the run ended in a failure, or its last harness did
+    explain_status: `failed` if the run or its last harness failed
     """
 
     run_id: str
@@ -55,7 +55,7 @@ class RunStateSnapshotRecord:
 
 @dataclass(frozen=True, slots=True)
 class ToolSemanticOutcomeRecord:
-    """What came of the newest call that is the same call, by its semantic key."""
+    """The outcome of the newest call with a semantic key."""
 
     run_id: str
     request_id: str

@@ -267,13 +267,13 @@ def test_a_routing_key_is_told_and_not_recorded(project: Project) -> None:
         pytest.param(
             "${URL}",
             {"URL": f"http://{CANARY}.example.com/"},
-            "only https is sent to, or http on this machine",
+            "the URL must be https, or http on this machine",
             id="plain http to elsewhere",
         ),
         pytest.param(
             "${URL}",
             {"URL": f"http://127.0.0.1@{CANARY}.example.com/"},
-            "only https is sent to, or http on this machine",
+            "the URL must be https, or http on this machine",
             id="a user that looks like this machine",
         ),
         pytest.param(

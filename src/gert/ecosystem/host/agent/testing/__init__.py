@@ -1,1 +1,1 @@
-"""For people who test agents: models, tools and clocks that do what a test tells them."""
+"""Models, tools and clocks for tests of agents."""

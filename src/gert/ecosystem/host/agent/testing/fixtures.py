@@ -14,25 +14,25 @@ from gert.kernel.agent.types.api import TenantContext
 
 @pytest.fixture
 def fake_clock() -> FakeClock:
-    """A clock that stands still until the test moves it."""
+    """A clock that moves only when the test moves it."""
     return FakeClock()
 
 
 @pytest.fixture
 def scripted_model(fake_clock: FakeClock) -> ScriptedModel:
-    """A model without answers yet: give them with `scripted_model.then(…)`."""
+    """A model without answers: add them with `scripted_model.then(…)`."""
     return ScriptedModel(clock=fake_clock)
 
 
 @pytest.fixture
 def agent_tenant() -> TenantContext:
-    """A tenant with money to spend and no capabilities."""
+    """A tenant with a budget and no capabilities."""
     return a_tenant()
 
 
 @pytest.fixture
 def agent_kernel(scripted_model: ScriptedModel, fake_clock: FakeClock) -> Iterator[ArtanaKernel]:
-    """A kernel in memory that asks the scripted model and looks at the fake clock; closed after the test."""
+    """A kernel in memory with the scripted model and the fake clock; closed after the test."""
     kernel = memory_kernel(scripted_model, clock=fake_clock)
     yield kernel
     asyncio.run(kernel.close())

@@ -1,10 +1,10 @@
-"""Kernels for tests: everything in memory, and the time stands still."""
+"""Kernels for tests: in memory, with a fake clock."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
+from gert.ecosystem.host.agent.event_listener import OnEvent
 from gert.ecosystem.host.agent.kernel import ArtanaKernel
-from gert.ecosystem.host.agent.listening import OnEvent
 from gert.ecosystem.host.agent.stores import InMemoryStore
 from gert.ecosystem.host.agent.testing.clock import FakeClock, FakeIds
 from gert.ecosystem.host.agent.testing.model import ScriptedModel
@@ -25,9 +25,9 @@ def memory_kernel(
     policy: KernelPolicy | None = None,
     on_event: OnEvent | None = None,
 ) -> ArtanaKernel:
-    """A kernel whose runs live in memory, with a fake clock and ids in a row.
+    """Return a kernel in memory, with a fake clock and consecutive ids.
 
-    model: who answers; a list is the script of a `ScriptedModel`
+    model: the model port; a list is the script of a `ScriptedModel`
     """
     return ArtanaKernel(
         store=InMemoryStore(clock=clock or FakeClock(), ids=ids or FakeIds(), on_event=on_event),
@@ -41,5 +41,5 @@ def memory_kernel(
 def a_tenant(
     tenant_id: str = "acme", *, capabilities: Iterable[str] = (), budget_usd_limit: float = 100.0
 ) -> TenantContext:
-    """A tenant with money to spend."""
+    """Return a tenant with a budget."""
     return TenantContext(tenant_id=tenant_id, capabilities=frozenset(capabilities), budget_usd_limit=budget_usd_limit)

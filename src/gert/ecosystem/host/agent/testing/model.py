@@ -1,4 +1,4 @@
-"""A model that answers from a script, and complains when it is asked something else."""
+"""A model that answers from a script, and reports requests that the script does not expect."""
 
 import asyncio
 import inspect
@@ -18,17 +18,17 @@ Script: TypeAlias = Iterable[Answer] | Callable[[ModelRequest[Any]], Answer | Aw
 
 
 class ScriptMismatch(AssertionError):
-    """A model was asked what its script did not foresee, or was not asked what it did."""
+    """A request that the script does not expect, or an expected request that did not arrive."""
 
 
 @checks_arguments
 class ScriptedModel:
-    """A model port that gives the answers of a list, one after the other, or those a function makes.
+    """A model port that returns the answers of a list, one after the other, or those of a function.
 
-    requests: everything it was asked, in order
+    requests: every request, in order
 
-    What it was not expected to be asked is raised as `ScriptMismatch`, and raised again by `assert_used_up`: code
-    under test that catches every error cannot hide it.
+    An unexpected request raises `ScriptMismatch`, and `assert_used_up` raises it again: code under test that catches
+    every error cannot hide it.
     """
 
     def __init__(self, script: Script = (), *, clock: FakeClock | None = None) -> None:
@@ -41,12 +41,12 @@ class ScriptedModel:
 
     @property
     def calls(self) -> int:
-        """How often it was asked."""
+        """Return the number of requests."""
         return len(self.requests)
 
     @property
     def left(self) -> int:
-        """How many answers of the script nobody has asked for yet."""
+        """Return how many answers of the script are left."""
         return len(self._left)
 
     def then(self, *answers: Answer) -> "ScriptedModel":
@@ -55,14 +55,14 @@ class ScriptedModel:
         return self
 
     def assert_used_up(self) -> None:
-        """Fail unless it was asked exactly what the script expects."""
+        """Fail unless the requests were exactly those that the script expects."""
         if self._complaints:
             raise self._complaints[0]
         if self._left:
-            raise ScriptMismatch(f"{len(self._left)} answers of the script were not asked for")
+            raise ScriptMismatch(f"{len(self._left)} answers of the script were not requested")
 
     async def asked(self, count: int = 1) -> ModelRequest[Any]:
-        """Wait until it was asked so often, and give that request."""
+        """Wait for the request of this number, and return it."""
         if self.calls < count:
             arrived = asyncio.get_running_loop().create_future()
             self._waiting.append((count, arrived))
@@ -70,7 +70,7 @@ class ScriptedModel:
         return self.requests[count - 1]
 
     async def complete(self, request: ModelRequest[OutputT]) -> ModelResult[OutputT]:
-        """Give the next answer."""
+        """Return the next answer."""
         self.requests.append(request)
         number = self.calls
         self._wake()
@@ -91,12 +91,12 @@ class ScriptedModel:
         )
 
     async def complete_streaming(self, request: ModelRequest[OutputT], on_token: OnToken) -> ModelResult[OutputT]:
-        """Give the next answer, telling it word by word."""
+        """Return the next answer and stream it word by word."""
         result = await self.complete(request)
         for position, word in enumerate(result.raw_output.split(" ") if result.raw_output else ()):
-            told = on_token(word if position == 0 else f" {word}")
-            if inspect.isawaitable(told):
-                await told
+            sent = on_token(word if position == 0 else f" {word}")
+            if inspect.isawaitable(sent):
+                await sent
         return result
 
     def _wake(self) -> None:
@@ -109,7 +109,7 @@ class ScriptedModel:
         if self._left:
             return self._left.pop(0)
         if self._answering is None:
-            raise self._complaint(f"the model was asked {number} times, and the script has no answer left", request)
+            raise self._complaint(f"the script has no answer for request {number}", request)
         answer = self._answering(request)
         return as_reply(await answer if inspect.isawaitable(answer) else answer)
 
@@ -118,13 +118,13 @@ class ScriptedModel:
             return
         if isinstance(expect, str):
             if not any(expect in text for text in (request.prompt, *(each.content for each in request.messages))):
-                raise self._complaint(f"question {number} was expected to say `{expect}`", request)
+                raise self._complaint(f"expected request {number} to contain `{expect}`", request)
         elif not expect(request):
-            raise self._complaint(f"question {number} is not the one that was expected", request)
+            raise self._complaint(f"request {number} is not the one that was expected", request)
 
     def _complaint(self, message: str, request: ModelRequest[Any]) -> ScriptMismatch:
         asked = request.messages[-1].content if request.messages else request.prompt
-        complaint = ScriptMismatch(f"{message}; it was asked `{one_line(asked, 200)}`")
+        complaint = ScriptMismatch(f"{message}; found `{one_line(asked, 200)}`")
         self._complaints.append(complaint)
         return complaint
 
@@ -147,7 +147,7 @@ class ScriptedModel:
 
 
 def _plain(output: object) -> object:
-    """An output as a model gives it: without a class."""
+    """Return an output as plain data, as a model sends it."""
     if output is None:
         return {}
     return output if isinstance(output, dict) or not hasattr(output, "model_dump") else output.model_dump()

@@ -1,4 +1,4 @@
-"""What a scripted model answers."""
+"""The answers of a scripted model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from gert.kernel.foundation.arguments import checked
 from gert.kernel.foundation.canonical_v1 import canonical_json_dumps, canonicalize_json_object
 
 Expectation: TypeAlias = str | Callable[[ModelRequest[Any]], bool]
-"""What a model is asked: words that stand in the prompt or a message, or a test of the whole request."""
+"""What a request must match: text in the prompt or a message, or a function of the whole request."""
 
 _NUMBERS = count(1)
 NOTHING_USED: Final = ModelUsage(0, 0, 0.0)
@@ -24,8 +24,8 @@ NOTHING_USED: Final = ModelUsage(0, 0, 0.0)
 class Reply:
     """One answer.
 
-    expect: what the model must be asked for this answer to be given
-    delay_seconds: how long it takes; with a fake clock, how far that is moved on
+    expect: what the request for this answer must match
+    delay_seconds: how long the answer takes; a fake clock is advanced by it
     """
 
     output: Mapping[str, object] | BaseModel | None = None
@@ -42,7 +42,7 @@ class Reply:
 Answer: TypeAlias = (
     Reply | Trouble | Mapping[str, object] | BaseModel | ToolCall | Sequence[ToolCall] | BaseException | None
 )
-"""An answer, in short: an output, tool calls, or what goes wrong; None gives the defaults of the schema."""
+"""Short forms of an answer: an output, tool calls, or a failure; None returns the defaults of the schema."""
 
 
 @checked
@@ -56,20 +56,20 @@ def says(
     completion_tokens: int = 0,
     cost_usd: float = 0.0,
 ) -> Reply:
-    """The model answers with an output, and may ask for tools as well."""
+    """Answer with an output, and optionally with tool calls."""
     usage = ModelUsage(prompt_tokens, completion_tokens, cost_usd)
     return Reply(output, tuple(tool_calls), usage, expect, delay_seconds)
 
 
 @checked
 def calls(tool_name: str, arguments: Mapping[str, object] | str = "{}", tool_call_id: str | None = None) -> ToolCall:
-    """The model asks for a tool; without an id the call is given one of its own, as models do."""
+    """Answer with a tool call; without an id it gets a new one, as from a model."""
     text = canonicalize_json_object(arguments) if isinstance(arguments, str) else canonical_json_dumps(dict(arguments))
     return ToolCall(tool_name, text, f"call_{next(_NUMBERS)}" if tool_call_id is None else tool_call_id)
 
 
 def as_reply(answer: Answer) -> Reply:
-    """An answer in full."""
+    """Convert the short form of an answer to a `Reply`."""
     if isinstance(answer, Reply):
         return answer
     if isinstance(answer, Trouble):
@@ -83,6 +83,6 @@ def as_reply(answer: Answer) -> Reply:
     if isinstance(answer, list | tuple) and answer and all(isinstance(each, ToolCall) for each in answer):
         return Reply(tool_calls=tuple(answer))
     raise InputError(
-        f"a model cannot answer with a `{type(answer).__name__}`",
-        hint="give an output, tool calls, an error, or what `says`, `fails`, `hangs` make",
+        f"a scripted model cannot answer with a `{type(answer).__name__}`",
+        hint="use an output, tool calls, an error, or the result of `says`, `fails` or `hangs`",
     )

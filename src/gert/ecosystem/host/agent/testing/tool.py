@@ -1,4 +1,4 @@
-"""A tool that fails when a test says so."""
+"""A tool that fails in the calls that a test chooses."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -11,11 +11,11 @@ from gert.kernel.foundation.arguments import checks_arguments
 
 @checks_arguments
 class FailingTool:
-    """A function that goes wrong in some of its calls; it is registered in place of the function.
+    """A function that fails in some of its calls; register it in place of the function.
 
-    failures: what happens in which call, counted from 1: an error, or what `fails`, `hangs` and `dies` make
+    failures: the failure of each call, counted from 1: an error, or the result of `fails`, `hangs` or `dies`
     calls: the arguments of each call
-    effects: how often the function did its work
+    effects: how often the function ran
     """
 
     __name__: str
@@ -32,7 +32,7 @@ class FailingTool:
         self._failure = failures if callable(failures) else failures.get
 
     async def __call__(self, **arguments: Any) -> Any:
-        """Do what the function does, or go wrong."""
+        """Call the function, or fail."""
         self.calls.append(arguments)
         failure = self._failure(len(self.calls))
         trouble = Trouble(error=failure) if isinstance(failure, BaseException) else failure

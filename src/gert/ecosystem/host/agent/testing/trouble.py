@@ -1,4 +1,4 @@
-"""What can go wrong with a model or a tool, for a test to say when."""
+"""Failures of a model or a tool for tests."""
 
 import asyncio
 import os
@@ -8,17 +8,17 @@ from typing import Final, NoReturn
 from gert.errors import ModelTimeoutError
 
 DEAD: Final = 137
-"""The exit code of a process that died, as shells tell it of one that was killed."""
+"""The exit code of a killed process, as shells report it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something that goes wrong.
+    """A failure.
 
-    error: what is raised
+    error: the exception that is raised
     hangs: it waits until it is cancelled
-    dies: it ends the whole process, at once and without a word
-    after_effect: a tool does its work first; a model has none
+    dies: it ends the whole process without cleanup
+    after_effect: a tool runs first, then fails
     """
 
     error: BaseException | None = None
@@ -27,9 +27,9 @@ class Trouble:
     after_effect: bool = False
 
     async def happen(self) -> NoReturn:
-        """Go wrong."""
+        """Fail."""
         if self.dies:
-            # As a machine dies: nothing is flushed, closed or told.
+            # Like a crash: nothing is flushed or closed.
             os._exit(DEAD)
         if self.error is not None:
             raise self.error
@@ -38,20 +38,20 @@ class Trouble:
 
 
 def fails(error: BaseException, *, after_effect: bool = False) -> Trouble:
-    """It raises this."""
+    """Fail with an exception."""
     return Trouble(error=error, after_effect=after_effect)
 
 
-def times_out(message: str = "no answer in time, says the script") -> Trouble:
-    """A model does not answer in time."""
+def times_out(message: str = "the scripted model timed out") -> Trouble:
+    """Fail with a timeout of a model."""
     return Trouble(error=ModelTimeoutError(message, category="timeout"))
 
 
 def hangs(*, after_effect: bool = False) -> Trouble:
-    """It does not come back until it is cancelled, or its time is up."""
+    """Hang until the call is cancelled or times out."""
     return Trouble(hangs=True, after_effect=after_effect)
 
 
 def dies(*, after_effect: bool = False) -> Trouble:
-    """The process is killed: only for a worker that is a process of its own."""
+    """End the process: only for a worker in its own process."""
     return Trouble(dies=True, after_effect=after_effect)
