@@ -295,7 +295,7 @@ class Store(Tickets):
         self.clock = clock or Clock()
         self.folder = str(folder / "approvals")
         self.db = folder / "runs" / "ledger.db"
-        super().__init__(_EachCall(self.db, self.clock), check or verifier())  # type: ignore[arg-type]
+        super().__init__(_EachCall(self.db, self.clock), check or verifier())
 
     def opened(self, run_id: str = RUN, key: str = KEY, **changes: Any) -> TicketView:
         if self.db.exists():
@@ -307,7 +307,7 @@ class Store(Tickets):
 
     def now(self, ticket_id: str) -> TicketView:
         """The ticket as a run leaves it that takes the responses in its inbox now."""
-        view = apart(lambda: view_in(self.db, ticket_id))
+        view: TicketView = apart(lambda: view_in(self.db, ticket_id))
         given = [self.verifier.verify(each.response, view.ticket) for each in view.responses]
         given = [
             msgspec.structs.replace(response, received_at=each.received_at)

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 from gert.kernel.template.budget import Budget
 from gert.kernel.template.evaluator import condition, evaluate, render
 from gert.kernel.template.nested import compile_value, render_value, templates_in
+from gert.kernel.template.printer import render_text
 from gert.kernel.template.references import EACH, Reference
-from gert.kernel.template.render_text import render_text
 from gert.kernel.template.template import Template, parse
 from gert.kernel.template.values import MISSING, Missing, truth
 
 if TYPE_CHECKING:
-    from gert.kernel.template.unparse import unparse
+    from gert.kernel.template.unparser import unparse
 
 __all__ = [
     "EACH",
@@ -36,7 +36,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Loaded on demand: a run never prints a tree.
     if name == "unparse":
-        from gert.kernel.template.unparse import unparse
+        from gert.kernel.template.unparser import unparse
 
         return unparse
     raise AttributeError(name)

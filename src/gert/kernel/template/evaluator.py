@@ -7,7 +7,7 @@ from gert.errors import TemplateEvalError
 from gert.kernel.foundation.secret_refs import is_marked
 from gert.kernel.template.budget import Budget, Meter, too_deep
 from gert.kernel.template.functions import FUNCTIONS
-from gert.kernel.template.render_text import sorted_items, written
+from gert.kernel.template.printer import sorted_items, written
 from gert.kernel.template.template import Template
 from gert.kernel.template.tree import (
     Access,

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from gert.kernel.template.budget import Meter
-from gert.kernel.template.render_text import written
+from gert.kernel.template.printer import written
 from gert.kernel.template.values import as_number, is_nothing, kind, named
 
 _VERB = re.compile(r"%([-+# 0]*)(\*|[0-9]+)?(?:(\.)(\*|[0-9]+)?)?(.)?", re.DOTALL)

@@ -7,7 +7,7 @@ from gert.kernel.foundation.globs import split_path
 from gert.kernel.foundation.secret_refs import is_marked
 from gert.kernel.template.budget import Meter
 from gert.kernel.template.compare import equal, same_kind
-from gert.kernel.template.render_text import sorted_items, written
+from gert.kernel.template.printer import sorted_items, written
 from gert.kernel.template.values import MISSING, field, is_list, is_map, is_nothing, kind, list_of, number_in
 
 

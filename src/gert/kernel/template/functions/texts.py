@@ -11,7 +11,7 @@ from gert.kernel.foundation.secret_refs import defused
 from gert.kernel.foundation.text import lines_of
 from gert.kernel.template.budget import Meter
 from gert.kernel.template.compare import equal, same_kind
-from gert.kernel.template.render_text import json_of, written
+from gert.kernel.template.printer import json_of, written
 from gert.kernel.template.values import is_list, is_map, is_nothing, kind, list_of
 
 # White space in Go; Python also counts the separators \x1c to \x1f.
