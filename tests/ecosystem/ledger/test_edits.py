@@ -13,17 +13,20 @@ import pytest
 from tests.ecosystem.ledger.ledgers import answers, asks, note, stage, written
 from tests.ecosystem.ledger.test_record import CALLS, ENDS, approved, drive
 from tests.ecosystem.ledger.test_record import asks as ticket
+from tests.postgres import execute
 
+from gert.ecosystem.ledger.postgres.ledger import PostgresLedger
 from gert.ecosystem.ledger.sqlite.ledger import SqliteLedger
 from gert.ecosystem.ledger.verify_run import verify_run
 from gert.errors import RunNotFound
 from gert.kernel.events.agent import ModelCompleted, ModelRequested, PauseRequested, RunStarted
 from gert.kernel.foundation.signature import Keys, parse_key
+from gert.kernel.ledger.port import Ledger
 
 KEY = parse_key("a secret that is long enough", "main")
-SAMPLE, ALL = 300, 5000
+SAMPLE, ALL = 200, 5000
 
-# What verification covers. A lease says who may write now, and messages that were not taken are nobody's record.
+# What verification covers. A lease says who may write now, and a message that was not taken is in no record.
 COLUMNS = {
     "runs": (
         "run_id", "kind", "tenant", "count", "hash", "answers", "answers_hash", "snapshot", "started_at",
@@ -41,27 +44,39 @@ COLUMNS = {
 
 async def fill(path: Path) -> None:
     async with SqliteLedger(path, key=KEY) as ledger:
-        await written(ledger, RunStarted(), run_id="agent")
-        await written(ledger, ModelRequested(model="m", prompt="q", step_key="k", input_hash="h"), run_id="agent")
-        await written(ledger, ModelCompleted(request_seq=2, model="m", output_json="{}", cost_usd=0.5), run_id="agent")
-        await written(ledger, asks("a", "order-1"), asks("b"), run_id="agent")
-        await written(ledger, answers(4), note("x"), stage("s"), run_id="agent")
-        await written(ledger, PauseRequested(reason="wait", blocked=True, unblock_key="k"), run_id="agent")
-        await drive(ledger, CALLS, ticket("t1"), run_id="runbook")
-        await drive(ledger, approved("t1"), ENDS, answers=[b'{"n":1}', b'{"n":2}'], run_id="runbook")
-        await drive(ledger, CALLS, ticket("t2"), run_id="runbook")
-        await drive(ledger, answers=[b'{"n":3}'], run_id="runbook")
+        await fill_ledger(ledger)
+
+
+async def fill_ledger(ledger: Ledger) -> None:
+    """A blocked agent run with open and ended calls, and a runbook run with answers, an open call and two tickets.
+
+    The last answer of the runbook run is named by no event yet.
+    """
+    await written(ledger, RunStarted(), run_id="agent")
+    await written(ledger, ModelRequested(model="m", prompt="q", step_key="k", input_hash="h"), run_id="agent")
+    await written(ledger, ModelCompleted(request_seq=2, model="m", output_json="{}", cost_usd=0.5), run_id="agent")
+    await written(ledger, asks("a", "order-1"), asks("b"), run_id="agent")
+    await written(ledger, answers(4), note("x"), stage("s"), run_id="agent")
+    await written(ledger, PauseRequested(reason="wait", blocked=True, unblock_key="k"), run_id="agent")
+    await drive(ledger, CALLS, ticket("t1"), run_id="runbook")
+    await drive(ledger, approved("t1"), ENDS, answers=[b'{"n":1}', b'{"n":2}'], run_id="runbook")
+    await drive(ledger, CALLS, ticket("t2"), run_id="runbook")
+    await drive(ledger, answers=[b'{"n":3}'], run_id="runbook")
 
 
 async def is_found(path: Path) -> bool:
-    """Whether verification of the runs that there were finds anything."""
     async with SqliteLedger(path, read_only=True) as ledger:
-        for run_id in ("agent", "runbook"):
-            try:
-                if not (await verify_run(ledger, run_id, Keys([KEY]))).proven:
-                    return True
-            except RunNotFound:
+        return await finds(ledger)
+
+
+async def finds(ledger: Ledger) -> bool:
+    """Whether verification of the runs that there were finds anything."""
+    for run_id in ("agent", "runbook"):
+        try:
+            if not (await verify_run(ledger, run_id, Keys([KEY]))).proven:
                 return True
+        except RunNotFound:
+            return True
     return False
 
 
@@ -157,3 +172,52 @@ def test_no_column_can_be_overwritten(tmp_path: Path, table: str, column: str) -
         where = "WHERE seq = 2" if (table, column) == ("events", "run_id") else ""
         connection.execute(f"UPDATE OR IGNORE {table} SET {column} = 'forged' {where}")
     assert asyncio.run(is_found(tmp_path / "runs.db"))
+
+
+# --- Postgres
+
+EDITS = {
+    "text": "coalesce({0}, '') || 'x'",
+    "bigint": "coalesce({0}, 0) + 1000",
+    "bytea": r"coalesce({0}, '') || '\x20'::bytea",
+}
+
+
+def _execute(dsn: str, statement: str) -> list[Any]:
+    [(schema,)] = execute(dsn, "SELECT schemaname FROM pg_tables WHERE tablename = 'answers'")
+    return execute(dsn, f"SET search_path TO {schema}", statement)
+
+
+def _types(dsn: str, table: str) -> dict[str, str]:
+    rows = _execute(dsn, f"SELECT column_name, data_type FROM information_schema.columns WHERE table_name = '{table}'")
+    return dict(rows)
+
+
+async def _is_found_on(dsn: str) -> bool:
+    async with PostgresLedger(dsn, read_only=True) as ledger:
+        return await finds(ledger)
+
+
+def test_every_column_and_row_is_verified_on_postgres(dsn: str) -> None:
+    """One edit of each column in each kind of row, and one removal of each: all are found, and none without an edit."""
+
+    async def begin() -> None:
+        async with PostgresLedger(dsn, key=KEY) as ledger:
+            await fill_ledger(ledger)
+
+    asyncio.run(begin())
+    assert not asyncio.run(_is_found_on(dsn))
+    missed = []
+    for table, columns in COLUMNS.items():
+        types = _types(dsn, table)
+        _execute(dsn, f"CREATE TABLE kept_{table} AS SELECT * FROM {table}")
+        row = f"ctid = (SELECT ctid FROM {table} ORDER BY {columns[0]} DESC, {columns[1]} DESC LIMIT 1)"
+        edits = [f"UPDATE {table} SET {name} = {EDITS[types[name]].format(name)} WHERE {row}" for name in columns]
+        for edit in (*edits, f"DELETE FROM {table} WHERE {row}"):
+            _execute(dsn, edit)
+            if not asyncio.run(_is_found_on(dsn)):
+                missed.append(edit)
+            _execute(dsn, f"DELETE FROM {table}")
+            _execute(dsn, f"INSERT INTO {table} SELECT * FROM kept_{table}")
+    assert missed == []
+    assert not asyncio.run(_is_found_on(dsn))

@@ -13,7 +13,7 @@ from gert.kernel.foundation.signature import Keys, parse_key
 from gert.kernel.ledger import verify
 from gert.kernel.ledger.compose import Entry, compose
 from gert.kernel.ledger.record import Call, Event, Head, TicketRow
-from gert.kernel.ledger.seal import read_seal, seal_head
+from gert.kernel.ledger.seal import encode_snapshot, read_seal, seal_head
 from gert.kernel.ledger.verify import Recomputed, RunReport, Stored
 
 NO_KEYS = Keys()
@@ -36,7 +36,8 @@ def check_run(events: Sequence[Event], head: Head | None, keys: Keys = NO_KEYS, 
     """Verify events against a head, without calls, tickets and answers."""
     found = Recomputed("run")
     found.add_events(events)
-    return verify.check_run(found, Stored(head, None if head is None else head.status, (), ()), keys, **demands)
+    status, snapshot = (None, None) if head is None else (head.status, encode_snapshot(head))
+    return verify.check_run(found, Stored(head, status, (), (), snapshot), keys, **demands)
 
 
 Change = Callable[[Head], Head | None]
@@ -143,7 +144,7 @@ def test_one_runs_seal_is_not_anothers() -> None:
 
 @pytest.mark.parametrize("kind", ["calls", "tickets", "status"])
 def test_what_no_event_led_to_is_found(kind: str) -> None:
-    stored = Stored(HEAD, HEAD.status, (), ())
+    stored = Stored(HEAD, HEAD.status, (), (), encode_snapshot(HEAD))
     rows = {
         "calls": stored_with(stored, calls=[Call("run", 2, "tool", "k", "n", "acme", "")]),
         "tickets": stored_with(stored, tickets=[TicketRow("t", "run", 2, "s", "")]),

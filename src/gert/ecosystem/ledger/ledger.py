@@ -224,6 +224,11 @@ class SqlLedger(ABC):
         rows = await self._of_run(sql.STATUS, run_id)
         return rows[0][0] if rows else None
 
+    async def snapshot(self, run_id: str) -> bytes | None:
+        """The snapshot column of a run, for verification."""
+        rows = await self._of_run(sql.SNAPSHOT, run_id)
+        return rows[0][0] if rows else None
+
     async def lines(self, run_id: str, since: int = 0, limit: int = 1000) -> list[bytes]:
         """The lines of a run after a number."""
         return self._bytes(run_id, await self._of_run(sql.LINES, run_id, since, limit, heavy=limit > _FEW))

@@ -123,6 +123,7 @@ LEASE_COLUMNS: Final = "lease_worker, lease_token, lease_expires, lease_seconds,
 
 HEAD: Final = f"SELECT {HEAD_COLUMNS} FROM runs WHERE run_id = $1 AND count > 0"
 STATUS: Final = "SELECT status FROM runs WHERE run_id = $1"
+SNAPSHOT: Final = "SELECT snapshot FROM runs WHERE run_id = $1"
 PRIVATE: Final = "SELECT private FROM runs WHERE run_id = $1"
 COUNT: Final = "SELECT count FROM runs WHERE run_id = $1"
 LEASE: Final = f"SELECT {LEASE_COLUMNS} FROM runs WHERE run_id = $1"

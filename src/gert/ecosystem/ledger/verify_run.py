@@ -42,7 +42,8 @@ async def read_run(ledger: Ledger, found: Recomputed) -> Stored:
         head = await ledger.head(run_id)
         since = await _read_events(ledger, found, since)
         calls, status = await _calls(ledger, run_id), await ledger.status(run_id)
-        stored = Stored(head, status, calls, await ledger.tickets(run_id=run_id, limit=_ALL))
+        tickets = await ledger.tickets(run_id=run_id, limit=_ALL)
+        stored = Stored(head, status, calls, tickets, await ledger.snapshot(run_id))
         if await ledger.head(run_id) == head:
             break
     return stored

@@ -109,6 +109,10 @@ class Ledger(Protocol):
         """The stored status of a run, for verification."""
         ...
 
+    async def snapshot(self, run_id: str) -> bytes | None:
+        """The stored snapshot of a run as it is stored, for verification."""
+        ...
+
     async def lines(self, run_id: str, since: int = 0, limit: int = 1000) -> list[bytes]:
         """The lines of a run after the number `since`, `limit` at most."""
         ...

@@ -172,6 +172,7 @@ class Stored:
     status: str | None
     calls: Sequence[Call]
     tickets: Sequence[TicketRow]
+    snapshot: bytes | None
 
 
 def check_run(
@@ -280,7 +281,7 @@ def _differences(trial: _Trial) -> Iterator[str]:
     expected = found.head
     if found.columns is not None:
         yield found.columns
-    if encode_snapshot(head) != encode_snapshot(expected):
+    if stored.snapshot != encode_snapshot(expected):
         yield "the stored snapshot is not what the events fold to"
     if (stored.status or "") != expected.status:
         yield f"the stored status is `{stored.status}`, and the events lead to `{expected.status}`"
