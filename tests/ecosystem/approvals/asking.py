@@ -295,7 +295,7 @@ class Store(Tickets):
         self.clock = clock or Clock()
         self.folder = str(folder / "approvals")
         self.db = folder / "runs" / "ledger.db"
-        super().__init__(_EachCall(self.db, self.clock), check or verifier())  # type: ignore[arg-type]
+        super().__init__(_EachCall(self.db, self.clock), check or verifier())
 
     def opened(self, run_id: str = RUN, key: str = KEY, **changes: Any) -> TicketView:
         if self.db.exists():
@@ -320,7 +320,8 @@ class Store(Tickets):
             for each, objection in zip(view.responses, count.objections, strict=True)
         )
         status = view.status if by is None else "approved" if by.approved else "rejected"
-        return msgspec.structs.replace(view, responses=taken, status=status)
+        found: TicketView = msgspec.structs.replace(view, responses=taken, status=status)
+        return found
 
     def taken(self, ticket_id: str) -> TicketView:
         """Let the run take the responses in its inbox."""

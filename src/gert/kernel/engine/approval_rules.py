@@ -74,7 +74,7 @@ def tally(ticket: Ticket, responses: Iterable[Response]) -> Tally:
     again = _counted(ticket, [given[each] for each in first])
     if not again.is_rejected:
         return count
-    objections = {each: objection for each, objection in zip(first, again.objections, strict=True)}
+    objections = dict(zip(first, again.objections, strict=True))
     return msgspec.structs.replace(again, objections=[objections[each] for each in range(len(given))])
 
 
