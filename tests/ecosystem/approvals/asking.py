@@ -320,7 +320,8 @@ class Store(Tickets):
             for each, objection in zip(view.responses, count.objections, strict=True)
         )
         status = view.status if by is None else "approved" if by.approved else "rejected"
-        return msgspec.structs.replace(view, responses=taken, status=status)
+        found: TicketView = msgspec.structs.replace(view, responses=taken, status=status)
+        return found
 
     def taken(self, ticket_id: str) -> TicketView:
         """Let the run take the responses in its inbox."""

@@ -226,7 +226,7 @@ def test_an_address_that_somebody_else_has_is_a_note(tmp_path: Path) -> None:
 
         _, store, ticket_id = asyncio.run(waited(tmp_path, found, {}, act))
     (note,) = store.now(ticket_id).notes
-    assert note.startswith("page: does not listen: nobody can listen at")
+    assert note.startswith("page: it does not listen: nobody can listen at")
 
 
 def test_a_server_for_the_same_tickets_will_do(tmp_path: Path) -> None:
