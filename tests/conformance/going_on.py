@@ -83,7 +83,7 @@ def driven(
 
 def gone_on(setup: Setup, world: World, store: MemoryLedger, lanes: int) -> RunResult:
     """Go on with a run that was cut off; calls that may have happened are made again."""
-    journal = store.resumed(setup.run_id, opening=RESUMED, clock=lambda: NOON)
+    journal = store.resumed(setup.run_id, opening=[RESUMED], clock=lambda: NOON)
     reconciled = Reconciled(world, Intake(Redactor()))
 
     def go_live(announced: list[Ask[Any]]) -> None:
